@@ -105,7 +105,7 @@ def replace_bytes(path: Path, data: bytes, *, mode: int = 0o666, is_synced: bool
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def lock_file(path: Path) -> Iterator[None]:
     """Hold the lock of `path`, a file `<path>.lock` beside it that only its user can read; other processes wait.
 
     Raises:

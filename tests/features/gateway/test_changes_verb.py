@@ -91,7 +91,7 @@ def test_people_read_lines(project: Project, capsys: pytest.CaptureFixture[str])
     lines = capsys.readouterr().out.splitlines()
 
     assert [line.split()[:3] for line in lines[:2]] == [["+", "source", "A.txt"], ["+", "product", "linux/a.txt"]]
-    assert "that is everything" in lines[2]
+    assert "the listing is complete" in lines[2]
 
 
 @pytest.mark.parametrize("number", ["-1", "x", "1e3", ""])

@@ -144,7 +144,7 @@ def test_tokens_are_made_listed_and_revoked(
     assert token not in listed
     assert main.main(["token", "revoke", "phone"]) == 0
     assert ask("ping") == 3
-    assert "does not know this token" in capsys.readouterr().err
+    assert "does not accept this token" in capsys.readouterr().err
     assert main.main(["token", "add", "guest", "--days", "0.5"]) == 0
     assert main.main(["token", "list"]) == 0
     assert " until " in capsys.readouterr().out

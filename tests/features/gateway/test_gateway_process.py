@@ -100,7 +100,7 @@ def test_what_keeps_it_from_listening_is_told_and_the_engine_goes_on(home: Serve
     for line, why in (
         ("address: 0.0.0.0", "there is no TLS"),
         ("tls_cert: a, tls_key: b", "cannot be read"),
-        ("tls_cert: aptui.yaml, tls_key: aptui.yaml", "are no certificate and its key"),
+        ("tls_cert: aptui.yaml, tls_key: aptui.yaml", "are not a certificate and its key"),
     ):
         home.configure(SETTINGS + f"serve: {{enabled: true, port: 0, {line}}}\n")
         home.wait(lambda why=why: why in str(home.record.get("problem")))

@@ -20,7 +20,7 @@ from msgspec import Struct
 from aptui.features.gateway.protocol.wire_codec import Scope
 from aptui.link import places
 from aptui.shared.errors import HostError, KnownError, UserError
-from aptui.shared.files.replacing import PRIVATE, file_stamp, locked, replace_bytes
+from aptui.shared.files.replacing import PRIVATE, file_stamp, lock_file, replace_bytes
 from aptui.shared.forms import prepare_form
 
 FILE = "tokens.json"
@@ -173,7 +173,7 @@ def _changing(file: Path) -> Iterator[list[Token]]:
     """Yield the tokens to be changed, then replace the file; other processes wait."""
     places.make_private(file.parent)
     try:
-        with locked(file):
+        with lock_file(file):
             tokens = read(file)
             yield tokens
             replace_bytes(file, msgspec.json.format(msgspec.json.encode(_Form(tokens)), indent=2), mode=PRIVATE)

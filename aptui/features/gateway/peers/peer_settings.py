@@ -25,7 +25,7 @@ from aptui.config.dirs import OWN_FOLDER
 from aptui.shared.connections.addresses import apply_order, canonical, check_dial
 from aptui.shared.connections.peers import Dial, PeerOrder, PeerSettings
 from aptui.shared.errors import HostError, KnownError
-from aptui.shared.files.replacing import PRIVATE, locked, replace_bytes
+from aptui.shared.files.replacing import PRIVATE, lock_file, replace_bytes
 from aptui.shared.forms import prepare_form
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def change_settings(file: Path, configured: PeerSettings, order: PeerOrder, proj
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         lock = contextlib.ExitStack()
-        lock.enter_context(locked(file))
+        lock.enter_context(lock_file(file))
     except OSError as error:
         raise HostError(f"'{file.parent}' cannot be written: {error.strerror}", hint="check its disk") from error
     with lock:

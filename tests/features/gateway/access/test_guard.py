@@ -326,7 +326,7 @@ def test_what_cannot_listen_says_why(tmp_path: Path) -> None:
             gateway.listen(GatewaySettings(port=port))
     with pytest.raises(UserError, match="cannot listen"):
         gateway.listen(GatewaySettings(address="203.0.113.7", port=0))
-    with pytest.raises(UserError, match="are no certificate and its key"):
+    with pytest.raises(UserError, match="are not a certificate and its key"):
         gateway.tls_context(GatewaySettings(tls_cert=bad, tls_key=bad))
     with pytest.raises(UserError, match="cannot be read"):
         gateway.tls_context(GatewaySettings(tls_cert="/no/such", tls_key="/no/such"))

@@ -460,9 +460,9 @@ def test_a_device_elsewhere_is_dialled_with_tls_and_known_by_its_certificate(tmp
 @pytest.mark.parametrize(
     ("serve", "has_tls", "trouble"),
     [
-        (GatewaySettings(), True, "its certificate is not believed"),
-        (GatewaySettings(dial_fingerprints=("0" * 64,)), True, "is none of 'serve.dial_fingerprints': it is sha256:"),
-        (GatewaySettings(), False, "without TLS only this machine's own address is dialled"),
+        (GatewaySettings(), True, "its certificate is not trusted"),
+        (GatewaySettings(dial_fingerprints=("0" * 64,)), True, "is not in 'serve.dial_fingerprints': it is sha256:"),
+        (GatewaySettings(), False, "without TLS only addresses of this machine are allowed"),
     ],
 )
 def test_who_only_has_the_address_of_a_device_is_told_nothing(tmp_path, certified, monkeypatch, serve, has_tls, trouble):
@@ -494,8 +494,8 @@ def test_what_devices_are_to_be_known_by_must_be_certificates(tmp_path):
     for serve, why in (
         (GatewaySettings(dial_ca="/no/such"), "cannot be read"),
         (GatewaySettings(dial_ca=str(tmp_path / "no.pem")), "contains no certificate"),
-        (GatewaySettings(dial_fingerprints=("abc",)), "no SHA-256"),
-        (GatewaySettings(dial_fingerprints=("ab" * 20,)), "no SHA-256"),
+        (GatewaySettings(dial_fingerprints=("abc",)), "is not the SHA-256"),
+        (GatewaySettings(dial_fingerprints=("ab" * 20,)), "is not the SHA-256"),
     ):
         with pytest.raises(UserError, match=why):
             peer_connections.trust(serve)

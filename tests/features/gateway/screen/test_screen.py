@@ -441,7 +441,7 @@ def test_the_gateways_connections_and_lists_are_shown(tmp_path, size):
         await until(
             pilot, lambda: "token  artist" in text(app) and "may  read, escalate" in text(app) and "platforms  linux" in text(app)
         )
-        assert "In and Out  messages, without what is downloaded" in text(app), "what has no room in one line has it in the next"
+        assert "In and Out  messages, without downloads" in text(app), "what has no room in one line has it in the next"
         assert "since " in text(app)
 
     visit_gateway(tmp_path, look, size=size)
@@ -539,7 +539,7 @@ def test_the_allowed_list_goes_off_only_after_a_question(tmp_path):
         assert session.told == [order(PeerAction.LIST_OFF)]
         session.gateway = replace(REPORT, settings=replace(SETTINGS, has_allow_list=False))
         session.say(ConnectionsChanged(0, CLIENTS, session.gateway))
-        await until(pilot, lambda: "off: everybody" in text(app))
+        await until(pilot, lambda: "off: all may connect" in text(app))
         await pilot.press("L")
         assert session.told == [order(PeerAction.LIST_OFF), order(PeerAction.LIST_ON)]
 

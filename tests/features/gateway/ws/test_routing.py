@@ -207,7 +207,7 @@ def test_jobs_and_their_logs(there: Garden) -> None:
     assert by_job.path.startswith(str(there.cache))
     assert by_run.path == ""
     assert {each.source for each in client.ask(wire_records.JobsInfo(job_key="slow")).jobs} >= {"x.slow", "wrong.slow"}
-    with pytest.raises(Refusal, match="no such run"):
+    with pytest.raises(Refusal, match="this run does not exist"):
         client.ask(wire_records.JobLog(run_key=987_654))
 
 
@@ -296,7 +296,7 @@ def test_a_product_is_read_whole_and_in_part_as_binary_frames(there: Garden) -> 
     assert client.read_product(path="a/rose.txt", platform="linux") == b"red"
     assert client.read_product(path="a/rose.txt", platform="linux", offset=1, length=1) == b"e"
     assert client.read_product(path="a/rose.txt", platform="linux", offset=99) == b""
-    with pytest.raises(Refusal, match="no such product"):
+    with pytest.raises(Refusal, match="this product does not exist"):
         client.read_product(path="../../aptui.yaml", platform="linux")
     with pytest.raises(Refusal, match="below zero"):
         client.read_product(path="a/rose.txt", platform="linux", offset=-1)
@@ -388,7 +388,7 @@ def test_sec_10_nobody_hurries_more_than_a_hundred_things_a_second(there: Garden
     there.write("rush.slow", "rush")
     client.ask(wire_records.Escalate(term="rush.slow"))
 
-    with pytest.raises(Refusal, match="hurry") as refused:
+    with pytest.raises(Refusal, match="raise a priority") as refused:
         for _ in range(30):
             client.ask(wire_records.Escalate(term="rush.slow", fence=False))
     assert refused.value.code == 4
