@@ -71,7 +71,7 @@ For `aptui jobs --filter TERMS`, `/` on the screen, and `jobs TERMS` in `aptui -
 """
 _HTTP_INTRODUCTION = """\
 Every address but `/` needs a token, on this machine too: `Authorization: Bearer TOKEN`; `aptui token add NAME` prints one.
-`GET /v1/openapi` answers with the same for programs, `GET /v1/protocol` with what is said on the WebSocket.
+`GET /v1/openapi` returns this page for programs, `GET /v1/protocol` the messages of the WebSocket.
 """
 
 

@@ -8,12 +8,34 @@ FEATURE = Feature(
     verbs={
         "changes": VerbInfo(
             "aptui.features.gateway.verbs",
-            "list changes since a number, in order, for asset browsers and search indexes",
+            "list the changes of sources and products since a number, in order",
+            "look",
+            ("aptui changes", "aptui changes --follow --jsonl"),
         ),
-        "gateway": ("aptui.features.gateway.verbs", "listen for editors, running games and devices"),
-        "token": ("aptui.features.gateway.verbs", "add, list and revoke tokens of the gateway's clients"),
-        "client": ("aptui.features.gateway.verbs", "send requests to a gateway, watch notifications, get products"),
-        "web": ("aptui.features.gateway.verbs", "show the screen in a browser, on this machine, behind a token"),
+        "gateway": VerbInfo(
+            "aptui.features.gateway.verbs",
+            "accept connections of editors, running games and devices",
+            "team",
+            ("aptui gateway", "aptui gateway --set serve.port=4000"),
+        ),
+        "token": VerbInfo(
+            "aptui.features.gateway.verbs",
+            "add, list and revoke tokens for the gateway",
+            "team",
+            ("aptui token add laptop", "aptui token add ci --scopes read --days 90"),
+        ),
+        "client": VerbInfo(
+            "aptui.features.gateway.verbs",
+            "query a gateway, watch its notices, download products",
+            "team",
+            ("aptui client watch", "aptui client get textures/hero.webp --platform linux --output hero.webp"),
+        ),
+        "web": VerbInfo(
+            "aptui.features.gateway.verbs",
+            "show the screen in a browser on this machine, protected by a token",
+            "look",
+            ("aptui web", "aptui web --port 8080"),
+        ),
     },
     requests={
         "barrier": "aptui.features.gateway.engine_requests:Barrier",

@@ -162,7 +162,7 @@ class GatewayRequests:
 
     def _is_looking(self, engine: Engine) -> bool:
         """Whether a reported change is still to be checked or read."""
-        is_busy = engine.is_scanning or not self._live.watching.is_quiet or self._live.is_reopening
+        is_busy = engine.scans.is_scanning or not self._live.watching.is_quiet or self._live.is_reopening
         return is_busy or engine.longest_wait_s() <= 0 or engine.pipeline.status().reading > 0
 
     def _is_all_known(self, engine: Engine) -> bool:

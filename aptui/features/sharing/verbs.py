@@ -424,7 +424,7 @@ def doctor_lines(config: Config) -> Iterator[DoctorCheck]:
 
 def _check_shared_cache(config: Config) -> DoctorCheck:
     """Check who else could put a product into the cache."""
-    from aptui.config.sections.sharing import risks_of
+    from aptui.config.trust import risks_of
 
     sharing = config.sharing
     is_sealed = bool(sharing.team_key_file or sharing.writers)

@@ -122,10 +122,10 @@ _ID_LENGTH = 80
 
 
 def apply_order(settings: PeerSettings, order: PeerOrder) -> PeerSettings:
-    """Return the settings after an action of a person.
+    """Return the settings after an order.
 
     Raises:
-        UserError: it cannot be done; the text says why.
+        UserError: the order is not possible, with the reason.
     """
     match order.action:
         case PeerAction.ADD | PeerAction.EDIT | PeerAction.REMOVE | PeerAction.ENABLE | PeerAction.DISABLE:
@@ -169,10 +169,10 @@ def _put_entry(settings: PeerSettings, order: PeerOrder) -> PeerSettings:
 
 
 def check_dial(dial: Dial | None) -> Dial:
-    """Return a connection in its one form.
+    """Return a connection in canonical form.
 
     Raises:
-        UserError: its id, address or port cannot be; the text begins with which.
+        UserError: its id, address or port is invalid; the text begins with the field.
     """
     if dial is None:
         raise UserError("the connection is missing", hint="say its id, address and port")
