@@ -129,8 +129,8 @@ def decode(data: bytes, form: type[T]) -> T:
         return msgspec.msgpack.decode(data, type=prepare_form(form))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise HostError(
-            f"what came over the cluster cannot be read: {error}",
-            hint="'aptui doctor' says what belongs together; the job runs here instead",
+            f"a message of the cluster cannot be read: {error}",
+            hint="'aptui doctor' shows the versions that fit together; the job runs here instead",
         ) from None
 
 
@@ -198,7 +198,7 @@ def unpack_record(manifest: bytes, form: type[T], store: Store) -> T:
         data = get_bytes(store, decode(data, tuple[bytes, int]))
     elif kind != _INLINE:
         raise HostError(
-            "what came over the cluster is no manifest of aptui's",
-            hint="'aptui doctor' says what belongs together; the job runs here instead",
+            "a message of the cluster is not a manifest",
+            hint="'aptui doctor' shows the versions that fit together; the job runs here instead",
         )
     return decode(data, form)

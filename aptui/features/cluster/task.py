@@ -384,7 +384,9 @@ class Bench:
             for answer in list(self._answers.values()):
                 if not answer.done():
                     answer.set_exception(
-                        HostError("the worker ends", hint="'aptui doctor' says what belongs together; the job runs here instead")
+                        HostError(
+                            "the worker ends", hint="'aptui doctor' shows the versions that fit together; the job runs here instead"
+                        )
                     )
 
     def _turn(self, pool: Pool) -> None:
@@ -413,7 +415,7 @@ def _lay_out_code(setup: ClusterSetup, folder: str, store: Store) -> None:
         if not path.is_relative_to(folder):
             raise HostError(
                 f"a file of builder code is called '{file.rel}'",
-                hint="'aptui doctor' says what belongs together; the job runs here instead",
+                hint="'aptui doctor' shows the versions that fit together; the job runs here instead",
             )
         path.parent.mkdir(parents=True, exist_ok=True)
         digest, size = file.blob

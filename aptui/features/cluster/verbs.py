@@ -35,21 +35,27 @@ _MEMORY_SHARE = 0.8
 
 def worker_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `worker`."""
-    parser.add_argument("--scheduler", required=True, metavar="ADDRESS", help="tls://host:8786; tcp:// on the loopback alone")
+    parser.add_argument("--scheduler", required=True, metavar="ADDRESS", help="tls://host:8786; tcp:// only on the loopback")
     parser.add_argument(
-        "--insecure", action="store_true", help="speak tcp://, by which every user of this machine can run programs as you"
+        "--insecure", action="store_true", help="use tcp://: every user of this machine can then run programs as you"
     )
     parser.add_argument("--tls-ca", default="", metavar="FILE", help="certificate of the cluster's authority (PEM)")
     parser.add_argument("--tls-cert", default="", metavar="FILE", help="certificate of this machine (PEM)")
     parser.add_argument("--tls-key", default="", metavar="FILE", help="its key (PEM)")
     parser.add_argument("--slots", type=_slots, default=0, metavar="N", help="jobs at once; one per core by default")
     parser.add_argument(
-        "--tags", type=_tags, default={}, metavar="A,B=N", help="what this machine has; =N: for so many jobs at once (a licence)"
+        "--tags",
+        type=_tags,
+        default={},
+        metavar="A,B=N",
+        help="tags of this machine; =N limits how many jobs may use a tag at once (a licence)",
     )
-    parser.add_argument("--store", default="", metavar="PLACE", help="where this machine reaches the store, if that differs")
-    parser.add_argument("--memory", type=_gib, default=0, metavar="GIB", help="what jobs may take together; 80 %% of the machine")
-    parser.add_argument("--name", default=None, metavar="NAME", help="what the cluster calls it")
-    parser.add_argument("--host", default=None, metavar="ADDRESS", help="where it listens; the loopback for tcp://")
+    parser.add_argument("--store", default="", metavar="PLACE", help="location of the store from this machine, if it differs")
+    parser.add_argument(
+        "--memory", type=_gib, default=0, metavar="GIB", help="memory for all jobs together; 80 %% of the machine by default"
+    )
+    parser.add_argument("--name", default=None, metavar="NAME", help="name of this worker in the cluster")
+    parser.add_argument("--host", default=None, metavar="ADDRESS", help="address to listen on; the loopback for tcp://")
 
 
 def worker(arguments: Namespace) -> int:
@@ -146,7 +152,7 @@ def _all_memory_bytes() -> int:
 
 def _slots(text: str) -> int:
     if not text.isdigit() or not 1 <= int(text) <= 1024:
-        raise ArgumentTypeError(f"'{text}' is no number of slots")
+        raise ArgumentTypeError(f"'{text}' is not a number of slots")
     return int(text)
 
 
@@ -154,7 +160,7 @@ def _gib(text: str) -> int:
     try:
         return int(float(text) * (1 << 30))
     except ValueError:
-        raise ArgumentTypeError(f"'{text}' is no number of GiB") from None
+        raise ArgumentTypeError(f"'{text}' is not a number of GiB") from None
 
 
 def _tags(text: str) -> dict[str, int]:
@@ -176,8 +182,8 @@ def _check_cluster(config: Config) -> DoctorCheck:
     if not config.cluster.is_used:
         return DoctorCheck("cluster", "ok", "none")
     if config.cluster.insecure and config.cluster.scheduler.startswith("tcp://"):
-        message = f"'{config.cluster.scheduler}' is plain: every user of this machine can run programs as you"
-        return DoctorCheck("cluster", "warn", message, "use tls:// with certificates, and take 'pool.insecure' out")
+        message = f"'{config.cluster.scheduler}' is not encrypted: every user of this machine can run programs as you"
+        return DoctorCheck("cluster", "warn", message, "use tls:// with certificates, and remove 'pool.insecure'")
     return DoctorCheck(
-        "cluster", "ok", f"{config.cluster.scheduler}: whoever has a certificate of '{config.cluster.tls_ca}' runs programs"
+        "cluster", "ok", f"{config.cluster.scheduler}: owners of a certificate of '{config.cluster.tls_ca}' can run programs"
     )

@@ -165,7 +165,7 @@ def _check(serving: CacheServer) -> None:
         return
     if not serving.read_tokens and not serving.write_tokens:
         raise UserError(
-            f"'{serving.host}' is open to others: name tokens of those who may read and write", hint="--read-token-file"
+            f"'{serving.host}' is reachable from other machines: it needs tokens for reading and writing", hint="--read-token-file"
         )
     if serving.is_writable:
         raise UserError("a store that others reach is written by token only", hint="--write-token-file")
@@ -216,7 +216,7 @@ class _Offer:
         request.protocol.note_request()
         match = _PATH.fullmatch(request.path)
         if match is None:
-            return web.Response(status=404, text="no such place")
+            return web.Response(status=404, text="this address does not exist")
         if not self._is_expected(request):
             return web.Response(status=421, text="this server has another name")
         namespace = match["namespace"] or TRUSTED

@@ -73,7 +73,7 @@ def open_store(address: str, namespace: str = TRUSTED, *, limit_s: float = 5.0) 
         from aptui.features.sharing.stores.object_store import ObjectStore
 
         return ObjectStore(address, namespace, limit_s=max(limit_s, 1.0))
-    raise UserError(f"'{address}' is no place for a shared cache", hint="an absolute folder, http(s)://…, or s3://…")
+    raise UserError(f"'{address}' is not a location for a shared cache", hint="an absolute folder, http(s)://…, or s3://…")
 
 
 class Namespace(Struct, frozen=True):

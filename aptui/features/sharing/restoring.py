@@ -61,15 +61,17 @@ def find_stored_run(config: Config, job_id: int, run_key: int) -> StoredRun:
         runs = database.runs_of(job_id)
         at = next((at for at, run in enumerate(runs) if run.run_key == run_key), -1)
         if at < 0:
-            raise UserError("there is no such run of this job", hint="'aptui log JOB --history' lists those that are kept")
+            raise UserError("this job has no such run", hint="'aptui log JOB --history' lists the stored runs")
         known = {product.name: product for product in database.products_of(job_id)}
         then = _moments(database, job_id, known)[at]
     run = runs[at]
     if run.outcome != Outcome.SUCCEEDED:
-        raise UserError(f"run {at + 1} of this job failed: it made nothing", hint="'aptui log JOB --history' tells which did not")
+        raise UserError(
+            f"run {at + 1} of this job failed: it has no products", hint="'aptui log JOB --history' shows the outcome of each run"
+        )
     if is_of_any_draft(then.inputs):
-        hint = "'aptui log JOB --history' lists them all; its final is the next one"
-        raise UserError(f"run {at + 1} of this job made a draft: what is restored takes the place of finals", hint=hint)
+        hint = "'aptui log JOB --history' lists all runs; the final follows its draft"
+        raise UserError(f"run {at + 1} of this job made a draft, and only finals can be restored", hint=hint)
     if not config.sharing.local_store:
         raise UserError("nothing is kept: this machine's store is switched off", hint="local_store: {enabled: true}")
     products = tuple(_find_stored(config, name, digest, known) for name, digest, _size in then.products)

@@ -132,7 +132,7 @@ def look_up_commit(config: Config, commit: str, platforms: str | None = None, *,
 
 
 def _refuse_new_code(config: Config, there: Path, commit: str) -> None:
-    """Refuse to run builder code of a commit: anyone who may push can write a branch, and analyses run its code.
+    """Refuse to run builder code of a commit: analyses run it, and every user who may push can write a branch.
 
     Raises:
         UserError: the commit has builder code that differs from that of the local project.
@@ -147,8 +147,8 @@ def _refuse_new_code(config: Config, there: Path, commit: str) -> None:
         name, new = "scripts", new or [Path("project.json")]
     if new:
         raise UserError(
-            f"'{commit}' contains code that would run here: {name} of it is not that of this checkout ('{new[0]}')",
-            hint="look at it, then add --trust-code; in CI, only for branches whose authors may run programs there",
+            f"'{commit}' contains code that would run here: its {name} differs from the one in this checkout ('{new[0]}')",
+            hint="read it, then add --trust-code; in CI, only for branches whose authors may run programs there",
         )
 
 
@@ -177,7 +177,7 @@ def _answer(dry: Config, found: int, builders: dict[bytes, str]) -> CommitReadin
             elif rules.keeps(builder):
                 missing.append(_job_label(row))
             else:
-                doubts[f"what '{builder}' makes is never kept"] = None
+                doubts[f"results of '{builder}' are not stored"] = None
     finally:
         database.close()
     return CommitReadiness(found, tuple(sorted(missing)), tuple(doubts))
@@ -205,7 +205,7 @@ def _git(folder: Path, *words: str) -> str:
         raise HostError(f"git cannot be run: {(error.strerror or str(error)).lower()}", hint="install git") from None
     if done.returncode:
         output = done.stderr.strip().splitlines()
-        raise UserError(output[-1].lower() if output else f"'{words[-1].partition('^')[0]}' is no commit", where=str(folder))
+        raise UserError(output[-1].lower() if output else f"'{words[-1].partition('^')[0]}' is not a commit", where=str(folder))
     return done.stdout
 
 
@@ -255,8 +255,8 @@ def rebuild_store(config: Config, project: OpenedProject, wanted: SharedCacheSet
     if tasks or everything.left_out:
         rebuilt.report("every result as kept")
     if removed:
-        printing.say(f"{printing.count(removed, 'result')} removed; it is made again when needed", "yellow")
-        printing.say("'aptui verify --rebuild 100%' tells what came into this project's cache from there")
+        printing.say(f"{printing.count(removed, 'result')} removed; it is built again when needed", "yellow")
+        printing.say("'aptui verify --rebuild 100%' finds wrong products that this project's cache got from there")
     return DIFFERENT if differences else 0
 
 

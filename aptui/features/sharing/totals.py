@@ -1,4 +1,4 @@
-"""What sharing saved and cost over all runs of a project: a small file in the cache, updated when an engine ends.
+"""Savings and costs of sharing over all runs of a project: a small file in the cache, updated when an engine ends.
 
 Tests: `tests/features/sharing/screen/test_shared_settings.py`.
 """

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 INCOMPLETE = 1
 _PORT = 8089
 CACHE_ACTIONS = {
-    "init": "make the team's key for the shared cache, and say what teammates need",
-    "stats": "show what is kept, and what it saved, for each builder",
-    "gc": "remove what was used longest ago, down to the size limit",
-    "verify": "read everything that this machine keeps; remove what is damaged, or what a rebuild contradicts",
-    "test": "reach the shared cache, read from it, and as a server write to it",
-    "prefetch": "fetch what the shared cache has for this project as it is now; run no builder",
-    "ready": "say whether the results of everything in a commit are there; runs the analyses of its builders",
-    "serve": "offer this machine's results to others over HTTP",
+    "init": "create the team's key for the shared cache and print what teammates need",
+    "stats": "show stored results and saved time for each builder",
+    "gc": "remove the least recently used results, down to the size limit",
+    "verify": "read all results stored on this machine; remove damaged ones, and ones that differ from a rebuild",
+    "test": "connect to the shared cache and read from it; with mode server also write",
+    "prefetch": "fetch all results for the current state of this project; run no builder",
+    "ready": "check whether the shared cache has all results of a commit; runs the analyses of its builders",
+    "serve": "serve this machine's results over HTTP",
 }
 
 
@@ -51,7 +51,7 @@ def cache_arguments(parser: ArgumentParser, action: str = "") -> None:
         parser.add_argument(
             "commit", metavar="COMMIT", nargs="?", default="", help="ready: a commit, branch or tag of the repository"
         )
-        parser.add_argument("--trust-code", action="store_true", help="ready: let builders that the commit brings along run here")
+        parser.add_argument("--trust-code", action="store_true", help="ready: allow builder code of the commit to run here")
     if action in ("", "ready", "prefetch"):
         parser.add_argument("--platforms", metavar="A,B", help="ready, prefetch: these platforms only")
     if action in ("", "verify"):
@@ -71,7 +71,7 @@ def _rebuild_arguments(parser: ArgumentParser) -> None:
         "--rebuild",
         type=share,
         metavar="SHARE",
-        help="verify: instead, make 5%% (or so many) of what is kept for this project twice more, in private, and compare",
+        help="verify: instead, build 5%% (or another share) of this project's stored results twice again, in private, and compare",
     )
     parser.add_argument("--seed", type=int, metavar="NUMBER", help="with --rebuild: the same number chooses the same results")
 
@@ -81,23 +81,25 @@ def _json_argument(parser: ArgumentParser) -> None:
 
 
 def _serve_arguments(parser: _ArgumentGroup) -> None:
-    parser.add_argument("--host", default="127.0.0.1", help="where to listen; this machine alone by default")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on; by default this machine only")
     parser.add_argument("--port", type=int, default=_PORT, help=f"{_PORT} by default; 0 is any")
-    parser.add_argument("--writable", action="store_true", help="on this machine alone: let everybody write")
+    parser.add_argument("--writable", action="store_true", help="let every client write; on this machine only")
     parser.add_argument(
         "--read-token-file",
         metavar="FILE",
-        help="who may read, a token to a line; by default everybody on this machine, and elsewhere who may write",
+        help="tokens for reading, one a line; by default none on this machine, elsewhere those for writing",
     )
-    parser.add_argument("--write-token-file", metavar="FILE", help="who may write: a token to a line, a namespace behind it")
-    parser.add_argument("--certificate", metavar="FILE", help="speak TLS with it")
+    parser.add_argument(
+        "--write-token-file", metavar="FILE", help="tokens for writing, one a line, each with an optional namespace"
+    )
+    parser.add_argument("--certificate", metavar="FILE", help="certificate for TLS (PEM)")
     parser.add_argument("--key", metavar="FILE", help="its private key")
-    parser.add_argument("--plain", action="store_true", help="no TLS, for a proxy in front speaks it")
+    parser.add_argument("--plain", action="store_true", help="no TLS, because a proxy in front provides it")
 
 
 def gc_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `gc`."""
-    parser.add_argument("--limit", metavar="SIZE", help="instead of the configured size limit, for example 5GiB")
+    parser.add_argument("--limit", metavar="SIZE", help="size limit to use instead of the configured one, for example 5GiB")
     _json_argument(parser)
 
 
@@ -114,9 +116,9 @@ def cache(arguments: Namespace) -> int:
         "serve": _serve,
     }
     if bool(arguments.commit) != (arguments.action == "ready"):
-        raise UserError("'ready' is asked of a commit, and nothing else is", hint="for example 'aptui cache ready main'")
+        raise UserError("'ready' needs a commit, and other actions take none", hint="for example 'aptui cache ready main'")
     if arguments.rebuild and arguments.action != "verify":
-        raise UserError("'--rebuild' goes with 'verify' alone", hint="for example 'aptui cache verify --rebuild 5%'")
+        raise UserError("'--rebuild' is an option of 'verify' only", hint="for example 'aptui cache verify --rebuild 5%'")
     return actions[arguments.action](arguments)
 
 
@@ -126,9 +128,7 @@ def cache(arguments: Namespace) -> int:
 def _store_of(config: Config) -> str:
     path = config.sharing.local_store
     if not path:
-        raise UserError(
-            "no results are kept on this machine: 'local_store.enabled' is false", hint="set 'local_store.enabled' to true"
-        )
+        raise UserError("this machine stores no results: 'local_store.enabled' is false", hint="set 'local_store.enabled' to true")
     return path
 
 
@@ -142,7 +142,7 @@ def gc(arguments: Namespace) -> int:
     path = _store_of(config)
     size_limit = value_of(arguments.limit or "0")
     if mistake_in("local_store.size_limit", size_limit):
-        raise UserError(f"'{arguments.limit}' is no size", hint="for example --limit 5GiB")
+        raise UserError(f"'{arguments.limit}' is not a size", hint="for example --limit 5GiB")
     limit = byte_count(size_limit) if arguments.limit else config.sharing.local_limit_bytes  # type: ignore[arg-type]  # the schema checks it
     done = maintenance.gc(path, limit) if os.path.isdir(path) else maintenance.StoreMaintenance()
     if arguments.json:
@@ -247,22 +247,20 @@ def _init(arguments: Namespace) -> int:
     if arguments.json:
         printing.say_json({"team_key_file": path, "is_new": is_new, "store": config.sharing.store})
         return 0
-    printing.say(f"{'made' if is_new else 'there already'}: {printing.line(path)}", "green")
-    printing.say("in aptui.yaml, for everybody:")
+    printing.say(f"{'created' if is_new else 'exists already'}: {printing.line(path)}", "green")
+    printing.say("in aptui.yaml of the project:")
     store, home = config.sharing.store or "/PLACE/OF/THE/STORE", os.path.join(os.path.expanduser("~"), "")
     place = f"~/{path.removeprefix(home)}" if path.startswith(home) else path
     given = f"store: '{printing.line(store)}', team_key_file: '{printing.line(place)}'"
     printing.say(f"  shared_cache: {{mode: server, {given}}}")
     if not config.sharing.store:
-        printing.say("put a folder that all can write, or the URL of 'aptui cache serve', in place of /PLACE/OF/THE/STORE")
+        printing.say("replace /PLACE/OF/THE/STORE with a folder that all can write, or the URL of 'aptui cache serve'")
+    printing.say("each teammate needs a copy of the key there, readable by its owner only (chmod 600); send it like a password,")
     printing.say(
-        "each teammate needs a copy of the key at that place, readable by them alone (chmod 600); send it as you send a password,"
+        "never with the project. Results that were shared without the key are not used any more. The key both seals and opens;"
     )
     printing.say(
-        "never with the project. What was shared without it is not used any more. A machine that only reads gets 'mode: client' and"
-    )
-    printing.say(
-        "a token that reads, as this key both seals and opens: 'writers' and 'signing_key_file' tell readers from writers."
+        "for machines that only read, set 'mode: client', a token for reading, and 'writers' with 'signing_key_file' of writers."
     )
     return 0
 
@@ -366,9 +364,9 @@ def restore_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--run", type=int, required=True, metavar="N", help="1 is the last run, 2 the one before; see below")
     engine_arguments(parser)
     parser.epilog = """\
-'aptui log JOB --history' lists the runs. What is restored stays until what the job
-is made of changes (its source, its builder), or somebody asks for it ('aptui
-reprocess'); restarts and full scans leave it, and 'aptui jobs' shows it as restored."""
+'aptui log JOB --history' lists the runs. The restored products stay until an input
+of the job changes (its source, its builder) or 'aptui reprocess' names the job;
+restarts and full scans keep them, and 'aptui jobs' shows the job as restored."""
 
 
 def restore(arguments: Namespace) -> int:
@@ -398,7 +396,7 @@ def restore(arguments: Namespace) -> int:
         for product in stored.products:
             printing.say(f"  {printing.line(product.row.name)}")
     else:
-        why = printing.line(now.error) if now is not None and now.error else "it was made anew meanwhile"
+        why = printing.line(now.error) if now is not None and now.error else "it was built again in the meantime"
         printing.say(f"{printing.line(name)} was not restored: {why}", "red")
     return 0 if is_done else NOT_RESTORED
 

@@ -81,7 +81,7 @@ def test_a_result_that_two_runs_contradict_is_removed(run: Run, project: Path) -
 
     assert code == 1
     assert "b.glu@linux:glue: linux/b.out: both runs differ from what is kept from byte 5 on, of" in out
-    assert "1 result removed; it is made again when needed" in out
+    assert "1 result removed; it is built again when needed" in out
     assert (rebuilt(run)["kept"], rebuilt(run)["differences"]) == (3, [])
     run("batch", "--set", "cache=Other")
     assert (project / "Other" / "linux" / "b.out").read_text() == "b.glunew"

@@ -232,7 +232,7 @@ def test_init_makes_the_teams_key_once_and_says_what_teammates_need(run: Run, pr
     assert (made["is_new"], code) == (True, 0)
     assert key.stat().st_mode & 0o777 == 0o600
     assert len(key.read_text().strip()) == 64
-    assert "there already" in out
+    assert "exists already" in out
     assert f"team_key_file: '{key}'" in out
     assert "mode: server" in out
     assert key.read_text().strip() not in out

@@ -228,7 +228,7 @@ def _essence(item: StagedProduct) -> StagedProduct:
 
 def _check(entry: Record | Variants) -> None:
     if not is_name(entry.base):
-        raise Mismatch("a record has the key of no job")
+        raise Mismatch("the key of a record is not a job's")
     if isinstance(entry, Variants):
         _check_variants(entry)
         return
@@ -296,7 +296,7 @@ def _check_variants(entry: Variants) -> None:
     for discovered, key in entry.variants:
         _check_discovered(discovered)
         if not is_name(key):
-            raise Mismatch("a variant has the key of no record")
+            raise Mismatch("the key of a variant is not a record's")
 
 
 def _check_discovered(discovered: Discovered) -> None:

@@ -4,8 +4,8 @@ A sealed record is one line of text and the record's bytes:
 
     aptui-shared/1 <kind> sha256=<hex> [mac=<hex>] [by=<public key> sig=<hex>] [here=<hex>]
 
-Every seal covers kind and namespace, so that a record that strangers may write to one namespace opens in no other. It is checked
-before a byte of the record is parsed. `here` is the seal of one machine's own store (`local`).
+Every seal covers kind and namespace, so that a record written to one namespace does not open in another. It is checked before
+the record is parsed. `here` is the seal of one machine's own store (`local`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from aptui.shared.errors import UserError
 from aptui.shared.result_store import Mismatch
 
 TRUSTED = "trusted"
-"""The namespace that everyone reads; results in other namespaces are read by their writers only."""
+"""The namespace that all machines read; results in other namespaces are read only by their writers."""
 MAX_RECORD_BYTES = 16 * 1024 * 1024
 """Maximum length of a record."""
 _MAGIC = b"aptui-shared/1"
@@ -67,7 +67,7 @@ class Seal(Struct, frozen=True):
         if self.team_key and not hmac.compare_digest(fields.get("mac", ""), self._mac(kind, body)):
             raise Mismatch("the record is not sealed with the team's key")
         if self.writers and not self._is_signed(kind, fields, body):
-            raise Mismatch("the record is not signed by anyone who may write")
+            raise Mismatch("the record is not signed by a configured writer")
         return kind, body
 
     @property
@@ -106,7 +106,7 @@ def part_sealed(data: bytes) -> tuple[str, dict[str, str], bytes]:
     words = data[: max(end, 0)].decode("ascii", "replace").split(" ")
     fields = dict(word.partition("=")[::2] for word in words[2:])
     if words[0] != _MAGIC.decode() or len(words) < 3 or not all(_FIELD.fullmatch(value) for value in fields.values()):
-        raise Mismatch("this is no record of a result")
+        raise Mismatch("this is not a record of a result")
     body = data[end + 1 :]
     if fields.get("sha256") != hashlib.sha256(body).hexdigest():
         raise Mismatch("the record is damaged")

@@ -163,7 +163,7 @@ def _of_no_product(problems: Sequence[CacheProblem]) -> str:
     total_bytes = sum(max(0, each.size_bytes) for each in problems)
     if not problems:
         return "every file belongs to a product"
-    return f"{count(len(problems), 'file')} of no product, {size_text(total_bytes)}"
+    return f"{count(len(problems), 'unowned file')}, {size_text(total_bytes)}"
 
 
 def _going_on(title: str, progress: CheckProgress, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
@@ -265,7 +265,7 @@ class Mending:
         was_going, self.going = bool(self.going), list(left)
         self._gone(gone)
         if was_going and not left:
-            self._shell.show_toast("the files of no product are deleted")
+            self._shell.show_toast("the unowned files are deleted")
 
     def _complain(self, error: KnownError) -> None:
         self._shell.show_toast(str(error), "error", 10)

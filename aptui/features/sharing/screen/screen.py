@@ -323,7 +323,7 @@ class CachePane(Pane):
         """Return the commands of this screen."""
         commands = [
             Command("verify", "compare every product with its digest", lambda _rest: self.action_verify()),
-            Command("unowned", "list files in the cache that belong to no product", lambda _rest: self.action_unowned()),
+            Command("unowned", "list unowned files: files in the cache without a product", lambda _rest: self.action_unowned()),
         ]
         if self.shell.config is not None:
             commands.append(Command("share", "mode, location and patterns of the shared cache", lambda _rest: self.action_share()))
@@ -333,9 +333,7 @@ class CachePane(Pane):
                 Command("repair", "run the jobs of all findings again", lambda _: self.mending.ask_to_repair(), None, True)
             )
         if self.examination.has_found("unowned"):
-            commands.append(
-                Command("delete", "have the engine delete what belongs to no product", lambda _: self.action_delete(), None, True)
-            )
+            commands.append(Command("delete", "delete the unowned files", lambda _: self.action_delete(), None, True))
         return commands
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -36,7 +36,9 @@ def prefix_of(namespace: str) -> str:
         UserError: the name is invalid.
     """
     if not _NAMESPACE.fullmatch(namespace):
-        raise UserError(f"'{namespace}' is no name of a namespace", hint="lower-case letters, digits, '.', '_' and '-', at most 64")
+        raise UserError(
+            f"'{namespace}' is not a name of a namespace", hint="lower-case letters, digits, '.', '_' and '-', at most 64"
+        )
     return "" if namespace == TRUSTED else f"ns/{namespace}/"
 
 

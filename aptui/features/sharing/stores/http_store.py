@@ -65,11 +65,11 @@ class HttpStore:
     ) -> None:
         url = urlsplit(address)
         if url.scheme not in {"http", "https"} or not url.hostname:
-            raise UserError(f"'{address}' is no address of a server", hint="http://<host>[:<port>]/<path>")
+            raise UserError(f"'{address}' is not an address of a server", hint="http://<host>[:<port>]/<path>")
         if (token or url.username) and url.scheme == "http" and not is_loopback(url.hostname):
             raise UserError(
-                f"the token for '{url.hostname}' would travel over http, where everybody on the way reads it",
-                hint="use https://, or do without a token",
+                f"the token for '{url.hostname}' would be sent over http, where others can read it",
+                hint="use https://, or no token",
             )
         self._host, self._port = url.hostname, url.port
         self._is_safe, self._context = url.scheme == "https", context
