@@ -61,7 +61,7 @@ def find_stored_run(config: Config, job_id: int, run_key: int) -> StoredRun:
         runs = database.runs_of(job_id)
         at = next((at for at, run in enumerate(runs) if run.run_key == run_key), -1)
         if at < 0:
-            raise UserError("this job has no such run", hint="'aptui log JOB --history' lists the stored runs")
+            raise UserError("this job does not have this run", hint="'aptui log JOB --history' lists the stored runs")
         known = {product.name: product for product in database.products_of(job_id)}
         then = _moments(database, job_id, known)[at]
     run = runs[at]

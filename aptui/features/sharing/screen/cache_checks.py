@@ -163,7 +163,7 @@ def _of_no_product(problems: Sequence[CacheProblem]) -> str:
     total_bytes = sum(max(0, each.size_bytes) for each in problems)
     if not problems:
         return "every file belongs to a product"
-    return f"{count(len(problems), 'unowned file')}, {size_text(total_bytes)}"
+    return f"{count(len(problems), 'file')}, {size_text(total_bytes)}"
 
 
 def _going_on(title: str, progress: CheckProgress, width: int) -> tuple[Sequence[Part], Sequence[Part]]:

@@ -79,7 +79,7 @@ def test_what_was_found_so_far_is_told_and_then_the_end(room, monkeypatch):
 
     assert [each.problems for each in room.found] == [(), (STRAY,), (STRAY, LONELY)]
     assert (room.turns, room.ends) == (2, 1)
-    assert said(room.look).startswith("Unowned files  2 unowned files, 3 B")
+    assert said(room.look).startswith("Unowned files  2 files, 3 B")
     assert room.look.has_found("unowned")
     assert not room.look.has_found("damaged", "missing")
 

@@ -216,7 +216,7 @@ def test_files_of_no_product_are_listed_and_deleted_by_the_engine_after_asking(t
 
     async def clean(app, pilot, session):
         await looked(app, pilot, "U")
-        await until(pilot, lambda: "2 unowned files, 3 B" in text(app))
+        await until(pilot, lambda: "2 files, 3 B" in text(app))
         await until(pilot, lambda: "○ unowned    linux/data/stray.tmp" in text(app))
         await pilot.press("D")
         await until(pilot, lambda: "delete 1 file, 1 elsewhere stay?" in text(app))
