@@ -117,7 +117,7 @@ def room(tmp_path):
     found.selector.close()
 
 
-def test_cluster_gets_no_more_of_a_builder_than_is_said(room):
+def test_cluster_jobs_of_a_builder_are_limited(room):
     room.worker("a", slots=8)
     room.send(*(room.order(key) for key in (1, 2, 3)))
 
@@ -129,7 +129,7 @@ def test_cluster_gets_no_more_of_a_builder_than_is_said(room):
 
 
 @pytest.mark.parametrize(("duration_ms", "under_way"), [(0, 40), (100, 32), (600, 12), (60_000, 10)])
-def test_short_jobs_are_handed_out_further_ahead_than_long_ones(room, duration_ms, under_way):
+def test_more_short_jobs_than_long_ones_are_sent_ahead(room, duration_ms, under_way):
     room.worker("a", slots=8, gpu=1)
     orders = [room.order(key, "bake") for key in range(1, 60)]
     room.send(*orders)
@@ -143,7 +143,7 @@ def test_short_jobs_are_handed_out_further_ahead_than_long_ones(room, duration_m
     assert len(room.scheduler.sent) - 1 == under_way
 
 
-def test_job_that_needs_a_tag_waits_for_a_worker_that_has_it_and_then_fails(room):
+def test_job_waits_for_a_worker_with_its_tag_and_then_fails(room):
     room.worker("a")
     room.send(room.order(1, "bake"))
     room.pool.poll(room.now_s)
@@ -162,7 +162,7 @@ def test_job_that_needs_a_tag_waits_for_a_worker_that_has_it_and_then_fails(room
     assert "'gpu'" in room.results[0].error
 
 
-def test_what_was_held_for_a_cluster_that_is_gone_comes_back(room):
+def test_jobs_queued_for_a_lost_cluster_return(room):
     room.worker("a", slots=8)
     room.send(*(room.order(key) for key in (1, 2, 3)))
     room.scheduler.workers = {}
@@ -172,7 +172,7 @@ def test_what_was_held_for_a_cluster_that_is_gone_comes_back(room):
     assert room.outcomes() == {3: Outcome.RETURNED}
 
 
-def test_what_nobody_will_answer_any_more_comes_back(room):
+def test_jobs_without_a_possible_answer_return(room):
     room.worker("a", slots=8)
     room.send(room.order(1))
     room.scheduler.workers, room.scheduler.is_over = {}, True
@@ -182,7 +182,7 @@ def test_what_nobody_will_answer_any_more_comes_back(room):
     assert room.outcomes() == {1: Outcome.RETURNED}
 
 
-def test_job_that_came_back_because_of_itself_stays(room):
+def test_job_that_returned_because_of_itself_stays_here(room):
     room.worker("a", slots=8)
     room.send(room.order(1, rel="same.png"))
     room.answer(1, Outcome.RETURNED, stays=True)
@@ -193,7 +193,7 @@ def test_job_that_came_back_because_of_itself_stays(room):
     assert not room.pool.is_idle
 
 
-def test_cancelled_run_is_answered_once_and_its_late_result_is_dropped(room):
+def test_late_result_of_a_cancelled_run_is_dropped(room):
     room.worker("a")
     room.send(room.order(1))
 
@@ -206,7 +206,7 @@ def test_cancelled_run_is_answered_once_and_its_late_result_is_dropped(room):
     assert room.pool.is_idle
 
 
-def test_job_whose_files_cannot_be_named_stays(room):
+def test_job_with_unnamable_files_stays_here(room):
     room.worker("a", slots=8)
 
     room.send(room.order(1, rel="bound.png"))
@@ -226,7 +226,7 @@ def test_workers_of_the_cluster_are_shown(room):
     ]
 
 
-def test_scheduler_that_is_not_there_is_shown_as_lost_and_one_without_workers_as_starting(room):
+def test_missing_scheduler_is_shown_as_lost_and_an_empty_one_as_starting(room):
     states = [room.pool.workers()[0].state]
     room.scheduler.is_connected = False
     states.append(room.pool.workers()[0].state)
@@ -243,7 +243,7 @@ def test_worker_of_the_cluster_is_restarted_by_its_number(room):
     assert not room.pool.restart_worker(1000)
 
 
-def test_share_limits_what_is_under_way(tmp_path):
+def test_share_limits_the_sent_jobs(tmp_path):
     room = Room(tmp_path, share=2)
     room.worker("a", slots=8)
 
@@ -272,7 +272,7 @@ def test_long_answers_travel_through_the_store(tmp_path):
 
 
 @pytest.mark.real
-def test_store_behind_a_token_is_opened_with_the_one_in_the_environment(monkeypatch):
+def test_token_of_the_store_comes_from_the_environment(monkeypatch):
     heard = []
 
     class Guard(BaseHTTPRequestHandler):
@@ -297,12 +297,12 @@ def test_store_behind_a_token_is_opened_with_the_one_in_the_environment(monkeypa
 
 
 @pytest.mark.parametrize("address", ["relative/folder", "ftp://host/x"])
-def test_address_that_is_no_store_is_refused(address):
+def test_invalid_store_address_is_refused(address):
     with pytest.raises(UserError):
         cluster_messages.open_store(cluster_messages.BlobStoreAddress(address, "trusted"))
 
 
-def test_toolchains_that_differ_are_told_apart():
+def test_different_toolchains_are_recognized():
     ours = (("code", "a" * 64), ("library Pillow", "13.0.0"))
 
     assert difference(ours, ours) == ""
@@ -310,7 +310,7 @@ def test_toolchains_that_differ_are_told_apart():
     assert "absent there" in difference(ours, (("code", "a" * 64),))
 
 
-def test_version_covers_the_code_that_does_jobs_and_no_other(tmp_path, monkeypatch):
+def test_version_covers_exactly_the_code_that_runs_jobs(tmp_path, monkeypatch):
     package = Path(environment.aptui.__file__).parent
     for path in package.rglob("*.py"):
         copied = tmp_path / path.relative_to(package)
@@ -328,7 +328,7 @@ def test_version_covers_the_code_that_does_jobs_and_no_other(tmp_path, monkeypat
     assert len(set(found)) == 3
 
 
-def test_what_names_folders_or_programs_of_this_machine_stays(room):
+def test_jobs_with_folders_or_programs_of_this_machine_stay_here(room):
     order = room.order(1)
     bound = ProcessOrder(*(getattr(order, name) if name != "params" else f'{{"to":"{order.root}/a"}}' for name in order.__slots__))
 
@@ -347,7 +347,7 @@ def transfer(tmp_path):
 BUILDER = Builder(bytes(16), "paint", BuilderKind.COMMAND, undeclared_reads=UndeclaredReads.WARN)
 
 
-def test_answer_that_missed_a_file_which_is_here_does_not_count(room, transfer):
+def test_answer_is_discarded_if_a_missed_file_exists_here(room, transfer):
     order = room.order(1)
     (room.folder / "assets" / "there.inc").write_text("x")
     reads = tuple(Read(f"{order.root}/{name}", "b.py:1") for name in ("nowhere.inc", "there.inc"))
@@ -358,7 +358,7 @@ def test_answer_that_missed_a_file_which_is_here_does_not_count(room, transfer):
     assert transfer.take(order, BUILDER, RunResult(1, Outcome.SUCCEEDED, reads=reads[:1])).reads == ()
 
 
-def test_failure_elsewhere_does_not_count_unless_it_is_the_time_limit(room, transfer):
+def test_failure_on_the_cluster_counts_only_for_the_time_limit(room, transfer):
     order = room.order(1)
 
     with pytest.raises(InputElsewhere):
@@ -367,21 +367,21 @@ def test_failure_elsewhere_does_not_count_unless_it_is_the_time_limit(room, tran
     assert transfer.take(order, BUILDER, RunResult(1, Outcome.FAILED, "time limit of 60 s exceeded")).outcome == Outcome.FAILED
 
 
-def test_answer_about_a_source_that_has_changed_is_stale(room, transfer):
+def test_answer_for_a_changed_source_is_stale(room, transfer):
     order = room.order(1)
     (room.folder / "assets" / order.rel).write_text("newer")
 
     assert transfer.take(order, BUILDER, RunResult(1, Outcome.SUCCEEDED)).outcome == Outcome.STALE
 
 
-def test_source_that_changed_before_it_could_be_sent_is_outdated(room, transfer):
+def test_source_changed_before_sending_is_outdated(room, transfer):
     order = room.order(1)
 
     with pytest.raises(InputOutdated):
         transfer.put([cluster_messages.TaskInput(0, order.rel, bytes(32), 1, 0)])
 
 
-def test_products_are_verified_on_their_way_home(room, transfer):
+def test_products_from_the_cluster_are_verified(room, transfer):
     order = room.order(1)
     source = room.folder / "made"
     source.write_bytes(b"right")
@@ -393,7 +393,7 @@ def test_products_are_verified_on_their_way_home(room, transfer):
         transfer.take(order, BUILDER, RunResult(1, Outcome.SUCCEEDED, products=(product,)))
 
 
-def test_products_are_as_executable_here_as_where_they_were_made(room, transfer):
+def test_executable_bit_of_products_from_the_cluster_is_kept(room, transfer):
     digest, size = cluster_messages.put_bytes(transfer.store, b"#!/bin/sh")
     made = [
         StagedProduct("", name, at, b"", 1, digest, 0, size, is_executable=name == "tool")
@@ -419,7 +419,7 @@ def scheduler(tmp_path):
     found._loop.close()
 
 
-def test_worker_with_other_code_of_a_builder_gets_no_jobs_of_it_and_that_is_told_once(scheduler):
+def test_worker_with_other_builder_code_gets_none_of_its_jobs(scheduler):
     found, said = scheduler
     report = cluster_messages.WorkerReport(
         "1.0 (abc)", "3.11", "host", 7, (("paint", (("code", "a"),)), ("bake", (("code", "c"),)))
@@ -438,7 +438,7 @@ def test_worker_with_another_aptui_or_python_gets_no_jobs(scheduler, version, py
     assert len(said) == 1
 
 
-def test_code_that_has_a_part_in_jobs_is_part_of_the_version():
+def test_code_used_by_jobs_is_part_of_the_version():
     files = {str(path.relative_to(Path(aptui.__file__).parent)) for path in environment.decisive_files(Path(aptui.__file__).parent)}
 
     assert {
@@ -451,7 +451,7 @@ def test_code_that_has_a_part_in_jobs_is_part_of_the_version():
     } <= files
 
 
-def test_a_variable_that_has_another_value_there_is_a_difference(monkeypatch):
+def test_different_environment_variable_is_a_difference(monkeypatch):
     builder = Builder(bytes(16), "b", BuilderKind.COMMAND, variables=(("LEVEL", "digest of the engine"),))
     monkeypatch.setenv("LEVEL", "1")
     ours = environment.toolchains_of([builder])["b"]

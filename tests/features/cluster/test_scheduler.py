@@ -169,7 +169,7 @@ def room(tmp_path):
     assert not any(thread.name == "aptui-cluster" for thread in threading.enumerate() if thread not in others)
 
 
-def test_cancelled_job_is_stopped_over_there_at_once(room):
+def test_cancelled_job_is_stopped_on_the_cluster_at_once(room):
     future = room.send(1)
 
     room.scheduler.cancel([1])
@@ -181,7 +181,7 @@ def test_cancelled_job_is_stopped_over_there_at_once(room):
     assert future.is_released
 
 
-def test_jobs_that_run_when_the_engine_ends_are_stopped_over_there(room):
+def test_running_jobs_are_stopped_on_the_cluster_when_the_engine_ends(room):
     future = room.send(1)
 
     room.scheduler.close()
@@ -191,7 +191,7 @@ def test_jobs_that_run_when_the_engine_ends_are_stopped_over_there(room):
     assert not room.posted
 
 
-def test_job_that_killed_one_worker_after_the_other_is_lost_and_stays(room):
+def test_job_that_kills_workers_is_lost_and_stays_here(room):
     future = room.send(1)
 
     room.end(future, KilledWorker("job-1"))
@@ -201,7 +201,7 @@ def test_job_that_killed_one_worker_after_the_other_is_lost_and_stays(room):
     assert any("came back from the cluster: KilledWorker" in text for text in room.said)
 
 
-def test_time_limit_that_was_exceeded_over_there_counts(room):
+def test_time_limit_applies_on_the_cluster(room):
     future = room.send(1)
 
     room.end(future, RunResult(1, Outcome.FAILED, "time limit of 60 s exceeded"))
@@ -211,7 +211,7 @@ def test_time_limit_that_was_exceeded_over_there_counts(room):
     assert room.scheduler.runs == {"tcp://a:1": 1}
 
 
-def test_worker_that_leaves_is_told_and_its_number_is_not_given_again(room):
+def test_leaving_worker_is_reported_and_its_number_not_reused(room):
     numbers = {address: worker.number for address, worker in room.scheduler.workers.items()}
 
     room.client.workers = {"tcp://b:1": 2, "tcp://c:1": 2}
@@ -223,7 +223,7 @@ def test_worker_that_leaves_is_told_and_its_number_is_not_given_again(room):
     assert room.scheduler.workers["tcp://c:1"].number not in numbers.values()
 
 
-def test_scheduler_that_is_lost_gives_all_back_and_is_looked_for_again(room):
+def test_lost_scheduler_returns_all_jobs_and_is_reconnected(room):
     room.send(1)
 
     room.client.status = "closed"
@@ -236,7 +236,7 @@ def test_scheduler_that_is_lost_gives_all_back_and_is_looked_for_again(room):
     assert room.scheduler.is_connected
 
 
-def test_connection_that_does_not_let_go_keeps_no_jobs(room):
+def test_hanging_connection_returns_its_jobs(room):
     """Dask's client may go on connecting for ever: neither its closing nor its answers are waited for without end."""
     is_over = threading.Event()
 
@@ -256,7 +256,7 @@ def test_connection_that_does_not_let_go_keeps_no_jobs(room):
     assert room.posted == [(1, Outcome.RETURNED, False)]
 
 
-def test_job_whose_workers_are_all_gone_comes_back_and_the_second_time_stays(room):
+def test_job_without_workers_returns_and_stays_the_second_time(room):
     room.send(1)
     room.client.workers = {"tcp://c:1": 2}
     room.wait_for_results()
@@ -268,7 +268,7 @@ def test_job_whose_workers_are_all_gone_comes_back_and_the_second_time_stays(roo
     assert room.posted == [(1, Outcome.RETURNED, False), (1, Outcome.LOST, True)]
 
 
-def test_job_that_one_of_its_workers_can_still_do_is_left_to_dask(room):
+def test_job_with_a_remaining_worker_is_left_to_dask(room):
     future = room.send(1)
     before = room.scheduler.workers
     room.client.workers = {"tcp://b:1": 2, "tcp://c:1": 2}
@@ -280,7 +280,7 @@ def test_job_that_one_of_its_workers_can_still_do_is_left_to_dask(room):
     assert room.posted == [(1, Outcome.CANCELLED, False)]
 
 
-def test_worker_is_restarted_by_its_nanny_and_one_without_says_so(room):
+def test_worker_restart_needs_a_nanny(room):
     room.scheduler.restart("tcp://a:1")
     room.scheduler.restart("tcp://b:1")
     until(lambda: room.said, "that it was not", 10.0)
@@ -289,7 +289,7 @@ def test_worker_is_restarted_by_its_nanny_and_one_without_says_so(room):
     assert "was not restarted: ValueError: Restarting workers requires a nanny" in room.said[0]
 
 
-def test_answer_that_was_announced_is_not_fetched(room):
+def test_announced_answer_is_not_fetched_again(room):
     future = room.send(1)
     task = cluster_messages.decode(future.data, cluster_messages.Task)
     manifest = b"i" + cluster_messages.encode(cluster_messages.TaskAnswer(RunResult(1, Outcome.CANCELLED), address="tcp://b:1"))
@@ -302,7 +302,7 @@ def test_answer_that_was_announced_is_not_fetched(room):
     assert future.is_released
 
 
-def test_what_was_announced_of_other_tasks_is_not_heard(room):
+def test_announcements_of_other_tasks_are_ignored(room):
     future = room.send(1)
     topic = cluster_messages.decode(future.data, cluster_messages.Task).topic
 

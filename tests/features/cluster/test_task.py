@@ -78,21 +78,21 @@ def room(tmp_path):
         assert not list(Path(found.bench.jobs).iterdir())
 
 
-def test_task_that_nobody_stops_runs_where_its_files_were_laid_out(room):
+def test_task_runs_in_the_folder_of_its_files(room):
     result = room.run()
 
     assert (result.run_key, result.outcome) == (7, Outcome.SUCCEEDED)
     assert room.bench.orders[0].root.startswith(room.bench.jobs)
 
 
-def test_task_that_was_cancelled_before_it_began_does_not_run(room):
+def test_task_cancelled_before_its_start_does_not_run(room):
     cluster_task.cancel(["another", "job-7"])
 
     assert room.run().outcome == Outcome.CANCELLED
     assert not room.bench.orders
 
 
-def test_task_that_is_cancelled_while_its_files_come_does_not_run(room):
+def test_task_cancelled_while_fetching_files_does_not_run(room):
     get_blob = room.store.get_blob
 
     def slow(digest: str, target: str, size: int) -> bool:
@@ -104,14 +104,14 @@ def test_task_that_is_cancelled_while_its_files_come_does_not_run(room):
     assert not room.bench.orders
 
 
-def test_task_that_is_cancelled_just_when_it_starts_is_killed(room):
+def test_task_cancelled_at_its_start_is_killed(room):
     room.bench.during = lambda: cluster_task.cancel(["job-7"])
 
     assert room.run().outcome == Outcome.CANCELLED
     assert room.bench.cancelled == [41]
 
 
-def test_names_of_tasks_that_never_come_are_forgotten_by_and_by(room):
+def test_cancelled_names_without_a_task_expire(room):
     cluster_task.cancel([f"job-{number}" for number in range(5000)])
 
     assert len(cluster_task._state.unwanted) <= cluster_task._MOST_UNWANTED

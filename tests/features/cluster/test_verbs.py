@@ -62,14 +62,14 @@ async def work(arguments, troubles: list[Exception | None]) -> int:
         return await verbs._work(arguments)
 
 
-def test_worker_looks_for_a_scheduler_that_has_gone_until_it_is_there_again(arguments, capsys):
+def test_worker_reconnects_to_a_returned_scheduler(arguments, capsys):
     assert asyncio.run(work(arguments, [None, OSError("refused"), TimeoutError(), None])) == 0
 
     assert FakeNanny.count == 4
     assert capsys.readouterr().err.count("looking for it again") == 3
 
 
-def test_worker_that_never_came_so_far_as_to_join_says_why_and_ends(arguments):
+def test_worker_that_cannot_join_reports_why_and_ends(arguments):
     with pytest.raises(HostError, match="cannot join the cluster: refused"):
         asyncio.run(work(arguments, [OSError("refused")]))
 

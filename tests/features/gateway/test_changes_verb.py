@@ -47,7 +47,7 @@ def told(records: list[dict[str, Any]]) -> list[tuple[str, str, bool]]:
 ALL_OF_A = [("source", "A.txt", False), ("product", "linux/a.txt", False)]
 
 
-def test_everything_is_listed_and_changes_go_on_from_its_number(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+def test_listing_gives_the_number_for_later_changes(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     *listed, end = changes(capsys)
     assert told(listed) == ALL_OF_A
     assert end["kind"] == "listed"
@@ -65,11 +65,11 @@ def test_everything_is_listed_and_changes_go_on_from_its_number(project: Project
     assert changes(capsys, "--since", str(numbers[-1])) == []
 
 
-def test_from_the_start_is_the_listing_too(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+def test_changes_since_0_are_the_listing(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     assert told(changes(capsys, "--since", "0")) == ALL_OF_A
 
 
-def test_a_run_that_makes_the_same_bytes_tells_nothing(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_with_identical_products_is_not_a_change(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     end = changes(capsys)[-1]
 
     assert main.main(["reprocess", "A.txt"]) == 0
@@ -77,7 +77,7 @@ def test_a_run_that_makes_the_same_bytes_tells_nothing(project: Project, capsys:
     assert changes(capsys, "--since", str(end["seq"])) == []
 
 
-def test_a_number_that_nobody_gave_is_answered_by_resync(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_number_returns_resync(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     [answer] = changes(capsys, "--since", "12345")
     assert answer == {"seq": changes(capsys)[-1]["seq"], "kind": "resync"}
 
@@ -85,7 +85,7 @@ def test_a_number_that_nobody_gave_is_answered_by_resync(project: Project, capsy
     assert answer["kind"] == "resync"
 
 
-def test_people_read_lines(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+def test_changes_are_printed_as_lines(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert main.main(["changes"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -95,19 +95,19 @@ def test_people_read_lines(project: Project, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize("number", ["-1", "x", "1e3", ""])
-def test_what_is_no_number_is_refused(project: Project, number: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_number_is_refused(project: Project, number: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["changes", f"--since={number}"]) == 3
     assert "is not the number of a change" in capsys.readouterr().err
 
 
-def test_nothing_processed_yet(tmp_path: Path, project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+def test_project_without_a_database(tmp_path: Path, project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     empty = Project(tmp_path / "empty", SETTINGS)
 
     assert main.main(["changes", "--project", str(empty.root)]) == 3
     assert "nothing was processed yet" in capsys.readouterr().err
 
 
-def test_a_follower_hears_of_later_runs_and_of_a_cache_made_anew(project: Project) -> None:
+def test_follow_reports_later_runs_and_a_recreated_cache(project: Project) -> None:
     words = [sys.executable, "-m", "aptui", "changes", "--jsonl", "--follow", "--project", str(project.root)]
     root = str(Path(__file__).parents[3])
     with subprocess.Popen(words, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": root}) as follower:

@@ -31,7 +31,7 @@ def client(there: Garden, monkeypatch: pytest.MonkeyPatch):
     return lambda *words: main.main(["client", *words, "--url", there.url])
 
 
-def test_what_is_asked_is_answered_as_json(client, capsys: pytest.CaptureFixture[str]) -> None:
+def test_requests_are_answered_as_json(client, capsys: pytest.CaptureFixture[str]) -> None:
     assert client("status", "a.txt", "--platform", "linux") == 0
     assert json.loads(capsys.readouterr().out)["status"] == "compiled"
     assert client("jobs_info", "term=b.txt", "fence=false") == 0
@@ -39,7 +39,7 @@ def test_what_is_asked_is_answered_as_json(client, capsys: pytest.CaptureFixture
     assert client("ping") == 0
 
 
-def test_products_are_got_and_listed(client, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_products_are_downloaded_and_listed(client, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert client("get", "b.txt", "--platform", "linux", "--output", str(tmp_path / "b")) == 0
     assert (tmp_path / "b").read_text() == "bb"
     assert client("catalog", "--platform", "server") == 0
@@ -48,7 +48,7 @@ def test_products_are_got_and_listed(client, tmp_path: Path, capfdbinary: pytest
     assert json.loads(capfdbinary.readouterr().out.splitlines()[0])["path"] == "a.txt"
 
 
-def test_what_happens_is_watched_with_its_time(there: Garden, client, capsys: pytest.CaptureFixture[str]) -> None:
+def test_watch_prints_notifications_with_times(there: Garden, client, capsys: pytest.CaptureFixture[str]) -> None:
     printed: list[str] = []
 
     def is_seen() -> bool:
@@ -90,7 +90,9 @@ def test_what_happens_is_watched_with_its_time(there: Garden, client, capsys: py
         ("watch", "--ca", "/no"),
     ],
 )
-def test_mistakes_are_told_before_anything_is_asked(client, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_arguments_are_reported_before_connecting(
+    client, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert client(*words) == 3
     assert capsys.readouterr().err.startswith("aptui: ")
 
@@ -112,7 +114,7 @@ def test_a_token_comes_from_a_file_or_standard_input_and_on_the_command_line_wit
     assert "other users of this machine" in capsys.readouterr().err
 
 
-def test_nobody_is_there_and_no_token_is_given(
+def test_missing_gateway_and_missing_token_are_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("APTUI_TOKEN", raising=False)
@@ -127,7 +129,7 @@ def test_nobody_is_there_and_no_token_is_given(
     assert "a token is missing" in capsys.readouterr().err
 
 
-def test_tokens_are_made_listed_and_revoked(
+def test_tokens_are_added_listed_and_revoked(
     there: Garden, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(there.served.token_file.parents[1]))
@@ -163,7 +165,7 @@ def test_without_aiohttp_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch
     assert "pip install 'aiohttp" in capsys.readouterr().err
 
 
-def test_a_new_token_stands_alone_on_standard_output(
+def test_new_token_is_the_only_standard_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))

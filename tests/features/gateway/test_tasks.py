@@ -25,11 +25,11 @@ def told_of(error: BaseException) -> list[dict[str, Any]]:
     return heard
 
 
-def test_what_work_fails_of_is_told_when_it_happens() -> None:
+def test_failure_of_a_task_is_reported_at_once() -> None:
     error = ValueError("odd")
 
     assert [(each["message"], each["exception"]) for each in told_of(error)] == [("the watch failed", error)]
 
 
-def test_who_is_gone_or_sent_away_is_no_news() -> None:
+def test_disconnection_of_a_client_is_not_an_error() -> None:
     assert told_of(ConnectionResetError()) == told_of(asyncio.CancelledError()) == []

@@ -55,7 +55,7 @@ def open_server(tmp_path):
         yield address
 
 
-def test_what_this_machine_made_others_get(tmp_path):
+def test_results_of_this_machine_are_served(tmp_path):
     local = LocalStore(str(tmp_path / "store"), Seal())
     [(digest, path)] = files_of(tmp_path / "made", DATA).items()
     local.put_blob(digest, path)
@@ -69,7 +69,7 @@ def test_what_this_machine_made_others_get(tmp_path):
         store.close()
 
 
-def test_nobody_writes_who_was_not_let(tmp_path):
+def test_writing_needs_permission(tmp_path):
     """A store that is offered is read-only unless somebody says otherwise."""
     with serving(tmp_path / "store") as address:
         store = HttpStore(address)
@@ -81,7 +81,7 @@ def test_nobody_writes_who_was_not_let(tmp_path):
     assert maintenance.count(str(tmp_path / "store")).blobs == 0
 
 
-def test_a_token_writes_to_its_own_namespace_and_to_no_other(tmp_path):
+def test_token_writes_only_to_its_namespace(tmp_path):
     """The token of an untrusted branch cannot write what everybody reads."""
     tokens = {"ci-token": "trusted", "branch-token": "branch-7"}
     with serving(tmp_path / "store", write_tokens=tokens) as address:
@@ -96,7 +96,7 @@ def test_a_token_writes_to_its_own_namespace_and_to_no_other(tmp_path):
                 store.close()
 
 
-def test_a_token_is_taken_as_bearer_and_as_password(tmp_path):
+def test_token_is_accepted_as_bearer_and_as_password(tmp_path):
     basic = "Basic " + base64.b64encode(b"anybody:secret").decode()
     with serving(tmp_path / "store", read_tokens=("secret",)) as address:
         path = f"/cas/{DIGEST}"
@@ -109,7 +109,7 @@ def test_a_token_is_taken_as_bearer_and_as_password(tmp_path):
         assert ask(address, "GET", path, Authorization=basic)[0] == 404
 
 
-def test_a_blob_is_what_its_name_says_or_is_not_taken(open_server, tmp_path):
+def test_uploaded_blob_with_another_digest_is_refused(open_server, tmp_path):
     """A server that checks what it is given protects clients that do not."""
     assert ask(open_server, "PUT", f"/cas/{DIGEST}", DATA[:-1])[0] == 400
     assert ask(open_server, "PUT", f"/cas/{DIGEST}", DATA + b"x")[0] == 400
@@ -120,7 +120,7 @@ def test_a_blob_is_what_its_name_says_or_is_not_taken(open_server, tmp_path):
     assert os.listdir(tmp_path / "store" / "tmp") == []
 
 
-def test_an_upload_that_breaks_off_leaves_nothing(open_server, tmp_path):
+def test_interrupted_upload_leaves_no_file(open_server, tmp_path):
     """F12."""
     connection = http.client.HTTPConnection(urlsplit(open_server).netloc, timeout=10)
     connection.putrequest("PUT", f"/cas/{DIGEST}")
@@ -133,7 +133,7 @@ def test_an_upload_that_breaks_off_leaves_nothing(open_server, tmp_path):
     assert ask(open_server, "PUT", f"/cas/{DIGEST}", DATA)[0] == 201
 
 
-def test_the_first_writer_wins_who_asks_for_that(open_server):
+def test_first_writer_wins_with_if_none_match(open_server):
     """The first writer wins."""
     assert ask(open_server, "PUT", f"/ac/{KEY}", b"first", If_None_Match="*")[0] == 201
     assert ask(open_server, "PUT", f"/ac/{KEY}", b"second", If_None_Match="*")[0] == 412
@@ -155,14 +155,14 @@ def test_the_first_writer_wins_who_asks_for_that(open_server):
         f"/ns/a/b/cas/{DIGEST}",
     ],
 )
-def test_no_path_of_a_client_reaches_the_disk(open_server, path):
+def test_paths_of_clients_are_not_used_on_the_disk(open_server, path):
     """A path leads nowhere but to records and blobs of the store."""
     for method in ("GET", "PUT"):
         assert ask(open_server, method, path, b"x")[0] == 404
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
-def test_what_is_no_file_is_not_there(open_server, tmp_path, kind):
+def test_folder_in_the_store_is_404(open_server, tmp_path, kind):
     path = tmp_path / "store" / "cas" / DIGEST[:2] / DIGEST
     path.parent.mkdir(parents=True)
     secret = tmp_path / "secret"
@@ -172,7 +172,7 @@ def test_what_is_no_file_is_not_there(open_server, tmp_path, kind):
     assert ask(open_server, "GET", f"/cas/{DIGEST}")[0] == 404
 
 
-def test_what_nobody_offers_is_refused(open_server):
+def test_unknown_methods_are_refused(open_server):
     assert ask(open_server, "DELETE", f"/cas/{DIGEST}")[0] == 405
     assert ask(open_server, "PUT", f"/cas/{DIGEST}", DATA, Content_Encoding="gzip")[0] == 415
     assert ask(open_server, "PUT", f"/ac/{KEY}", b"", Content_Length=str(1 << 30))[0] == 413
@@ -180,7 +180,7 @@ def test_what_nobody_offers_is_refused(open_server):
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br"])
-def test_what_comes_packed_is_refused_without_being_unpacked(open_server, encoding, caplog):
+def test_compressed_upload_is_refused_without_decompression(open_server, encoding, caplog):
     """A bomb costs nothing, and what cannot be unpacked leaves nothing in the log: the connection is good for the next request."""
     connection = http.client.HTTPConnection(urlsplit(open_server).netloc, timeout=10)
     try:
@@ -194,7 +194,7 @@ def test_what_comes_packed_is_refused_without_being_unpacked(open_server, encodi
     assert not caplog.records
 
 
-def test_a_page_in_a_browser_gets_nothing(open_server):
+def test_requests_of_browser_pages_are_refused(open_server):
     """Another name for this machine (DNS rebinding), or another site."""
     for host in ("evil.example", "a:b:c", "[::1]x", "x:99999"):
         assert ask(open_server, "GET", f"/cas/{DIGEST}", Host=host)[0] == 421
@@ -212,7 +212,7 @@ def test_a_page_in_a_browser_gets_nothing(open_server):
         {"is_plain": True},
     ],
 )
-def test_what_others_reach_needs_tokens_and_tls(tmp_path, options):
+def test_public_address_needs_tokens_and_tls(tmp_path, options):
     """Beyond the loopback only TLS and a token let anybody in; writing takes a token of its own."""
     with pytest.raises(UserError):
         application(CacheServer(str(tmp_path), "0.0.0.0", **options))
@@ -220,17 +220,17 @@ def test_what_others_reach_needs_tokens_and_tls(tmp_path, options):
 
 
 @pytest.mark.parametrize("port", [-1, 1 << 16])
-def test_a_port_that_is_none_is_the_callers_mistake(port, tmp_path):
+def test_invalid_port_is_a_user_error(port, tmp_path):
     with pytest.raises(UserError, match="is no port"):
         serve(CacheServer(str(tmp_path), port=port))
 
 
-def test_a_port_that_is_taken_is_said_to_be(tmp_path, open_server):
+def test_used_port_is_reported(tmp_path, open_server):
     with pytest.raises(BusyError, match="is taken"):
         serve(CacheServer(str(tmp_path / "store"), port=urlsplit(open_server).port))
 
 
-def test_what_is_served_is_used_and_stays_when_others_go(tmp_path, open_server):
+def test_serving_a_result_counts_as_use(tmp_path, open_server):
     root = str(tmp_path / "store")
     ask(open_server, "PUT", f"/cas/{DIGEST}", DATA)
     path = tmp_path / "store" / "cas" / DIGEST[:2] / DIGEST

@@ -7,7 +7,7 @@ from tests.features.sharing.room import sharing
 pytestmark = pytest.mark.real
 
 
-def test_a_place_that_answers_is_said_to_and_that_it_can_be_written_to(tmp_path):
+def test_reachable_and_writable_store_is_reported(tmp_path):
     (tmp_path / "share").mkdir()
 
     assert "can be written to" in probe(sharing(tmp_path, tmp_path / "share", "server")).message
@@ -16,7 +16,7 @@ def test_a_place_that_answers_is_said_to_and_that_it_can_be_written_to(tmp_path)
     assert "written" not in answer.message
 
 
-def test_what_is_wrong_is_said_once_and_without_the_address_that_stands_beside_it(tmp_path):
+def test_error_of_a_store_is_reported_once_without_its_address(tmp_path):
     address = f"127.0.0.1:{room.free_port()}"
 
     answer = probe(sharing(tmp_path, f"http://me:secret@{address}", "client"))

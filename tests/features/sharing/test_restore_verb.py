@@ -73,7 +73,7 @@ def row_of(run: Run) -> dict[str, object]:
 
 
 @pytest.mark.real
-def test_it_comes_back_and_stays_until_the_source_changes(project: Path, twice: Path, run: Run) -> None:
+def test_restored_products_stay_until_the_source_changes(project: Path, twice: Path, run: Run) -> None:
     assert twice.read_text() == "TWO"
 
     code, said, told = run("restore", "a.up", "--run", "2")
@@ -95,7 +95,7 @@ def test_it_comes_back_and_stays_until_the_source_changes(project: Path, twice: 
 
 
 @pytest.mark.real
-def test_a_running_engine_puts_it_back_and_makes_the_next_edit(project: Path, twice: Path, run: Run) -> None:
+def test_running_engine_restores_and_builds_the_next_edit(project: Path, twice: Path, run: Run) -> None:
     run("start")
     try:
         code, said, told = run("restore", "a.up", "--run", "2")
@@ -114,7 +114,7 @@ def test_a_running_engine_puts_it_back_and_makes_the_next_edit(project: Path, tw
 
 
 @pytest.mark.real
-def test_nothing_is_said_of_products_of_then_that_is_known_of_those_of_now_alone(project: Path, run: Run) -> None:
+def test_restored_products_do_not_get_facts_of_current_ones(project: Path, run: Run) -> None:
     (project / "builders").mkdir()
     (project / "builders" / "measure.py").write_text(MEASURE)
     source = project / "assets" / "a.wide"
@@ -133,7 +133,7 @@ def test_nothing_is_said_of_products_of_then_that_is_known_of_those_of_now_alone
 
 
 @pytest.mark.real
-def test_a_job_that_failed_is_served_with_what_it_made_before(project: Path, twice: Path, run: Run) -> None:
+def test_failed_job_gets_its_earlier_products(project: Path, twice: Path, run: Run) -> None:
     (project / "aptui.yaml").write_text((project / "aptui.yaml").read_text().replace("tr a-z", "exit 3; tr a-z"))
     assert run("batch")[0] == 1
 
@@ -146,7 +146,7 @@ def test_a_job_that_failed_is_served_with_what_it_made_before(project: Path, twi
 
 
 @pytest.mark.real
-def test_what_cannot_be_restored_is_told(project: Path, twice: Path, run: Run, tmp_path: Path) -> None:
+def test_impossible_restore_is_reported(project: Path, twice: Path, run: Run, tmp_path: Path) -> None:
     assert "there is no run 9 of this job; there are 2; 1 is the last one" in run("restore", "a.up", "--run", "9")[2]
     assert "copies of sources are not stored there" in run("restore", "plain.txt", "--run", "1")[2]
     for blob in (tmp_path / "store").rglob("*"):
@@ -161,7 +161,7 @@ def test_what_cannot_be_restored_is_told(project: Path, twice: Path, run: Run, t
 
 
 @pytest.mark.real
-def test_a_damaged_blob_is_not_believed(project: Path, twice: Path, run: Run, tmp_path: Path) -> None:
+def test_damaged_blob_is_not_restored(project: Path, twice: Path, run: Run, tmp_path: Path) -> None:
     for blob in (tmp_path / "store").rglob("*"):
         if blob.is_file() and blob.read_bytes() == b"ONE":
             blob.chmod(0o644)

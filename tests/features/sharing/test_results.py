@@ -34,7 +34,7 @@ def read(store, present=all_here, seal=SEAL):
     return found.record if found else None
 
 
-def test_a_record_whose_builder_found_nothing_lies_at_its_base_key():
+def test_record_without_discovered_dependencies_is_stored_at_its_base_key():
     store = Records()
     assert publish(store, record(facts(), b"one")) is None
 
@@ -42,7 +42,7 @@ def test_a_record_whose_builder_found_nothing_lies_at_its_base_key():
     assert read(store) == record(facts(), b"one")
 
 
-def test_of_variants_the_one_is_restored_whose_dependencies_are_here():
+def test_variant_with_matching_dependencies_is_restored():
     store = Records()
     one, other = record(facts(), b"one", discovered=A), record(facts(), b"other", discovered=B)
     publish(store, one)
@@ -53,7 +53,7 @@ def test_of_variants_the_one_is_restored_whose_dependencies_are_here():
     assert read(store, lambda _discovered: False) is None
 
 
-def test_a_builder_that_found_nothing_once_does_not_hide_what_it_finds_later():
+def test_record_without_discoveries_does_not_hide_later_variants():
     store = Records()
     plain, found = record(facts(), b"plain"), record(facts(), b"found", discovered=A)
     publish(store, plain)
@@ -64,7 +64,7 @@ def test_a_builder_that_found_nothing_once_does_not_hide_what_it_finds_later():
     assert publish(store, plain) == plain
 
 
-def test_who_comes_second_is_told_what_the_first_wrote():
+def test_second_writer_receives_the_first_record():
     """First writer wins."""
     store = Records()
     for changes in ({}, {"discovered": A}):
@@ -76,7 +76,7 @@ def test_who_comes_second_is_told_what_the_first_wrote():
 
 
 @pytest.mark.parametrize("changes", [{}, {"discovered": A}])
-def test_what_is_left_of_a_record_gives_way_to_a_whole_one(changes):
+def test_incomplete_record_is_replaced(changes):
     """F12: a fragment of an upload that broke off."""
     store, one = Records(), record(facts(), b"one", **changes)
     for key in (BASE, variant_key(BASE, A)):
@@ -87,7 +87,7 @@ def test_what_is_left_of_a_record_gives_way_to_a_whole_one(changes):
 
 
 @pytest.mark.parametrize("changes", [{}, {"discovered": A}])
-def test_whose_record_is_not_trusted_is_neither_read_nor_overwritten(changes):
+def test_untrusted_record_is_neither_read_nor_overwritten(changes):
     """A writer with a wrong key must not be able to wipe out what the team has."""
     store, theirs = Records(), record(facts(), b"theirs")
     publish(store, theirs)
@@ -101,7 +101,7 @@ def test_whose_record_is_not_trusted_is_neither_read_nor_overwritten(changes):
     assert before.items() <= store.items()
 
 
-def test_a_variant_that_turns_out_to_be_another_is_refused():
+def test_variant_with_another_key_is_refused():
     """A store that swaps records of one job."""
     store, key = Records(), variant_key(BASE, A)
     store[BASE] = seal_record(Variants(BASE, ((A, key),)), SEAL)
@@ -114,7 +114,7 @@ def test_a_variant_that_turns_out_to_be_another_is_refused():
         read(store)
 
 
-def test_a_variant_that_is_gone_is_a_miss():
+def test_missing_variant_is_a_miss():
     store = Records({BASE: seal_record(Variants(BASE, ((A, variant_key(BASE, A)),)), SEAL)})
 
     assert read(store) is None

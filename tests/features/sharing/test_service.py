@@ -83,7 +83,7 @@ def bytes_of(hit):
 # ------------------------------------------------------------------------------------------------------------ it is a hit
 
 
-def test_what_one_machine_made_another_restores_with_log_and_counts(machines, share):
+def test_result_of_one_machine_is_restored_on_another_with_log_and_counts(machines, share):
     ours = machines("maker", share).put(*CONTENTS)
     other = machines("other", share, "client")
 
@@ -98,7 +98,7 @@ def test_what_one_machine_made_another_restores_with_log_and_counts(machines, sh
 
 
 @pytest.mark.parametrize("spare_bytes", [-1, 0])
-def test_what_leaves_no_room_on_the_disk_is_not_fetched(machines, share, monkeypatch, spare_bytes):
+def test_result_that_would_fill_the_disk_is_not_fetched(machines, share, monkeypatch, spare_bytes):
     machines("maker", share).put(*CONTENTS)
     other = machines("other", share, "client")
     free = (1 << 27) + sum(map(len, CONTENTS)) + spare_bytes
@@ -114,7 +114,7 @@ def test_what_leaves_no_room_on_the_disk_is_not_fetched(machines, share, monkeyp
     assert other.find() is not None, "the store itself is none the worse for it"
 
 
-def test_what_was_fetched_once_or_made_here_needs_nobody_else(machines, share):
+def test_fetched_and_local_results_need_no_server(machines, share):
     machines("maker", share).put(*CONTENTS)
     other = machines("other", share, "client")
     other.find()
@@ -127,7 +127,7 @@ def test_what_was_fetched_once_or_made_here_needs_nobody_else(machines, share):
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-def test_products_are_as_executable_as_they_were_made(machines, share, tmp_path, keeps):
+def test_executable_bit_of_products_is_restored(machines, share, tmp_path, keeps):
     data, of = b"#!/bin/sh\n", facts()
     products = (room.product(data, "tool", 1, is_executable=True), room.product(data, "text", 2), room.product(b"other", "more", 3))
     maker = machines("maker", share)
@@ -142,13 +142,13 @@ def test_products_are_as_executable_as_they_were_made(machines, share, tmp_path,
         assert bytes_of(hit) == (data, data, b"other")
 
 
-def test_without_a_store_of_its_own_a_machine_shares_all_the_same(machines, share):
+def test_sharing_works_without_a_local_store(machines, share):
     machines("maker", share, local_store="").put(*CONTENTS)
 
     assert bytes_of(machines("other", share, "client", local_store="").find()) == CONTENTS
 
 
-def test_a_blob_that_is_missing_here_comes_from_elsewhere(machines, share, tmp_path):
+def test_missing_blob_is_fetched_from_the_other_store(machines, share, tmp_path):
     maker = machines("maker", share)
     ours = maker.put(*CONTENTS)
     local = LocalStore(str(tmp_path / "maker" / "local"), Seal())
@@ -160,7 +160,7 @@ def test_a_blob_that_is_missing_here_comes_from_elsewhere(machines, share, tmp_p
     assert hit.fetched_bytes == len(CONTENTS[1])
 
 
-def test_what_was_discovered_decides_which_variant_is_restored(machines, share):
+def test_discovered_dependencies_select_the_variant(machines, share):
     maker, other = machines("maker", share), machines("other", share, "client")
     a, b = (("x.h", "aa" * 32),), (("x.h", "bb" * 32),)
     maker.put(b"with a", discovered=a)
@@ -173,13 +173,13 @@ def test_what_was_discovered_decides_which_variant_is_restored(machines, share):
     assert bytes_of(other.find(present=lambda found: found == a)) == (b"with a",)
 
 
-def test_a_job_without_products_is_a_hit_too(machines, share):
+def test_job_without_products_is_a_hit(machines, share):
     machines("maker", share).put()
 
     assert machines("other", share, "client").find().staged == ()
 
 
-def test_who_does_not_take_part_asks_and_tells_this_machine_alone(machines, share):
+def test_without_sharing_only_the_local_store_is_used(machines, share):
     maker = machines("maker", share)
     maker.put(*CONTENTS, is_shared=False)
 
@@ -191,7 +191,7 @@ def test_who_does_not_take_part_asks_and_tells_this_machine_alone(machines, shar
 # ---------------------------------------------------------------------------------------------------------- who may write
 
 
-def test_a_client_never_writes(machines, share):
+def test_mode_client_never_writes(machines, share):
     """Writing is another permission than reading; developers do not have it unless they are given it."""
     client = machines("client", share, "client")
     client.put(*CONTENTS)
@@ -200,7 +200,7 @@ def test_a_client_never_writes(machines, share):
     assert client.find().origin == THIS_MACHINE
 
 
-def test_what_an_untrusted_branch_wrote_is_restored_by_that_branch_alone(machines, share):
+def test_results_of_an_untrusted_branch_are_restored_only_there(machines, share):
     """CREEP (CVE-2025-36852); also not through the store of one machine that works on both."""
     machines("branch", share, namespace="branch-7").put(b"evil")
 
@@ -210,7 +210,7 @@ def test_what_an_untrusted_branch_wrote_is_restored_by_that_branch_alone(machine
     assert machines("both", share, "client").find() is None
 
 
-def test_an_untrusted_branch_reads_what_is_trusted_and_writes_nothing_there(machines, share):
+def test_untrusted_branch_reads_trusted_results_and_writes_none(machines, share):
     """The right to write is separate from the right to read, and untrusted branches write where trusted readers never read."""
     machines("trusted", share).put(b"good")
     before = sorted(path for path in share.rglob("*") if path.is_file())
@@ -222,7 +222,7 @@ def test_an_untrusted_branch_reads_what_is_trusted_and_writes_nothing_there(mach
 
 
 @pytest.mark.parametrize("writer", [{}, {"team_key_file": b"the secret of another team"}])
-def test_without_the_teams_key_nobody_is_believed(machines, share, tmp_path, writer):
+def test_without_the_team_key_no_record_is_trusted(machines, share, tmp_path, writer):
     """What a store gives is checked before it is used: the seal first, then length and digest of every blob."""
     keys = {name: key_file(tmp_path, text, "theirs") for name, text in writer.items()}
     machines("stranger", share, **keys).put(b"evil")
@@ -233,14 +233,14 @@ def test_without_the_teams_key_nobody_is_believed(machines, share, tmp_path, wri
     assert "team's key" in member.said[0]
 
 
-def test_with_the_teams_key_members_believe_each_other(machines, share, tmp_path):
+def test_records_with_the_team_key_are_trusted(machines, share, tmp_path):
     key = {"team_key_file": key_file(tmp_path)}
     machines("maker", share, **key).put(*CONTENTS)
 
     assert bytes_of(machines("other", share, "client", **key).find()) == CONTENTS
 
 
-def test_where_only_ci_may_write_a_members_own_results_serve_itself(machines, share, tmp_path):
+def test_with_writers_only_ci_a_member_uses_its_own_results(machines, share, tmp_path):
     """The right to write is separate from the right to read, and untrusted branches write where trusted readers never read."""
     signing = key_file(tmp_path, b"07" * 32, "signing")
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -260,7 +260,7 @@ def test_where_only_ci_may_write_a_members_own_results_serve_itself(machines, sh
     "changes",
     [{"team_key_file": "/nowhere"}, {"writers": ("zz",)}, {"namespace": "../x"}, {"store": "gopher://x"}, {"store": "relative"}],
 )
-def test_a_configuration_that_makes_no_sense_is_the_users_error(tmp_path, changes):
+def test_contradictory_configuration_is_a_user_error(tmp_path, changes):
     with pytest.raises(UserError):
         Service(sharing(tmp_path, **{"store": tmp_path} | changes))
 
@@ -268,7 +268,7 @@ def test_a_configuration_that_makes_no_sense_is_the_users_error(tmp_path, change
 # ---------------------------------------------------------------------------------------------------- what is not shared
 
 
-def test_what_changed_during_the_run_is_not_kept(machines, share):
+def test_result_with_an_input_changed_during_the_run_is_not_stored(machines, share):
     """Bazel #3360: the result of inputs that nobody had is nobody's result."""
     maker = machines("maker", share)
     maker.put(*CONTENTS, is_current=lambda: False)
@@ -277,7 +277,7 @@ def test_what_changed_during_the_run_is_not_kept(machines, share):
     assert list(share.rglob("*")) == []
 
 
-def test_a_record_whose_run_used_other_files_than_its_key_says_is_forgotten(machines, share):
+def test_record_with_other_files_than_its_key_is_deleted(machines, share):
     maker = machines("maker", share)
     maker.put(*CONTENTS, inputs=(("source", "a.png", "99" * 16),))
 
@@ -286,7 +286,7 @@ def test_a_record_whose_run_used_other_files_than_its_key_says_is_forgotten(mach
     assert "of other files than its key says" in maker.said[0]
 
 
-def test_what_changes_while_it_is_uploaded_is_not_published(machines, share):
+def test_product_changed_during_upload_is_not_published(machines, share):
     """Only results of runs that ended well, over inputs that did not change meanwhile, are published; the first writer wins."""
     answers = iter([True, False])
     maker = machines("maker", share)
@@ -297,7 +297,7 @@ def test_what_changes_while_it_is_uploaded_is_not_published(machines, share):
 
 
 @pytest.mark.parametrize("text", ["write failed: No space left on device", "ENOSPC", "the disk is full", "fwrite: write error"])
-def test_what_a_full_disk_may_have_cut_short_is_not_kept(machines, share, text):
+def test_product_truncated_by_a_full_disk_is_not_stored(machines, share, text):
     """Bazel #4276: exit 0 and a malformed product."""
     maker = machines("maker", share)
     maker.put(*CONTENTS, log=(LogRecord(LogLevel.WARNING, "Image", text, 0),))
@@ -308,7 +308,7 @@ def test_what_a_full_disk_may_have_cut_short_is_not_kept(machines, share, text):
 
 
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.LOST, Outcome.RETURNED, Outcome.STALE, Outcome.CANCELLED])
-def test_only_success_is_shared(outcome):
+def test_only_successful_runs_are_shared(outcome):
     """Never on a failure, or when the source changed under the run."""
     result = RunResult(1, Outcome.SUCCEEDED, source_digest=b"\1" * 32)
 
@@ -317,7 +317,7 @@ def test_only_success_is_shared(outcome):
     assert obstacle(result, b"\2" * 32) == "the source changed during the run"
 
 
-def test_the_first_writer_wins_and_a_difference_is_reported(machines, share):
+def test_first_writer_wins_and_differences_are_reported(machines, share):
     """A builder that makes other bytes each time is told of, and no more of its results go out."""
     machines("first", share).put(b"first")
     second = machines("second", share)
@@ -330,7 +330,7 @@ def test_the_first_writer_wins_and_a_difference_is_reported(machines, share):
     assert "builder 'image' makes other products of the same sources" in second.said[0]
 
 
-def test_a_builder_that_may_differ_is_shared_all_the_same(machines, share):
+def test_nondeterministic_builder_is_shared(machines, share):
     """Unless flagged."""
     machines("first", share).put(b"first")
     second = machines("second", share, may_differ=["image"])
@@ -340,7 +340,7 @@ def test_a_builder_that_may_differ_is_shared_all_the_same(machines, share):
     assert bytes_of(machines("other", share, "client").find(facts("b.png"))) == (b"third",)
 
 
-def test_a_product_that_was_made_anew_before_it_was_kept_is_not_kept(machines, share):
+def test_product_rebuilt_before_storing_is_not_stored(machines, share):
     """Only results of runs that ended well, over inputs that did not change meanwhile, are published; the first writer wins."""
     maker = machines("maker", share)
     files = files_of(maker.folder / "made", *CONTENTS)
@@ -377,7 +377,7 @@ SLOW = ["silent", "trickling_head", "trickling_body"]
 @pytest.mark.real
 @pytest.mark.parametrize("where", ["/cas/", "/ac/"])
 @pytest.mark.parametrize("kind", [*LIES, *SLOW])
-def test_a_store_that_lies_or_dawdles_is_a_miss_in_time_told_once(machines, server, kind, where):
+def test_wrong_or_slow_store_is_a_miss_reported_once(machines, server, kind, where):
     """L1: never a wrong product, never a delay beyond the deadline; what was wrong is not asked for again for ten minutes."""
     maker = machines("maker", server.address)
     maker.put(*CONTENTS)
@@ -394,7 +394,7 @@ def test_a_store_that_lies_or_dawdles_is_a_miss_in_time_told_once(machines, serv
 
 @pytest.mark.real
 @pytest.mark.parametrize("kind", ["flipped", "short", "cut"])
-def test_a_store_that_comes_to_its_senses_is_used_again(machines, server, kind):
+def test_recovered_store_is_used_again(machines, server, kind):
     maker = machines("maker", server.address)
     maker.put(*CONTENTS)
     other = machines("other", server.address, "client")
@@ -410,7 +410,7 @@ def test_a_store_that_comes_to_its_senses_is_used_again(machines, server, kind):
     assert bytes_of(other.find()) == CONTENTS
 
 
-def test_a_poisoned_blob_is_replaced_by_who_may_write(machines, share, tmp_path):
+def test_damaged_blob_is_replaced_by_a_writer(machines, share, tmp_path):
     """What is wrong in a store is noticed, made here, and made good."""
     ours = machines("maker", share).put(*CONTENTS)
     for digest in ours.blobs:
@@ -425,7 +425,7 @@ def test_a_poisoned_blob_is_replaced_by_who_may_write(machines, share, tmp_path)
 
 
 @pytest.mark.real
-def test_a_store_that_fails_again_and_again_is_left_alone_and_asked_again_later(machines, server):
+def test_failing_store_is_paused_and_retried_later(machines, server):
     """L1: the circuit opens after five errors and is tried again half open."""
     other = machines("other", server.address, "client")
     server.faults.append(Fault("unavailable"))
@@ -443,7 +443,7 @@ def test_a_store_that_fails_again_and_again_is_left_alone_and_asked_again_later(
     assert not other.service._breaker.is_open
 
 
-def test_a_store_that_hangs_costs_each_asker_one_deadline_and_then_nothing(machines, share, monkeypatch):
+def test_hanging_store_costs_each_caller_one_deadline(machines, share, monkeypatch):
     """L1: a network share that is gone holds its callers in the kernel, and nobody else."""
     other = machines("other", share, "client", deadline_s=0.1)
     leave = threading.Event()
@@ -458,7 +458,7 @@ def test_a_store_that_hangs_costs_each_asker_one_deadline_and_then_nothing(machi
 
 @pytest.mark.real
 @pytest.mark.parametrize(("kind", "asked"), [("full", 1), ("forbidden", 1), ("unavailable", 5)])
-def test_uploads_that_fail_are_told_once_and_stop(machines, server, kind, asked):
+def test_failing_uploads_are_reported_once_and_stop(machines, server, kind, asked):
     """L1: a store that is full, or read-only, or ill; results are kept here all the same."""
     maker = machines("maker", server.address)
     server.faults.append(Fault(kind, "/", "PUT"))
@@ -473,7 +473,7 @@ def test_uploads_that_fail_are_told_once_and_stop(machines, server, kind, asked)
 
 @pytest.mark.real
 @pytest.mark.parametrize("kind", ["lost", "half_taken"])
-def test_an_upload_that_a_store_loses_or_halves_is_a_miss_for_the_others(machines, server, kind):
+def test_lost_or_incomplete_upload_is_a_miss(machines, server, kind):
     """F12: never a wrong product."""
     server.faults.append(Fault(kind, "/cas/", "PUT"))
     machines("maker", server.address).put(*CONTENTS)
@@ -482,7 +482,7 @@ def test_an_upload_that_a_store_loses_or_halves_is_a_miss_for_the_others(machine
 
 
 @pytest.mark.real
-def test_a_slow_store_does_not_hold_up_who_gives_it_something(machines, server):
+def test_slow_store_does_not_block_uploads(machines, server):
     maker = machines("maker", server.address, deadline_s=30.0)
     server.faults.append(Fault("silent", "/", "HEAD"))
     maker.put(*CONTENTS, settles=False)
@@ -493,7 +493,7 @@ def test_a_slow_store_does_not_hold_up_who_gives_it_something(machines, server):
     server.leaving.set()
 
 
-def test_a_machine_whose_own_store_cannot_be_used_says_so_and_goes_on(machines, share, tmp_path):
+def test_unusable_local_store_is_reported_and_skipped(machines, share, tmp_path):
     (tmp_path / "file").write_bytes(b"")
     maker = machines("maker", share, local_store=str(tmp_path / "file" / "x"))
     maker.put(*CONTENTS)
@@ -502,7 +502,7 @@ def test_a_machine_whose_own_store_cannot_be_used_says_so_and_goes_on(machines, 
     assert bytes_of(machines("other", share, "client").find()) == CONTENTS
 
 
-def test_a_product_that_somebody_wrote_into_is_noticed_and_made_again(machines, tmp_path, monkeypatch):
+def test_modified_product_is_noticed_and_rebuilt(machines, tmp_path, monkeypatch):
     """Read-only links keep accidents away; whoever writes all the same harms nobody else."""
     monkeypatch.setattr("aptui.features.sharing.stores.placing.reflink", lambda *_: False)
     maker = machines("maker", links=True)
@@ -523,7 +523,7 @@ def test_a_product_that_somebody_wrote_into_is_noticed_and_made_again(machines, 
 # ------------------------------------------------------------------------------------------------------------- the account
 
 
-def test_a_result_that_came_too_late_is_no_hit(machines, share):
+def test_late_result_is_not_a_hit(machines, share):
     machines("maker", share).put(*CONTENTS)
     other = machines("other", share, "client")
     hit = other.find()
@@ -532,7 +532,7 @@ def test_a_result_that_came_too_late_is_no_hit(machines, share):
     assert (other.account.hits, other.account.misses, other.account.built_ms) == (0, 1, 0)
 
 
-def test_many_threads_find_and_put_at_once(machines, share):
+def test_threads_find_and_put_concurrently(machines, share):
     maker = machines("maker", share)
     failures = []
 
@@ -557,7 +557,7 @@ def test_many_threads_find_and_put_at_once(machines, share):
     assert all(machines("other", share, "client").find(facts(f"{number}.png")) for number in range(30))
 
 
-def test_a_bug_in_who_asks_is_a_miss_and_is_told(machines, share):
+def test_exception_of_the_caller_is_a_reported_miss(machines, share):
     maker = machines("maker", share)
     maker.put(b"found", discovered=(("x.h", "aa" * 32),))
 

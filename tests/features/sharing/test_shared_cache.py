@@ -117,7 +117,7 @@ def failed(ran: Ran) -> dict[str, str]:
 # -------------------------------------------------------------------------------------------------------------- this machine
 
 
-def test_a_second_checkout_runs_no_builder_and_has_the_same_in_every_respect(world: Checkouts) -> None:
+def test_second_checkout_runs_no_builder_and_is_identical(world: Checkouts) -> None:
     first, second = world.checkout("one"), world.checkout("two")
     first.engine_run()
     assert world.ran() == ["a", "b"]
@@ -138,7 +138,7 @@ def modes(project: Project) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("local_store", ["", "local_store: {enabled: false}\n"])
-def test_products_are_as_executable_everywhere_as_where_they_were_made(world: Checkouts, local_store: str) -> None:
+def test_executable_bit_is_the_same_on_every_machine(world: Checkouts, local_store: str) -> None:
     first, second = world.checkout("one", mode="server"), world.checkout("two")
     for project in (first, second):
         project.write("assets/run.tool", "#!/bin/sh\necho hello\n")
@@ -155,7 +155,7 @@ def test_products_are_as_executable_everywhere_as_where_they_were_made(world: Ch
     assert products(third) == products(first)
 
 
-def test_it_is_said_where_a_result_comes_from_and_what_that_saved(world: Checkouts) -> None:
+def test_origin_and_saved_time_of_a_result_are_shown(world: Checkouts) -> None:
     world.checkout("one", nap_s=0.3).engine_run()
     second = world.checkout("two", nap_s=0.3)
 
@@ -168,7 +168,7 @@ def test_it_is_said_where_a_result_comes_from_and_what_that_saved(world: Checkou
     assert total(shared_totals.read(second.cache).builders.values()).saved_ms > 0
 
 
-def test_what_was_there_before_costs_no_run(world: Checkouts) -> None:
+def test_existing_products_are_stored_without_a_run(world: Checkouts) -> None:
     project = world.checkout("one")
     project.engine_run()
     project.write("assets/a.up", "other")
@@ -182,7 +182,7 @@ def test_what_was_there_before_costs_no_run(world: Checkouts) -> None:
     assert products(project)["a.out"] == b"ONE"
 
 
-def test_a_failing_job_leaves_nothing_and_fails_everywhere(world: Checkouts) -> None:
+def test_failed_job_is_not_stored_and_fails_everywhere(world: Checkouts) -> None:
     first, second = world.checkout("one"), world.checkout("two")
     for project in (first, second):
         project.write("assets/a.up", "bad")
@@ -191,7 +191,7 @@ def test_a_failing_job_leaves_nothing_and_fails_everywhere(world: Checkouts) -> 
     assert world.ran() == ["a", "a", "b"]
 
 
-def test_what_a_person_asks_to_run_again_does_run(world: Checkouts) -> None:
+def test_reprocess_runs_the_builder_despite_a_stored_result(world: Checkouts) -> None:
     project = world.checkout("one")
     project.engine_run()
     world.ran()
@@ -206,14 +206,14 @@ def test_what_a_person_asks_to_run_again_does_run(world: Checkouts) -> None:
 
 
 @pytest.mark.parametrize("said", ["local_store: {enabled: false}\n", "shared_cache: {builders: {upper: false}}\n"])
-def test_nothing_is_kept_where_that_is_said(world: Checkouts, said: str) -> None:
+def test_disabled_store_keeps_nothing(world: Checkouts, said: str) -> None:
     for name in ("one", "two"):
         world.checkout(name, settings=said).engine_run()
 
     assert world.ran() == ["a", "a", "b", "b"]
 
 
-def test_what_a_builder_found_must_be_the_same_here(world: Checkouts) -> None:
+def test_discovered_dependencies_must_match(world: Checkouts) -> None:
     for name, text in (("one", "red"), ("two", "red"), ("three", "blue"), ("four", "blue")):
         project = world.checkout(name)
         project.write("assets/x.src", "x.inc")
@@ -229,7 +229,7 @@ def test_what_a_builder_found_must_be_the_same_here(world: Checkouts) -> None:
     assert products(project)["x.glued"] == b"x.incgreen"
 
 
-def test_an_input_that_was_touched_during_the_run_keeps_its_result_out(world: Checkouts) -> None:
+def test_result_with_a_touched_input_is_not_stored(world: Checkouts) -> None:
     first = world.checkout("one")
     with mock.patch("aptui.features.sharing.job_results.is_untouched", return_value=False):
         first.engine_run()
@@ -242,7 +242,7 @@ def test_an_input_that_was_touched_during_the_run_keeps_its_result_out(world: Ch
 # ------------------------------------------------------------------------------------------------------------------ the team
 
 
-def test_a_team_mate_fetches_what_a_server_wrote(world: Checkouts) -> None:
+def test_client_fetches_results_of_a_server(world: Checkouts) -> None:
     first = world.checkout("one", mode="server")
     first.engine_run()
     world.ran()
@@ -263,13 +263,13 @@ def test_a_team_mate_fetches_what_a_server_wrote(world: Checkouts) -> None:
     assert counts(third) == (2, 0, 0)  # what was fetched is kept here
 
 
-def test_a_client_writes_nothing(world: Checkouts) -> None:
+def test_client_stores_nothing_in_the_shared_cache(world: Checkouts) -> None:
     world.checkout("one", mode="client").engine_run()
 
     assert [path for path in world.share.rglob("*") if path.is_file()] == []
 
 
-def test_patterns_say_which_sources_are_shared(world: Checkouts) -> None:
+def test_patterns_select_the_shared_sources(world: Checkouts) -> None:
     shared = f"shared_cache: {{mode: MODE, store: {world.share}, upload: complete, patterns: [{{name: some, glob: 'a.*'}}]}}\n"
     world.checkout("one", settings=shared.replace("MODE", "server")).engine_run()
     world.ran()
@@ -307,7 +307,7 @@ def spoil(share: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["poisoned", "truncated", "missing", "of another job", "no record"])
-def test_what_is_not_as_it_should_be_is_built_here_and_told(world: Checkouts, how: str) -> None:
+def test_invalid_result_is_built_here_and_reported(world: Checkouts, how: str) -> None:
     first = world.checkout("one", mode="server")
     first.engine_run()
     world.ran()
@@ -322,7 +322,7 @@ def test_what_is_not_as_it_should_be_is_built_here_and_told(world: Checkouts, ho
     assert how == "missing" or any("shared cache" in text for text in ran.said)
 
 
-def test_what_another_key_sealed_is_not_used(world: Checkouts, tmp_path: Path) -> None:
+def test_record_with_another_key_is_not_used(world: Checkouts, tmp_path: Path) -> None:
     for name in ("ours", "theirs"):
         (tmp_path / name).write_text(name * 16)
         (tmp_path / name).chmod(0o600)
@@ -337,7 +337,7 @@ def test_what_another_key_sealed_is_not_used(world: Checkouts, tmp_path: Path) -
 # --------------------------------------------------------------------------------------------------- in nobody's way
 
 
-def test_a_bug_in_it_is_a_miss_and_told_once(world: Checkouts) -> None:
+def test_exception_in_sharing_is_a_miss_reported_once(world: Checkouts) -> None:
     project = world.checkout("one")
     with mock.patch.object(sharing.Service, "find", side_effect=ZeroDivisionError("oops")):
         ran = project.engine_run()
@@ -347,7 +347,7 @@ def test_a_bug_in_it_is_a_miss_and_told_once(world: Checkouts) -> None:
     assert failed(ran) == {}
 
 
-def test_a_job_runs_here_while_the_store_is_slow_and_the_late_result_is_thrown_away(world: Checkouts) -> None:
+def test_job_runs_here_while_the_store_is_slow(world: Checkouts) -> None:
     first = world.checkout("one")
     first.engine_run()
     world.ran()
@@ -366,7 +366,7 @@ def test_a_job_runs_here_while_the_store_is_slow_and_the_late_result_is_thrown_a
     assert products(second) == products(first)
 
 
-def test_a_result_that_comes_first_ends_the_run_it_beat(world: Checkouts) -> None:
+def test_result_that_arrives_first_cancels_the_run(world: Checkouts) -> None:
     first = world.checkout("one")
     first.engine_run()
     world.ran()
@@ -387,7 +387,7 @@ def test_a_result_that_comes_first_ends_the_run_it_beat(world: Checkouts) -> Non
     assert products(second) == {"a.out": b"ONE"}
 
 
-def test_results_from_the_store_are_those_of_builders(world: Checkouts) -> None:
+def test_stored_results_equal_those_of_builders(world: Checkouts) -> None:
     """Two checkouts see the same edits, one with the store and one without; what rests must never differ."""
     dice = Random(8)
     plain, shared = world.checkout("plain", settings="local_store: {enabled: false}\n"), world.checkout("shared")
@@ -413,7 +413,7 @@ def pointer(data: bytes) -> str:
     return f"version https://git-lfs.github.com/spec/v1\noid sha256:{digest}\nsize {len(data)}\n"
 
 
-def test_a_pointer_needs_no_download_where_its_result_is_there(world: Checkouts) -> None:
+def test_lfs_pointer_with_a_stored_result_needs_no_download(world: Checkouts) -> None:
     world.checkout("one").engine_run()
     world.ran()
     second = world.checkout("two")
@@ -428,7 +428,7 @@ def test_a_pointer_needs_no_download_where_its_result_is_there(world: Checkouts)
     assert second.engine_run().runs == {}
 
 
-def test_a_pointer_is_copied_where_that_is_wanted_until_the_file_is_here(world: Checkouts) -> None:
+def test_lfs_pointer_is_copied_if_configured_until_the_file_exists(world: Checkouts) -> None:
     project = world.checkout("one", settings="lfs_pointers: copy\n")
     project.write("assets/c.txt", pointer(b"far away"))
 
@@ -440,7 +440,7 @@ def test_a_pointer_is_copied_where_that_is_wanted_until_the_file_is_here(world: 
     assert products(project)["c.txt"] == b"far away"
 
 
-def test_a_pointer_whose_result_nobody_has_is_not_here(world: Checkouts) -> None:
+def test_lfs_pointer_without_a_result_is_reported(world: Checkouts) -> None:
     project = world.checkout("one")
     for name in ("a.up", "c.txt"):
         project.write(f"assets/{name}", pointer(b"far away"))
@@ -454,7 +454,7 @@ def test_a_pointer_whose_result_nobody_has_is_not_here(world: Checkouts) -> None
     assert products(project)["a.out"] == b"FAR AWAY"
 
 
-def test_a_pointer_that_a_builder_reads_on_its_way_fails_the_job(world: Checkouts) -> None:
+def test_lfs_pointer_read_by_a_builder_fails_the_job(world: Checkouts) -> None:
     project = world.checkout("one")
     project.write("assets/x.src", "x.inc")
     project.write("assets/x.inc", pointer(b"far away"))
@@ -462,7 +462,7 @@ def test_a_pointer_that_a_builder_reads_on_its_way_fails_the_job(world: Checkout
     assert "not here (LFS)" in failed(project.engine_run())["x.src"]
 
 
-def test_a_pointer_among_dependencies_fails_the_job_before_it_runs(world: Checkouts) -> None:
+def test_lfs_pointer_among_dependencies_fails_the_job_before_it_runs(world: Checkouts) -> None:
     project = world.checkout("one", settings='companions: {"*.up": note}\n')
     project.write("assets/.gitattributes", "*.note filter=lfs diff=lfs merge=lfs -text\n")
     project.write("assets/a.up.note", pointer(b"far away"))
@@ -523,7 +523,7 @@ class Probe:
         ("listing", "ignore", "server"),
     ],
 )
-def test_stored_result_counts_only_while_what_was_looked_for_is_missing(
+def test_stored_result_is_valid_only_while_files_found_missing_stay_missing(
     world: Checkouts, how: str, undeclared_reads: str, mode: str
 ) -> None:
     settings = f"  - {{name: probe, uses: probe}}\nundeclared_reads: {undeclared_reads}\n"

@@ -66,12 +66,12 @@ def status(address, path=f"/cas/{DIGEST}"):
 
 
 @pytest.mark.parametrize("said", [b"", HALF_A_REQUEST])
-def test_who_does_not_say_what_it_wants_in_time_is_dropped(tmp_path, connect, said):
+def test_client_without_a_complete_request_is_dropped(tmp_path, connect, said):
     with serving(tmp_path / "store", timeout_s=0.2) as address:
         assert heard(connect(address, said)) == b""
 
 
-def test_a_connection_that_rests_between_two_requests_stays(tmp_path):
+def test_idle_connection_between_requests_stays_open(tmp_path):
     """Else clients would connect anew for each product."""
     with serving(tmp_path / "store", timeout_s=0.05) as address:
         connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=10)
@@ -87,7 +87,7 @@ def test_a_connection_that_rests_between_two_requests_stays(tmp_path):
     assert len(set(ports)) == 1
 
 
-def test_an_upload_that_comes_too_slowly_is_given_up_and_leaves_nothing(tmp_path, connect):
+def test_too_slow_upload_is_ended_and_leaves_no_file(tmp_path, connect):
     with serving(tmp_path / "store", is_writable=True, timeout_s=0.2) as address:
         answer = heard(connect(address, HALF_AN_UPLOAD))
 
@@ -96,7 +96,7 @@ def test_an_upload_that_comes_too_slowly_is_given_up_and_leaves_nothing(tmp_path
         assert status(address) == 404
 
 
-def test_an_upload_without_a_length_is_as_long_as_may_be(tmp_path, connect):
+def test_upload_without_a_length_is_limited(tmp_path, connect):
     chunk = b"1000\r\n" + bytes(0x1000) + b"\r\n"
     with serving(tmp_path / "store", is_writable=True, max_blob_bytes=10_000) as address:
         upload = f"PUT /cas/{DIGEST} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n".encode() + chunk * 3
@@ -106,7 +106,7 @@ def test_an_upload_without_a_length_is_as_long_as_may_be(tmp_path, connect):
         until(lambda: os.listdir(tmp_path / "store" / "tmp") == [])
 
 
-def test_who_does_not_take_what_it_asked_for_is_dropped(tmp_path, connect, monkeypatch):
+def test_client_that_does_not_read_is_dropped(tmp_path, connect, monkeypatch):
     monkeypatch.setattr(servers, "_SLOWEST_BYTES_PER_S", 1 << 40)
     (tmp_path / "store").mkdir()
     big = bytes(32 << 20)
@@ -121,7 +121,7 @@ def test_who_does_not_take_what_it_asked_for_is_dropped(tmp_path, connect, monke
         assert len(heard(connection)) < len(big)
 
 
-def test_many_who_never_end_their_request_keep_nobody_out(tmp_path, connect):
+def test_incomplete_requests_do_not_block_other_clients(tmp_path, connect):
     with serving(tmp_path / "store", most_connections=4) as address:
         slow = [connect(address, HALF_A_REQUEST) for _ in range(12)]
 
@@ -129,7 +129,7 @@ def test_many_who_never_end_their_request_keep_nobody_out(tmp_path, connect):
         assert all(heard(one).partition(b"\r")[0] in (b"", b"HTTP/1.1 503 Service Unavailable") for one in slow[:8])
 
 
-def test_where_all_are_being_answered_the_next_one_is_told_to_come_back(tmp_path, connect):
+def test_busy_server_answers_retry_later(tmp_path, connect):
     with serving(tmp_path / "store", is_writable=True, most_connections=2) as address:
         slow = [connect(address, HALF_AN_UPLOAD) for _ in range(2)]
         until(lambda: os.path.isdir(tmp_path / "store" / "tmp") and len(os.listdir(tmp_path / "store" / "tmp")) == 2)
@@ -155,7 +155,7 @@ def test_slow_uploads_of_one_token_leave_places_to_another(tmp_path, connect):
         connection.close()
 
 
-def test_silent_sockets_before_tls_keep_nobody_out(tmp_path, connect, monkeypatch):
+def test_silent_sockets_before_tls_do_not_block_other_clients(tmp_path, connect, monkeypatch):
     monkeypatch.setattr(servers, "HANDSHAKE_LIMIT_S", 2.0)
     (tmp_path / "c.pem").write_text(CERTIFICATE)
     (tmp_path / "k.pem").write_text(KEY)

@@ -10,7 +10,7 @@ class Clock:
         return self.now_s
 
 
-def test_what_several_did_at_once_adds_up_to_the_time_that_went_by():
+def test_concurrent_work_adds_up_to_the_elapsed_time():
     clock = Clock()
     meter = Stopwatch(clock)
     first = meter.now()
@@ -26,7 +26,7 @@ def test_what_several_did_at_once_adds_up_to_the_time_that_went_by():
     assert took_s == pytest.approx([7, 3])
 
 
-def test_where_nobody_is_counted_it_is_a_clock():
+def test_without_concurrent_work_it_is_a_clock():
     clock = Clock()
     meter = Stopwatch(clock)
     began = meter.now()

@@ -58,7 +58,7 @@ def rebuilt(run: Run, share: str = "100%") -> dict[str, Any]:
     return dict(json.loads(run("cache", "verify", "--rebuild", share, "--json")[1]))
 
 
-def test_what_is_kept_is_made_again_and_is_the_same(run: Run, project: Path) -> None:
+def test_stored_results_are_rebuilt_and_identical(run: Run, project: Path) -> None:
     build(run)
 
     code, out, _ = run("cache", "verify", "--rebuild", "100%")
@@ -73,7 +73,7 @@ def test_what_is_kept_is_made_again_and_is_the_same(run: Run, project: Path) -> 
     assert list((project / "Cache" / ".aptui" / "temp").iterdir()) == []
 
 
-def test_a_result_that_two_runs_contradict_is_removed(run: Run, project: Path) -> None:
+def test_result_that_differs_from_two_runs_is_removed(run: Run, project: Path) -> None:
     build(run)
     (project / "secret").write_text("new")
 
@@ -87,7 +87,7 @@ def test_a_result_that_two_runs_contradict_is_removed(run: Run, project: Path) -
     assert (project / "Other" / "linux" / "b.out").read_text() == "b.glunew"
 
 
-def test_a_builder_that_throws_dice_is_named_and_what_is_kept_of_it_stays(run: Run, project: Path) -> None:
+def test_nondeterministic_builder_is_reported_and_its_results_stay(run: Run, project: Path) -> None:
     (project / "assets" / "x.dice").write_text("x")
     build(run)
 
@@ -98,7 +98,7 @@ def test_a_builder_that_throws_dice_is_named_and_what_is_kept_of_it_stays(run: R
 
 
 @pytest.mark.parametrize("changed", ["assets/d.src", "assets/b.inc"])
-def test_what_is_owed_a_run_is_left_out(run: Run, project: Path, changed: str) -> None:
+def test_outdated_jobs_are_skipped(run: Run, project: Path, changed: str) -> None:
     build(run)
     (project / changed).write_text("other")
 
@@ -108,7 +108,7 @@ def test_what_is_owed_a_run_is_left_out(run: Run, project: Path, changed: str) -
     assert (told["removed"], told["differences"]) == (0, [])
 
 
-def test_a_job_of_another_builder_than_it_was_is_left_out(run: Run, project: Path) -> None:
+def test_job_with_another_builder_is_skipped(run: Run, project: Path) -> None:
     build(run)
     settings = project / "aptui.yaml"
     settings.write_text(settings.read_text().replace("tr a-z A-Z", "cat"))
@@ -118,7 +118,7 @@ def test_a_job_of_another_builder_than_it_was_is_left_out(run: Run, project: Pat
     assert (told["left_out"], told["rebuilt"], told["removed"]) == (["a.up"], 3, 0)
 
 
-def test_a_sample_is_drawn_of_what_is_kept(run: Run, project: Path) -> None:
+def test_sample_of_stored_results_is_rebuilt(run: Run, project: Path) -> None:
     build(run)
 
     told = rebuilt(run, "1")
@@ -127,7 +127,7 @@ def test_a_sample_is_drawn_of_what_is_kept(run: Run, project: Path) -> None:
     assert told["builders"] == {"first": 1, "glue": 1, "joined": 1}
 
 
-def test_it_goes_with_verify_and_with_a_store(run: Run, project: Path) -> None:
+def test_rebuild_needs_verify_and_a_store(run: Run, project: Path) -> None:
     assert run("cache", "stats", "--rebuild", "5%")[0] == 3
     with (project / "aptui.yaml").open("a") as settings:
         settings.write("local_store: {enabled: false}\n")

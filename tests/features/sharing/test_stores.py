@@ -25,7 +25,7 @@ def essence(data):
     return data.partition(b"\n")[2]
 
 
-def test_what_was_put_comes_back_and_the_first_writer_wins(store):
+def test_stored_record_is_returned_and_the_first_writer_wins(store):
     """The first writer wins."""
     assert store.get_record(KEY) is None
     assert store.put_record(KEY, ONE)
@@ -34,7 +34,7 @@ def test_what_was_put_comes_back_and_the_first_writer_wins(store):
     assert essence(store.get_record(KEY)) == essence(ONE)
 
 
-def test_a_record_is_replaced_when_that_is_asked_for(store):
+def test_record_is_replaced_on_request(store):
     store.put_record(KEY, ONE)
 
     assert store.put_record(KEY, OTHER, if_absent=False)
@@ -42,7 +42,7 @@ def test_a_record_is_replaced_when_that_is_asked_for(store):
 
 
 @pytest.mark.parametrize("size", [0, 1, 70_000, 3 << 20])
-def test_blobs_come_back_byte_by_byte(store, tmp_path, size):
+def test_blobs_are_returned_unchanged(store, tmp_path, size):
     data = os.urandom(size)
     [(digest, path)] = files_of(tmp_path / "made", data).items()
     target = tmp_path / "target"
@@ -56,7 +56,7 @@ def test_blobs_come_back_byte_by_byte(store, tmp_path, size):
     assert store.has_blobs([digest, name_of(b"nobody's")]) == {digest}
 
 
-def test_a_file_that_changed_since_it_was_made_is_not_published(store, tmp_path):
+def test_changed_file_is_not_published(store, tmp_path):
     """An upload whose bytes are not those that were digested ends before its end."""
     [(digest, path)] = files_of(tmp_path / "made", b"x" * (2 << 20)).items()
     with open(path, "r+b") as file:
@@ -67,7 +67,7 @@ def test_a_file_that_changed_since_it_was_made_is_not_published(store, tmp_path)
     assert store.has_blobs([digest]) == set()
 
 
-def test_a_blob_of_another_length_than_the_record_says_is_refused(store, tmp_path):
+def test_blob_of_another_length_than_recorded_is_refused(store, tmp_path):
     """No more is written than was declared, and a shorter one is no blob either."""
     [(digest, path)] = files_of(tmp_path / "made", b"x" * 100_000).items()
     store.put_blob(digest, path)
@@ -79,7 +79,7 @@ def test_a_blob_of_another_length_than_the_record_says_is_refused(store, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["../../../etc/passwd", "a" * 63, "A" * 64, "a" * 64 + "/x", ""])
-def test_no_name_leads_out_of_a_store(store, tmp_path, name):
+def test_names_cannot_leave_the_store(store, tmp_path, name):
     """A name is checked before it becomes a path."""
     for call in (
         lambda: store.get_record(name),
@@ -111,14 +111,14 @@ def written_at_once(store):
     return written, won
 
 
-def test_of_many_writers_at_once_one_wins(exact_store):
+def test_one_of_many_concurrent_writers_wins(exact_store):
     """First writer wins, also when all of them found nothing there."""
     _, won = written_at_once(exact_store)
 
     assert won == [essence(exact_store.get_record(KEY))]
 
 
-def test_of_many_writers_at_once_nothing_mixed_remains(store):
+def test_concurrent_writers_leave_no_mixed_content(store):
     """Ordinary web servers do not know who came first, but what they have is whole."""
     written, won = written_at_once(store)
 
@@ -126,7 +126,7 @@ def test_of_many_writers_at_once_nothing_mixed_remains(store):
     assert essence(store.get_record(KEY)) in written
 
 
-def test_namespaces_of_a_store_do_not_see_each_other(tmp_path):
+def test_namespaces_are_separate(tmp_path):
     """What a branch that nobody trusts has put is not found by who reads the trusted namespace."""
     from aptui.features.sharing.stores.folder_store import FolderStore
 
@@ -140,7 +140,7 @@ def test_namespaces_of_a_store_do_not_see_each_other(tmp_path):
     assert trusted.has_blobs([digest]) == set()
 
 
-def test_a_bucket_that_nobody_answers_for_is_an_error_in_time(tmp_path):
+def test_unreachable_bucket_is_an_error_in_time(tmp_path):
     pytest.importorskip("obstore")
     options = {
         "endpoint": "http://127.0.0.1:9",
@@ -155,7 +155,7 @@ def test_a_bucket_that_nobody_answers_for_is_an_error_in_time(tmp_path):
 
 
 @pytest.mark.real
-def test_a_bucket_is_found_as_its_own_tools_find_it(moto, monkeypatch):
+def test_bucket_uses_the_variables_of_the_providers_tools(moto, monkeypatch):
     from tests.features.sharing.conftest import _bucket
 
     bucket = _bucket(moto).address
@@ -172,12 +172,12 @@ def test_a_bucket_is_found_as_its_own_tools_find_it(moto, monkeypatch):
     ("address", "kind"),
     [("/share", "FolderStore"), ("file:///share", "FolderStore"), ("https://x/y", "HttpStore"), ("memory:///", "ObjectStore")],
 )
-def test_an_address_says_what_kind_of_store_it_means(address, kind):
+def test_address_selects_the_kind_of_store(address, kind):
     assert type(open_store(address)).__name__ == kind
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("address", ["", "share", "ftp://x", "C:/x", "s3:bucket"])
-def test_an_address_that_means_none_is_the_users_error(address):
+def test_unknown_kind_of_address_is_a_user_error(address):
     with pytest.raises(UserError):
         open_store(address)

@@ -52,7 +52,7 @@ def store(tmp_path: Path) -> Path:
     return tmp_path / "xdg_cache_home" / "aptui" / "store"
 
 
-def test_a_run_ends_with_its_account_when_something_was_there_already(run: Run, tmp_path: Path) -> None:
+def test_run_prints_a_summary_of_stored_results(run: Run, tmp_path: Path) -> None:
     assert "from cache" not in run("batch")[1]
 
     code, out, _ = run("batch", "--set", f"cache={tmp_path / 'Other'}")
@@ -62,7 +62,7 @@ def test_a_run_ends_with_its_account_when_something_was_there_already(run: Run, 
     assert asked(run, "batch", "--set", f"cache={tmp_path / 'Third'}")["shared"]["local_hits"] == 2
 
 
-def test_log_and_why_say_where_a_result_is_from(run: Run, tmp_path: Path) -> None:
+def test_log_and_why_show_the_origin_of_a_result(run: Run, tmp_path: Path) -> None:
     run("batch")
     there = ["--set", f"cache={tmp_path / 'Other'}"]
     run("batch", *there)
@@ -72,7 +72,7 @@ def test_log_and_why_say_where_a_result_is_from(run: Run, tmp_path: Path) -> Non
     assert "its result is from this machine's store (" in run("why", "a.up")[1]
 
 
-def test_stats_say_what_is_kept_and_what_each_builder_was_spared(run: Run, tmp_path: Path) -> None:
+def test_stats_show_stored_results_and_saved_time(run: Run, tmp_path: Path) -> None:
     assert "nothing was looked up yet" in run("cache", "stats")[1]
     run("batch")
 
@@ -85,7 +85,7 @@ def test_stats_say_what_is_kept_and_what_each_builder_was_spared(run: Run, tmp_p
 
 
 @pytest.mark.parametrize(("lost_ms", "told"), [(3, "0.0 s"), (300, "-0.3 s"), (-300, "0.3 s")])
-def test_time_lost_has_a_sign_only_where_the_figure_shows_it(lost_ms: int, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lost_time_has_a_sign_unless_rounded_to_zero(lost_ms: int, told: str, capsys: pytest.CaptureFixture[str]) -> None:
     cache_verbs._print_totals({"upper": SharingSum(misses=1, built_ms=1000 - lost_ms, fetch_ms=1000)}, 1)
 
     assert f" {told} " in capsys.readouterr().out
@@ -114,7 +114,7 @@ def test_verify_removes_what_is_damaged(run: Run, tmp_path: Path) -> None:
     assert run("cache", "verify")[0] == 0
 
 
-def test_prefetch_names_what_nobody_has_and_builds_nothing(run: Run, project: Path) -> None:
+def test_prefetch_lists_missing_results_and_builds_nothing(run: Run, project: Path) -> None:
     run("batch")
     (project / "assets" / "new.up").write_text("new")
 
@@ -126,7 +126,7 @@ def test_prefetch_names_what_nobody_has_and_builds_nothing(run: Run, project: Pa
     assert not list(project.rglob("new.out"))
 
 
-def test_a_store_that_cannot_be_reached_is_not_taken_for_one_that_has_nothing(run: Run, project: Path, tmp_path: Path) -> None:
+def test_unreachable_store_is_not_reported_as_empty(run: Run, project: Path, tmp_path: Path) -> None:
     (project / "aptui.yaml").write_text(CONFIG + f"shared_cache: {{mode: client, store: {tmp_path / 'nowhere'}}}\n")
 
     found = asked(run, "cache", "prefetch")
@@ -140,7 +140,7 @@ def git(folder: Path, *words: str) -> None:
     subprocess.run(["git", "-C", str(folder), *words], check=True, capture_output=True, env={**os.environ, **identity})
 
 
-def test_ready_says_whether_a_commit_has_all_its_results(run: Run, project: Path) -> None:
+def test_ready_reports_missing_results_of_a_commit(run: Run, project: Path) -> None:
     git(project, "init", "-q")
     (project / ".gitignore").write_text("Cache/\n")
     for message, text in (("old", "a.up"), ("new", "other")):
@@ -189,7 +189,7 @@ def test_cache_init_prints_no_home_folder(run: Run, project: Path, tmp_path: Pat
     assert "team_key_file: '~/.config/aptui/team.key'" in out
 
 
-def test_what_is_served_can_be_fetched(run: Run, project: Path, tmp_path: Path) -> None:
+def test_served_results_can_be_fetched(run: Run, project: Path, tmp_path: Path) -> None:
     run("batch")
     words = [sys.executable, "-m", "aptui", "cache", "serve", "--port", "0"]
     with subprocess.Popen(
@@ -206,7 +206,7 @@ def test_what_is_served_can_be_fetched(run: Run, project: Path, tmp_path: Path) 
             served.terminate()
 
 
-def test_the_quickest_run_does_not_even_import_sharing(run: Run, project: Path) -> None:
+def test_run_without_sharing_does_not_import_it(run: Run, project: Path) -> None:
     run("batch")
     words = (
         "import sys; from aptui.cli import main as cli; cli.main(['batch']); "
@@ -221,7 +221,7 @@ def test_the_quickest_run_does_not_even_import_sharing(run: Run, project: Path) 
     )
 
 
-def test_init_makes_the_teams_key_once_and_says_what_teammates_need(run: Run, project: Path, tmp_path: Path) -> None:
+def test_init_creates_the_team_key_once_and_prints_instructions(run: Run, project: Path, tmp_path: Path) -> None:
     (project / "aptui.yaml").write_text(CONFIG + "shared_cache: {mode: client, store: 'https://cache.example/x'}\n")
     assert "it has no key; 'aptui cache init' makes one" in run("cache", "stats")[2]
 
@@ -244,7 +244,7 @@ def test_init_makes_the_teams_key_once_and_says_what_teammates_need(run: Run, pr
     assert run("cache", "stats")[0] == 0
 
 
-def test_doctor_says_what_is_risky_about_a_shared_cache(run: Run, project: Path, tmp_path: Path) -> None:
+def test_doctor_reports_risks_of_a_shared_cache(run: Run, project: Path, tmp_path: Path) -> None:
     def said(text: str, name: str = "shared cache") -> dict[str, str]:
         (project / "aptui.yaml").write_text(CONFIG + text)
         return next(check for check in json.loads(run("doctor", "--json")[1]) if check["name"] == name)
@@ -265,7 +265,7 @@ def test_doctor_says_what_is_risky_about_a_shared_cache(run: Run, project: Path,
     assert said("local_store: {links: hard}\n", "local store")["state"] == "warn"
 
 
-def test_ready_runs_no_code_that_a_commit_brings_along_unasked(run: Run, project: Path, tmp_path: Path) -> None:
+def test_ready_does_not_run_code_of_a_commit_without_the_option(run: Run, project: Path, tmp_path: Path) -> None:
     canary = tmp_path / "canary"
     code = f"open({str(canary)!r}, 'w')\nclass B:\n    name = 'mine'\n    version = '1'\n    patterns = ('*.mine',)\n"
     code += "    def create_jobs(self, request): ...\n    def process_job(self, request): ...\n"
@@ -293,7 +293,7 @@ def test_ready_runs_no_code_that_a_commit_brings_along_unasked(run: Run, project
     assert run("cache", "ready", "HEAD")[0] == 1  # what this checkout runs anyway
 
 
-def test_tokens_that_others_can_read_are_not_taken(tmp_path: Path) -> None:
+def test_token_file_readable_by_others_is_refused(tmp_path: Path) -> None:
     from aptui.features.sharing.verbs import _tokens
 
     file = tmp_path / "tokens"

@@ -74,14 +74,14 @@ def bearer(there: Served) -> str:
 # ---------------------------------------------------------------------------------------------------------------- the web
 
 
-def test_no_token_is_taken_for_an_option_of_a_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_never_starts_like_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
     made = iter(["-abc", "--d", "ef-g"])
     monkeypatch.setattr(tokens.secrets, "token_urlsafe", lambda _size: next(made))
 
     assert tokens.fresh() == "ef-g"
 
 
-def test_sec_8_only_under_its_own_names(there: Served) -> None:
+def test_sec_8_unknown_host_names_are_refused(there: Served) -> None:
     """Exact `Host` allow-list, against DNS rebinding."""
     port = there.port
 
@@ -99,7 +99,7 @@ def test_sec_8_only_under_its_own_names(there: Served) -> None:
         assert knock(there, Host=host, Authorization=bearer(there)) == 421
 
 
-def test_sec_8_other_pages_may_not_come_in(there: Served) -> None:
+def test_sec_8_other_origins_are_refused(there: Served) -> None:
     """`Origin` allow-list, `Sec-Fetch-Site`, on plain requests and on WebSockets."""
     own = f"http://127.0.0.1:{there.port}"
 
@@ -113,7 +113,7 @@ def test_sec_8_other_pages_may_not_come_in(there: Served) -> None:
     assert there.get(DOOR, Sec_Fetch_Site="same-origin").status == there.get(DOOR, Sec_Fetch_Site="none").status == 200
 
 
-def test_sec_8_a_token_even_to_look_and_to_connect(there: Served) -> None:
+def test_sec_8_every_request_needs_a_token(there: Served) -> None:
     """Token on GET and on the WebSocket upgrade."""
     wrong = "Bearer " + there.token[:-1] + ("A" if there.token[-1] != "A" else "B")
 
@@ -123,13 +123,13 @@ def test_sec_8_a_token_even_to_look_and_to_connect(there: Served) -> None:
     assert knock(there, Authorization=bearer(there)) == 101
 
 
-def test_a_page_in_a_browser_gives_its_token_as_subprotocol_or_cookie(there: Served) -> None:
+def test_browser_sends_its_token_as_subprotocol_or_cookie(there: Served) -> None:
     assert knock(there, Sec_WebSocket_Protocol=f"aptui.v1, aptui.token.{there.token}") == 101
     assert knock(there, Sec_WebSocket_Protocol="aptui.v1, aptui.token.wrong") == 401
     assert there.get(DOOR, Authorization="", Cookie=f"aptui-token={there.token}").status == 200
 
 
-def test_sec_8_no_cors_no_guessing_of_types_and_no_forms(there: Served) -> None:
+def test_sec_8_no_cors_no_content_sniffing_and_no_forms(there: Served) -> None:
     """No CORS header, `X-Content-Type-Options`, `Content-Type` checked."""
     reply = there.get(DOOR, Origin=f"http://127.0.0.1:{there.port}")
     refused = there.get(DOOR, Authorization="")
@@ -141,7 +141,7 @@ def test_sec_8_no_cors_no_guessing_of_types_and_no_forms(there: Served) -> None:
     assert there.ask("POST", DOOR, b"{}", Content_Type="application/json").status == 405
 
 
-def test_pages_that_are_configured_may_come_in(tmp_path: Path) -> None:
+def test_configured_origins_are_accepted(tmp_path: Path) -> None:
     project = Project(tmp_path / "p", PLAIN + "serve: {port: 0, hosts: [editor.lan], origins: ['https://tools.lan']}\n")
     with served(project, tmp_path / "tokens.json") as there:
         assert there.get(DOOR, Host=f"editor.lan:{there.port}").status == 200
@@ -172,7 +172,7 @@ def test_sec_7_other_machines_need_tls_and_a_token(tmp_path: Path) -> None:
         gateway.refuse_unsafe(GatewaySettings(address=address), file)
 
 
-def test_sec_7_unless_said_otherwise_it_is_off_and_listens_at_the_loopback(tmp_path: Path) -> None:
+def test_sec_7_default_is_off_and_loopback(tmp_path: Path) -> None:
     """TCP is opt-in, 127.0.0.1 by default."""
     serve = load.load(Project(tmp_path / "p", PLAIN).root).serve
 
@@ -180,7 +180,7 @@ def test_sec_7_unless_said_otherwise_it_is_off_and_listens_at_the_loopback(tmp_p
     assert serve.address == "127.0.0.1"
 
 
-def test_sec_7_tokens_are_256_bits_and_the_file_keeps_digests_for_its_owner_alone(tmp_path: Path) -> None:
+def test_sec_7_tokens_are_256_bits_and_stored_as_digests_in_a_private_file(tmp_path: Path) -> None:
     """256 bits, file 0600."""
     file = tmp_path / "state" / "tokens.json"
     old = os.umask(0)
@@ -214,7 +214,7 @@ def test_sec_7_tokens_are_compared_in_constant_time(tmp_path: Path, monkeypatch:
     assert len(compared) == 3
 
 
-def test_sec_7_a_token_does_what_its_scopes_say_and_nothing_once_it_is_revoked(there: Served) -> None:
+def test_sec_7_token_is_limited_to_its_scopes_and_revocable(there: Served) -> None:
     """Scopes; a revoked token opens nothing from that moment."""
     token = there.with_scopes(Scope.CONTROL)
     reader = there.with_scopes(Scope.READ)
@@ -225,7 +225,7 @@ def test_sec_7_a_token_does_what_its_scopes_say_and_nothing_once_it_is_revoked(t
     assert there.get(DOOR, Authorization=reader).status == 401
 
 
-def test_tokens_have_one_name_each_and_only_what_is_there_is_revoked(tmp_path: Path) -> None:
+def test_token_names_are_unique_and_unknown_ones_cannot_be_revoked(tmp_path: Path) -> None:
     file = tmp_path / "tokens.json"
     tokens.add(file, "phone", [Scope.READ])
 
@@ -239,7 +239,7 @@ def test_tokens_have_one_name_each_and_only_what_is_there_is_revoked(tmp_path: P
         tokens.read(file)
 
 
-def test_with_tls_it_speaks_tls_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_tls_plain_connections_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import ssl
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -256,9 +256,7 @@ def test_with_tls_it_speaks_tls_alone(tmp_path: Path, monkeypatch: pytest.Monkey
             there.get(DOOR)
 
 
-def test_a_client_that_goes_leaves_nothing_open_though_the_gateway_does_not_answer_its_farewell(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_leaving_client_closes_its_socket_without_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import ssl
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -279,7 +277,7 @@ def test_a_client_that_goes_leaves_nothing_open_though_the_gateway_does_not_answ
     assert not [str(each.message) for each in warned if issubclass(each.category, ResourceWarning)]
 
 
-def test_over_tls_too_who_is_turned_away_or_dropped_hears_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_and_dropped_clients_receive_the_reason_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import ssl
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -299,7 +297,7 @@ def test_over_tls_too_who_is_turned_away_or_dropped_hears_why(tmp_path: Path, mo
             Client.connect(url, token=there.token, tls=trusting)
 
 
-def test_who_is_turned_away_while_he_speaks_can_read_why_to_its_end(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_refused_while_sending_receives_the_whole_reason(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(there.room.guard, "admissions", [lambda _address: "nobody may"])
     with socket.create_connection(("127.0.0.1", there.port), 10) as wire:
         assert wire.recv(1, socket.MSG_PEEK)
@@ -316,7 +314,7 @@ def test_who_is_turned_away_while_he_speaks_can_read_why_to_its_end(there: Serve
 # ----------------------------------------------------------------------------------------------------- what cannot start
 
 
-def test_what_cannot_listen_says_why(tmp_path: Path) -> None:
+def test_gateway_that_cannot_listen_reports_the_reason(tmp_path: Path) -> None:
     (tmp_path / "bad.pem").write_text("no certificate")
     bad = str(tmp_path / "bad.pem")
 
@@ -335,7 +333,7 @@ def test_what_cannot_listen_says_why(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------------------------ limits
 
 
-def test_a_connection_that_is_used_is_kept_however_short_its_requests_are(there: Served) -> None:
+def test_active_connection_is_kept(there: Served) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", there.port, timeout=10)
 
     def ask() -> None:
@@ -361,7 +359,7 @@ def test_a_connection_that_is_used_is_kept_however_short_its_requests_are(there:
     connection.close()
 
 
-def test_sec_10_a_socket_that_says_nothing_whole_is_dropped(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sec_10_socket_without_a_complete_request_is_dropped(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Header time-out; a byte now and then does not help."""
     connections = there.room.connections
     monkeypatch.setattr(connections, "_header_limit_s", 0.3)
@@ -385,7 +383,7 @@ def test_sec_10_a_socket_that_says_nothing_whole_is_dropped(there: Served, monke
             pass
 
 
-def test_sec_10_strangers_make_room_for_others(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sec_10_oldest_unauthenticated_socket_is_closed_for_new_ones(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sockets are limited; half-open ones do not keep a client out."""
     connections = there.room.connections
     monkeypatch.setattr(connections, "_unknown_limit", 8)
@@ -399,7 +397,7 @@ def test_sec_10_strangers_make_room_for_others(there: Served, monkeypatch: pytes
             each.close()
 
 
-def test_sec_10_silent_sockets_before_tls_keep_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sec_10_silent_sockets_before_tls_do_not_block_clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A socket counts from `accept` on, not from the end of its handshake."""
     import ssl
 
@@ -423,7 +421,7 @@ def test_sec_10_silent_sockets_before_tls_keep_nobody_out(tmp_path: Path, monkey
                 assert wire.recv(1) == b""
 
 
-def test_more_clients_at_once_than_there_are_places_for_strangers_are_all_answered(there: Served) -> None:
+def test_burst_of_clients_beyond_the_unauthenticated_limit_is_answered(there: Served) -> None:
     said = (
         f"GET {DOOR} HTTP/1.1\r\nHost: 127.0.0.1:{there.port}\r\nAuthorization: {bearer(there)}\r\nConnection: close\r\n\r\n"
     ).encode()
@@ -446,13 +444,13 @@ def test_more_clients_at_once_than_there_are_places_for_strangers_are_all_answer
     assert answers.count(b"HTTP/1.1 200") > 128
 
 
-def test_a_stranger_that_makes_room_hears_why(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_unauthenticated_socket_receives_the_reason(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(there.room.connections, "_unknown_limit", 1)
     with socket.create_connection(("127.0.0.1", there.port), 10) as first, socket.create_connection(("127.0.0.1", there.port), 10):
         assert first.recv(1000).startswith(b"HTTP/1.1 503 ")
 
 
-def test_sec_10_one_token_has_its_share_of_sockets_and_the_owner_some_of_their_own(
+def test_sec_10_sockets_of_one_token_are_limited_and_some_reserved_for_the_owner(
     there: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(there.room.connections, "_limit", 40)
@@ -470,7 +468,7 @@ def test_sec_10_one_token_has_its_share_of_sockets_and_the_owner_some_of_their_o
         assert ask(bearer(there)) == 200
 
 
-def test_who_does_not_take_what_they_asked_for_is_let_go_of(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_that_does_not_read_its_answer_is_dropped(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aptui.features.gateway.access.guard.UNREAD_LIMIT_S", 0.5)
     with socket.create_connection(("127.0.0.1", there.port), 10) as deaf:
         said = f"GET {DOOR} HTTP/1.1\r\nHost: 127.0.0.1:{there.port}\r\nAuthorization: {bearer(there)}\r\n\r\n".encode()
@@ -483,7 +481,7 @@ def test_who_does_not_take_what_they_asked_for_is_let_go_of(there: Served, monke
         until(lambda: not there.room.connections.all)
 
 
-def test_sec_10_only_so_many_clients(tmp_path: Path) -> None:
+def test_sec_10_number_of_clients_is_limited(tmp_path: Path) -> None:
     """64 connections by default, configurable."""
     assert GatewaySettings().clients_limit == 64
     project = Project(tmp_path / "p", PLAIN + "serve: {port: 0, clients_limit: 2}\n")
@@ -499,7 +497,7 @@ def test_sec_10_only_so_many_clients(tmp_path: Path) -> None:
             connection.close()
 
 
-def test_a_rate_fills_up_again() -> None:
+def test_rate_limit_recovers() -> None:
     now = [0.0]
     rate = Rate(100, lambda: now[0])
 
@@ -513,7 +511,7 @@ def test_a_rate_fills_up_again() -> None:
 # ------------------------------------------------------------------------------------------------------------ local files
 
 
-def test_sec_6_the_local_token_lies_where_only_its_user_can_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sec_6_local_token_is_readable_by_its_user_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder is 0700 first, the file 0600 from its first moment."""
     from aptui.link import gateways
 
@@ -535,7 +533,7 @@ def test_sec_6_the_local_token_lies_where_only_its_user_can_read(tmp_path: Path,
     assert gateways.find_gateway(settings.cache_dir) is None
 
 
-def test_sec_11_the_audit_log_says_who_what_and_what_came_of_it(tmp_path: Path) -> None:
+def test_sec_11_audit_log_has_client_request_and_outcome(tmp_path: Path) -> None:
     """One line of JSON a call, for its owner alone; a disk that refuses stops nothing."""
     from aptui.features.gateway.access.guard import Audit, ClientIdentity
 
@@ -552,7 +550,7 @@ def test_sec_11_the_audit_log_says_who_what_and_what_came_of_it(tmp_path: Path) 
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
 
 
-def test_sec_11_who_may_nothing_does_not_fill_the_disk_with_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sec_11_refusals_in_the_audit_log_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Refusals are counted, what was said is cut, and the log is rolled."""
     from aptui.features.gateway.access.guard import Audit, ClientIdentity
 
@@ -573,7 +571,7 @@ def test_sec_11_who_may_nothing_does_not_fill_the_disk_with_refusals(tmp_path: P
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
 
 
-def test_errors_that_others_cause_are_told_ten_times_and_counted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_caused_by_clients_are_logged_ten_times_then_counted(capsys: pytest.CaptureFixture[str]) -> None:
     now = [0.0]
     reports = ErrorReports(lambda: now[0])
 

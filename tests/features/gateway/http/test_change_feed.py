@@ -43,7 +43,7 @@ def records(body: bytes) -> list[dict[str, Any]]:
     return [json.loads(line) for line in body.splitlines()]
 
 
-def test_everything_then_what_changed_since(place: Served) -> None:
+def test_listing_and_later_changes(place: Served) -> None:
     reply = place.get("/v1/changes")
     *listed, end = records(reply.body)
     assert reply["Content-Type"] == "application/x-ndjson"
@@ -61,14 +61,14 @@ def test_everything_then_what_changed_since(place: Served) -> None:
     assert records(place.get(f"/v1/changes?since={news[1]['seq']}").body) == news[2:]
 
 
-def test_numbers_that_nobody_gave(place: Served) -> None:
+def test_unknown_numbers_return_resync(place: Served) -> None:
     [answer] = records(place.get("/v1/changes?since=77").body)
     assert answer["kind"] == "resync"
     for text in ("x", "-1", "", "1.5"):
         assert place.get(f"/v1/changes?since={text}").status == 400
 
 
-def test_a_follower_hears_more_until_the_gateway_ends(tmp_path: Path, place: Served) -> None:
+def test_stream_continues_until_the_gateway_ends(tmp_path: Path, place: Served) -> None:
     with served(place.project, tmp_path / "more-tokens.json") as ending:
         connection = http.client.HTTPConnection("127.0.0.1", ending.port, timeout=30)
         connection.request("GET", "/v1/changes?since=0&follow=1", headers={"Authorization": f"Bearer {ending.token}"})
@@ -82,7 +82,7 @@ def test_a_follower_hears_more_until_the_gateway_ends(tmp_path: Path, place: Ser
     connection.close()
 
 
-def test_without_a_database_one_asks_later(place: Served) -> None:
+def test_without_a_database_the_answer_is_retry_later(place: Served) -> None:
     place.project.delete("Cache")
     assert place.get("/v1/changes").status == 503
 
@@ -103,7 +103,7 @@ def follow(place: Served) -> Iterator[Callable[[str], http.client.HTTPResponse]]
 Follow = Callable[[str], http.client.HTTPResponse]
 
 
-def test_sec_10_followers_of_one_token_keep_nobody_out_and_leave_nothing_open(place: Served, follow: Follow) -> None:
+def test_sec_10_streams_of_one_token_are_limited_and_closed(place: Served, follow: Follow) -> None:
     """Streams are limited by token, and some places are the owner's."""
     assert follow(f"Bearer {place.token}").status == 200  # what is opened once for all is open
     before = len(os.listdir("/proc/self/fd"))
@@ -119,9 +119,7 @@ def test_sec_10_followers_of_one_token_keep_nobody_out_and_leave_nothing_open(pl
 
 
 @pytest.mark.parametrize("how", ["revoked", "expired"])
-def test_a_token_that_has_ended_hears_no_more_of_what_it_follows(
-    place: Served, follow: Follow, how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_expired_token_ends_its_stream(place: Served, follow: Follow, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     bearer = f"Bearer {tokens.add(place.token_file, 'leaver', [Scope.READ], lasts_ms=3_600_000)}"
     reply = follow(bearer)
     assert len([reply.readline() for _ in range(6)]) == 6

@@ -38,7 +38,7 @@ AT, BEFORE, AFTER = "Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:36 
         ({"If-Unmodified-Since": AT}, 200),
     ],
 )
-def test_conditions(headers: dict[str, str], status: int) -> None:
+def test_conditional_requests_follow_the_rfc(headers: dict[str, str], status: int) -> None:
     assert status_of(headers, "tag", MODIFIED) == status
 
 
@@ -60,17 +60,17 @@ def test_a_file_without_a_tag_matches_none() -> None:
         ("bytes=0-" + "9" * 30, None),
     ],
 )  # fmt: skip
-def test_ranges(text: str, ranges: list[tuple[int, int]] | None) -> None:
+def test_byte_ranges_follow_the_rfc(text: str, ranges: list[tuple[int, int]] | None) -> None:
     assert ranges_of({"Range": text} if text else {}, 10, "tag", MODIFIED) == ranges
 
 
 @pytest.mark.parametrize("text", ["bytes=10-", "bytes=10-11,20-30", "bytes=-0"])
-def test_ranges_beyond_the_end(text: str) -> None:
+def test_ranges_beyond_the_end_are_refused_or_cut(text: str) -> None:
     with pytest.raises(Unsatisfiable):
         ranges_of({"Range": text}, 10, "tag", MODIFIED)
 
 
-def test_nothing_of_an_empty_file_can_be_asked_for() -> None:
+def test_no_range_of_an_empty_file_is_valid() -> None:
     with pytest.raises(Unsatisfiable):
         ranges_of({"Range": "bytes=0-"}, 0, "tag", MODIFIED)
 
@@ -79,13 +79,13 @@ def test_nothing_of_an_empty_file_can_be_asked_for() -> None:
     ("condition", "holds"),
     [('"tag"', True), ('"x"', False), ('W/"tag"', False), (AT, True), (BEFORE, False), (AFTER, False), ("?", False)],
 )
-def test_a_range_counts_only_for_the_file_it_was_begun_with(condition: str, holds: bool) -> None:
+def test_if_range_applies_to_the_same_version_only(condition: str, holds: bool) -> None:
     found = ranges_of({"Range": "bytes=0-1", "If-Range": condition}, 10, "tag", MODIFIED)
     assert found == ([(0, 2)] if holds else None)
 
 
 @given(st.text(alphabet="0123456789-, bytes=", max_size=40), st.integers(0, 50))
-def test_whatever_is_asked_ranges_lie_in_the_file_and_apart(text: str, size: int) -> None:
+def test_ranges_are_always_disjoint_and_inside_the_file(text: str, size: int) -> None:
     try:
         found = ranges_of({"Range": f"bytes={text}"}, size, "tag", MODIFIED)
     except Unsatisfiable:
@@ -102,5 +102,5 @@ def test_whatever_is_asked_ranges_lie_in_the_file_and_apart(text: str, size: int
 @pytest.mark.parametrize(
     ("moment_s", "told"), [(10**12, "Fri, 31 Dec 9999 23:59:59 GMT"), (-(10**12), "Thu, 01 Jan 1970 00:00:00 GMT")]
 )
-def test_a_moment_that_no_calendar_has_is_the_nearest_that_it_has(moment_s: int, told: str) -> None:
+def test_date_outside_the_calendar_is_clamped(moment_s: int, told: str) -> None:
     assert http_date(moment_s) == told

@@ -106,7 +106,7 @@ def test_a_product_comes_with_its_digest(place: Served, path: str, data: bytes) 
         "linux/./sub/a.txt", "assetdb.sqlite", "linux/sub/a.txt/x", "intermediate%20assets/x",
     ],
 )  # fmt: skip
-def test_what_is_no_product_is_not_there(place: Served, path: str) -> None:
+def test_path_that_is_not_a_product_is_404(place: Served, path: str) -> None:
     reply = place.get(f"/v1/products/{path}")
     assert reply.status == 404
 
@@ -120,11 +120,11 @@ def test_what_is_no_product_is_not_there(place: Served, path: str) -> None:
         ("a.tar.gz", "application/octet-stream"),
     ],
 )  # fmt: skip
-def test_types_go_by_extension(name: str, kind: str) -> None:
+def test_content_type_depends_on_the_extension(name: str, kind: str) -> None:
     assert sending.content_type(name) == kind
 
 
-def test_a_page_among_the_products_can_do_nothing(place: Served) -> None:
+def test_html_product_cannot_run_scripts(place: Served) -> None:
     reply = place.get("/v1/products/linux/%C3%A4rger.html")
     assert reply["Content-Security-Policy"] is not None
     assert "sandbox" in reply["Content-Security-Policy"]
@@ -132,12 +132,12 @@ def test_a_page_among_the_products_can_do_nothing(place: Served) -> None:
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "POST", "PATCH"])
-def test_nothing_can_be_written(place: Served, method: str) -> None:
+def test_all_writing_methods_are_refused(place: Served, method: str) -> None:
     reply = place.ask(method, "/v1/products/linux/sub/a.txt")
     assert (reply.status, reply["Allow"]) == (405, "GET,HEAD")
 
 
-def test_conditions_are_kept(place: Served) -> None:
+def test_conditional_requests_are_honoured(place: Served) -> None:
     path, tag = "/v1/products/linux/sub/a.txt", etag(b"hello world")
 
     known = place.get(path, If_None_Match=tag)
@@ -148,7 +148,7 @@ def test_conditions_are_kept(place: Served) -> None:
 
 
 @pytest.mark.parametrize("length", [11, len(BIG)])
-def test_one_range(place: Served, length: int) -> None:
+def test_one_range_is_returned(place: Served, length: int) -> None:
     path, data = ("sub/a.txt", b"hello world") if length == 11 else ("big.bin", BIG)
     url = f"/v1/products/linux/{path}"
 
@@ -160,7 +160,7 @@ def test_one_range(place: Served, length: int) -> None:
     assert (beyond.status, beyond["Content-Range"]) == (416, f"bytes */{length}")
 
 
-def test_several_ranges(place: Served) -> None:
+def test_several_ranges_are_returned_as_multipart(place: Served) -> None:
     reply = place.get("/v1/products/linux/big.bin", Range="bytes=0-9, 300000-899999, -5")
 
     assert reply.status == 206
@@ -174,7 +174,7 @@ def test_several_ranges(place: Served) -> None:
     assert parts[0].get_payload(decode=True) == BIG[:10]
 
 
-def test_a_connection_goes_on_after_every_kind_of_answer(place: Served) -> None:
+def test_connection_stays_usable_after_every_answer(place: Served) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", place.port, timeout=30)
     for path, extra in (
         ("big.bin", {}), ("none", {}), ("big.bin", {"Range": "bytes=0-1,500000-999999"}), ("empty.txt", {}),
@@ -192,7 +192,7 @@ def test_a_connection_goes_on_after_every_kind_of_answer(place: Served) -> None:
 # --------------------------------------------------------------------------------------------------------------- asset ids
 
 
-def test_by_asset_id(place: Served) -> None:
+def test_product_is_found_by_asset_id(place: Served) -> None:
     with closing(open_reader(place.project.cache / "assetdb.sqlite")) as reader:
         source = reader.source("sub/a.txt")
     assert source is not None
@@ -222,14 +222,14 @@ def test_folders_are_listed(place: Served) -> None:
     assert place.get("/v1/products/none/").status == 404
 
 
-def test_what_a_listing_names_can_be_got(place: Served) -> None:
+def test_every_listed_file_can_be_downloaded(place: Served) -> None:
     import json
 
     for item in json.loads(place.get("/v1/products/linux/").body)["files"]:
         assert place.get(item["url"])["ETag"] == f'"{item["digest"]}"'
 
 
-def test_trees_are_whole(place: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tree_lists_all_products_below_a_folder(place: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     import json
 
     monkeypatch.setattr("aptui.features.gateway.http.http_files._TREE_PAGE", 2)
@@ -253,7 +253,7 @@ def test_the_products_of_the_first_platform_have_an_alias(place: Served) -> None
     assert place.get("/v1/files/@user@/x").status == 404
 
 
-def test_logs_are_for_those_who_may_control(place: Served) -> None:
+def test_logs_need_scope_control(place: Served) -> None:
     assert b"aptui.log" in place.get("/v1/files/@log@?list=plain").body
     assert place.get("/v1/files/@log@/aptui.log").status == 200
     assert place.get("/v1/files/@log@/none").status == 404
@@ -262,7 +262,7 @@ def test_logs_are_for_those_who_may_control(place: Served) -> None:
     assert place.get("/v1/files/@log@/aptui.log", Authorization=place.with_scopes(Scope.READ)).status == 403
 
 
-def test_a_link_in_the_folder_of_logs_leads_nowhere(place: Served) -> None:
+def test_symlink_among_logs_is_not_followed(place: Served) -> None:
     logs = place.room.config.log_dir  # type: ignore[attr-defined]
     (logs / "link").symlink_to("/etc/passwd")
     (logs / "folder").symlink_to("/etc")
@@ -277,7 +277,7 @@ def test_a_link_in_the_folder_of_logs_leads_nowhere(place: Served) -> None:
 @pytest.mark.parametrize(
     "path", ["products/linux/sub/a.txt", "products/", "tree/linux", "assets/x", "files/@products@/", "changes"]
 )
-def test_everything_needs_a_token_that_may_read(place: Served, path: str) -> None:
+def test_every_address_needs_scope_read(place: Served, path: str) -> None:
     assert place.get(f"/v1/{path}", Authorization="").status == 401
     assert place.get(f"/v1/{path}", Authorization="Bearer wrong").status == 401
 
@@ -285,7 +285,7 @@ def test_everything_needs_a_token_that_may_read(place: Served, path: str) -> Non
 # ---------------------------------------------------------------------------------------------------- consistent, never half
 
 
-def test_a_link_in_the_place_of_a_product_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_symlink_instead_of_a_product_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aptui.features.gateway.http.product_opener._TIMEOUT_S", 0.05)
     project = _project(tmp_path, monkeypatch)
     with served(project, tmp_path / "tokens.json") as place:
@@ -302,7 +302,7 @@ def test_a_link_in_the_place_of_a_product_is_not_followed(tmp_path: Path, monkey
         assert place.get("/v1/products/linux/sub/a.txt").status == 503
 
 
-def test_a_product_that_somebody_spoiled_is_not_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modified_product_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aptui.features.gateway.http.product_opener._TIMEOUT_S", 0.05)
     project = _project(tmp_path, monkeypatch)
     with served(project, tmp_path / "tokens.json") as place:
@@ -314,9 +314,7 @@ def test_a_product_that_somebody_spoiled_is_not_given(tmp_path: Path, monkeypatc
         assert place.get("/v1/products/linux/sub/a.txt").status == 503
 
 
-def test_a_small_product_that_is_asked_for_again_is_opened_again_only_if_somebody_touched_it(
-    place: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_small_product_is_reopened_only_after_a_modification(place: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     opener, url, file = place.room.app[PRODUCT_OPENER], "/v1/products/linux/sub/a.txt", place.project.cache / "linux/sub/a.txt"
     opened: list[bytes] = []
     open_file = confinement.open_confined_file
@@ -337,7 +335,7 @@ def test_a_small_product_that_is_asked_for_again_is_opened_again_only_if_somebod
     assert [(each.users, each.descriptor) for each in kept] == [(0, -1)] * len(kept)
 
 
-def test_what_a_dead_engine_was_about_to_place_is_read_before_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_product_of_a_killed_engine_is_verified_before_sending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aptui.features.gateway.http.product_opener._TIMEOUT_S", 0.05)
     project = _project(tmp_path, monkeypatch)
     with closing(sqlite3.connect(project.cache / "assetdb.sqlite", isolation_level=None)) as database:
@@ -348,7 +346,7 @@ def test_what_a_dead_engine_was_about_to_place_is_read_before_it_is_given(tmp_pa
         assert place.get("/v1/products/linux/sub/a.txt").status == 503
 
 
-def test_what_is_given_is_what_its_tag_says_while_engines_replace_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_content_matches_its_etag_while_products_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The two versions are equally long, so that nothing but the digest tells them apart."""
     project = _project(tmp_path, monkeypatch)
     seen: set[bytes] = set()
@@ -378,9 +376,7 @@ def test_what_is_given_is_what_its_tag_says_while_engines_replace_it(tmp_path: P
     assert len(seen) > 3
 
 
-def test_who_has_begun_to_read_a_product_gets_it_whole_though_it_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_running_download_completes_although_the_product_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = _project(tmp_path, monkeypatch)
     huge = os.urandom(1 << 20) * 24
     project.write("assets/huge.bin", huge)
@@ -402,7 +398,7 @@ def test_who_has_begun_to_read_a_product_gets_it_whole_though_it_is_replaced(
     assert body == huge
 
 
-def test_a_cache_made_anew_is_served_by_the_same_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recreated_cache_is_served_by_the_same_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = _project(tmp_path, monkeypatch)
     with served(project, tmp_path / "tokens.json") as place:
         assert place.get("/v1/products/linux/sub/a.txt").status == 200
@@ -445,37 +441,37 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
                 engine.wait(30)
 
 
-def test_what_was_saved_before_the_question_is_in_the_answer(live: Served) -> None:
+def test_wait_includes_sources_saved_before_the_request(live: Served) -> None:
     for turn in range(5):
         live.project.write("assets/a.txt", f"turn {turn}")
         reply = live.get("/v1/products/linux/a.txt?wait=1")
         assert (reply.status, reply.body) == (200, f"turn {turn}".encode())
 
 
-def test_a_source_that_is_new_is_waited_for(live: Served) -> None:
+def test_wait_includes_a_new_source(live: Served) -> None:
     live.project.write("assets/new/Rock.slow", "rock")
     reply = live.get("/v1/products/linux/new/rock.out?wait=1")
     assert (reply.status, reply.body) == (200, b"rock")
 
 
-def test_what_nobody_makes_is_not_waited_for(live: Served) -> None:
+def test_wait_for_an_unknown_product_is_404(live: Served) -> None:
     assert live.get("/v1/products/linux/nobody.txt?wait=1&timeout=20").status == 404
 
 
-def test_a_job_that_fails_is_told(live: Served) -> None:
+def test_wait_reports_a_failed_job(live: Served) -> None:
     live.project.write("assets/bad.slow", "fail")
     reply = live.get("/v1/products/linux/bad.out?wait=1")
     assert (reply.status, reply.body) == (409, b"a job of 'bad.slow' failed\n")
 
 
-def test_who_waits_in_vain_is_told_so(live: Served) -> None:
+def test_wait_reports_its_timeout(live: Served) -> None:
     live.project.write("assets/late.slow", "late")
     reply = live.get("/v1/products/linux/late.out?wait=1&timeout=0")
     assert reply.status == 504
     assert live.get("/v1/products/linux/late.out?wait=1").body == b"late"
 
 
-def test_waiting_by_asset_id(live: Served) -> None:
+def test_wait_accepts_an_asset_id(live: Served) -> None:
     live.get("/v1/products/linux/a.txt?wait=1")
     with closing(open_reader(live.project.cache / "assetdb.sqlite")) as reader:
         source = reader.source("a.txt")
@@ -485,7 +481,7 @@ def test_waiting_by_asset_id(live: Served) -> None:
     assert live.get(f"/v1/assets/{uuid_text(source.uuid)}:0?wait=1").status == 400
 
 
-def test_waiting_needs_its_scope_and_a_sane_time(live: Served) -> None:
+def test_wait_needs_its_scope_and_a_valid_timeout(live: Served) -> None:
     reader = live.with_scopes(Scope.READ)
     assert live.get("/v1/products/linux/a.txt?wait=1").status == 200
     assert live.get("/v1/products/linux/a.txt", Authorization=reader).status == 200
@@ -494,5 +490,5 @@ def test_waiting_needs_its_scope_and_a_sane_time(live: Served) -> None:
         assert live.get(f"/v1/products/linux/a.txt?wait=1&timeout={timeout}").status == 400
 
 
-def test_without_an_engine_nobody_can_wait(place: Served) -> None:
+def test_wait_needs_an_engine(place: Served) -> None:
     assert place.get("/v1/products/linux/sub/a.txt?wait=1").status == 503

@@ -31,7 +31,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
         yield place
 
 
-def test_figures_for_who_may_read(place: Served) -> None:
+def test_metrics_need_scope_read(place: Served) -> None:
     reply = place.get("/metrics")
 
     assert reply.status == 200
@@ -43,7 +43,7 @@ def test_figures_for_who_may_read(place: Served) -> None:
     assert place.get("/metrics", Authorization=place.with_scopes(Scope.READ)).status == 200
 
 
-def test_a_project_without_a_database_yet(place: Served) -> None:
+def test_metrics_of_a_project_without_a_database(place: Served) -> None:
     (place.project.cache / "assetdb.sqlite").unlink()
 
     assert place.get("/metrics").status == 503

@@ -73,13 +73,13 @@ async def admitted(settings: PeerSettings, remote: str, names: dict[str, str] | 
         ("0.0.0.0/0", "0.0.0.0/0"), ("fe80::1%eth0", "fe80::1"), ("localhost", "localhost"),
     ],
 )  # fmt: skip
-def test_an_entry_has_one_form(said, entry):
+def test_entry_has_a_canonical_form(said, entry):
     assert canonical(said) == entry
     assert canonical(entry) == entry
 
 
 @pytest.mark.parametrize("said", ["", "300.1.1.1", "1.2.3", "10.0.0.0/33", "a b", "-x", "a..b", "x/8", "evil;rm", "a" * 300])
-def test_what_is_no_entry_is_refused(said):
+def test_invalid_entry_is_refused(said):
     with pytest.raises(UserError):
         canonical(said)
 
@@ -117,11 +117,11 @@ def test_a_list_is_split_as_the_reference_does():
         (listed("", FAR, has_allow_list=False), FAR, False),
     ],
 )
-def test_who_may_come_in(settings, remote, may):
+def test_allowed_and_rejected_lists_decide_about_an_address(settings, remote, may):
     assert asyncio.run(admitted(settings, remote)) is may
 
 
-def test_a_host_name_means_its_addresses_and_nobody_while_it_is_unknown():
+def test_host_name_matches_its_addresses_and_none_while_unresolved():
     async def look():
         names = {"tablet.local": f"{FAR} 2001:db8::7"}
         assert await admitted(listed("tablet.local"), FAR, names)
@@ -132,7 +132,7 @@ def test_a_host_name_means_its_addresses_and_nobody_while_it_is_unknown():
     asyncio.run(look())
 
 
-def test_a_name_that_cannot_be_asked_for_keeps_the_addresses_it_had():
+def test_unresolvable_name_keeps_its_last_addresses():
     names = {"tablet.local": FAR}
 
     async def look():
@@ -145,7 +145,7 @@ def test_a_name_that_cannot_be_asked_for_keeps_the_addresses_it_had():
     asyncio.run(look())
 
 
-def test_this_machine_may_always_come_in_by_every_address_of_its_interfaces(tmp_path):
+def test_this_machine_is_always_allowed_with_any_of_its_addresses(tmp_path):
     (tmp_path / "fib_trie").write_text(
         "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 192.0.2.0\n        /24 link UNICAST\n     |-- 192.0.2.2\n"
         "        /32 link BROADCAST\n"
@@ -161,7 +161,7 @@ def test_this_machine_may_always_come_in_by_every_address_of_its_interfaces(tmp_
     assert lists.why_not("192.0.2.3") != ""
 
 
-def test_who_is_turned_away_is_told_once_and_remembered_within_bounds():
+def test_rejected_addresses_are_reported_once_and_limited_in_number():
     async def come():
         lists = admission()
         first, second = lists.check(FAR), lists.check(FAR)
@@ -176,7 +176,7 @@ def test_who_is_turned_away_is_told_once_and_remembered_within_bounds():
     asyncio.run(come())
 
 
-def test_an_entry_names_only_what_it_says():
+def test_entry_matches_no_other_address():
     assert entry_for(ip_address("10.0.0.1"), ["10.0.0.10", "10.0.0.0/31"], {}) == "10.0.0.0/31"
     assert entry_for(ip_address("10.0.0.1"), ["10.0.0.11"], {"x": {ip_address("10.0.0.1")}}) is None
 
@@ -186,7 +186,7 @@ def test_an_entry_names_only_what_it_says():
 PHONE = Dial("phone", "192.168.1.20", 22229)
 
 
-def test_orders_change_what_they_say():
+def test_every_order_changes_its_setting():
     settings = apply_order(PeerSettings(), PeerOrder(PeerAction.ADD, dial=PHONE))
     settings = apply_order(settings, PeerOrder(PeerAction.DISABLE, "phone"))
     assert settings.connections == (replace(PHONE, is_auto=False),)
@@ -212,12 +212,12 @@ def test_orders_change_what_they_say():
         PeerOrder(PeerAction.REJECT, entry="localhost"),
     ],
 )  # fmt: skip
-def test_orders_that_cannot_be_are_refused(order):
+def test_impossible_orders_are_refused(order):
     with pytest.raises(UserError):
         apply_order(PeerSettings((PHONE,)), order)
 
 
-def test_what_people_said_is_kept_and_wins_over_the_configuration(tmp_path):
+def test_saved_settings_override_the_configuration(tmp_path):
     file = tmp_path / ".aptui" / "connections.json"
     configured = peer_settings.read_peer_settings(
         GatewaySettings(allowed=("10.0.0.1/8",), connections=(ConfiguredDial("pc", "10.0.0.2", 7),))
@@ -233,7 +233,7 @@ def test_what_people_said_is_kept_and_wins_over_the_configuration(tmp_path):
     assert os.stat(file).st_mode & 0o777 == 0o600
 
 
-def test_a_list_that_the_configuration_changed_since_is_that_of_the_configuration(tmp_path):
+def test_list_changed_later_in_the_configuration_wins(tmp_path):
     file = tmp_path / "connections.json"
     before = peer_settings.read_peer_settings(GatewaySettings(allowed=("10.0.0.1",)))
     peer_settings.change_settings(file, before, PeerOrder(PeerAction.ALLOW, entry=FAR))
@@ -254,7 +254,7 @@ def test_a_list_that_the_configuration_changed_since_is_that_of_the_configuratio
 @pytest.mark.parametrize(
     "data", [b"", b"{", b"\xff", b'{"allowed": ["?"]}', b'{"connections": [{"id": "x"}]}', b"[" * 10_000, b'{"allowed": 3}']
 )
-def test_a_damaged_file_is_put_aside_and_told(tmp_path, data):
+def test_damaged_file_is_renamed_and_reported(tmp_path, data):
     file = tmp_path / "connections.json"
     file.write_bytes(data)
 
@@ -269,7 +269,7 @@ def test_a_damaged_file_is_put_aside_and_told(tmp_path, data):
     assert peer_settings.read_stored(file) == peer_settings.PeerLists(None)
 
 
-def test_a_change_that_cannot_be_leaves_the_file_as_it_was(tmp_path):
+def test_refused_change_leaves_the_file_unchanged(tmp_path):
     file = tmp_path / "connections.json"
     peer_settings.change_settings(file, PeerSettings(), PeerOrder(PeerAction.ADD, dial=PHONE))
     before = file.read_bytes()
@@ -339,7 +339,7 @@ def state(there: Peers, name: str):
     return next((each for each in there.report().peers if each.id == name), None)
 
 
-def test_a_device_is_dialled_dialled_again_and_hears_like_any_client(tmp_path):
+def test_device_is_connected_and_reconnected_like_a_client(tmp_path):
     async def play():
         async with gateway(tmp_path) as there, device(platforms=("linux",)) as (phone, number):
             await there.order(PeerOrder(PeerAction.ADD, dial=Dial("phone", "127.0.0.1", number)))
@@ -365,7 +365,7 @@ def test_a_device_is_dialled_dialled_again_and_hears_like_any_client(tmp_path):
     asyncio.run(play())
 
 
-def test_a_device_that_is_not_there_is_dialled_until_it_is(tmp_path):
+def test_missing_device_is_dialled_until_it_answers(tmp_path):
     async def play():
         async with device() as (_, number):
             pass  # the port is free now
@@ -401,7 +401,7 @@ async def answering(words: bytes):
         (b"", ""),
     ],
 )
-def test_what_is_no_device_is_said_to_be_none(tmp_path, words, trouble):
+def test_server_that_is_not_a_device_is_reported(tmp_path, words, trouble):
     async def play():
         server = await answering(words)
         number = server.sockets[0].getsockname()[1]
@@ -438,7 +438,7 @@ def certified(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("known", ["ca", "fingerprint", "fingerprint with colons"])
-def test_a_device_elsewhere_is_dialled_with_tls_and_known_by_its_certificate(tmp_path, certified, monkeypatch, known):
+def test_remote_device_is_verified_by_its_certificate(tmp_path, certified, monkeypatch, known):
     monkeypatch.setattr(peer_connections, "is_loopback", lambda _address: False)
     context, file = certified
     digest = hashlib.sha256(ssl.PEM_cert_to_DER_cert(CERTIFICATE)).digest()
@@ -465,7 +465,7 @@ def test_a_device_elsewhere_is_dialled_with_tls_and_known_by_its_certificate(tmp
         (GatewaySettings(), False, "without TLS only addresses of this machine are allowed"),
     ],
 )
-def test_who_only_has_the_address_of_a_device_is_told_nothing(tmp_path, certified, monkeypatch, serve, has_tls, trouble):
+def test_unverified_device_receives_nothing(tmp_path, certified, monkeypatch, serve, has_tls, trouble):
     monkeypatch.setattr(peer_connections, "is_loopback", lambda _address: False)
 
     async def play():
@@ -489,7 +489,7 @@ def test_only_loopback_addresses_are_dialled_without_tls(address, scheme):
     assert dialler.url.startswith(f"{scheme}://")
 
 
-def test_what_devices_are_to_be_known_by_must_be_certificates(tmp_path):
+def test_invalid_certificates_of_devices_are_refused(tmp_path):
     (tmp_path / "no.pem").write_text("none")
     for serve, why in (
         (GatewaySettings(dial_ca="/no/such"), "cannot be read"),
@@ -501,7 +501,7 @@ def test_what_devices_are_to_be_known_by_must_be_certificates(tmp_path):
             peer_connections.trust(serve)
 
 
-def test_many_clients_make_no_endless_report(tmp_path):
+def test_report_lists_a_limited_number_of_clients(tmp_path):
     async def play():
         async with gateway(tmp_path) as there:
             identity = SimpleNamespace(address=FAR, name="x", may=lambda _scope: True)
@@ -518,7 +518,7 @@ def test_many_clients_make_no_endless_report(tmp_path):
     asyncio.run(play())
 
 
-def test_who_is_connected_is_dropped_when_he_is_rejected(tmp_path):
+def test_rejecting_an_address_disconnects_it(tmp_path):
     async def play():
         async with gateway(tmp_path, GatewaySettings(allowed=("/0",))) as there:
             session = SimpleNamespace(identity=SimpleNamespace(address=FAR), hello=None, ends=[])
@@ -537,7 +537,7 @@ def test_who_is_connected_is_dropped_when_he_is_rejected(tmp_path):
     asyncio.run(play())
 
 
-def test_the_engine_hears_everything_once_and_orders_come_from_it(tmp_path):
+def test_engine_receives_each_report_once_and_sends_orders(tmp_path):
     async def play():
         async with gateway(tmp_path) as there:
             engine = there.context.engine
@@ -566,7 +566,7 @@ def test_the_engine_hears_everything_once_and_orders_come_from_it(tmp_path):
     asyncio.run(play())
 
 
-def test_what_the_screen_writes_into_the_file_is_taken_over(tmp_path):
+def test_gateway_follows_the_file_that_the_screen_writes(tmp_path):
     async def play():
         async with gateway(tmp_path) as there:
             peer_settings.change_settings(tmp_path / peer_settings.PLACE, PeerSettings(), PeerOrder(PeerAction.ALLOW, entry=FAR))
@@ -578,7 +578,7 @@ def test_what_the_screen_writes_into_the_file_is_taken_over(tmp_path):
     asyncio.run(play())
 
 
-def test_a_file_that_cannot_be_written_is_told_and_nothing_changes(tmp_path, monkeypatch):
+def test_unwritable_file_is_reported_and_changes_nothing(tmp_path, monkeypatch):
     def full(*_):
         raise HostError("no space left")
 
@@ -592,12 +592,12 @@ def test_a_file_that_cannot_be_written_is_told_and_nothing_changes(tmp_path, mon
     asyncio.run(play())
 
 
-def test_a_configured_list_with_a_mistake_is_refused():
+def test_configured_list_with_an_invalid_entry_is_refused():
     with pytest.raises(KnownError):
         peer_settings.read_peer_settings(GatewaySettings(allowed=("300.0.0.1",)))
 
 
-def test_the_file_says_what_people_expect(tmp_path):
+def test_file_has_a_readable_form(tmp_path):
     peer_settings.change_settings(tmp_path / "x.json", PeerSettings(), PeerOrder(PeerAction.ADD, dial=PHONE))
 
     assert json.loads((tmp_path / "x.json").read_text()) == {
@@ -635,7 +635,7 @@ def test_orders_go_through_the_engine_and_reports_come_back(tmp_path):
             order(PeerAction.LIST_OFF)
 
 
-def test_who_may_not_come_in_is_told_so_before_a_word_of_his_is_read(tmp_path):
+def test_rejected_client_is_refused_before_its_request_is_read(tmp_path):
     with garden(tmp_path) as there:
         there.served.room.guard.admissions.append(lambda address: f"{address} may not")
         with socket.create_connection(("127.0.0.1", there.served.port), 10) as stranger:
@@ -647,7 +647,7 @@ def test_who_may_not_come_in_is_told_so_before_a_word_of_his_is_read(tmp_path):
         assert said.endswith(b"\r\n\r\n127.0.0.1 may not\n")
 
 
-def test_the_configuration_says_what_devices_are_known_by(tmp_path):
+def test_configuration_has_the_certificates_of_devices(tmp_path):
     (tmp_path / "assets").mkdir()
     (tmp_path / "aptui.yaml").write_text(
         "scan_folders: [{name: game, path: assets}]\n"

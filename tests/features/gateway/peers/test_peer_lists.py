@@ -35,7 +35,7 @@ def do(project, order, sets=()):
     return peer_settings.change_settings(project / "Cache" / peer_settings.PLACE, said, order, project)
 
 
-def test_a_change_is_written_where_the_list_stands_and_nothing_is_kept_beside_it(project):
+def test_change_is_written_to_the_list_in_the_configuration(project):
     change = do(project, PeerOrder(PeerAction.REJECT, entry="5.6.7.8"))
 
     text = PROJECT + '    - "5.6.7.8"\n'
@@ -59,7 +59,7 @@ def test_connections_and_the_switch_of_the_list_are_written(project):
     assert "# the office" in (project / "aptui.yaml").read_text(encoding="utf-8")
 
 
-def test_the_persons_own_file_is_written_where_it_says_the_list(project):
+def test_change_is_written_to_the_users_file_that_has_the_list(project):
     own = edit.writable_files(project)[1]
     own.parent.mkdir(parents=True)
     own.write_text("serve: {rejected: [9.9.9.9]}  # mine\n", encoding="utf-8")
@@ -70,7 +70,7 @@ def test_the_persons_own_file_is_written_where_it_says_the_list(project):
     assert (project / "aptui.yaml").read_text(encoding="utf-8") == PROJECT
 
 
-def test_what_the_command_line_says_is_kept_beside_it(project):
+def test_change_to_a_list_of_the_command_line_is_kept_as_override(project):
     change = do(project, PeerOrder(PeerAction.REJECT, entry="5.6.7.8"), sets=["serve.rejected=[7.7.7.7]"])
 
     assert (project / "aptui.yaml").read_text(encoding="utf-8") == PROJECT
@@ -95,7 +95,7 @@ def test_a_file_that_cannot_be_written_leaves_an_override(project, monkeypatch):
     assert not (project / "Cache" / peer_settings.PLACE).exists()
 
 
-def test_without_a_file_of_its_own_a_project_keeps_changes_beside_it(project):
+def test_project_without_a_configuration_file_keeps_changes_as_override(project):
     said = peer_settings.read_peer_settings(load(project).serve)
     (project / "aptui.yaml").unlink()
 

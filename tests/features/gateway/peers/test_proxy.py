@@ -121,7 +121,7 @@ def play(do, **more) -> None:
 
 
 @pytest.mark.real
-def test_a_request_goes_through_as_it_is_without_what_is_between_two_machines():
+def test_request_is_forwarded_without_hop_by_hop_headers():
     async def ask(there):
         headers = {
             "X-Mine": "1", "Connection": "keep-alive, X-Hop", "X-Hop": "2", "Cookie": "aptui-token=secret", "Origin": there.url,
@@ -140,7 +140,7 @@ def test_a_request_goes_through_as_it_is_without_what_is_between_two_machines():
 
 
 @pytest.mark.real
-def test_an_answer_goes_back_as_it_is_without_rights_of_our_origin():
+def test_answer_is_returned_without_rights_of_the_gateways_origin():
     async def ask(there):
         there.service.answer = lambda: web.Response(
             status=418, body=b"\x1f\x8bzipped",
@@ -183,7 +183,7 @@ def test_an_answer_goes_back_as_it_is_without_rights_of_our_origin():
         ({"method": "POST", "data": b"x" * 10_001}, "tool/x", 413),
     ],
 )
-def test_what_may_not_be_is_refused_before_the_service_hears_of_it(more, path, status):
+def test_forbidden_request_is_not_forwarded(more, path, status):
     async def ask(there):
         async with there.ask(f"/v1/proxy/{path}", **more) as reply:
             assert reply.status == status
@@ -193,7 +193,7 @@ def test_what_may_not_be_is_refused_before_the_service_hears_of_it(more, path, s
 
 
 @pytest.mark.real
-def test_it_is_for_devices_that_are_connected():
+def test_proxy_needs_a_connected_device():
     async def ask(there):
         async with there.ask("/v1/proxy/tool/x") as reply:
             assert reply.status == 403
@@ -208,7 +208,7 @@ def test_it_is_for_devices_that_are_connected():
 
 
 @pytest.mark.real
-def test_a_body_of_unknown_length_is_streamed_and_bounded():
+def test_body_of_unknown_length_is_streamed_up_to_the_limit():
     async def ask(there):
         async def pieces(count):
             for _ in range(count):
@@ -224,7 +224,7 @@ def test_a_body_of_unknown_length_is_streamed_and_bounded():
 
 
 @pytest.mark.real
-def test_a_redirect_is_not_followed_and_leads_nowhere_else():
+def test_redirect_to_another_host_is_not_followed():
     async def ask(there):
         async def sent_to(place):
             there.service.answer = lambda: web.Response(status=302, headers={"Location": place})
@@ -250,7 +250,7 @@ def test_a_redirect_is_not_followed_and_leads_nowhere_else():
 
 
 @pytest.mark.real
-def test_a_service_that_says_nothing_is_given_up():
+def test_silent_service_times_out():
     async def ask(there):
         async def wait():
             await there.service.gate.wait()
@@ -272,7 +272,7 @@ def test_a_service_that_says_nothing_is_given_up():
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"4000\r\n" + b"x" * 0x4000 + b"\r\n" + b"4000\r\nhalf",
     ],
 )
-def test_half_an_answer_does_not_look_like_a_whole_one(words):
+def test_incomplete_answer_is_recognizable(words):
     async def ask(there):
         async with sick(there, words), there.ask("/v1/proxy/sick/x") as reply:
             with pytest.raises(aiohttp.ClientError):
@@ -292,7 +292,7 @@ def test_half_an_answer_does_not_look_like_a_whole_one(words):
         b"HTTP/1.1 200 OK\r\nA: " + b"x" * 100_000,
     ],
 )
-def test_nonsense_is_a_bad_gateway(words):
+def test_invalid_answer_is_502(words):
     async def ask(there):
         async with sick(there, words), there.ask("/v1/proxy/sick/x") as reply:
             assert reply.status == 502
@@ -315,7 +315,7 @@ async def sick(there: Room, words: bytes):
 
 
 @pytest.mark.real
-def test_an_answer_without_end_is_cut_off():
+def test_endless_answer_is_cut_off():
     async def ask(there):
         async def pour():
             endless = there.app[PROXY]
@@ -338,7 +338,7 @@ def test_an_answer_without_end_is_cut_off():
 
 
 @pytest.mark.real
-def test_only_so_much_is_forwarded_at_once():
+def test_number_of_forwarded_requests_is_limited():
     async def ask(there):
         async def wait():
             await there.service.gate.wait()
@@ -368,7 +368,7 @@ def relayed(there: Room, name: str = "compiler"):
 
 
 @pytest.mark.real
-def test_raw_bytes_go_both_ways_until_the_service_ends():
+def test_bytes_are_forwarded_in_both_directions_until_the_service_ends():
     async def ask(there):
         async with relayed(there) as socket:
             big = b"x" * 60_000
@@ -387,7 +387,7 @@ def test_raw_bytes_go_both_ways_until_the_service_ends():
 
 
 @pytest.mark.real
-def test_text_is_no_byte_stream():
+def test_text_frame_is_refused():
     async def ask(there):
         async with relayed(there) as socket:
             await socket.send_str("hello\n")
@@ -398,7 +398,7 @@ def test_text_is_no_byte_stream():
 
 
 @pytest.mark.real
-def test_a_compiler_that_is_not_there_is_said_before_anything_is_opened():
+def test_missing_compiler_is_reported_before_a_socket_opens():
     async def ask(there):
         with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
             await relayed(there, "deaf")
@@ -408,7 +408,7 @@ def test_a_compiler_that_is_not_there_is_said_before_anything_is_opened():
 
 
 @pytest.mark.real
-def test_a_device_that_goes_lets_the_service_go_and_its_place():
+def test_disconnected_device_frees_its_service():
     async def ask(there):
         for _ in range(4):
             async with relayed(there) as socket:
@@ -421,7 +421,7 @@ def test_a_device_that_goes_lets_the_service_go_and_its_place():
 
 
 @pytest.mark.real
-def test_a_service_that_takes_nothing_is_given_up():
+def test_service_that_does_not_read_times_out():
     async def ask(there):
         async def deaf(_reader, writer):
             await there.service.gate.wait()
@@ -462,13 +462,13 @@ def test_a_service_that_takes_nothing_is_given_up():
         "tcp://h:1/path",
     ],
 )
-def test_what_cannot_be_forwarded_to_is_refused(url):
+def test_invalid_target_is_refused(url):
     with pytest.raises(UserError, match=r"serve\.proxies"):
         targets([("x", url)])
 
 
 @pytest.mark.real
-def test_a_packed_body_goes_through_a_gateway_as_it_came(tmp_path, monkeypatch):
+def test_compressed_body_is_forwarded_unchanged(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     packed, heard = gzip.compress(b"x" * 10_000), []
 

@@ -18,7 +18,7 @@ from aptui.features.gateway.protocol.wire_records import Asset, Match
 from tests.features.gateway.served import served
 
 
-def test_the_published_document_is_that_of_the_records() -> None:
+def test_published_document_matches_the_records() -> None:
     assert json.loads((dirs.data_dir() / "config" / PROTOCOL_FILE).read_text()) == protocol_document()
 
 
@@ -37,19 +37,19 @@ def test_the_document_has_every_request_answer_and_notification() -> None:
         assert found
 
 
-def test_every_record_says_what_it_is() -> None:
+def test_every_record_has_a_description() -> None:
     records = [*(each for exchange in REQUESTS.values() for each in exchange[:2]), *NOTICES.values()]
 
     assert all(inspect.getdoc(record) and not inspect.getdoc(record).startswith(f"{record.__name__}(") for record in records)
 
 
-def test_a_request_comes_back_as_it_was_said() -> None:
+def test_request_survives_encoding() -> None:
     said = wire_records.AssetStatus(platform="linux", term="Grünes Gras.png", match=Match.EXACT, fence=False)
 
     assert wire_codec.decode_request(wire_codec.encode_request(7, said)) == (7, "asset_status", said)
 
 
-def test_notifications_come_back_as_they_were_told() -> None:
+def test_notifications_survive_encoding() -> None:
     asset = Asset("{U}:1", "linux", "a.png", "{T}", 3, "00", (("{V}:2", 1),), ("{U}:9",))
     told = [wire_records.AssetChanged(asset), wire_records.CriticalReady("linux")]
 
@@ -59,7 +59,7 @@ def test_notifications_come_back_as_they_were_told() -> None:
     assert [wire_codec.record_of(each) for each in said.notices] == told
 
 
-def test_fields_and_notifications_of_a_newer_gateway_are_passed_over() -> None:
+def test_unknown_fields_and_notifications_are_ignored() -> None:
     said = wire_codec.decode_message(
         '{"epoch": 1, "seq": 2, "new": 1, "notices": [{"notice": "critical_ready", "platform": "p", "new": 1}]}'
     )
@@ -89,7 +89,7 @@ def test_fields_and_notifications_of_a_newer_gateway_are_passed_over() -> None:
         ('{"id": 5, "request": "asset_status", "match": "fuzzy"}', 5, "fuzzy"),
     ],
 )
-def test_nonsense_is_a_mistake_that_carries_the_id_where_one_can_be_read(frame: str, number: int, what: str) -> None:
+def test_invalid_message_is_an_error_with_its_id_if_readable(frame: str, number: int, what: str) -> None:
     with pytest.raises(RequestMistake) as mistake:
         wire_codec.decode_request(frame)
 
@@ -97,11 +97,11 @@ def test_nonsense_is_a_mistake_that_carries_the_id_where_one_can_be_read(frame: 
     assert what in mistake.value.what
 
 
-def test_half_a_surrogate_pair_does_not_silence_anybody() -> None:
+def test_half_a_surrogate_pair_does_not_stop_messages() -> None:
     assert "a?" in wire_codec.encode_refusal(1, "a\ud800")
 
 
-def test_the_addresses_over_http_are_all_in_the_published_document(tmp_path: Path) -> None:
+def test_published_document_has_every_http_address(tmp_path: Path) -> None:
     made = documents.http_document()
     assert json.loads((dirs.data_dir() / "config" / documents.HTTP_FILE).read_text()) == made
 
@@ -113,7 +113,7 @@ def test_the_addresses_over_http_are_all_in_the_published_document(tmp_path: Pat
 
 
 @pytest.mark.real
-def test_who_asks_for_nothing_is_told_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_address_lists_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     with served(Project(tmp_path / "p", PLAIN), tmp_path / "tokens.json") as place:
         reply = place.get("/", Authorization="")

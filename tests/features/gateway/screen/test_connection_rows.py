@@ -26,7 +26,7 @@ def told(health: Health | None, project: Project | None) -> list[tuple[str, ...]
     return [tuple(row.cells[name].text for name in names) for row in root_rows(health, project, "/cache")]
 
 
-def test_scan_folders_stand_first_in_the_order_in_which_they_override() -> None:
+def test_scan_folders_are_listed_first_by_priority() -> None:
     art = ScanFolder(2, "art", "/art", -5, platforms=BOTH)
     game = ScanFolder(1, "game", "/game", 10, platforms=BOTH)
 
@@ -38,7 +38,7 @@ def test_scan_folders_stand_first_in_the_order_in_which_they_override() -> None:
     ]
 
 
-def test_a_scan_folder_inside_another_is_watched_with_that() -> None:
+def test_nested_scan_folder_is_watched_with_its_parent() -> None:
     inner = ScanFolder(3, "inner", "/game/more/inner", 1, recursive=False, platforms=("linux",))
 
     row = told(HEALTH, project(inner, ScanFolder(1, "game", "/game", 10, platforms=BOTH)))[0]
@@ -51,7 +51,7 @@ def test_without_an_engine_nothing_is_watched(health: Health | None) -> None:
     assert told(health, project(ScanFolder(1, "game", "/game"))) == []
 
 
-def test_without_a_configuration_the_roots_are_all_that_is_known() -> None:
+def test_without_a_configuration_only_roots_are_listed() -> None:
     rows = root_rows(HEALTH)
 
     assert [row.cells["path"].text for row in rows] == ["/game", "/art", "/cache/linux", "/game/conf"]

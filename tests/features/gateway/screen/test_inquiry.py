@@ -54,7 +54,7 @@ def room(monkeypatch):
     return Room(monkeypatch)
 
 
-def test_an_engine_at_rest_is_asked_once(room):
+def test_idle_engine_is_queried_once(room):
     room.inquiry.show(is_visible=True)
     room.inquiry.ask_if_due()
     room.answer()
@@ -65,7 +65,7 @@ def test_an_engine_at_rest_is_asked_once(room):
     assert not room.timers
 
 
-def test_while_a_worker_works_it_is_asked_again_a_second_later(room):
+def test_busy_engine_is_queried_every_second(room):
     room.inquiry.show(is_visible=True)
     room.inquiry.ask_if_due()
     room.answer("working")
@@ -78,7 +78,7 @@ def test_while_a_worker_works_it_is_asked_again_a_second_later(room):
     assert len(room.asked) == 4
 
 
-def test_news_of_work_within_the_second_wait_for_its_end(room):
+def test_notices_within_a_second_are_combined(room):
     room.inquiry.show(is_visible=True)
     room.inquiry.ask_if_due()
     room.answer()
@@ -91,7 +91,7 @@ def test_news_of_work_within_the_second_wait_for_its_end(room):
     assert room.timers[0][0] == pytest.approx(0.7)
 
 
-def test_hidden_it_asks_nothing_however_busy_the_engine_is(room):
+def test_hidden_page_sends_no_queries(room):
     room.inquiry.show(is_visible=True)
     room.inquiry.ask_if_due()
     room.answer("working")
@@ -103,7 +103,7 @@ def test_hidden_it_asks_nothing_however_busy_the_engine_is(room):
     assert not room.inquiry.is_armed
 
 
-def test_a_refusal_leaves_what_was_known(room):
+def test_refused_query_keeps_the_last_state(room):
     room.inquiry.show(is_visible=True)
     room.inquiry.ask_if_due()
     room.answer()
@@ -115,7 +115,7 @@ def test_a_refusal_leaves_what_was_known(room):
     assert room.inquiry.connections == (CLIENT,)
 
 
-def test_without_an_engine_nothing_is_known_and_nobody_asked(room):
+def test_without_an_engine_no_query_is_sent(room):
     room.inquiry.note(Batch(connections=(CLIENT,), progress=IDLE))
     room.session.state = SessionState.REATTACHING
     room.inquiry.ask_if_due()
@@ -124,7 +124,7 @@ def test_without_an_engine_nothing_is_known_and_nobody_asked(room):
     assert (room.inquiry.connections, room.inquiry.workers, room.inquiry.status.pid) == ((), (), 0)
 
 
-def test_a_screen_that_only_reads_keeps_to_the_news(room):
+def test_read_only_screen_sends_no_queries(room):
     room.session.is_read_only = True
     room.inquiry.note(Batch(connections=(CLIENT,)))
     room.inquiry.ask_if_due()
@@ -133,7 +133,7 @@ def test_a_screen_that_only_reads_keeps_to_the_news(room):
     assert room.inquiry.connections == (CLIENT,)
 
 
-def test_it_hears_of_the_engine_until_it_is_closed(room):
+def test_inquiry_follows_the_engine_until_closed(room):
     room.inquiry.open()
     room.session.on_state[0]()
     assert room.woken == 1

@@ -141,7 +141,7 @@ def test_engine_clients_workers_and_roots_are_shown(tmp_path):
     visit(tmp_path, look)
 
 
-def test_details_of_watched_roots_have_a_column_only_where_there_are_any(tmp_path):
+def test_details_column_of_watched_folders_appears_only_with_details(tmp_path):
     session = Engine(tmp_path / "cache")
 
     async def look(app, pilot, session, _pane):
@@ -155,7 +155,7 @@ def test_details_of_watched_roots_have_a_column_only_where_there_are_any(tmp_pat
     visit(tmp_path, look, session=session)
 
 
-def test_an_idle_engine_is_asked_once_and_no_timer_runs(tmp_path):
+def test_idle_engine_is_queried_once_without_a_timer(tmp_path):
     async def rest(app, pilot, session, pane):
         assert session.ask_count == 1
         await pilot.pause(0.5)
@@ -165,7 +165,7 @@ def test_an_idle_engine_is_asked_once_and_no_timer_runs(tmp_path):
     visit(tmp_path, rest)
 
 
-def test_what_a_cluster_loses_is_seen_when_the_engine_says_so_and_its_coming_back_while_it_is_lost(tmp_path):
+def test_lost_cluster_and_its_return_are_shown(tmp_path):
     async def lose(app, pilot, session, _pane):
         session.workers = (replace(worker(1000, "lost", "cluster not there"), pid=0),)
         session.say(EngineMessage(1, 2, "the scheduler does not answer any more"))
@@ -177,7 +177,7 @@ def test_what_a_cluster_loses_is_seen_when_the_engine_says_so_and_its_coming_bac
     visit(tmp_path, lose)
 
 
-def test_while_something_runs_it_is_asked_again_and_again_and_no_more_when_hidden(tmp_path):
+def test_busy_engine_is_queried_repeatedly_while_visible(tmp_path):
     async def work(app, pilot, session, pane):
         session.workers = (worker(1), AT_WORK)
         session.say(BUSY)
@@ -199,7 +199,7 @@ def test_while_something_runs_it_is_asked_again_and_again_and_no_more_when_hidde
     visit(tmp_path, work)
 
 
-def test_who_comes_is_news(tmp_path):
+def test_new_client_is_shown_at_once(tmp_path):
     async def come(app, pilot, session, _pane):
         session.connections = (*CLIENTS, Connection(3, "batch", "nightly", 99, 0, True, 0))
         session.say(ConnectionsChanged(0, session.connections))
@@ -208,7 +208,7 @@ def test_who_comes_is_news(tmp_path):
     visit(tmp_path, come)
 
 
-def test_a_client_is_dropped_after_asking(tmp_path):
+def test_client_on_the_page_is_dropped_after_confirmation(tmp_path):
     async def drop(app, pilot, session, pane):
         assert pane.engine.table("clients").has_focus
         await pilot.press("j", "d")
@@ -222,7 +222,7 @@ def test_a_client_is_dropped_after_asking(tmp_path):
     visit(tmp_path, drop)
 
 
-def test_a_worker_restarts_at_once_where_it_rests_and_after_asking_where_it_works(tmp_path):
+def test_idle_worker_restarts_at_once_and_a_busy_one_after_confirmation(tmp_path):
     async def restart(app, pilot, session, _pane):
         await pilot.press("tab", "r")
         await until(pilot, lambda: session.told == [RestartWorker(1)])
@@ -236,7 +236,7 @@ def test_a_worker_restarts_at_once_where_it_rests_and_after_asking_where_it_work
     visit(tmp_path, restart, session=Engine(tmp_path / "cache", (worker(1), AT_WORK)))
 
 
-def test_a_worker_that_ends_after_its_job_is_ended_at_once_when_asked_again(tmp_path):
+def test_second_restart_ends_a_busy_worker_at_once(tmp_path):
     async def restart(app, pilot, session, _pane):
         await pilot.press("tab", "r")
         await until(pilot, lambda: "ends after images: textures/rock.png (linux, image): end that now? It runs again" in text(app))
@@ -247,7 +247,7 @@ def test_a_worker_that_ends_after_its_job_is_ended_at_once_when_asked_again(tmp_
     visit(tmp_path, restart, session=Engine(tmp_path / "cache", (replace(AT_WORK, state="ending"),)))
 
 
-def test_a_key_means_something_only_where_it_can(tmp_path):
+def test_keys_are_offered_only_where_they_apply(tmp_path):
     async def press(app, pilot, session, _pane):
         await pilot.press("r", "tab", "d", "tab", "d", "r")
         assert session.told == []
@@ -256,7 +256,7 @@ def test_a_key_means_something_only_where_it_can(tmp_path):
     visit(tmp_path, press)
 
 
-def test_what_a_worker_is_at_is_one_key_away(tmp_path):
+def test_key_opens_the_job_of_a_worker(tmp_path):
     async def go(app, pilot, _session, _pane):
         await pilot.press("tab", "enter")
         await until(pilot, lambda: app.pane.name_of_pane == "connections")
@@ -288,7 +288,7 @@ def test_menu_commands_copy_zoom_and_sort(tmp_path):
     visit(tmp_path, use)
 
 
-def test_a_refusal_of_what_nobody_asked_for_is_not_told(tmp_path):
+def test_refusal_of_an_automatic_query_is_not_shown(tmp_path):
     session = Engine(tmp_path / "cache")
     session.refusal = "the engine is busy"
 
@@ -300,7 +300,7 @@ def test_a_refusal_of_what_nobody_asked_for_is_not_told(tmp_path):
     visit(tmp_path, look, session=session)
 
 
-def test_an_engine_that_dies_and_comes_back(tmp_path):
+def test_page_follows_an_engine_that_dies_and_restarts(tmp_path):
     async def die(app, pilot, session, _pane):
         session.turn(SessionState.REATTACHING, "the connection to the engine has ended")
         await until(pilot, lambda: "no engine" in text(app) and "':start' starts one" in text(app))
@@ -311,7 +311,7 @@ def test_an_engine_that_dies_and_comes_back(tmp_path):
     visit(tmp_path, die)
 
 
-def test_what_needs_a_person_is_said(tmp_path):
+def test_problems_that_need_the_user_are_shown(tmp_path):
     async def look(app, pilot, session, _pane):
         session.latest_health = Health(
             pool="no room for a worker", broken_builders=(("images", "died 3 times"),), holds=(".git/index.lock",)
@@ -324,7 +324,7 @@ def test_what_needs_a_person_is_said(tmp_path):
     visit(tmp_path, look)
 
 
-def test_without_an_engine_it_says_so(tmp_path):
+def test_page_without_an_engine(tmp_path):
     session = NoSession("copied", tmp_path)
     session.done, session.refusal = ["open"], None
 
@@ -336,7 +336,7 @@ def test_without_an_engine_it_says_so(tmp_path):
     visit(tmp_path, look, session=session)
 
 
-def test_a_screen_that_only_reads_shows_what_news_say(tmp_path):
+def test_read_only_screen_shows_notices(tmp_path):
     session = Engine(tmp_path / "cache")
     session.is_read_only = True
     session.workers = ()
@@ -350,7 +350,7 @@ def test_a_screen_that_only_reads_shows_what_news_say(tmp_path):
 
 
 @pytest.mark.parametrize("size", [(80, 24), (1, 1)])
-def test_every_size_and_hostile_text(tmp_path, size):
+def test_page_at_every_size_with_hostile_text(tmp_path, size):
     clients = tuple(Connection(at, words, words, at, 0, True, 0) for at, words in enumerate(PAYLOADS))
     session = Engine(tmp_path / "cache", tuple(worker(at, words, words) for at, words in enumerate(PAYLOADS)), clients)
     session.latest_health = Health(
@@ -373,11 +373,11 @@ def test_every_size_and_hostile_text(tmp_path, size):
         ("x: y.png (analysis)", "y.png"),
     ],
 )  # fmt: skip
-def test_the_source_a_worker_is_at(job, source):
+def test_source_of_a_worker_is_shown(job, source):
     assert source_of(job) == source
 
 
-def test_an_answer_of_another_form_says_nothing():
+def test_answer_of_unknown_form_is_ignored():
     assert read_answer({"workers": 3}).workers == ()
     assert read_status({"pid": "x"}).pid == 0
 
@@ -447,7 +447,7 @@ def test_the_gateways_connections_and_lists_are_shown(tmp_path, size):
     visit_gateway(tmp_path, look, size=size)
 
 
-def test_why_a_device_is_not_reached_is_told_as_a_whole(tmp_path):
+def test_reason_for_an_unreachable_device_is_shown_in_full(tmp_path):
     why = "connect to 192.168.1.20 port 22229 failed: the certificate is not signed by the authority that serve.dial_ca names"
 
     async def look(app, pilot, _session, _page):
@@ -457,7 +457,7 @@ def test_why_a_device_is_not_reached_is_told_as_a_whole(tmp_path):
     visit_gateway(tmp_path, look, session=with_gateway(tmp_path, report), size=(80, 24))
 
 
-def test_what_the_gateway_tells_is_drawn_at_once_and_gone_with_it(tmp_path):
+def test_gateway_reports_are_drawn_at_once_and_removed_with_it(tmp_path):
     async def tell(app, pilot, session, _page):
         session.gateway = replace(REPORT, peers=PEERS[:1], trouble="the disk is full")
         session.say(ConnectionsChanged(0, CLIENTS, session.gateway))
@@ -471,7 +471,7 @@ def test_what_the_gateway_tells_is_drawn_at_once_and_gone_with_it(tmp_path):
     visit_gateway(tmp_path, tell)
 
 
-def test_a_connection_is_added_when_what_was_typed_can_be(tmp_path):
+def test_valid_connection_is_added(tmp_path):
     async def add(app, pilot, session, _page):
         await pilot.press("a", *"phone", "tab", *"1.2.3", "enter")
         await until(pilot, lambda: "address: expected an address or a host name" in text(app))
@@ -509,7 +509,7 @@ def test_a_connection_is_edited_switched_disconnected_and_removed(tmp_path):
     visit_gateway(tmp_path, change)
 
 
-def test_entries_are_added_moved_and_taken_off(tmp_path):
+def test_entries_are_added_moved_and_removed(tmp_path):
     async def change(app, pilot, session, page):
         await pilot.press("tab", "m", "D", "a", *"10.0.0.0/99", "enter")
         await until(pilot, lambda: "is no range of addresses" in text(app))
@@ -529,7 +529,7 @@ def test_entries_are_added_moved_and_taken_off(tmp_path):
     visit_gateway(tmp_path, change)
 
 
-def test_the_allowed_list_goes_off_only_after_a_question(tmp_path):
+def test_allowed_list_is_switched_off_after_confirmation(tmp_path):
     async def switch(app, pilot, session, _page):
         await pilot.press("L")
         await until(pilot, lambda: "Switch the allowed list off?" in text(app))
@@ -568,7 +568,7 @@ def test_commands_menu_zoom_and_sort_of_the_gateways_page(tmp_path):
     visit_gateway(tmp_path, use)
 
 
-def test_without_a_gateway_the_file_is_changed_that_it_will_read(tmp_path):
+def test_without_a_gateway_changes_go_to_its_file(tmp_path):
     session = Engine(tmp_path / "cache")
     session.gateway = None
     file = tmp_path / "cache" / peer_settings.PLACE
@@ -588,7 +588,7 @@ def test_without_a_gateway_the_file_is_changed_that_it_will_read(tmp_path):
     visit_gateway(tmp_path, change, session=session)
 
 
-def test_why_a_gateway_did_not_start_is_told_where_it_is_missed(tmp_path):
+def test_page_shows_why_the_gateway_did_not_start(tmp_path):
     session = Engine(tmp_path / "cache")
     session.gateway = None
 
@@ -603,7 +603,7 @@ def test_why_a_gateway_did_not_start_is_told_where_it_is_missed(tmp_path):
     visit_gateway(tmp_path, fail, session=session)
 
 
-def test_a_screen_that_only_reads_changes_no_lists(tmp_path):
+def test_read_only_screen_cannot_change_lists(tmp_path):
     session = with_gateway(tmp_path)
     session.is_read_only = True
 
@@ -617,7 +617,7 @@ def test_a_screen_that_only_reads_changes_no_lists(tmp_path):
 
 
 @pytest.mark.parametrize("size", [(80, 24), (1, 1)])
-def test_hostile_names_do_no_harm(tmp_path, size):
+def test_hostile_names_of_peers_are_drawn_as_text(tmp_path, size):
     peers = tuple(
         Peer(at, words, False, PeerState.CONNECTED, words, 0, (words,), (), words, last_request=words)
         for at, words in enumerate(PAYLOADS, 1)
@@ -632,7 +632,7 @@ def test_hostile_names_do_no_harm(tmp_path, size):
     visit_gateway(tmp_path, press, session=with_gateway(tmp_path, report), size=size)
 
 
-def test_an_address_that_is_turned_away_is_told_once_on_any_screen(tmp_path):
+def test_rejected_address_is_reported_once_on_any_screen(tmp_path):
     def away(*addresses: str) -> ConnectionsChanged:
         latest = 1 << 50
         return ConnectionsChanged(

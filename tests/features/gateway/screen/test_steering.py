@@ -39,7 +39,7 @@ def room():
     return Room()
 
 
-def test_a_client_is_dropped_once_the_answer_is_yes(room):
+def test_client_is_dropped_after_confirmation(room):
     room.steering.disconnect(client_rows((Connection(2, "cli", "bench", 77, 0, False, 0),))[0])
     text, choices = room.questions[0]
 
@@ -72,7 +72,7 @@ def test_a_worker_without_a_job_restarts_at_once(room):
         ),
     ],
 )
-def test_a_worker_at_work_is_asked_about(room, state, question, done):
+def test_busy_worker_restarts_after_confirmation(room, state, question, done):
     room.steering.restart(worker_rows((replace(WORKER, state=state),))[0])
     text, choices = room.questions[0]
 
@@ -81,7 +81,7 @@ def test_a_worker_at_work_is_asked_about(room, state, question, done):
     assert room.asked == [(RestartWorker(2), done)]
 
 
-def test_who_is_not_there_is_said(room):
+def test_missing_client_or_worker_is_reported(room):
     room.steering.disconnect(None, "9")
     room.steering.restart(None)
 

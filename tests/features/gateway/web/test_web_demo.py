@@ -115,7 +115,7 @@ def until_pixel(page: chromium.Page, path: str, is_it) -> tuple[int, ...]:
 # ------------------------------------------------------------------------------------------------------------ how it is served
 
 
-def test_the_page_is_served_to_anybody_and_may_load_nothing_from_elsewhere(here):
+def test_page_needs_no_token_and_loads_nothing_from_other_sites(here):
     reply = here.served.get("/demo/", Authorization="")
 
     assert reply.status == 200
@@ -127,7 +127,7 @@ def test_the_page_is_served_to_anybody_and_may_load_nothing_from_elsewhere(here)
 
 
 @pytest.mark.parametrize("name", ["page.js", "link.js", "mesh.js", "sound.js", "words.js", "page.css"])
-def test_what_the_page_is_made_of_is_served_and_names_no_other_place(here, name):
+def test_files_of_the_page_are_served_and_refer_to_no_other_site(here, name):
     reply = here.served.get(f"/demo/{name}", Authorization="")
 
     assert reply.status == 200
@@ -135,7 +135,7 @@ def test_what_the_page_is_made_of_is_served_and_names_no_other_place(here, name)
     assert b"http://" not in reply.body.replace(b"http://www.w3.org/2000/svg", b"")
 
 
-def test_the_page_has_no_script_of_its_own():
+def test_page_has_no_inline_script():
     text = (Path(web_screen.__file__).parent / "page" / "index.html").read_text()
 
     assert text.count("<script") == text.count('<script type="module" src=') == 1
@@ -144,20 +144,20 @@ def test_the_page_has_no_script_of_its_own():
 
 
 @pytest.mark.parametrize("path", ["/demo/..", "/demo/%2e%2e/demo.py", "/demo/demo.py", "/demo/index.html/", "/demo/page.js/x"])
-def test_nothing_else_is_served_there(here, path):
+def test_no_other_files_are_served(here, path):
     assert here.served.get(path, Authorization="").status == 404
 
 
-def test_the_page_does_not_open_the_products(here):
+def test_page_does_not_give_access_to_products(here):
     assert here.served.get("/v1/products/linux/icon.png", Authorization="").status == 401
 
 
-def test_the_page_is_there_for_demo_projects_alone(tmp_path):
+def test_page_exists_only_for_demo_projects(tmp_path):
     with served(Project(tmp_path, SETTINGS.replace("# aptui demo", "# my demo")), tmp_path / "t" / "tokens.json") as plain:
         assert plain.get("/demo/").status == 404
 
 
-def test_a_demo_project_is_known_by_its_first_line(tmp_path):
+def test_demo_project_is_recognized_by_its_first_line(tmp_path):
     assert demo_project.MARKER.encode().startswith(demo_page.MARKER)
     assert not demo_page.is_demo(tmp_path)
     (tmp_path / "aptui.yaml").write_text(demo_project.MARKER)
@@ -179,7 +179,7 @@ def test_the_page_forgets_the_token_of_its_address_and_stays_open_when_it_is_loa
 
 
 @needs_browser
-def test_a_token_that_is_no_token_opens_nothing_and_is_told_so(here, browser):
+def test_invalid_token_is_refused_with_a_message(here, browser):
     page = browser.open(f"{here.url}{demo_page.PAGE}#token=wrong")
 
     page.until("document.getElementById('state').textContent.startsWith('this token opens nothing')")
@@ -187,12 +187,12 @@ def test_a_token_that_is_no_token_opens_nothing_and_is_told_so(here, browser):
 
 
 @needs_browser
-def test_a_token_that_can_only_read_is_enough(here, browser):
+def test_token_with_scope_read_is_enough(here, browser):
     opened_page(here, browser, tokens.add(here.served.token_file, "reader", [Scope.READ]))
 
 
 @needs_browser
-def test_a_saved_picture_is_redrawn(here, browser, record_property):
+def test_saved_picture_is_drawn_again(here, browser, record_property):
     here.project.write("assets/icon.png", png(RED))
     page = opened_page(here, browser)
     until_pixel(page, "icon.png", lambda colour: colour == RED)
@@ -224,7 +224,7 @@ def green(colour: tuple[int, ...]) -> bool:
 
 @needs_browser
 @pytest.mark.parametrize("has_gl", [True, False])
-def test_a_saved_mesh_is_redrawn_with_and_without_webgl(here, browser, tmp_path, has_gl):
+def test_saved_mesh_is_drawn_again_with_and_without_webgl(here, browser, tmp_path, has_gl):
     here.project.write("assets/models/lamp.gltf", lamp.files()[lamp.MODEL])
     if has_gl:
         _see_the_lamp_change(here, browser, "WebGL2RenderingContext")
@@ -246,7 +246,7 @@ def _see_the_lamp_change(here: Garden, browser: chromium.Browser, kind: str) -> 
 
 
 @needs_browser
-def test_a_mesh_turns_unless_the_person_wants_nothing_to_move(here, browser):
+def test_mesh_turns_unless_the_user_prefers_reduced_motion(here, browser):
     page = opened_page(here, browser)
     angle = (
         "import('/demo/mesh.js').then(({ Stage }) => { const old = Stage.prototype.draw; return new Promise((done) => { "
@@ -267,7 +267,7 @@ def test_a_mesh_turns_unless_the_person_wants_nothing_to_move(here, browser):
 
 
 @needs_browser
-def test_a_saved_sound_is_redrawn_and_plays(here, browser):
+def test_saved_sound_is_drawn_again_and_plays(here, browser):
     here.project.write("assets/tone.wav", wav(0.1 + time.time() % 0.2))
     page = opened_page(here, browser)
     shape = f"{card('tone.flac')}.querySelector('canvas').toDataURL()"
@@ -286,7 +286,7 @@ def test_a_saved_sound_is_redrawn_and_plays(here, browser):
 
 
 @needs_browser
-def test_a_line_of_the_list_lights_up_and_a_source_that_goes_takes_its_card_away(here, browser):
+def test_changed_line_is_highlighted_and_a_deleted_source_loses_its_card(here, browser):
     page = opened_page(here, browser)
     here.project.write("assets/note.txt", f"{time.time_ns()}\n")
     page.until(f"{card('note.txt')}.classList.contains('is-fresh')")
@@ -299,7 +299,7 @@ def test_a_line_of_the_list_lights_up_and_a_source_that_goes_takes_its_card_away
 
 
 @needs_browser
-def test_the_other_platforms_products_are_one_button_away(here, browser):
+def test_button_switches_to_products_of_the_other_platform(here, browser):
     page = opened_page(here, browser)
     assert "16 × 16" in page.until(f"{card('other.png')}.querySelector('.facts').textContent")
     page.evaluate("[...document.querySelectorAll('#platforms button')].find((each) => each.textContent === 'server').click()")
@@ -310,7 +310,7 @@ def test_the_other_platforms_products_are_one_button_away(here, browser):
 @needs_browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1180])
-def test_the_page_fits_and_follows_the_scheme_of_colours(here, browser, scheme, width):
+def test_page_fits_the_window_and_follows_the_color_scheme(here, browser, scheme, width):
     page = opened_page(here, browser)
     page.look(width, 800, scheme)
 
@@ -322,7 +322,7 @@ def test_the_page_fits_and_follows_the_scheme_of_colours(here, browser, scheme, 
 # -------------------------------------------------------------------------------------------------------------- as a command
 
 
-def test_the_command_says_where_the_page_is_and_takes_the_engine_with_it(tmp_path):
+def test_command_prints_the_address_and_stops_the_engine_at_its_end(tmp_path):
     environ = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
     command = [sys.executable, "-m", "aptui", "demo", "--web", str(tmp_path / "project")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) as process:

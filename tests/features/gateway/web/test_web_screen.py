@@ -101,7 +101,7 @@ async def until(socket: Any, words: str) -> str:
 # ----------------------------------------------------------------------------------------------------------------- the door
 
 
-def test_nobody_gets_a_ticket_without_the_token(tmp_path):
+def test_ticket_needs_the_token(tmp_path):
     async def does(caller):
         assert await caller.status("/ticket", "POST") == 401
         assert await caller.status("/ticket", "POST", Authorization="Bearer " + caller.token[:-1]) == 401
@@ -111,7 +111,7 @@ def test_nobody_gets_a_ticket_without_the_token(tmp_path):
     with_caller(tmp_path, does)
 
 
-def test_no_screen_opens_without_a_ticket_and_each_opens_one(tmp_path):
+def test_screen_needs_a_ticket_which_is_valid_once(tmp_path):
     async def does(caller):
         ticket = await caller.ticket()
         async with caller.screen(ticket) as socket:
@@ -134,7 +134,7 @@ def test_no_screen_opens_without_a_ticket_and_each_opens_one(tmp_path):
         ({"Origin": "same"}, 200),
     ],
 )
-def test_pages_of_others_and_other_names_get_nothing_even_with_the_token(tmp_path, headers, status):
+def test_other_origins_and_hosts_are_refused_even_with_the_token(tmp_path, headers, status):
     async def does(caller):
         mine = {name: value.replace("same", caller.url) for name, value in headers.items()}
         assert await caller.status("/ticket", "POST", Authorization=f"Bearer {caller.token}", **mine) == status
@@ -153,7 +153,7 @@ def test_a_page_of_another_origin_cannot_use_a_ticket(tmp_path):
     with_caller(tmp_path, does)
 
 
-def test_only_what_the_page_needs_is_served_and_nothing_from_elsewhere(tmp_path):
+def test_only_files_of_the_page_are_served(tmp_path):
     async def does(caller):
         for path in ("/", "/screen.js", "/screen.css", "/static/js/textual.js", "/static/css/xterm.css"):
             async with caller.http.get(caller.url + path) as answer:
@@ -169,7 +169,7 @@ def test_only_what_the_page_needs_is_served_and_nothing_from_elsewhere(tmp_path)
     with_caller(tmp_path, does)
 
 
-def test_so_many_screens_and_no_more(tmp_path, monkeypatch):
+def test_number_of_screens_is_limited(tmp_path, monkeypatch):
     monkeypatch.setattr(serve_web, "SCREENS_LIMIT", 1)
 
     async def does(caller):
@@ -196,7 +196,7 @@ def test_every_screen_is_in_the_audit_log(tmp_path):
     with_caller(tmp_path, does)
 
 
-def test_a_ticket_is_good_for_half_a_minute():
+def test_ticket_expires_after_half_a_minute():
     now = [0.0]
     tickets = Tickets(lambda: now[0])
     early, late = tickets.give(), tickets.give()
@@ -207,7 +207,7 @@ def test_a_ticket_is_good_for_half_a_minute():
     assert not tickets.take(late)
 
 
-def test_tickets_that_nobody_uses_do_not_pile_up():
+def test_unused_tickets_are_dropped():
     tickets = Tickets()
     given = [tickets.give() for _ in range(40)]
 
@@ -229,7 +229,7 @@ def test_keys_arrive_and_the_size_follows_the_window(tmp_path):
 
 
 @pytest.mark.parametrize(("width", "height", "shown"), [("1000000000", "0", "1 500"), ("-3", "99999", "300 1")])
-def test_an_absurd_size_is_made_a_possible_one(tmp_path, width, height, shown):
+def test_impossible_size_is_clamped(tmp_path, width, height, shown):
     async def does(caller):
         async with caller.screen(await caller.ticket(), width, height) as socket:
             await until(socket, shown)
@@ -249,7 +249,7 @@ sys.exit(terminal.main(["stty", "size"]))
 """
 
 
-def test_a_screen_never_sees_a_terminal_without_a_size_however_late_it_gets_one():
+def test_terminal_of_a_screen_has_a_size_from_the_start():
     given = {"COLUMNS": "70", "ROWS": "20", "PATH": os.environ["PATH"]}
 
     with subprocess.Popen([sys.executable, "-c", _LATE], env=given, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -259,7 +259,7 @@ def test_a_screen_never_sees_a_terminal_without_a_size_however_late_it_gets_one(
     assert b"20 70" in said
 
 
-def test_a_screen_that_is_left_closes_the_socket(tmp_path):
+def test_ended_screen_closes_the_socket(tmp_path):
     async def does(caller):
         async with caller.screen(await caller.ticket()) as socket:
             assert "bye" in await until(socket, "bye")
@@ -268,7 +268,7 @@ def test_a_screen_that_is_left_closes_the_socket(tmp_path):
     with_caller(tmp_path, does, ["echo", "bye"])
 
 
-def test_the_screen_ends_when_the_browser_goes_even_if_it_drew_more_than_anybody_read(tmp_path):
+def test_screen_with_unread_output_ends_with_the_browser(tmp_path):
     async def does(caller):
         async with caller.screen(await caller.ticket()) as socket:
             pid = int((await until(socket, "\n")).split()[0])
@@ -279,7 +279,7 @@ def test_the_screen_ends_when_the_browser_goes_even_if_it_drew_more_than_anybody
     with_caller(tmp_path, does, ["sh", "-c", "echo $$; trap '' HUP TERM; exec yes"])
 
 
-def test_the_screen_sees_a_terminal_of_its_own():
+def test_screen_has_its_own_terminal():
     given = {
         "TEXTUAL_DRIVER": "x:Y",
         "COLUMNS": "3",
@@ -298,7 +298,7 @@ def test_the_screen_sees_a_terminal_of_its_own():
     }
 
 
-def test_packets_are_taken_when_they_are_whole():
+def test_only_complete_packets_are_read():
     heard = bytearray(web_terminal.packet(b"D", b"one") + web_terminal.packet(b"M", b"")[:-1])
     assert list(web_terminal.packets(heard)) == [(b"D", b"one")]
     heard += b"\0"

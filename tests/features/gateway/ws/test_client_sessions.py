@@ -63,7 +63,7 @@ def catalog(client: Client) -> dict[str, Asset]:
 # ------------------------------------------------------------------------------------------------------------------ hello
 
 
-def test_hello_tells_who_is_there(there: Garden) -> None:
+def test_hello_identifies_client_and_gateway(there: Garden) -> None:
     welcome = there.client(Scope.READ, Scope.CONTROL).welcome
 
     assert (welcome.protocol, welcome.project, welcome.platforms) == (wire_codec.VERSION, "Garden", ("linux", "server"))
@@ -71,7 +71,7 @@ def test_hello_tells_who_is_there(there: Garden) -> None:
     assert welcome.epoch > 0
 
 
-def test_of_a_hello_no_more_is_kept_than_is_of_use(there: Garden) -> None:
+def test_stored_fields_of_hello_are_limited(there: Garden) -> None:
     client = there.client(client="n" * 500_000, platforms=("linux",) * 10_000)
     session = there.served.room.sessions.all[client.welcome.connection]
 
@@ -86,12 +86,12 @@ def test_of_a_hello_no_more_is_kept_than_is_of_use(there: Garden) -> None:
         ({"notices": ("gossip",)}, "no notification 'gossip'"),
     ],
 )
-def test_who_means_somebody_else_is_told_so(there: Garden, hello: dict[str, object], why: str) -> None:
+def test_client_of_another_project_is_refused(there: Garden, hello: dict[str, object], why: str) -> None:
     with pytest.raises(Refusal, match=why):
         there.client(**hello)
 
 
-def test_the_name_of_the_project_is_the_same_in_any_case(there: Garden) -> None:
+def test_project_name_is_compared_without_case(there: Garden) -> None:
     assert there.client(project="GARDEN").welcome.project == "Garden"
 
 
@@ -107,7 +107,7 @@ def test_another_protocol_and_another_first_request_are_refused(there: Garden) -
             assert bare.is_ended()
 
 
-def test_a_second_hello_is_a_mistake_and_the_connection_goes_on(there: Garden) -> None:
+def test_second_hello_is_an_error_and_the_connection_continues(there: Garden) -> None:
     client = there.client()
 
     with pytest.raises(Refusal, match="was sent already"):
@@ -115,7 +115,7 @@ def test_a_second_hello_is_a_mistake_and_the_connection_goes_on(there: Garden) -
     assert client.ask(wire_records.Ping()) == wire_records.Done()
 
 
-def test_a_revoked_token_ends_at_the_next_request(there: Garden) -> None:
+def test_revoked_token_ends_the_connection_at_the_next_request(there: Garden) -> None:
     token = token_files.add(there.served.token_file, "leaver", [Scope.READ])
     client = Client.connect(there.url, token=token)
     there.clients.append(client)
@@ -130,7 +130,7 @@ def test_a_revoked_token_ends_at_the_next_request(there: Garden) -> None:
 # ----------------------------------------------------------------------------------------------------- catalog and changes
 
 
-def test_a_revoked_token_stops_hearing_though_it_asks_nothing(there: Garden) -> None:
+def test_revoked_token_ends_a_connection_without_requests(there: Garden) -> None:
     name = "listener"
     client = Client.connect(there.url, token=token_files.add(there.served.token_file, name, [Scope.READ]))
     there.clients.append(client)
@@ -141,7 +141,7 @@ def test_a_revoked_token_stops_hearing_though_it_asks_nothing(there: Garden) -> 
         hear(client, lambda _notice: False)
 
 
-def test_an_expired_token_stops_hearing_and_connects_no_more(there: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expired_token_ends_the_connection(there: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
     token = token_files.add(there.served.token_file, "guest", [Scope.READ], lasts_ms=86_400_000)
     client = Client.connect(there.url, token=token)
     there.clients.append(client)
@@ -156,7 +156,7 @@ def test_an_expired_token_stops_hearing_and_connects_no_more(there: Garden, monk
         Client.connect(there.url, token=token)
 
 
-def test_the_catalog_comes_first_then_what_changes(there: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_catalog_is_sent_before_changes(there: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_sessions, "_CATALOG_PAGE", 2)
     client = there.client(platforms=("linux",), wants_catalog=True)
 
@@ -175,7 +175,7 @@ def test_the_catalog_comes_first_then_what_changes(there: Garden, monkeypatch: p
     assert (fresh.path, removed) == ("a/new.txt", wire_records.AssetRemoved(fresh.id, "linux", "a/new.txt"))
 
 
-def test_a_catalog_is_what_the_engine_writes_as_file(there: Garden) -> None:
+def test_sent_catalog_equals_the_engines_file(there: Garden) -> None:
     client = there.client(wants_catalog=True)
     told = catalog(client)
     client.ask(wire_records.SaveCatalog())
@@ -189,14 +189,14 @@ def test_a_catalog_is_what_the_engine_writes_as_file(there: Garden) -> None:
         assert len(lines) == sum(name.startswith(f"{platform}/") for name in told)
 
 
-def test_the_catalog_may_be_asked_for_again(there: Garden) -> None:
+def test_catalog_can_be_requested_again(there: Garden) -> None:
     client = there.client(platforms=("server",))
     client.ask(wire_records.SendCatalog())
 
     assert "server/a/tulip.txt" in catalog(client)
 
 
-def test_sources_and_jobs_are_told_from_their_beginning_to_their_end(there: Garden) -> None:
+def test_sources_and_jobs_are_notified_from_start_to_end(there: Garden) -> None:
     client = there.client(platforms=("linux",))
     there.gate.touch()
     there.write("told.slow", "told")
@@ -226,7 +226,7 @@ def test_sources_and_jobs_are_told_from_their_beginning_to_their_end(there: Gard
     assert hear(client, lambda notice: isinstance(notice, wire_records.Counts)).eta_ms >= -1
 
 
-def test_clients_hear_of_their_platforms_and_what_they_want(there: Garden) -> None:
+def test_clients_receive_only_their_platforms_and_kinds(there: Garden) -> None:
     everything = there.client()
     server = there.client(platforms=("server",), notices=("asset_changed",))
     there.write("both.txt", "both")
@@ -239,7 +239,7 @@ def test_clients_hear_of_their_platforms_and_what_they_want(there: Garden) -> No
     ]
 
 
-def test_that_everything_critical_is_done_is_told_at_once_and_when_it_comes_true(there: Garden) -> None:
+def test_critical_done_is_notified_at_once_and_on_change(there: Garden) -> None:
     watching, _ = there.client(platforms=("linux",)), there.client()
 
     assert hear(watching, lambda notice: isinstance(notice, wire_records.CriticalReady)).platform == "linux"
@@ -318,7 +318,7 @@ class Bare:
 HELLO = json.dumps({"id": 1, "request": "hello", "protocol": wire_codec.VERSION, "client": "bare"})
 
 
-def test_sec_10_a_frame_of_a_gigabyte_is_refused_by_its_head(there: Garden) -> None:
+def test_sec_10_huge_frame_is_refused_by_its_header(there: Garden) -> None:
     """Frame ≤ 1 MiB."""
     with Bare(there) as bare:
         bare.say(HELLO)
@@ -342,7 +342,7 @@ def test_sec_10_a_frame_beyond_the_limit_is_refused_and_one_below_is_read(there:
         assert bare.is_ended()
 
 
-def test_binary_frames_and_nonsense_end_or_are_refused_and_others_are_unharmed(there: Garden) -> None:
+def test_invalid_frames_affect_only_their_connection(there: Garden) -> None:
     with Bare(there) as bare:
         bare.say(HELLO, kind=2)
         assert bare.is_ended()
@@ -373,7 +373,7 @@ class Deaf:
         self.taken.append(data.decode())
 
 
-def test_sec_10_who_does_not_read_loses_what_waits_and_begins_again(there: Garden) -> None:
+def test_sec_10_slow_client_loses_its_queue_and_gets_resync(there: Garden) -> None:
     """Queue ≤ 1,000 notifications, then resync."""
 
     async def scene() -> tuple[int, list[str]]:
@@ -408,7 +408,7 @@ def test_sec_10_who_does_not_read_loses_what_waits_and_begins_again(there: Garde
     assert len(after) <= wire_codec.QUEUE_LIMIT
 
 
-def test_sec_10_a_deaf_client_costs_bounded_memory_and_slows_nobody(there: Garden) -> None:
+def test_sec_10_client_that_does_not_read_uses_limited_memory(there: Garden) -> None:
     """A slow reader never blocks the engine or another client."""
     with Bare(there) as deaf:
         deaf.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
@@ -428,7 +428,7 @@ def test_sec_10_a_deaf_client_costs_bounded_memory_and_slows_nobody(there: Garde
 # --------------------------------------------------------------------------------------------------- engines come and go
 
 
-def test_an_engine_that_goes_and_comes_back_is_told_and_everything_sent_again(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_engine_restart_is_notified_and_the_catalog_sent_again(tmp_path_factory: pytest.TempPathFactory) -> None:
     with garden(tmp_path_factory.mktemp("garden"), SETTINGS, {"a.txt": "a"}) as there:
         client = there.client(platforms=("linux",), wants_catalog=True)
         assert catalog(client).keys() == {"linux/a.txt"}
@@ -440,7 +440,7 @@ def test_an_engine_that_goes_and_comes_back_is_told_and_everything_sent_again(tm
         assert hear(client, lambda notice: isinstance(notice, wire_records.EngineChanged)).is_here
 
 
-def test_while_no_engine_runs_what_rests_is_answered(there: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_engine_stored_data_is_answered(there: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
     client = there.client()
     monkeypatch.setattr(there.served.room.engine, "is_here", False)
 
@@ -452,7 +452,7 @@ def test_while_no_engine_runs_what_rests_is_answered(there: Garden, monkeypatch:
     assert refused.value.code == 2
 
 
-def test_a_client_connects_again_when_the_gateway_went_and_says_that_it_may_have_missed_something(there: Garden) -> None:
+def test_client_reconnects_and_reports_resync(there: Garden) -> None:
     client = there.client(platforms=("linux",), wants_catalog=True)
     hear(client, lambda notice: isinstance(notice, wire_records.Catalog) and notice.is_last)
     number = client.welcome.connection
@@ -464,7 +464,7 @@ def test_a_client_connects_again_when_the_gateway_went_and_says_that_it_may_have
     assert client.welcome.connection != number
 
 
-def test_a_client_that_finds_nobody_for_long_gives_up(there: Garden) -> None:
+def test_client_gives_up_after_its_timeout(there: Garden) -> None:
     client = there.client(reconnect_s=0.6, place=lambda: ("http://127.0.0.1:9", "token"))
     number = client.welcome.connection
     asyncio.run_coroutine_threadsafe(there.served.room.sessions.all[number].close(1001, "bye"), there.served.loop).result(5)
@@ -476,7 +476,7 @@ def test_a_client_that_finds_nobody_for_long_gives_up(there: Garden) -> None:
         client.ask(wire_records.Ping())
 
 
-def test_a_client_hears_that_the_connection_ended(there: Garden) -> None:
+def test_client_reports_the_end_of_the_connection(there: Garden) -> None:
     client = there.client(reconnect_s=0)
     number = client.welcome.connection
     asyncio.run_coroutine_threadsafe(there.served.room.sessions.all[number].close(1001, "bye"), there.served.loop).result(5)

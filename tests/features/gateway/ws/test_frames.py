@@ -43,7 +43,7 @@ def garden_of_one(there: Garden) -> Iterator[Garden]:
 
 
 @pytest.mark.parametrize(("size", "head"), [(0, 2), (125, 2), (126, 4), (65_535, 4), (65_536, 10)])
-def test_a_frame_says_how_long_it_is(size: int, head: int) -> None:
+def test_frame_header_has_the_length(size: int, head: int) -> None:
     frame = FrameMessage(b"x" * size).frame(is_deflated=False)
 
     assert (frame[0], len(frame)) == (0x81, head + size)
@@ -51,7 +51,7 @@ def test_a_frame_says_how_long_it_is(size: int, head: int) -> None:
     assert frame[head:] == b"x" * size
 
 
-def test_what_is_deflated_stands_on_its_own_and_what_is_short_or_binary_is_not() -> None:
+def test_long_text_frames_are_compressed_independently() -> None:
     long = FrameMessage(b"again and " * 1_000)
     frame = long.frame(is_deflated=True)
 
@@ -63,7 +63,7 @@ def test_what_is_deflated_stands_on_its_own_and_what_is_short_or_binary_is_not()
 
 
 @pytest.mark.parametrize("window", [0, 9, 15])
-def test_who_offers_compression_hears_the_same_in_fewer_bytes(garden_of_one: Garden, window: int) -> None:
+def test_compression_changes_no_content(garden_of_one: Garden, window: int) -> None:
     there = garden_of_one
 
     async def heard() -> tuple[list[dict[str, Any]], int]:
@@ -110,7 +110,7 @@ def burst(there: Garden) -> list[JobChanged]:
     return done
 
 
-def test_a_burst_of_news_is_no_fault_of_a_client_that_reads(garden_of_one: Garden) -> None:
+def test_burst_of_notices_does_not_drop_a_reading_client(garden_of_one: Garden) -> None:
     there = garden_of_one
     client = there.client(notices=("job_completed", "resync"))
     done = burst(there)
@@ -123,9 +123,7 @@ def test_a_burst_of_news_is_no_fault_of_a_client_that_reads(garden_of_one: Garde
     assert client.ask(wire_records.Ping()) == wire_records.Done()
 
 
-def test_what_an_engine_said_that_has_gone_is_not_told_after_its_going(
-    garden_of_one: Garden, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_notices_of_an_ended_engine_are_not_sent_later(garden_of_one: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
     there = garden_of_one
     teller, client = there.served.room.publisher, there.client()
 

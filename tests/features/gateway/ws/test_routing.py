@@ -40,7 +40,7 @@ def test_ping(there: Garden) -> None:
     assert there.client().ask(wire_records.Ping()) == wire_records.Done()
 
 
-def test_a_product_that_is_there_is_compiled_by_path_and_by_asset_id(there: Garden) -> None:
+def test_existing_product_is_compiled_by_path_and_by_asset_id(there: Garden) -> None:
     client = there.client()
 
     by_term = client.ask(wire_records.AssetStatus(platform="linux", term="a/rose.txt"))
@@ -52,7 +52,7 @@ def test_a_product_that_is_there_is_compiled_by_path_and_by_asset_id(there: Gard
     assert (by_term.assets[0].path, by_term.assets[0].size) == ("a/rose.txt", 3)
 
 
-def test_the_status_of_nothing_is_unknown_and_of_what_nobody_has_missing(there: Garden) -> None:
+def test_status_is_unknown_for_an_empty_term_and_missing_for_no_match(there: Garden) -> None:
     client = there.client()
 
     assert client.ask(wire_records.AssetStatus()).status is Status.UNKNOWN
@@ -60,7 +60,7 @@ def test_the_status_of_nothing_is_unknown_and_of_what_nobody_has_missing(there: 
     assert client.ask(wire_records.AssetStatus(asset="{00000000-0000-0000-0000-000000000001}:0")).status is Status.MISSING
 
 
-def test_what_was_saved_before_the_question_is_taken_into_account(there: Garden) -> None:
+def test_request_includes_sources_saved_before(there: Garden) -> None:
     """A barrier: a question is answered when what was saved before it is known, as in the reference (`AssetStatus` requests)."""
     client = there.client()
     for number in range(5):
@@ -91,7 +91,7 @@ def test_in_flight_jobs_are_found_by_every_form_of_a_term_and_by_asset_id(there:
     assert ask(asset=f"{uuid}:0") is Status.PROCESSING
 
 
-def test_waiting_ends_well_when_all_is_processed_and_at_once_when_one_fails(there: Garden) -> None:
+def test_wait_succeeds_when_all_is_processed_and_fails_with_the_first_job(there: Garden) -> None:
     client = there.client()
     there.write("good.slow", "good")
     there.write("bad.slow", "fail")
@@ -103,7 +103,7 @@ def test_waiting_ends_well_when_all_is_processed_and_at_once_when_one_fails(ther
     assert bad.jobs[0].error
 
 
-def test_waiting_ends_after_its_time(there: Garden) -> None:
+def test_wait_ends_at_its_timeout(there: Garden) -> None:
     client = there.client()
     there.gate.touch()
     there.write("late.slow", "late")
@@ -113,7 +113,7 @@ def test_waiting_ends_after_its_time(there: Garden) -> None:
     assert state.status in {Status.QUEUED, Status.PROCESSING}
 
 
-def test_escalating_counts_what_was_hurried(there: Garden) -> None:
+def test_escalation_returns_the_number_of_jobs(there: Garden) -> None:
     client = there.client()
     there.gate.touch()
     there.write("fast.slow", "fast")
@@ -122,7 +122,7 @@ def test_escalating_counts_what_was_hurried(there: Garden) -> None:
     assert client.ask(wire_records.Escalate(term="a/rose.txt")) == wire_records.Escalated(0)
 
 
-def test_what_is_looked_at_is_named_by_path_product_and_asset_id_and_comes_first(there: Garden) -> None:
+def test_viewed_assets_are_named_by_path_product_or_asset_id_and_run_first(there: Garden) -> None:
     client = there.client()
     there.gate.touch()
     there.write("first.slow", "x")
@@ -135,7 +135,7 @@ def test_what_is_looked_at_is_named_by_path_product_and_asset_id_and_comes_first
     assert client.ask(wire_records.Interest()) == wire_records.Interested(0)
 
 
-def test_looks_that_are_too_many_or_not_allowed_are_refused(there: Garden) -> None:
+def test_too_many_or_forbidden_views_are_refused(there: Garden) -> None:
     client = there.client()
     with pytest.raises(Refusal, match="more than 1,000 assets and paths"):
         client.ask(wire_records.Interest(paths=("a",) * 600, assets=("{00000000-0000-0000-0000-00000000abcd}",) * 401))
@@ -157,9 +157,7 @@ def test_processor_status_says_when_an_editor_can_open(there: Garden) -> None:
     assert client.ask(wire_records.ProcessorStatus("linux")).is_ready
 
 
-def test_what_is_owed_is_counted_anew_after_a_time_however_dear_counting_was(
-    there: Garden, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_open_jobs_are_counted_again_after_a_while(there: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway, "_COUNT_SHARE", 1e12)
     monkeypatch.setattr(gateway, "_COUNT_MOST_S", 0.05)
     client = there.client()
@@ -170,7 +168,7 @@ def test_what_is_owed_is_counted_anew_after_a_time_however_dear_counting_was(
         until(lambda number=number: client.ask(wire_records.ProcessorStatus("linux")).pending == number)
 
 
-def test_what_changed_is_known_while_long_jobs_have_all_workers(there: Garden) -> None:
+def test_changes_are_noticed_while_all_workers_are_busy(there: Garden) -> None:
     client = there.client()
     there.gate.touch()
     for number in range(4):
@@ -183,7 +181,7 @@ def test_what_changed_is_known_while_long_jobs_have_all_workers(there: Garden) -
     assert (state.is_fenced, state.status) == (True, Status.QUEUED)
 
 
-def test_platforms_and_scan_folders(there: Garden) -> None:
+def test_platforms_and_scan_folders_are_listed(there: Garden) -> None:
     client = there.client()
 
     assert client.ask(wire_records.PlatformStatus("server")).is_enabled
@@ -192,7 +190,7 @@ def test_platforms_and_scan_folders(there: Garden) -> None:
     assert (folder.name, folder.path) == ("game", str(there.project.root / "assets"))
 
 
-def test_jobs_and_their_logs(there: Garden) -> None:
+def test_jobs_are_listed_with_logs(there: Garden) -> None:
     client = there.client()
     there.write("wrong.slow", "fail")
     there.ready(client, "wrong.slow")
@@ -211,7 +209,7 @@ def test_jobs_and_their_logs(there: Garden) -> None:
         client.ask(wire_records.JobLog(run_key=987_654))
 
 
-def test_sources_and_products_are_found_both_ways(there: Garden) -> None:
+def test_products_of_a_source_and_source_of_a_product(there: Garden) -> None:
     client, root = there.client(), there.project.root
 
     source = client.ask(wire_records.SourceInfo(path="a/rose.txt"))
@@ -229,7 +227,7 @@ def test_sources_and_products_are_found_both_ways(there: Garden) -> None:
     assert client.ask(wire_records.ProductInfo(path="no/such")).products == ()
 
 
-def test_a_path_is_resolved_whether_it_is_a_source_a_product_a_mere_file_or_nothing(there: Garden) -> None:
+def test_path_of_any_kind_is_resolved(there: Garden) -> None:
     client, root = there.client(), there.project.root
     there.write("notes.md", "no builder wants it")
 
@@ -244,7 +242,7 @@ def test_a_path_is_resolved_whether_it_is_a_source_a_product_a_mere_file_or_noth
     assert client.ask(wire_records.ResolvePath("/etc/passwd")) == wire_records.ResolvedPath(False, "/etc/passwd")
 
 
-def test_a_product_without_dependencies_has_none_and_misses_none(there: Garden) -> None:
+def test_product_without_dependencies_reports_none(there: Garden) -> None:
     client = there.client()
     asset = client.ask(wire_records.ProductInfo(path="a/rose.txt", platform="linux")).products[0].id
 
@@ -254,7 +252,7 @@ def test_a_product_without_dependencies_has_none_and_misses_none(there: Garden) 
         client.ask(wire_records.Dependencies("{00000000-0000-0000-0000-000000000001}:0"))
 
 
-def test_what_would_move_or_go_is_told_and_stays(there: Garden) -> None:
+def test_preview_of_move_and_delete_changes_nothing(there: Garden) -> None:
     client = there.client()
 
     moved = client.ask(wire_records.CheckMove("a/tulip.txt", "c/tulip.txt"))
@@ -265,7 +263,7 @@ def test_what_would_move_or_go_is_told_and_stays(there: Garden) -> None:
     assert there.project.path("assets/a/tulip.txt").exists()
 
 
-def test_saving_the_catalog_ends_when_it_is_on_the_disk(there: Garden) -> None:
+def test_saving_the_catalog_returns_after_the_write(there: Garden) -> None:
     client = there.client()
     there.write("fresh.txt", "fresh")
     there.ready(client, "fresh.txt")
@@ -275,7 +273,7 @@ def test_saving_the_catalog_ends_when_it_is_on_the_disk(there: Garden) -> None:
     assert '"path":"fresh.txt"' in (there.cache / "linux.catalog.jsonl").read_text()
 
 
-def test_a_fingerprint_that_was_cleared_and_reprocessing_run_jobs_again(there: Garden) -> None:
+def test_clearing_fingerprints_and_reprocessing_run_jobs_again(there: Garden) -> None:
     client = there.client()
     before = client.ask(wire_records.JobsInfo(term="x.slow", platform="linux")).jobs[0].run_key
     run_key = lambda: client.ask(wire_records.JobsInfo(term="x.slow", platform="linux", fence=False)).jobs[0].run_key
@@ -290,7 +288,7 @@ def test_a_fingerprint_that_was_cleared_and_reprocessing_run_jobs_again(there: G
     client.ask(wire_records.Rescan())
 
 
-def test_a_product_is_read_whole_and_in_part_as_binary_frames(there: Garden) -> None:
+def test_product_is_read_whole_or_in_part_as_binary_frames(there: Garden) -> None:
     client = there.client()
 
     assert client.read_product(path="a/rose.txt", platform="linux") == b"red"
@@ -302,7 +300,7 @@ def test_a_product_is_read_whole_and_in_part_as_binary_frames(there: Garden) -> 
         client.read_product(path="a/rose.txt", platform="linux", offset=-1)
 
 
-def test_sec_9_a_product_that_became_a_link_is_not_followed(there: Garden) -> None:
+def test_sec_9_product_replaced_by_a_symlink_is_not_followed(there: Garden) -> None:
     """Opened part by part beneath the cache, through no link."""
     client = there.client()
     there.write("trap/door.txt", "door")
@@ -324,7 +322,7 @@ def test_sec_9_a_product_that_became_a_link_is_not_followed(there: Garden) -> No
     until(is_refused)
 
 
-def test_sec_11_deeds_take_their_scope_and_stand_in_the_audit_log(there: Garden) -> None:
+def test_sec_11_changing_requests_need_scopes_and_are_audited(there: Garden) -> None:
     """Reprocessing, log paths and shutdown take control; each call is in the audit log, refused ones too."""
     reader, keeper = there.client(Scope.READ), there.client(Scope.READ, Scope.CONTROL)
     log = there.cache / ".aptui" / "logs" / "gateway-audit.log"
@@ -348,7 +346,7 @@ def test_sec_11_deeds_take_their_scope_and_stand_in_the_audit_log(there: Garden)
     assert '"outcome": "done"' in lines[-1]
 
 
-def test_a_request_of_any_size_leaves_the_engine_at_work(there: Garden) -> None:
+def test_request_of_any_size_does_not_stop_the_engine(there: Garden) -> None:
     """What is too large is refused at the border, and a star in a term is a star."""
     client = there.client(Scope.READ, Scope.ESCALATE)
     epoch = there.project.live.engine.epoch
@@ -370,7 +368,7 @@ def test_a_request_of_any_size_leaves_the_engine_at_work(there: Garden) -> None:
     assert there.project.live.engine.epoch == epoch
 
 
-def test_whoever_may_not_escalate_hurries_nothing(there: Garden) -> None:
+def test_without_scope_escalate_priorities_stay(there: Garden) -> None:
     client = there.client(Scope.READ)
 
     with pytest.raises(Refusal, match="'escalate'"):
@@ -380,7 +378,7 @@ def test_whoever_may_not_escalate_hurries_nothing(there: Garden) -> None:
     assert client.ask(wire_records.AssetStatus(term="a/rose.txt")).status is Status.COMPILED
 
 
-def test_sec_10_nobody_hurries_more_than_a_hundred_things_a_second(there: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sec_10_escalations_per_second_are_limited(there: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
     """Escalations are limited."""
     monkeypatch.setattr("aptui.features.gateway.access.guard.ESCALATIONS_PER_S", 3)
     client = there.client(Scope.READ, Scope.ESCALATE)
@@ -396,7 +394,7 @@ def test_sec_10_nobody_hurries_more_than_a_hundred_things_a_second(there: Garden
         client.ask(wire_records.AssetStatus(term="a/rose.txt", fence=False))
 
 
-def test_an_unknown_platform_or_id_is_a_mistake(there: Garden) -> None:
+def test_unknown_platform_or_id_is_an_error(there: Garden) -> None:
     client = there.client()
 
     with pytest.raises(Refusal, match="platform 'toaster'"):
@@ -405,7 +403,7 @@ def test_an_unknown_platform_or_id_is_a_mistake(there: Garden) -> None:
         client.ask(wire_records.AssetStatus(asset="rose"))
 
 
-def test_every_request_has_somebody_who_answers_it() -> None:
+def test_every_request_has_a_handler() -> None:
     from aptui.features.gateway.ws import routing
 
     assert REQUESTS.keys() - routing._HANDLERS.keys() == {"hello", "ping", "send_catalog", "read_product"}
@@ -415,7 +413,7 @@ def test_every_request_has_somebody_who_answers_it() -> None:
     ("is_here", "scopes", "is_told"),
     [(False, (Scope.READ,), False), (False, (Scope.READ, Scope.CONTROL), True), (True, (Scope.READ,), True)],
 )
-def test_where_this_machine_has_its_folders_is_told_to_it_and_to_those_who_control(
+def test_folders_are_shown_to_local_clients_and_to_scope_control(
     there: Garden, monkeypatch: pytest.MonkeyPatch, is_here: bool, scopes: tuple[Scope, ...], is_told: bool
 ) -> None:
     monkeypatch.setattr("aptui.features.gateway.access.guard.is_loopback", lambda _address: is_here)

@@ -21,18 +21,18 @@ def test_a_key_is_the_same_on_every_machine_and_in_every_version_with_this_forma
         {"abi": "2"},
     ],
 )
-def test_whatever_a_job_is_made_of_is_in_its_key(changes):
+def test_every_input_of_a_job_changes_its_key(changes):
     """Builder, version and code, platform, parameters, source and dependencies, and the engine's part."""
     assert base_key(facts(**changes)) != base_key(facts())
 
 
-def test_what_is_found_while_processing_and_names_for_people_are_not_in_the_base_key():
+def test_discovered_dependencies_and_labels_are_not_in_the_base_key():
     found = facts(manifest=(*facts().manifest, ("discovered", "x.h", "00" * 16)), builder_name="Bild")
 
     assert base_key(found) == base_key(facts())
 
 
-def test_variants_of_a_job_have_keys_of_their_own():
+def test_variants_of_a_job_have_different_keys():
     base = base_key(facts())
     keys = {variant_key(base, found) for found in ((), (("x.h", "aa" * 32),), (("x.h", ""),), (("y.h", "aa" * 32),))}
 
@@ -41,6 +41,6 @@ def test_variants_of_a_job_have_keys_of_their_own():
 
 
 @pytest.mark.parametrize("text", ["", "a" * 63, "A" * 64, "../" + "a" * 61, "a" * 64 + "\n", "g" * 64])
-def test_only_sha256_in_hex_names_something(text):
+def test_only_hex_sha256_is_a_name(text):
     assert is_name("0f" * 32)
     assert not is_name(text)

@@ -33,7 +33,7 @@ def forged(change):
     return SEAL.seal_body("record", json.dumps(content).encode())
 
 
-def test_a_record_comes_back_as_it_was():
+def test_record_survives_encoding():
     whole = record(
         facts(), b"one", b"two", discovered=(("x.h", "aa" * 32), ("y.h", "")), command_line="tool a.png", reprocess=("b.png",)
     )
@@ -62,7 +62,7 @@ def test_a_record_comes_back_as_it_was():
         "a/" * 600 + "b",
     ],
 )
-def test_a_product_lies_where_a_product_may_lie(name):
+def test_product_outside_the_cache_is_refused(name):
     """Paths are relative, in composed form, and lead nowhere else."""
     with pytest.raises(Mismatch):
         open_record(forged(lambda content: content["products"][0].update(name=name)), SEAL, BASE)
@@ -103,7 +103,7 @@ def test_a_product_lies_where_a_product_may_lie(name):
         {"sub_id": 1},
     ],
 )
-def test_a_product_says_nothing_that_no_builder_may_say(change):
+def test_invalid_fields_of_a_product_are_refused(change):
     """Manifests are untrusted input; `staged` would name a file of this machine."""
     with pytest.raises(Mismatch):
         open_record(forged(lambda content: content["products"][0].update(change)), SEAL, BASE)
@@ -127,13 +127,13 @@ def test_a_product_says_nothing_that_no_builder_may_say(change):
         {"log": "text"},
     ],
 )
-def test_a_record_says_nothing_that_no_run_may_say(change):
+def test_invalid_fields_of_a_record_are_refused(change):
     """A record is untrusted input: its paths, its length and its number of entries have limits."""
     with pytest.raises(Mismatch):
         open_record(forged(lambda content: content.update(change)), SEAL, BASE)
 
 
-def test_a_record_has_no_more_products_than_a_limit():
+def test_number_of_products_in_a_record_is_limited():
     """At most 10,000 entries."""
     one = product(b"x")
     many = record(facts(), products=tuple(replace(one, name=str(number), sub_id=number) for number in range(MAX_PRODUCTS + 1)))
@@ -143,7 +143,7 @@ def test_a_record_has_no_more_products_than_a_limit():
     assert open_record(seal_record(replace(many, products=many.products[1:]), SEAL), SEAL, BASE)
 
 
-def test_a_record_nested_without_end_is_refused():
+def test_deeply_nested_record_is_refused():
     """A record is untrusted input: its paths, its length and its number of entries have limits."""
     with pytest.raises(Mismatch):
         open_record(SEAL.seal_body("record", b"[" * 1_000_000), SEAL, BASE)
@@ -155,14 +155,14 @@ def test_the_record_of_another_job_is_refused():
         open_record(seal_record(record(facts("b.png"), b"one"), SEAL), SEAL, BASE)
 
 
-def test_one_digest_has_one_size():
+def test_two_sizes_for_one_digest_are_refused():
     with pytest.raises(Mismatch, match="two sizes"):
         open_record(
             forged(lambda content: content["products"][0].update(digest=content["products"][1]["digest"], size=9)), SEAL, BASE
         )
 
 
-def test_variants_keep_to_their_limit_and_the_newest_comes_first():
+def test_variants_are_limited_and_newest_first():
     listed = Variants(BASE)
     for number in range(MAX_VARIANTS + 2):
         found = ((f"{number}.h", "aa" * 32),)
@@ -191,11 +191,11 @@ def test_two_runs_of_one_job_are_compared_by_their_products():
     assert "'elsewhere'" in difference(ours, record(facts(), b"one", b"TWO"))
 
 
-def test_names_of_sources_may_be_in_upper_case():
+def test_source_names_may_have_upper_case():
     assert records.flaw_of("Textures/A.png", is_product=False) == ""
 
 
-def test_a_record_of_other_code_or_other_files_than_the_job_is_made_of_shows_it():
+def test_record_of_other_code_or_files_is_recognized():
     ours = facts(code="22" * 32)
 
     assert flaw_of_report(record(ours, b"x"), ours) == ""

@@ -12,20 +12,20 @@ CI = b"\7" * 32
 PUBLIC = Ed25519PrivateKey.from_private_bytes(CI).public_key().public_bytes_raw()
 
 
-def test_a_sealed_record_opens_for_who_has_the_key():
+def test_sealed_record_opens_with_the_key():
     seal = Seal(team_key=TEAM)
 
     assert seal.open_sealed(seal.seal_body("record", BODY)) == ("record", BODY)
 
 
 @pytest.mark.parametrize("writer", [Seal(), Seal(team_key=b"another secret of some length")])
-def test_a_record_without_the_teams_seal_is_not_read(writer):
+def test_record_without_the_team_seal_is_refused(writer):
     """Values are authenticated before anything in them is used."""
     with pytest.raises(Mismatch, match="team's key"):
         Seal(team_key=TEAM).open_sealed(writer.seal_body("record", BODY))
 
 
-def test_a_record_that_was_tampered_with_is_not_read():
+def test_modified_record_is_refused():
     """Whoever changes a record can repair its checksum, but not its seal."""
     seal = Seal(team_key=TEAM)
     forged = Seal().seal_body("record", b'{"x":2}')
@@ -35,7 +35,7 @@ def test_a_record_that_was_tampered_with_is_not_read():
         seal.open_sealed(with_field(forged, "mac", fields["mac"]))
 
 
-def test_a_list_of_variants_cannot_pass_for_a_record():
+def test_list_of_variants_is_not_accepted_as_a_record():
     seal = Seal(team_key=TEAM)
 
     with pytest.raises(Mismatch):
@@ -51,7 +51,7 @@ def test_a_record_of_one_namespace_does_not_open_in_another():
             trust.open_sealed(written)
 
 
-def test_where_writers_are_named_the_teams_key_does_not_suffice():
+def test_with_configured_writers_the_team_key_does_not_suffice():
     """Reading needs the team's key, writing another one; a developer who has the first cannot do the second."""
     trust = Seal(team_key=TEAM, writers=(PUBLIC,))
 
@@ -62,7 +62,7 @@ def test_where_writers_are_named_the_teams_key_does_not_suffice():
         trust.open_sealed(Seal(team_key=TEAM, signing_key=b"\10" * 32).seal_body("record", BODY))
 
 
-def test_a_signature_of_another_record_does_not_count():
+def test_signature_of_another_record_is_refused():
     trust = Seal(writers=(PUBLIC,))
     _, fields, _ = part_sealed(Seal(signing_key=CI).seal_body("record", BODY))
     forged = with_field(with_field(Seal().seal_body("record", b"{}"), "by", fields["by"]), "sig", fields["sig"])
@@ -86,26 +86,26 @@ def test_a_signature_of_another_record_does_not_count():
         b"\xff" * 5000,
     ],
 )
-def test_what_is_damaged_or_no_record_is_not_read(data):
+def test_damaged_record_is_refused(data):
     """A bit that flipped in a store is noticed even where nobody has keys (Bazel #10070)."""
     with pytest.raises(Mismatch):
         Seal().open_sealed(data)
 
 
-def test_a_record_that_is_too_long_is_not_read():
+def test_too_long_record_is_refused():
     """Untrusted input has its limits before it is looked at."""
     with pytest.raises(Mismatch, match="longer"):
         Seal().open_sealed(Seal().seal_body("record", b" " * MAX_RECORD_BYTES))
 
 
-def test_policies_differ_with_whatever_decides_whom_is_believed():
+def test_policy_digest_depends_on_every_trust_setting():
     seals = [Seal(), Seal("branch"), Seal(team_key=TEAM), Seal(writers=(PUBLIC,)), Seal(team_key=b"x" * 16)]
 
     assert len({seal.policy for seal in seals}) == len(seals)
     assert replace(Seal(), signing_key=CI).policy == Seal().policy
 
 
-def test_a_key_that_others_can_read_is_refused(tmp_path):
+def test_key_readable_by_others_is_refused(tmp_path):
     path = key_file(tmp_path, TEAM + b"\n")
     assert read_key(path) == TEAM
 
@@ -115,7 +115,7 @@ def test_a_key_that_others_can_read_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("text", [b"", b"short", b"x" * 5000])
-def test_a_key_has_a_sensible_length(tmp_path, text):
+def test_key_of_invalid_length_is_refused(tmp_path, text):
     with pytest.raises(UserError, match="bytes"):
         read_key(key_file(tmp_path, text))
     with pytest.raises(UserError, match="cannot be read"):

@@ -71,7 +71,7 @@ def finds(monkeypatch, *steps: CheckProgress) -> None:
     monkeypatch.setattr(cache_checks.held, "find_unowned", look)
 
 
-def test_what_was_found_so_far_is_told_and_then_the_end(room, monkeypatch):
+def test_findings_are_reported_before_the_end(room, monkeypatch):
     finds(monkeypatch, CheckProgress(1, problems=(STRAY,)), CheckProgress(2, problems=(STRAY, LONELY)))
     room.look.find_unowned()
     assert said(room.look) == "Unowned files  0 folders looked intoc cancels"
@@ -84,7 +84,7 @@ def test_what_was_found_so_far_is_told_and_then_the_end(room, monkeypatch):
     assert not room.look.has_found("damaged", "missing")
 
 
-def test_a_second_look_waits_for_the_first(room, monkeypatch):
+def test_second_check_waits_for_the_first(room, monkeypatch):
     finds(monkeypatch, CheckProgress(1))
     room.look.find_unowned()
     room.look.verify()
@@ -93,7 +93,7 @@ def test_a_second_look_waits_for_the_first(room, monkeypatch):
     assert room.told == ["the cache is being read already; 'c' cancels that"]
 
 
-def test_what_is_cancelled_keeps_what_it_found_and_goes_nowhere(room, monkeypatch):
+def test_cancelled_check_keeps_its_findings(room, monkeypatch):
     monkeypatch.setattr(cache_checks.held, "verify", lambda *_: CheckProgress(count=7))
     room.look.verify()
     room.look._take(CheckProgress(count=5))
@@ -103,7 +103,7 @@ def test_what_is_cancelled_keeps_what_it_found_and_goes_nowhere(room, monkeypatc
     assert room.ends == 0
 
 
-def test_a_look_that_fails_leaves_nothing_and_says_why(room, monkeypatch):
+def test_failed_check_reports_the_reason(room, monkeypatch):
     def fail(*_):
         raise HostError("cannot be read")
 
@@ -114,7 +114,7 @@ def test_a_look_that_fails_leaves_nothing_and_says_why(room, monkeypatch):
     assert (room.look.kind, room.look.progress, room.told, said(room.look)) == ("", None, ["cannot be read"], "")
 
 
-def test_what_the_engine_deleted_goes_without_another_end(room, monkeypatch):
+def test_deleted_files_leave_the_findings(room, monkeypatch):
     finds(monkeypatch, CheckProgress(2, problems=(STRAY, LONELY)))
     room.look.find_unowned()
     room.look._task.run()

@@ -49,7 +49,7 @@ def said(room, width: int = 120) -> str:
     return "".join(part.text for part in (*left, *right))
 
 
-def test_what_is_known_is_not_read_again_until_assets_changed(room):
+def test_inventory_is_not_read_again_without_changes(room):
     room.reader.read_if_stale()
     assert "reading" in said(room)
     end(room)
@@ -62,7 +62,7 @@ def test_what_is_known_is_not_read_again_until_assets_changed(room):
     assert len(room.reads) == 2
 
 
-def test_while_jobs_run_it_is_older_and_says_so(room):
+def test_inventory_during_jobs_is_marked_as_outdated(room):
     room.reader.read_if_stale()
     end(room)
     room.session.latest_progress = BUSY
@@ -73,14 +73,14 @@ def test_while_jobs_run_it_is_older_and_says_so(room):
     assert "as of" in said(room)
 
 
-def test_the_first_time_it_does_not_wait_for_rest(room):
+def test_first_inventory_does_not_wait_for_an_idle_engine(room):
     room.session.latest_progress = BUSY
     room.reader.read_if_stale()
 
     assert len(room.reads) == 1
 
 
-def test_what_changed_while_it_was_read_is_read_once_more(room):
+def test_inventory_is_read_again_after_changes_during_reading(room):
     room.reader.read_if_stale()
     room.reader.note(Batch(are_assets_stale=True))
     end(room)
@@ -88,7 +88,7 @@ def test_what_changed_while_it_was_read_is_read_once_more(room):
     assert len(room.reads) == 2
 
 
-def test_trouble_is_said_and_tried_again_only_when_asked_to(room):
+def test_failed_inventory_is_retried_only_on_request(room):
     room.reader.read_if_stale()
     room.reader._task.is_busy = False
     room.reads[-1][1](HostError("there is no asset database"))
@@ -104,7 +104,7 @@ def test_trouble_is_said_and_tried_again_only_when_asked_to(room):
     ("made", "width", "words"),
     [(5, 120, "all made since yesterday"), (0, 80, "none made since yesterday"), (2, 120, "2 made since yesterday, 2.9 KiB")],
 )
-def test_what_is_new(room, made, width, words):
+def test_changes_in_the_inventory_are_counted(room, made, width, words):
     room.reader.read_if_stale()
     end(room, replace(HELD, made=made))
 

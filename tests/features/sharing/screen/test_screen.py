@@ -95,7 +95,7 @@ async def say(app, pilot, line: str, *keys: str) -> None:
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_platforms_folders_builders_and_what_is_new_are_shown(tmp_path, store, size):
+def test_platforms_folders_builders_and_changes_are_shown(tmp_path, store, size):
     async def look(app, _pilot, _session):
         shown = text(app)
         for part in ("5 products", "15 KiB", "2 made since yesterday", "free on its disk", "linux", "pc", "textures/", "data/"):
@@ -109,7 +109,7 @@ def test_platforms_folders_builders_and_what_is_new_are_shown(tmp_path, store, s
     in_cache(tmp_path, look, size=size)
 
 
-def test_without_a_database_it_says_so_and_offers_no_look(tmp_path):
+def test_page_without_a_database_offers_no_checks(tmp_path):
     async def look(app, pilot, _session):
         await until(pilot, lambda: app.pane.inventory.trouble)
         await pilot.press("V", "U", "r", "D", "c")
@@ -121,7 +121,7 @@ def test_without_a_database_it_says_so_and_offers_no_look(tmp_path):
     in_cache(tmp_path, look, shown=False)
 
 
-def test_verify_finds_what_is_damaged_and_missing_and_repairs_one_or_all(tmp_path, store):
+def test_verify_finds_and_repairs_damaged_and_missing_products(tmp_path, store):
     damage(tmp_path)
 
     async def verify(app, pilot, session):
@@ -151,7 +151,7 @@ def test_verify_finds_what_is_damaged_and_missing_and_repairs_one_or_all(tmp_pat
     in_cache(tmp_path, verify)
 
 
-def test_a_sound_cache_is_said_to_be_so(tmp_path, store):
+def test_valid_cache_is_reported(tmp_path, store):
     async def verify(app, pilot, _session):
         await looked(app, pilot, "V")
 
@@ -161,7 +161,7 @@ def test_a_sound_cache_is_said_to_be_so(tmp_path, store):
     in_cache(tmp_path, verify, size=SMALL)
 
 
-def test_verifying_shows_how_far_it_is_and_can_be_cancelled(tmp_path, store, monkeypatch):
+def test_verify_shows_progress_and_can_be_cancelled(tmp_path, store, monkeypatch):
     goes_on, examined = threading.Event(), cache_contents.examine_products
     monkeypatch.setattr(cache_contents, "_REPORT_EVERY_S", -1.0)
 
@@ -190,7 +190,7 @@ def test_verifying_shows_how_far_it_is_and_can_be_cancelled(tmp_path, store, mon
     in_cache(tmp_path, cancel)
 
 
-def test_leaving_while_it_looks_leaves_no_thread(tmp_path, store, monkeypatch):
+def test_leaving_during_a_check_ends_its_thread(tmp_path, store, monkeypatch):
     examined = cache_contents.examine_products
 
     def endless(reader, cache_dir):
@@ -207,7 +207,7 @@ def test_leaving_while_it_looks_leaves_no_thread(tmp_path, store, monkeypatch):
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("aptui-cache")]
 
 
-def test_files_of_no_product_are_listed_and_deleted_by_the_engine_after_asking(tmp_path, store):
+def test_unowned_files_are_listed_and_deleted_after_confirmation(tmp_path, store):
     cache = tmp_path / "cache"
     (cache / "linux/data/stray.tmp").write_bytes(b"12")
     (cache / "linux/lonely").mkdir()
@@ -236,7 +236,7 @@ def test_files_of_no_product_are_listed_and_deleted_by_the_engine_after_asking(t
     in_cache(tmp_path, clean)
 
 
-def test_without_an_engine_findings_are_listed_and_nothing_is_offered_to_mend_them(tmp_path, store):
+def test_without_an_engine_findings_are_listed_without_repair(tmp_path, store):
     damage(tmp_path)
     (tmp_path / "cache/linux/stray").write_bytes(b"")
     session = NoSession("game", tmp_path / "cache")
@@ -282,7 +282,7 @@ def test_the_menu_of_a_finding_repairs_and_copies(tmp_path, store):
     in_cache(tmp_path, choose)
 
 
-def test_a_finding_leads_to_its_job(tmp_path, store, monkeypatch):
+def test_finding_opens_its_job(tmp_path, store, monkeypatch):
     damage(tmp_path)
     shown = []
     probe = import_module("tui.fake_panes").JobsProbe
@@ -298,7 +298,7 @@ def test_a_finding_leads_to_its_job(tmp_path, store, monkeypatch):
     in_cache(tmp_path, go, panes=[PANES[0], PROBES[0]])
 
 
-def test_tables_are_sorted_by_menu_and_header_and_that_is_remembered(tmp_path, store):
+def test_tables_are_sorted_and_the_order_is_saved(tmp_path, store):
     async def sort(app, pilot, _session):
         table = app.pane.query_one("#cache-folders")
         table.focus()
@@ -323,7 +323,7 @@ async def _sorted_so(app):
     assert app.pane.query_one("#cache-folders").sort == ("count", False)
 
 
-def test_zoom_gives_the_findings_all_the_room(tmp_path, store):
+def test_zoom_enlarges_the_findings(tmp_path, store):
     damage(tmp_path)
 
     async def zoom(app, pilot, _session):
@@ -338,7 +338,7 @@ def test_zoom_gives_the_findings_all_the_room(tmp_path, store):
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_it_is_read_again_when_assets_changed_and_the_engine_rests(tmp_path, store, size):
+def test_inventory_is_read_again_after_changes_when_the_engine_is_idle(tmp_path, store, size):
     busy = Progress(0, 1, 0, 0, 5, 1, 0, 0, False)
     session = FakeSession(tmp_path / "cache")
 
@@ -388,7 +388,7 @@ def test_hostile_names_are_drawn_as_text(tmp_path, store):
     in_cache(tmp_path, look, size=(200, 40))
 
 
-def test_a_cache_that_cannot_be_looked_into_is_not_said_to_be_empty(tmp_path, store, monkeypatch):
+def test_unreadable_cache_is_not_shown_as_empty(tmp_path, store, monkeypatch):
     monkeypatch.setattr(cache_contents.os, "access", lambda *_: False)
 
     async def look(app, pilot, _session):
@@ -403,7 +403,7 @@ def test_a_cache_that_cannot_be_looked_into_is_not_said_to_be_empty(tmp_path, st
 @pytest.mark.parametrize(
     ("made", "is_told"), [((4, 2), False), ((0, 0), False), ((4, 0), True), ((1, 2), True)], ids=["all", "none", "one", "some"]
 )
-def test_what_is_new_has_a_column_where_it_tells_platforms_apart(made, is_told):
+def test_changes_have_a_column_if_platforms_differ(made, is_told):
     platforms = [
         cache_contents.CacheShare(name, of, 10, 20, new, 5) for name, of, new in zip(("linux", "server"), (4, 2), made, strict=True)
     ]
@@ -411,7 +411,7 @@ def test_what_is_new_has_a_column_where_it_tells_platforms_apart(made, is_told):
     assert ("made" in {column.id for column in rows.platform_columns(platforms)}) is is_told
 
 
-def test_an_empty_cache_is_one_sentence(tmp_path):
+def test_empty_cache_is_one_sentence(tmp_path):
     (tmp_path / "cache").mkdir()
 
     async def look(app, pilot, _session):
@@ -422,7 +422,7 @@ def test_an_empty_cache_is_one_sentence(tmp_path):
         in_cache(tmp_path, look)
 
 
-def test_no_head_stands_above_nothing_before_somebody_looked(tmp_path, store):
+def test_findings_have_no_header_before_the_first_check(tmp_path, store):
     async def look(app, pilot, _session):
         assert not app.pane.query_one("#cache-look").display
         await looked(app, pilot, "V")

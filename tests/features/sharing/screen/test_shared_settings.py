@@ -72,7 +72,7 @@ async def fill(app, pilot, said):
     await pilot.pause()
 
 
-def test_mode_location_and_patterns_are_written_into_the_projects_file_with_its_comments(tmp_path, project):
+def test_settings_are_written_to_the_project_file_with_its_comments(tmp_path, project):
     (tmp_path / "share").mkdir()
 
     async def do(app, pilot):
@@ -90,7 +90,7 @@ def test_mode_location_and_patterns_are_written_into_the_projects_file_with_its_
     assert all(comment in said for comment in ("# ours", "# all of it", "# for now"))
 
 
-def test_a_pattern_is_rested_renamed_made_a_regex_and_removed_and_all_is_discarded(tmp_path, project):
+def test_pattern_edits_can_be_discarded(tmp_path, project):
     drafts = []
 
     async def do(app, pilot):
@@ -122,7 +122,7 @@ def test_a_pattern_is_rested_renamed_made_a_regex_and_removed_and_all_is_discard
     assert (project / "aptui.yaml").read_text() == CONFIG
 
 
-def test_what_cannot_be_is_not_written_and_told(tmp_path, project):
+def test_invalid_setting_is_reported_and_not_written(tmp_path, project):
     async def do(app, pilot):
         await choose(app, pilot, "e", "m", "c", "s")
         await until(pilot, lambda: "needs a store" in " ".join(text(app).replace("─", " ").split()))
@@ -134,7 +134,7 @@ def test_what_cannot_be_is_not_written_and_told(tmp_path, project):
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_what_a_test_says_is_not_cut(tmp_path, project, size):
+def test_message_of_a_test_is_shown_in_full(tmp_path, project, size):
     async def do(app, pilot):
         await choose(app, pilot, "e", "l")
         await fill(app, pilot, str(tmp_path / "nowhere"))
@@ -144,7 +144,7 @@ def test_what_a_test_says_is_not_cut(tmp_path, project, size):
     in_cache(tmp_path, project, do, size)
 
 
-def test_a_connection_is_tested_before_anything_is_saved(tmp_path, project):
+def test_connection_is_tested_before_saving(tmp_path, project):
     async def do(app, pilot):
         for place, word in (("nowhere", "is not there"), ("share", "it answers after")):
             await choose(app, pilot, "e", "l")
@@ -159,7 +159,7 @@ def test_a_connection_is_tested_before_anything_is_saved(tmp_path, project):
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_what_it_saved_is_in_the_line(tmp_path, project, size):
+def test_saved_time_is_shown_in_the_line(tmp_path, project, size):
     account = Account()
     account.count("data", local_hits=3, misses=1, built_ms=90_000, fetch_ms=1000)
     (tmp_path / "cache" / ".aptui").mkdir(exist_ok=True)
@@ -174,7 +174,7 @@ def test_what_it_saved_is_in_the_line(tmp_path, project, size):
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_what_a_test_said_and_that_something_is_not_saved_is_seen_on_any_screen(tmp_path, project, size):
+def test_test_results_and_unsaved_changes_are_shown_on_every_screen(tmp_path, project, size):
     account = Account()
     account.count("data", local_hits=3, misses=1, built_ms=90_000, fetch_ms=1000)
     (tmp_path / "cache" / ".aptui").mkdir(exist_ok=True)
@@ -194,7 +194,7 @@ def test_what_a_test_said_and_that_something_is_not_saved_is_seen_on_any_screen(
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_what_sharing_gave_each_builder_is_shown(tmp_path, project, size):
+def test_savings_of_each_builder_are_shown(tmp_path, project, size):
     account = Account()
     account.count("data", local_hits=3, remote_hits=5, misses=1, built_ms=90_000, fetch_ms=1000)
     account.count("pictures", remote_hits=1, built_ms=0, fetch_ms=2000)

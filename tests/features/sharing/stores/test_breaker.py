@@ -15,14 +15,14 @@ def opened(clock, failures=5):
     return breaker
 
 
-def test_five_failures_in_a_row_leave_a_store_alone():
+def test_five_consecutive_failures_open_the_breaker():
     breaker = opened(Clock())
 
     assert breaker.is_open
     assert not breaker.allows()
 
 
-def test_an_answer_in_between_counts_from_the_start():
+def test_success_resets_the_count_of_failures():
     breaker = Breaker(2, clock=Clock())
     breaker.note_failure()
     breaker.note_success()
@@ -31,7 +31,7 @@ def test_an_answer_in_between_counts_from_the_start():
     assert breaker.allows()
 
 
-def test_after_a_rest_one_asks_and_the_others_wait_for_what_comes_of_it():
+def test_after_a_pause_one_call_tests_the_store():
     clock = Clock()
     breaker = opened(clock)
     clock.now = 30.0
@@ -41,7 +41,7 @@ def test_after_a_rest_one_asks_and_the_others_wait_for_what_comes_of_it():
     assert [breaker.allows(), breaker.allows()] == [True, True]
 
 
-def test_each_failure_after_a_rest_makes_the_next_rest_longer_up_to_a_limit():
+def test_pause_grows_with_each_failure_up_to_a_limit():
     clock = Clock()
     breaker = opened(clock)
     rests = []
@@ -55,7 +55,7 @@ def test_each_failure_after_a_rest_makes_the_next_rest_longer_up_to_a_limit():
     assert rests == [30.0, 60.0, 120.0, 240.0, 480.0, 600.0, 600.0]
 
 
-def test_what_will_not_change_soon_opens_it_at_once():
+def test_permanent_error_opens_the_breaker_at_once():
     breaker = Breaker(clock=Clock())
     breaker.open_now()
 

@@ -12,13 +12,13 @@ def askers():
     askers.close()
 
 
-def test_an_answer_is_what_the_call_returned_or_raised(askers):
+def test_deadline_returns_or_raises_the_result_of_the_call(askers):
     assert askers.ask(lambda: 7).wait(5) == 7
     with pytest.raises(ZeroDivisionError):
         askers.ask(lambda: 1 / 0).wait(5)
 
 
-def test_nobody_waits_longer_than_it_wants_to_for_a_call_that_hangs(askers):
+def test_hanging_call_ends_at_the_deadline(askers):
     release = threading.Event()
     answer = askers.ask(release.wait)
 
@@ -27,7 +27,7 @@ def test_nobody_waits_longer_than_it_wants_to_for_a_call_that_hangs(askers):
     release.set()
 
 
-def test_a_call_that_nobody_waits_for_any_more_is_not_begun(askers):
+def test_abandoned_call_is_not_started(askers):
     release, done = threading.Event(), []
     hanging = [askers.ask(release.wait) for _ in range(2)]
     given_up = askers.ask(lambda: done.append("late"))

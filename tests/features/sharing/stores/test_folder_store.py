@@ -22,7 +22,7 @@ def share(tmp_path):
     return FolderStore(str(tmp_path / "share"))
 
 
-def test_a_share_that_is_not_mounted_is_away_and_not_empty(tmp_path):
+def test_unmounted_share_is_an_error_not_an_empty_store(tmp_path):
     store = FolderStore(str(tmp_path / "share"))
 
     for call in (
@@ -38,7 +38,7 @@ def test_a_share_that_is_not_mounted_is_away_and_not_empty(tmp_path):
 @pytest.mark.parametrize(
     "damage", [lambda data: data[:-1], lambda data: data + b"x", lambda data: b"Y" + data[1:], lambda _data: b""]
 )
-def test_a_blob_that_is_not_what_its_name_says_is_refused_and_leaves_nothing(share, tmp_path, damage):
+def test_blob_with_another_digest_is_refused_without_traces(share, tmp_path, damage):
     """Length and digest of every blob, always, whatever the store."""
     data = b"x" * 5000
     [(digest, path)] = files_of(tmp_path / "made", data).items()
@@ -54,7 +54,7 @@ def test_a_blob_that_is_not_what_its_name_says_is_refused_and_leaves_nothing(sha
     assert share.get_blob(digest, str(tmp_path / "target"), len(data))
 
 
-def test_a_blob_is_never_written_through_a_link_that_lies_in_the_way(share, tmp_path):
+def test_blob_is_not_written_through_a_symlink(share, tmp_path):
     """No symbolic links."""
     [(digest, path)] = files_of(tmp_path / "made", b"data").items()
     share.put_blob(digest, path)
@@ -76,7 +76,7 @@ def test_a_blob_is_never_written_through_a_link_that_lies_in_the_way(share, tmp_
         (errno.EIO, StoreError),
     ],
 )
-def test_what_the_system_says_becomes_what_a_store_says(share, tmp_path, monkeypatch, code, kind):
+def test_system_errors_become_store_errors(share, tmp_path, monkeypatch, code, kind):
     """A full store keeps nothing of what did not fit."""
 
     def fail(_descriptor):
@@ -106,7 +106,7 @@ while True:
 
 
 @pytest.mark.real
-def test_whoever_is_killed_in_the_middle_of_a_put_leaves_nothing_wrong(share, tmp_path):
+def test_process_killed_during_put_leaves_a_valid_store(share, tmp_path):
     data = os.urandom(4 << 20)
     [(digest, path)] = files_of(tmp_path / "made", data).items()
     for number in range(8):
@@ -126,7 +126,7 @@ def test_whoever_is_killed_in_the_middle_of_a_put_leaves_nothing_wrong(share, tm
 
 
 @pytest.mark.real
-def test_a_reader_sees_old_or_new_but_nothing_in_between(share, tmp_path):
+def test_replacement_of_a_record_is_atomic(share, tmp_path):
     data = os.urandom(1 << 20)
     [(digest, path)] = files_of(tmp_path / "made", data).items()
     with subprocess.Popen([sys.executable, "-c", _WRITER, share.address, digest, path], stdout=subprocess.PIPE) as writer:
@@ -140,7 +140,7 @@ def test_a_reader_sees_old_or_new_but_nothing_in_between(share, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "Upper", "-x", "x" * 65])
-def test_a_namespace_is_a_plain_word(name):
+def test_namespace_is_a_plain_word(name):
     assert prefix_of("trusted") == ""
     assert prefix_of("branch-7") == "ns/branch-7/"
     with pytest.raises(UserError):
@@ -148,7 +148,7 @@ def test_a_namespace_is_a_plain_word(name):
 
 
 @pytest.mark.parametrize(("mode", "folder_mode", "file_bits"), [(0o2770, 0o2770, 0o440), (0o700, 0o700, 0o400)])
-def test_store_that_a_group_writes_to_stays_open_to_the_group(tmp_path, mode, folder_mode, file_bits):
+def test_group_permissions_of_a_store_are_kept(tmp_path, mode, folder_mode, file_bits):
     (tmp_path / "share").mkdir()
     (tmp_path / "share").chmod(mode)
     share = FolderStore(str(tmp_path / "share"))

@@ -50,7 +50,7 @@ def _hurried(server, kind):
 
 
 @pytest.mark.parametrize("kind", LIES + SLOW)
-def test_whatever_a_server_sends_for_a_blob_it_is_right_or_an_error_in_time(server, store, tmp_path, kind):
+def test_every_answer_for_a_blob_is_valid_or_an_error_in_time(server, store, tmp_path, kind):
     """Every blob is checked while it streams; no further than it may be long, and nothing is unpacked."""
     server.faults.append(Fault(kind, "/cas/"))
 
@@ -64,7 +64,7 @@ def test_whatever_a_server_sends_for_a_blob_it_is_right_or_an_error_in_time(serv
 
 
 @pytest.mark.parametrize("kind", [*(kind for kind in LIES if kind != "another"), *SLOW])
-def test_whatever_a_server_sends_for_a_record_it_is_right_or_an_error_in_time(server, kind):
+def test_every_answer_for_a_record_is_valid_or_an_error_in_time(server, kind):
     """A blob is checked while it streams, and no more of it is read than was declared."""
     server.faults.append(Fault(kind, "/ac/"))
 
@@ -72,14 +72,14 @@ def test_whatever_a_server_sends_for_a_record_it_is_right_or_an_error_in_time(se
         open_record(hurried.get_record(KEY), Seal(), KEY)
 
 
-def test_a_name_that_nobody_knows_and_a_port_where_nobody_listens_are_errors(tmp_path):
+def test_unknown_host_and_closed_port_are_errors(tmp_path):
     for address in ("http://nobody.invalid/cache", f"http://127.0.0.1:{free_port()}"):
         store = HttpStore(address, limit_s=30.0)
         with pytest.raises(StoreError, match="cannot be reached"):
             store.get_record(KEY)
 
 
-def test_who_cannot_be_verified_is_not_spoken_to(tmp_path):
+def test_unverified_server_receives_nothing(tmp_path):
     skip_without("openssl")
     key, certificate = str(tmp_path / "key"), str(tmp_path / "certificate")
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
@@ -102,7 +102,7 @@ def test_who_cannot_be_verified_is_not_spoken_to(tmp_path):
 @pytest.mark.parametrize(
     ("fault", "error"), [("full", StoreFull), ("forbidden", StoreRefused), ("unavailable", StoreError), ("half_taken", StoreError)]
 )
-def test_an_upload_that_fails_says_why(server, store, tmp_path, fault, error):
+def test_failed_upload_reports_the_reason(server, store, tmp_path, fault, error):
     data = os.urandom(3 << 20)
     [(digest, path)] = files_of(tmp_path / "made", data).items()
     server.faults.append(Fault(fault, "/cas/", "PUT"))
@@ -111,7 +111,7 @@ def test_an_upload_that_fails_says_why(server, store, tmp_path, fault, error):
         store.put_blob(digest, path)
 
 
-def test_a_fragment_that_a_server_kept_of_an_upload_is_no_blob_and_can_be_replaced(server, store, tmp_path):
+def test_partial_upload_on_a_server_is_not_a_blob_and_is_replaced(server, store, tmp_path):
     """Every blob is checked: ordinary stores serve half-uploaded objects."""
     data = os.urandom(200_000)
     [(digest, path)] = files_of(tmp_path / "made", data).items()
@@ -126,7 +126,7 @@ def test_a_fragment_that_a_server_kept_of_an_upload_is_no_blob_and_can_be_replac
     assert store.get_blob(digest, str(tmp_path / "target"), len(data))
 
 
-def test_connections_are_used_again_also_after_errors_that_were_read_to_their_end(server, store, tmp_path):
+def test_connections_are_reused_also_after_errors(server, store, tmp_path):
     ports = set()
     answer = server._server.finish_request
     server._server.finish_request = lambda request, client: (ports.add(client), answer(request, client))
@@ -139,7 +139,7 @@ def test_connections_are_used_again_also_after_errors_that_were_read_to_their_en
     assert len(ports) == 1
 
 
-def test_a_server_may_close_the_connection_with_its_answer(server, store, tmp_path):
+def test_server_may_close_the_connection_after_its_answer(server, store, tmp_path):
     server.faults.append(Fault("closes"))
 
     for number in range(3):
@@ -148,7 +148,7 @@ def test_a_server_may_close_the_connection_with_its_answer(server, store, tmp_pa
         assert store.get_record("cd" * 32) is None
 
 
-def test_a_connection_that_the_server_closed_meanwhile_is_replaced(tmp_path):
+def test_closed_connection_is_replaced(tmp_path):
     """A server that goes away and comes back, as after an update, costs nobody a miss."""
     port = free_port()
     answers = []
@@ -172,7 +172,7 @@ def test_a_connection_that_the_server_closed_meanwhile_is_replaced(tmp_path):
     assert len(answers) == 2
 
 
-def test_secrets_of_an_address_are_sent_and_told_to_nobody(server):
+def test_secrets_of_an_address_are_sent_but_not_printed(server):
     host = server.address.removeprefix("http://")
     store = HttpStore(f"http://ci:s%40cret@{host}/cache/", limit_s=30.0)
 
@@ -181,7 +181,7 @@ def test_secrets_of_an_address_are_sent_and_told_to_nobody(server):
     assert HttpStore(f"http://{host}", token="t")._headers["Authorization"] == "Bearer t"
 
 
-def test_a_namespace_is_a_place_of_its_own_on_a_server(server):
+def test_namespace_is_a_separate_path_on_a_server(server):
     """A server can grant or refuse it by its path."""
     store = HttpStore(server.address, "branch-7")
 
@@ -191,12 +191,12 @@ def test_a_namespace_is_a_place_of_its_own_on_a_server(server):
 
 
 @pytest.mark.parametrize("address", ["ftp://x", "http://", "nothing"])
-def test_an_address_that_is_none_is_the_users_error(address):
+def test_invalid_address_is_a_user_error(address):
     with pytest.raises(UserError):
         HttpStore(address)
 
 
-def test_who_packs_what_was_to_come_plain_is_not_believed(server, store):
+def test_compressed_answer_is_refused(server, store):
     """Decompression is bounded by not taking place."""
     server.faults.append(Fault("packed", "/ac/"))
 
@@ -204,7 +204,7 @@ def test_who_packs_what_was_to_come_plain_is_not_believed(server, store):
         store.get_record(KEY)
 
 
-def test_large_records_of_many_lookups_at_once_are_read_one_after_the_other():
+def test_large_records_are_read_one_at_a_time():
     """A server that never ends would fill the memory once for each of them."""
     body = bytes(8 << 20)
     with socket.create_server(("127.0.0.1", 0), backlog=16) as listening:

@@ -39,7 +39,7 @@ def adopted(local, tmp_path, data=DATA):
     return path
 
 
-def test_a_product_is_taken_in_and_placed_without_a_byte_being_moved(local, tmp_path):
+def test_product_is_stored_and_placed_without_copying(local, tmp_path):
     path = adopted(local, tmp_path)
     target = tmp_path / "other checkout"
 
@@ -47,13 +47,13 @@ def test_a_product_is_taken_in_and_placed_without_a_byte_being_moved(local, tmp_
     assert os.stat(path).st_ino == target.stat().st_ino == os.stat(local.blob_path(DIGEST)).st_ino
 
 
-def test_what_has_several_names_is_read_only(local, tmp_path):
+def test_hard_linked_product_is_read_only(local, tmp_path):
     path = adopted(local, tmp_path)
 
     assert stat.S_IMODE(os.stat(path).st_mode) & 0o222 == 0
 
 
-def test_where_there_are_no_links_a_product_is_a_copy_that_may_be_written(local, tmp_path, monkeypatch):
+def test_without_links_a_product_is_a_writable_copy(local, tmp_path, monkeypatch):
     monkeypatch.setattr(placing, "link", lambda _source, _target: False)
     path = adopted(local, tmp_path)
     target = tmp_path / "other checkout"
@@ -64,7 +64,7 @@ def test_where_there_are_no_links_a_product_is_a_copy_that_may_be_written(local,
     assert target.stat().st_mode & stat.S_IWUSR
 
 
-def test_a_reflink_is_taken_where_the_file_system_has_it(tmp_path):
+def test_reflink_is_used_if_available(tmp_path):
     (tmp_path / "source").write_bytes(DATA)
 
     if placing.reflink(str(tmp_path / "source"), str(tmp_path / "target")):
@@ -79,7 +79,7 @@ def modes(*paths):
 
 @pytest.mark.parametrize("shares", ["reflink", "link", "copy"])
 @pytest.mark.parametrize("is_made_so", [True, False])
-def test_a_product_is_as_executable_as_it_was_made_however_its_bytes_come(tmp_path, monkeypatch, shares, is_made_so):
+def test_executable_bit_is_kept_with_every_kind_of_copy(tmp_path, monkeypatch, shares, is_made_so):
     if shares == "reflink":
         monkeypatch.setattr(placing, "reflink", lambda source, target: placing.copy(source, target) or True)
     else:
@@ -98,7 +98,7 @@ def test_a_product_is_as_executable_as_it_was_made_however_its_bytes_come(tmp_pa
 
 
 @pytest.mark.parametrize("damage", [b"PRODUCT" * 1000, b"product" * 999, b""])
-def test_a_blob_that_somebody_wrote_into_through_a_product_is_thrown_away_and_told(local, tmp_path, said, damage):
+def test_blob_modified_through_a_product_is_removed_and_reported(local, tmp_path, said, damage):
     """A blob is what its name says whenever it is used, also on this machine."""
     path = adopted(local, tmp_path)
     os.chmod(path, 0o644)
@@ -124,7 +124,7 @@ def scribble(path):
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-def test_a_product_is_no_link_unless_the_project_asks_for_that(tmp_path, monkeypatch):
+def test_products_are_links_only_if_configured(tmp_path, monkeypatch):
     monkeypatch.setattr(placing, "reflink", lambda _source, _target: False)
     local = LocalStore(str(tmp_path / "store"), Seal())
     path = adopted(local, tmp_path)
@@ -139,7 +139,7 @@ def test_a_product_is_no_link_unless_the_project_asks_for_that(tmp_path, monkeyp
 
 @pytest.mark.real
 @pytest.mark.parametrize("through", ["product", "another", "blob"])
-def test_a_time_that_was_put_back_hides_no_damage(local, tmp_path, said, through):
+def test_restored_modification_time_does_not_hide_damage(local, tmp_path, said, through):
     path = adopted(local, tmp_path)
     assert local.get_blob(DIGEST, str(tmp_path / "another"), len(DATA))
     time.sleep(placing._SLACK_NS / 1e9 + 0.02)
@@ -152,7 +152,7 @@ def test_a_time_that_was_put_back_hides_no_damage(local, tmp_path, said, through
     assert "was changed" in said[0]
 
 
-def test_a_blob_is_read_again_only_when_it_may_have_changed(local, tmp_path, monkeypatch):
+def test_blob_is_verified_again_only_after_a_possible_change(local, tmp_path, monkeypatch):
     adopted(local, tmp_path)
     read = []
     monkeypatch.setattr("aptui.features.sharing.stores.local.digest_of", lambda path: read.append(path) or DIGEST)
@@ -165,7 +165,7 @@ def test_a_blob_is_read_again_only_when_it_may_have_changed(local, tmp_path, mon
     assert len(read) == 1
 
 
-def test_a_file_that_is_not_what_it_is_said_to_be_is_not_taken_in(local, tmp_path):
+def test_file_with_another_digest_is_not_stored(local, tmp_path):
     """Only a file that has the digest it claims is taken in."""
     (tmp_path / "made").write_bytes(b"something else")
 
@@ -175,13 +175,13 @@ def test_a_file_that_is_not_what_it_is_said_to_be_is_not_taken_in(local, tmp_pat
     assert os.listdir(tmp_path / "store" / "tmp") == []
 
 
-def test_records_of_this_machine_come_back(local):
+def test_records_of_this_machine_are_read_back(local):
     assert local.put_record(KEY, RECORD)
     assert not local.put_record(KEY, RECORD)
     assert local.get_record(KEY).endswith(RECORD.partition(b"\n")[2])
 
 
-def test_a_record_that_somebody_else_put_there_is_not_believed_and_gives_way(local, tmp_path):
+def test_foreign_record_is_not_trusted_and_is_replaced(local, tmp_path):
     """The store may be open to others (`server`); only a seal of this machine, or of the team, is believed."""
     path = tmp_path / "store" / "ac" / KEY[:2] / KEY
     path.parent.mkdir(parents=True)
@@ -193,7 +193,7 @@ def test_a_record_that_somebody_else_put_there_is_not_believed_and_gives_way(loc
     assert local.get_record(KEY) is not None
 
 
-def test_a_record_that_the_team_vouches_for_is_believed_whoever_put_it_there(tmp_path):
+def test_record_sealed_by_the_team_is_trusted(tmp_path):
     team = Seal(team_key=TEAM)
     local = LocalStore(str(tmp_path / "store"), team)
     path = tmp_path / "store" / "ac" / KEY[:2] / KEY
@@ -205,7 +205,7 @@ def test_a_record_that_the_team_vouches_for_is_believed_whoever_put_it_there(tmp
     assert local.get_record(KEY) is None
 
 
-def test_what_one_projects_server_sent_is_not_believed_by_a_project_that_does_not_ask_it(tmp_path):
+def test_record_of_another_projects_server_is_not_trusted(tmp_path):
     """A cloned project with a server of its own cannot poison what other projects on this machine restore."""
     root = str(tmp_path / "store")
     LocalStore(root, Seal(), origins=["http://evil"], origin="http://evil").put_record(KEY, RECORD)
@@ -216,7 +216,7 @@ def test_what_one_projects_server_sent_is_not_believed_by_a_project_that_does_no
 
 
 @pytest.mark.parametrize("other", [Seal("branch-7"), Seal(team_key=TEAM)])
-def test_projects_that_trust_others_do_not_share_records(tmp_path, other):
+def test_projects_with_different_trust_do_not_share_records(tmp_path, other):
     """Projects of different trust have different namespaces."""
     root = str(tmp_path / "store")
     LocalStore(root, other).put_record(KEY, RECORD)
@@ -224,7 +224,7 @@ def test_projects_that_trust_others_do_not_share_records(tmp_path, other):
     assert LocalStore(root, Seal()).get_record(KEY) is None
 
 
-def test_the_store_is_for_this_user_alone(local, tmp_path):
+def test_local_store_is_private_to_its_user(local, tmp_path):
     root = tmp_path / "store"
 
     assert stat.S_IMODE(root.stat().st_mode) == 0o700
@@ -235,7 +235,7 @@ def test_the_store_is_for_this_user_alone(local, tmp_path):
         LocalStore(str(root), Seal())
 
 
-def test_a_store_that_cannot_be_is_a_trouble_of_the_host(tmp_path):
+def test_impossible_store_is_a_host_error(tmp_path):
     (tmp_path / "file").write_bytes(b"")
 
     with pytest.raises(HostError, match="cannot be used"):
@@ -273,7 +273,7 @@ print(wrong)
 
 
 @pytest.mark.real
-def test_two_processes_use_and_clean_one_store_at_the_same_time(tmp_path):
+def test_two_processes_use_and_clean_one_store_concurrently(tmp_path):
     command = [sys.executable, "-c", _BUSY, str(tmp_path / "store")]
     both = [
         subprocess.Popen([*command, str(tmp_path / f"own{number}"), str(number)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -300,7 +300,7 @@ while True:
 
 
 @pytest.mark.real
-def test_an_engine_that_is_killed_while_it_keeps_results_leaves_nothing_wrong(tmp_path):
+def test_engine_killed_while_storing_leaves_a_valid_store(tmp_path):
     data = os.urandom(4 << 20)
     [(digest, path)] = files_of(tmp_path / "made", data).items()
     local = LocalStore(str(tmp_path / "store"), Seal())

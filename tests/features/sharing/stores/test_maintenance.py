@@ -44,7 +44,7 @@ def fill(local, tmp_path, clock, count=10, size=1000):
     return digests
 
 
-def test_what_was_used_longest_ago_goes_first_until_there_is_room(local, tmp_path, clock):
+def test_least_recently_used_results_are_removed_first(local, tmp_path, clock):
     digests = fill(local, tmp_path, clock)
     clock.now += 60
     local.get_blob(digests[0], str(tmp_path / "again"), 1000)
@@ -55,7 +55,7 @@ def test_what_was_used_longest_ago_goes_first_until_there_is_room(local, tmp_pat
     assert (result.removed, result.freed_bytes, result.size_bytes, result.blobs) == (6, 6_000, 4_000, 4)
 
 
-def test_a_result_goes_whole_whoever_reads_its_products(tmp_path, clock):
+def test_result_is_removed_whole_while_its_products_are_read(tmp_path, clock):
     """A product in a cache may be a second name of its blob: a game that reads it makes the blob younger than the record."""
     local = LocalStore(str(tmp_path / "store"), Seal(), clock=clock)
     jobs = [facts(f"{number}.png") for number in range(8)]
@@ -85,7 +85,7 @@ def test_a_result_goes_whole_whoever_reads_its_products(tmp_path, clock):
     assert local.has_blobs({digest_of(data).hex() for made in contents.values() for data in made}) == kept
 
 
-def test_below_the_limit_or_without_one_nothing_goes(local, tmp_path, clock):
+def test_below_the_limit_nothing_is_removed(local, tmp_path, clock):
     digests = fill(local, tmp_path, clock)
 
     assert maintenance.gc(local.address, 10_000, clock=clock).removed == 0
@@ -93,7 +93,7 @@ def test_below_the_limit_or_without_one_nothing_goes(local, tmp_path, clock):
     assert local.has_blobs(digests) == set(digests)
 
 
-def test_while_an_engine_has_a_lease_what_was_used_lately_stays(local, tmp_path, clock):
+def test_recently_used_results_stay_while_an_engine_has_a_lease(local, tmp_path, clock):
     digests = fill(local, tmp_path, clock, count=20)
     lease = Lease(local.address)
 
@@ -106,7 +106,7 @@ def test_while_an_engine_has_a_lease_what_was_used_lately_stays(local, tmp_path,
 
 
 @pytest.mark.real
-def test_a_lease_ends_with_its_process(local):
+def test_lease_ends_with_its_process(local):
     lease = "from aptui.features.sharing.stores.placing import Lease; lease = Lease(sys.argv[1])"
     script = f"import sys; {lease}; print(1, flush=True); sys.stdin.read()"
     with subprocess.Popen([sys.executable, "-c", script, local.address], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -119,13 +119,13 @@ def test_a_lease_ends_with_its_process(local):
     assert os.listdir(os.path.join(local.address, "leases")) == []
 
 
-def test_of_two_who_clean_up_one_does(local, clock):
+def test_only_one_process_cleans_at_a_time(local, clock):
     with placing.cleaning(local.address) as is_ours:
         assert is_ours
         assert maintenance.gc(local.address, 1, clock=clock).is_busy
 
 
-def test_while_somebody_puts_something_in_nothing_is_removed(local):
+def test_nothing_is_removed_during_a_put(local):
     with (
         placing.share_with_gc(local.address),
         open(os.path.join(local.address, "lock"), "rb+") as other,
@@ -134,7 +134,7 @@ def test_while_somebody_puts_something_in_nothing_is_removed(local):
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def test_what_was_used_since_the_cleaner_looked_stays(local, tmp_path, clock, monkeypatch):
+def test_result_used_during_cleaning_stays(local, tmp_path, clock, monkeypatch):
     digests = fill(local, tmp_path, clock, count=2)
     alone = placing.alone
 
@@ -149,7 +149,7 @@ def test_what_was_used_since_the_cleaner_looked_stays(local, tmp_path, clock, mo
     assert local.has_blobs(digests) == {digests[0]}
 
 
-def test_verifying_finds_every_damage_and_removes_it(local, tmp_path, clock):
+def test_verify_removes_every_damaged_result(local, tmp_path, clock):
     digests = fill(local, tmp_path, clock, count=3)
     local.put_record(digests[0], Seal().seal_body("record", b"{}"))
     local.put_record(digests[1], Seal().seal_body("record", b"{}"))
@@ -167,7 +167,7 @@ def test_verifying_finds_every_damage_and_removes_it(local, tmp_path, clock):
     assert maintenance.count(local.address).size_bytes > 2_000
 
 
-def test_other_namespaces_are_counted_and_cleaned_too(local, tmp_path, clock):
+def test_other_namespaces_are_counted_and_cleaned(local, tmp_path, clock):
     branch = LocalStore(local.address, Seal("branch-7"), clock=clock)
     fill(branch, tmp_path, clock, count=2)
 
@@ -176,7 +176,7 @@ def test_other_namespaces_are_counted_and_cleaned_too(local, tmp_path, clock):
     assert maintenance.count(local.address).blobs == 0
 
 
-def test_what_is_only_checked_is_not_used(local, tmp_path, clock):
+def test_checking_a_result_does_not_count_as_use(local, tmp_path, clock):
     digests = fill(local, tmp_path, clock, count=3)
     local.put_record(digests[0], Seal().seal_body("record", b"{}"))
     paths = [local.blob_path(digest) for digest in digests] + [f"{local.address}/ac/{digests[0][:2]}/{digests[0]}"]

@@ -18,7 +18,7 @@ def failing(code):
 
 
 @pytest.mark.parametrize("code", [errno.EXDEV, errno.EIO])
-def test_where_the_system_does_not_copy_bytes_are_read_and_written(tmp_path, monkeypatch, code):
+def test_without_copy_file_range_bytes_are_copied(tmp_path, monkeypatch, code):
     (tmp_path / "source").write_bytes(DATA)
     monkeypatch.setattr(os, "copy_file_range", failing(code))
 
@@ -26,7 +26,7 @@ def test_where_the_system_does_not_copy_bytes_are_read_and_written(tmp_path, mon
     assert (tmp_path / "target").read_bytes() == DATA
 
 
-def test_a_copy_that_fails_leaves_nothing(tmp_path, monkeypatch):
+def test_failed_copy_leaves_no_file(tmp_path, monkeypatch):
     (tmp_path / "source").write_bytes(DATA)
     monkeypatch.setattr(os, "copy_file_range", failing(errno.EXDEV))
     monkeypatch.setattr(os, "write", failing(errno.ENOSPC))
@@ -37,7 +37,7 @@ def test_a_copy_that_fails_leaves_nothing(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("code", [errno.EXDEV, errno.EMLINK, errno.EPERM])
-def test_a_link_that_cannot_be_is_no_error(tmp_path, monkeypatch, code):
+def test_impossible_link_is_not_an_error(tmp_path, monkeypatch, code):
     monkeypatch.setattr(os, "link", failing(code))
 
     assert not placing.link(str(tmp_path / "source"), str(tmp_path / "target"))
@@ -46,7 +46,7 @@ def test_a_link_that_cannot_be_is_no_error(tmp_path, monkeypatch, code):
         placing.link(str(tmp_path / "source"), str(tmp_path / "target"))
 
 
-def test_what_is_remembered_of_a_file_holds_while_it_is_not_written_to(tmp_path):
+def test_cached_digest_is_valid_until_the_file_is_written(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"data")
     placing.remember(str(path))
@@ -59,7 +59,7 @@ def test_what_is_remembered_of_a_file_holds_while_it_is_not_written_to(tmp_path)
     assert not placing.is_remembered(str(path), path.stat())
 
 
-def test_a_share_without_hard_links_publishes_all_the_same(tmp_path, monkeypatch):
+def test_file_is_published_without_hard_links(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "link", failing(errno.EPERM))
     store = FolderStore(str(tmp_path))
 
@@ -68,7 +68,7 @@ def test_a_share_without_hard_links_publishes_all_the_same(tmp_path, monkeypatch
     assert store.get_record("ab" * 32) == b"first"
 
 
-def test_where_the_file_system_shares_bytes_a_file_is_made_by_asking_it_to(tmp_path, monkeypatch):
+def test_reflink_creates_a_file_if_supported(tmp_path, monkeypatch):
     """ioctl_ficlone(2); most file systems of test machines cannot."""
     (tmp_path / "source").write_bytes(DATA)
     asked = []
@@ -86,7 +86,7 @@ def test_where_the_file_system_shares_bytes_a_file_is_made_by_asking_it_to(tmp_p
 
 
 @pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL])
-def test_a_file_system_that_does_not_share_bytes_is_asked_once(tmp_path, monkeypatch, code):
+def test_missing_reflink_support_is_tested_once(tmp_path, monkeypatch, code):
     (tmp_path / "source").write_bytes(DATA)
     monkeypatch.setattr(placing.fcntl, "ioctl", failing(code))
     monkeypatch.setattr(placing, "_no_reflinks", set())
@@ -97,7 +97,7 @@ def test_a_file_system_that_does_not_share_bytes_is_asked_once(tmp_path, monkeyp
     assert not (tmp_path / "target").exists()
 
 
-def test_a_full_disk_is_not_taken_for_a_file_system_that_does_not_share_bytes(tmp_path, monkeypatch):
+def test_full_disk_does_not_count_as_missing_reflink_support(tmp_path, monkeypatch):
     (tmp_path / "source").write_bytes(DATA)
     monkeypatch.setattr(placing.fcntl, "ioctl", failing(errno.ENOSPC))
     monkeypatch.setattr(placing, "_no_reflinks", set())

@@ -7,7 +7,7 @@ from aptui.shared.result_store import Mismatch
 from tests.features.sharing.room import digest_of
 
 
-def test_no_more_is_taken_than_a_blob_may_be_long(tmp_path):
+def test_blob_beyond_the_maximum_length_is_refused(tmp_path):
     """At most the declared size is written, and read, whatever comes."""
     taken = []
 
@@ -23,7 +23,7 @@ def test_no_more_is_taken_than_a_blob_may_be_long(tmp_path):
     assert not (tmp_path / "target").exists()
 
 
-def test_what_is_there_already_stays_as_it_is(tmp_path):
+def test_existing_blob_stays_unchanged(tmp_path):
     (tmp_path / "target").write_bytes(b"precious")
 
     with pytest.raises(FileExistsError):
@@ -32,7 +32,7 @@ def test_what_is_there_already_stays_as_it_is(tmp_path):
 
 
 @pytest.mark.parametrize("size", [0, 5, (1 << 20) + 1, 3 << 20])
-def test_the_last_bytes_of_a_changed_file_are_held_back(tmp_path, size):
+def test_changed_file_is_not_sent_to_its_end(tmp_path, size):
     """An upload ends only when the digest of all its bytes is right."""
     data = os.urandom(size)
     (tmp_path / "made").write_bytes(data)
