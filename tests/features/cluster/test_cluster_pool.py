@@ -28,7 +28,7 @@ from aptui.worker.files import stat_key
 
 
 class FakeScheduler:
-    """Takes tasks and keeps them; workers are what a test says."""
+    """Stores tasks; the test sets the workers."""
 
     def __init__(self, *arguments: object) -> None:
         self.post = arguments[4]
@@ -53,7 +53,7 @@ class FakeScheduler:
 
 
 class Room:
-    """A pool without workers of its own that has a cluster which a test plays."""
+    """A pool with a simulated cluster and no local workers."""
 
     def __init__(self, folder: Path, **place: object) -> None:
         self.folder, self.now_s, self.results, self.said = folder, 0.0, [], []

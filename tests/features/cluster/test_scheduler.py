@@ -27,11 +27,11 @@ BUILDER = Builder(bytes(16), "paint", BuilderKind.COMMAND)
 
 
 class KilledWorker(Exception):
-    """What Dask raises for a task over which too many workers died; only its name counts."""
+    """Stands for Dask's exception after too many workers died; only its name matters."""
 
 
 class FakeFuture:
-    """What `submit` returns; a test says what becomes of it."""
+    """Return value of `submit`; the test sets its result."""
 
     def __init__(self, key: str, data: bytes) -> None:
         self.key, self.data, self.is_released = key, data, False
@@ -45,7 +45,7 @@ class FakeFuture:
 
 
 class FakeClient:
-    """Dask's client, as far as it is used: workers that are whatever is asked of them, and tasks that end when a test says so."""
+    """Dask's client as far as it is used: it has every requested worker, and tasks end when the test ends them."""
 
     def __init__(self, *_arguments: object, **_more: object) -> None:
         FakeClient.made.append(self)
@@ -237,7 +237,7 @@ def test_lost_scheduler_returns_all_jobs_and_is_reconnected(room):
 
 
 def test_hanging_connection_returns_its_jobs(room):
-    """Dask's client may go on connecting for ever: neither its closing nor its answers are waited for without end."""
+    """Dask's client may try to connect forever: neither its closing nor its answers are awaited without a limit."""
     is_over = threading.Event()
 
     async def never(*_arguments: object, **_more: object) -> None:

@@ -16,7 +16,7 @@ from aptui.features.sharing.stores.folder_store import FolderStore
 
 @dataclass
 class FakeBench:
-    """Runs nothing; `during` is called while a job is at it."""
+    """Runs nothing; `during` is called while a job runs."""
 
     jobs: str
     during: Callable[[], None] = lambda: None
@@ -34,7 +34,7 @@ class FakeBench:
 
 
 class Room:
-    """A worker's state with a bench of its own, and one task for it."""
+    """The state of a worker with its own bench, and one task."""
 
     def __init__(self, folder: Path) -> None:
         (folder / "jobs").mkdir()

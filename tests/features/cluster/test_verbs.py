@@ -17,7 +17,7 @@ pytestmark = pytest.mark.real
 
 
 class FakeNanny:
-    """Joins unless `troubles` says otherwise, and is finished at once: its scheduler is gone."""
+    """Joins unless `troubles` is set, and ends at once: its scheduler is gone."""
 
     troubles: list[Exception | None]
     ended: asyncio.Event
@@ -38,7 +38,7 @@ class FakeNanny:
 
     async def finished(self) -> None:
         if not FakeNanny.troubles:
-            FakeNanny.ended.set()  # whoever tests has seen enough
+            FakeNanny.ended.set()  # the test is over
 
     async def close(self) -> None:
         self.is_closed = True

@@ -1,4 +1,4 @@
-"""A project, its engine in a thread, and a gateway beside both: what clients meet. TLS certificates for tests alone."""
+"""A project, its engine in a thread, and a gateway; with TLS certificates for tests."""
 
 from __future__ import annotations
 
@@ -53,19 +53,19 @@ MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgqYMs1i3biQRInf1q
 htx1HI5jHKD6L3Qye5VVZOUrrVqhRANCAARVt46ZGRRSpfuVSLHUM0vBnV8tvVBG
 MfI7sv0I36juvKSwumBctQ/BOh95DykLmQK4txFVAQmT2i8rfgxAwIqQ
 -----END PRIVATE KEY-----
-"""  # of nobody: made for tests
+"""  # certificates for tests only
 
 
 @dataclass
 class Garden:
-    """What a test holds: the project, the gateway, and ways in."""
+    """The project, the gateway and ways to connect to it."""
 
     project: LiveProject
     served: Served
     gate: Path
     clients: list[Client] = field(default_factory=list)
     before: dict[Path, bytes | None] = field(default_factory=dict)
-    """What stood where the running test wrote."""
+    """Original contents of the files that the running test wrote."""
 
     @property
     def url(self) -> str:
@@ -76,7 +76,7 @@ class Garden:
         return self.project.cache
 
     def client(self, *scopes: Scope, **hello: Any) -> Client:
-        """Return a client who has said hello, with every scope by default."""
+        """Return a client after its hello, by default with all scopes."""
         token = self.served.token
         if scopes:
             token = tokens.add(self.served.token_file, f"{'-'.join(scopes)}-{uuid4()}", scopes)
@@ -93,9 +93,9 @@ class Garden:
         return client.ask(WaitReady(term=term), PATIENCE_S)
 
     def rest(self) -> None:
-        """Open the gate, put back what was there and let everything end.
+        """Open the gate, restore the files and wait for all jobs.
 
-        The next test, or another try, finds it as this one did.
+        The next test, or the next attempt, starts with the same state.
         """
         self.gate.unlink(missing_ok=True)
         while self.before:
@@ -112,7 +112,7 @@ class Garden:
 
 @contextmanager
 def garden(root: Path, settings: str = SETTINGS, files: dict[str, str] | None = None) -> Iterator[Garden]:
-    """Run all of it; `files` are there before the engine is."""
+    """Start all; `files` are written before the engine starts."""
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="g") as state:
         patch.setenv("XDG_STATE_HOME", state)
         gate = root / "gate"
@@ -139,7 +139,7 @@ def garden(root: Path, settings: str = SETTINGS, files: dict[str, str] | None = 
 
 
 def hear(client: Client, is_it: Callable[[Any], object]) -> Any:
-    """Return the first notification that is it."""
+    """Return the first notification that matches."""
     deadline = time.monotonic() + PATIENCE_S
     heard = []
     while (left := deadline - time.monotonic()) > 0:

@@ -1,4 +1,4 @@
-"""A processed project and a gateway beside it, in a thread of its own; no engine runs unless a test starts one."""
+"""A processed project and a gateway in its own thread; no engine runs unless a test starts one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Served:
     room: Any
 
     def ask(self, method: str, path: str, body: bytes | None = None, /, **headers: str) -> Reply:
-        """Ask on a connection of its own; `_` in the names of headers stands for `-`, and `Authorization=""` for none."""
+        """Send a request on a new connection; `_` in names of headers is replaced by `-`, and `Authorization=""` sends none."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
             sent = {"Authorization": f"Bearer {self.token}"} | {name.replace("_", "-"): value for name, value in headers.items()}
@@ -56,12 +56,12 @@ class Served:
         return self.ask("GET", path, **headers)
 
     def with_scopes(self, *scopes: Scope) -> str:
-        """Return the Authorization of a client who may only do that."""
+        """Return the Authorization of a client with only these scopes."""
         name = f"{'-'.join(scopes)}-{uuid4()}"
         return f"Bearer {tokens.add(self.token_file, name, scopes)}"
 
     def name_of(self, bearer: str) -> str:
-        """Return whose Authorization that is."""
+        """Return the name of an Authorization's token."""
         owner = tokens.Tokens(self.token_file).owner_of(bearer.removeprefix("Bearer "))
         assert owner is not None
         return owner.name

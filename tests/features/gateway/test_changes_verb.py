@@ -1,4 +1,4 @@
-"""`changes`: what a script hears of a project that is processed, and processed again."""
+"""`changes`: output for a project that is processed repeatedly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gateway's connection to the engine: where it looks for one."""
+"""The gateway's connection to the engine."""
 
 from __future__ import annotations
 

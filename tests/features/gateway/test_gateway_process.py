@@ -1,4 +1,4 @@
-"""The gateway beside an engine: it comes with the engine, goes with it, and what keeps it from coming does not keep the engine."""
+"""The gateway starts and ends with the engine; the engine runs also if the gateway cannot start."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class Served(Home):
 
     @property
     def pid(self) -> int:
-        """The gateway's process, 0 = none that lives."""
+        """The gateway's process, 0 = none is alive."""
         pid = int(str(self.record.get("pid", 0)))
         return pid if pid and Path(f"/proc/{pid}").exists() and b"gateway" in Path(f"/proc/{pid}/cmdline").read_bytes() else 0
 
     def living(self) -> int:
-        """Wait for its process."""
-        self.wait(lambda: self.pid)  # none is 0, and whoever kills that kills all who run with us
+        """Wait until its process is alive."""
+        self.wait(lambda: self.pid)  # 0 means none: killing process 0 would kill the whole process group
         return self.pid
 
     def configure(self, text: str) -> None:

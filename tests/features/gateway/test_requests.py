@@ -1,4 +1,4 @@
-"""Fences: who asks for one reads rows afterwards, and finds in them what was written before."""
+"""Barriers: rows that are read after a barrier include all earlier writes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_barrier_passes_once_jobs_of_new_files_are_stored(tmp_path: Path, monkey
         request = Request(Barrier())
         project.desk.take(request)
         project.until(lambda: live.engine is not None and live.engine.pipeline.jobs.memory.unsaved.has_any, "its copy is made")
-        # Amid a commit nothing is heard: the fence's own notification then waits for the end, and so does the fence.
+        # During a commit no notification is received: the barrier's own notification waits for its end, and so does the barrier.
         project.until(lambda: live.engine is not None and (live.engine.is_committing or is_all_known(live)), "all is known")
         for _turn in range(5):
             live.turn()

@@ -1,4 +1,4 @@
-"""Work beside requests: nobody waits for it, and somebody hears what it failed of."""
+"""Background tasks: requests do not wait for them, and their failures are reported."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aptui.features.gateway import tasks
 
 
 def told_of(error: BaseException) -> list[dict[str, Any]]:
-    """Return what the loop's exception handler hears of work that ends so, while somebody still holds its task."""
+    """Return the reports of the loop's exception handler for a task that ends with `error` while it is still referenced."""
     heard: list[dict[str, Any]] = []
 
     async def fail() -> None:

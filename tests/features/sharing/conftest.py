@@ -1,6 +1,7 @@
-"""Stores of every kind, made for a test: ours, and those of other people where their programs are installed."""
+"""Stores of every kind: aptui's, and other servers if they are installed."""
 
 import contextlib
+import secrets
 import tempfile
 import threading
 from pathlib import Path
@@ -18,7 +19,7 @@ from tests.features.sharing import room
 
 @contextlib.contextmanager
 def serving(root, **options):
-    """Our own server in a thread; yields its address."""
+    """Runs aptui's server in a thread; yields its address."""
     from aptui.features.sharing.cache_server import CacheServer, serve
 
     root.mkdir(parents=True, exist_ok=True)
@@ -46,7 +47,7 @@ _SERVED = {"own server", "nginx", "apache", "moto"}
 
 
 def _lane(kinds):
-    """Return the kinds as parameters; those behind a socket are `real`."""
+    """Return the kinds as parameters; those behind a socket are marked `real`."""
     return [pytest.param(kind, marks=pytest.mark.real if kind in _SERVED else ()) for kind in kinds]
 
 
@@ -58,7 +59,7 @@ def store(request, tmp_path):
 
 @pytest.fixture(params=_lane(["folder", "local", "own server", "moto"]))
 def exact_store(request, tmp_path):
-    """A store that sees to it itself that the first writer wins."""
+    """A store that guarantees that the first writer wins."""
     yield from _store(request, tmp_path)
 
 
@@ -96,7 +97,7 @@ def _made(kind, root, stack):
 
 
 def _sealed(store):
-    """A store of this machine takes nothing but records."""
+    """A store of this machine accepts only records."""
     store.takes_records_alone = True
     return store
 
@@ -116,7 +117,7 @@ def nginx():
 
 @pytest.fixture(scope="module")
 def apache():
-    with tempfile.TemporaryDirectory() as folder, room.apache(folder) as address:  # where its user, who is nobody, may walk
+    with tempfile.TemporaryDirectory() as folder, room.apache(folder) as address:  # readable for its user `nobody`
         yield address, Path(folder, "www")
 
 
@@ -124,7 +125,7 @@ _numbers = iter(range(1000))
 
 
 def _place(address, root):
-    """A folder of its own on a server that all tests share; not every server makes folders itself."""
+    """A folder for each test on a server that all tests share; not every server creates folders."""
     name = f"place{next(_numbers)}"
     for path in (root / name, root / name / "ac", root / name / "cas"):
         path.mkdir()
@@ -135,7 +136,7 @@ def _place(address, root):
 def _bucket(address):
     import urllib.request
 
-    name = f"bucket{next(_numbers)}"
+    name = f"bucket{secrets.token_hex(8)}"  # a test imports this module again, so a counter would repeat names
     request = urllib.request.Request(f"{address}/{name}", method="PUT")
     with urllib.request.urlopen(request):
         pass

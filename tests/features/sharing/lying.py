@@ -1,7 +1,7 @@
-"""A store in memory that does as it should, or as one of its faults says.
+"""A store in memory with configurable faults.
 
-It is down, slow, full, cuts, lies, or takes in half of what comes. What it keeps is told apart from what it answers: `kept` is what
-others would find there once it is well again.
+It is down, slow or full, returns truncated or wrong data, or stores incomplete data. `kept` is the stored data, which differs from
+its answers.
 """
 
 import threading
@@ -10,16 +10,16 @@ from aptui.features.sharing.stores.streams import read_verified, write_verified
 from aptui.shared.result_store import StoreError, StoreFull
 
 SPOILED = ("cut", "flipped", "another", "page", "empty")
-"""Faults of what it answers: a part of it, a bit changed, somebody else's, a page for people, nothing."""
+"""Faults of answers: truncated, one bit changed, another record, an HTML page, empty."""
 HALF = ("half", "half and silent", "lost")
-"""Faults of what it keeps: half of it, with an error or without one, or nothing, though it says yes."""
+"""Faults of storing: half of the data, with or without an error, or nothing in spite of success."""
 FAULTS = ("down", "slow", "full", *SPOILED, *HALF)
 KINDS = (("ac",), ("cas",), ("ac", "cas"))
-"""Whom a fault concerns: records, blobs, or both."""
+"""Entries with the fault: records, blobs, or both."""
 
 
 class LyingStore:
-    """A `Store`; like every other it verifies blobs on their way, so that only what it keeps or is sent may be wrong."""
+    """A `Store`; like the others it verifies blobs, so that only stored or received data can be wrong."""
 
     address = "memory://lies"
 

@@ -1,4 +1,4 @@
-"""What the tests of sharing have in common: jobs and their results, servers of all kinds, one of them hostile."""
+"""Shared parts of the tests: jobs and their results, and servers of all kinds, one of them hostile."""
 
 import contextlib
 import hashlib
@@ -95,7 +95,7 @@ def free_port():
 
 @dataclass
 class Fault:
-    """What goes wrong with an answer: `kind` is the name of a method of `_Hostile`."""
+    """A fault of an answer: `kind` is the name of a method of `_Hostile`."""
 
     kind: str
     on: str = "/"
@@ -105,7 +105,7 @@ class Fault:
 
 @dataclass
 class HostileServer:
-    """An HTTP server in a thread that does as it should, or as `faults` say; `kept` is what it holds, `asked` what it was asked."""
+    """An HTTP server in a thread with optional `faults`; `kept` is its content, `asked` its requests."""
 
     faults: list = field(default_factory=list)
     kept: dict = field(default_factory=dict)
@@ -273,17 +273,17 @@ class _Hostile(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def closes(self):
-        """Nothing is wrong: servers close a connection after some answers."""
+        """No fault: servers close a connection after some answers."""
         self._give(self.world.kept.get(self.path), Connection="close")
         self.close_connection = True
 
     def half_taken(self):
-        """Keep what came of an upload so far, as some servers do (F12), and hang up."""
+        """Store the received part of an upload, as some servers do (F12), and close the connection."""
         self.world.kept[self.path] = self._body()[:100]
         self.close_connection = True
 
     def lost(self):
-        """Say yes and keep nothing."""
+        """Report success and store nothing."""
         self._body()
         self._say(201)
 
@@ -300,12 +300,8 @@ def _program(command, port, log):
         assert process.poll() is None, Path(log).read_text()
         yield
     finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        process.kill()
+        process.wait()
 
 
 def _listens(port):

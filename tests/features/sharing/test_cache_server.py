@@ -1,4 +1,4 @@
-"""Our own server, as other people's clients see it."""
+"""Aptui's server, used by other clients."""
 
 import base64
 import hashlib
@@ -33,7 +33,7 @@ DIGEST = digest_of(DATA).hex()
 
 
 def ask(address, method, path, body=None, **headers):
-    """Send one request as it stands; return status and body."""
+    """Send one request unchanged; return status and body."""
     connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=10)
     try:
         connection.putrequest(method, path, skip_host="Host" in headers)
@@ -70,7 +70,7 @@ def test_results_of_this_machine_are_served(tmp_path):
 
 
 def test_writing_needs_permission(tmp_path):
-    """A store that is offered is read-only unless somebody says otherwise."""
+    """A served store is read-only by default."""
     with serving(tmp_path / "store") as address:
         store = HttpStore(address)
         with pytest.raises(StoreRefused):
@@ -82,7 +82,7 @@ def test_writing_needs_permission(tmp_path):
 
 
 def test_token_writes_only_to_its_namespace(tmp_path):
-    """The token of an untrusted branch cannot write what everybody reads."""
+    """The token of an untrusted branch cannot write to the trusted namespace."""
     tokens = {"ci-token": "trusted", "branch-token": "branch-7"}
     with serving(tmp_path / "store", write_tokens=tokens) as address:
         for token, namespace in tokens.items():
@@ -110,7 +110,7 @@ def test_token_is_accepted_as_bearer_and_as_password(tmp_path):
 
 
 def test_uploaded_blob_with_another_digest_is_refused(open_server, tmp_path):
-    """A server that checks what it is given protects clients that do not."""
+    """A server that verifies uploads protects clients that do not."""
     assert ask(open_server, "PUT", f"/cas/{DIGEST}", DATA[:-1])[0] == 400
     assert ask(open_server, "PUT", f"/cas/{DIGEST}", DATA + b"x")[0] == 400
     assert ask(open_server, "GET", f"/cas/{DIGEST}")[0] == 404
@@ -156,7 +156,7 @@ def test_first_writer_wins_with_if_none_match(open_server):
     ],
 )
 def test_paths_of_clients_are_not_used_on_the_disk(open_server, path):
-    """A path leads nowhere but to records and blobs of the store."""
+    """A path can only be a record or a blob of the store."""
     for method in ("GET", "PUT"):
         assert ask(open_server, method, path, b"x")[0] == 404
 
@@ -181,7 +181,7 @@ def test_unknown_methods_are_refused(open_server):
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br"])
 def test_compressed_upload_is_refused_without_decompression(open_server, encoding, caplog):
-    """A bomb costs nothing, and what cannot be unpacked leaves nothing in the log: the connection is good for the next request."""
+    """The body is not decompressed, and the connection stays usable for the next request."""
     connection = http.client.HTTPConnection(urlsplit(open_server).netloc, timeout=10)
     try:
         for place in (f"/ac/{KEY}", f"/cas/{DIGEST}"):
@@ -195,7 +195,7 @@ def test_compressed_upload_is_refused_without_decompression(open_server, encodin
 
 
 def test_requests_of_browser_pages_are_refused(open_server):
-    """Another name for this machine (DNS rebinding), or another site."""
+    """Another host name of this machine (DNS rebinding), or another origin."""
     for host in ("evil.example", "a:b:c", "[::1]x", "x:99999"):
         assert ask(open_server, "GET", f"/cas/{DIGEST}", Host=host)[0] == 421
     assert ask(open_server, "PUT", f"/cas/{DIGEST}", DATA, Origin="http://evil.example")[0] == 421
@@ -213,7 +213,7 @@ def test_requests_of_browser_pages_are_refused(open_server):
     ],
 )
 def test_public_address_needs_tokens_and_tls(tmp_path, options):
-    """Beyond the loopback only TLS and a token let anybody in; writing takes a token of its own."""
+    """Beyond the loopback, access needs TLS and a token; writing needs a separate token."""
     with pytest.raises(UserError):
         application(CacheServer(str(tmp_path), "0.0.0.0", **options))
     assert application(CacheServer(str(tmp_path), "0.0.0.0", read_tokens=("t",), is_plain=True))
@@ -221,7 +221,7 @@ def test_public_address_needs_tokens_and_tls(tmp_path, options):
 
 @pytest.mark.parametrize("port", [-1, 1 << 16])
 def test_invalid_port_is_a_user_error(port, tmp_path):
-    with pytest.raises(UserError, match="is no port"):
+    with pytest.raises(UserError, match="is not a port"):
         serve(CacheServer(str(tmp_path), port=port))
 
 
@@ -244,7 +244,7 @@ def test_serving_a_result_counts_as_use(tmp_path, open_server):
 @needs("ccache")
 @pytest.mark.skipif(not has("cc"), reason=MACHINE + "no C compiler")
 def test_ccache_stores_and_hits_through_it(tmp_path):
-    """A client that somebody else wrote speaks with it in the layout of Bazel's caches."""
+    """Another program uses the server with the layout of Bazel's caches."""
     (tmp_path / "work").mkdir()
     source = tmp_path / "work" / "a.c"
     source.write_text("int answer(void) { return 42; }\n")

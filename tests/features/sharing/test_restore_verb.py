@@ -1,4 +1,4 @@
-"""`aptui restore`: products of an earlier run come back out of the store, stay through restarts, and go with the next edit."""
+"""`aptui restore`: products of an earlier run are restored, stay through restarts, and are replaced with the next edit."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Measure:
 
 
 def matching(run: Run, text: str) -> list[str]:
-    """Return the sources of the jobs that a filter finds."""
+    """Return the sources of the jobs that match a filter."""
     return [row["source"] for row in json.loads(run("jobs", "--filter", text, "--json")[1])]
 
 

@@ -77,7 +77,7 @@ def test_second_writer_receives_the_first_record():
 
 @pytest.mark.parametrize("changes", [{}, {"discovered": A}])
 def test_incomplete_record_is_replaced(changes):
-    """F12: a fragment of an upload that broke off."""
+    """F12: an incomplete upload."""
     store, one = Records(), record(facts(), b"one", **changes)
     for key in (BASE, variant_key(BASE, A)):
         store[key] = seal_record(one, SEAL)[:50]
@@ -88,7 +88,7 @@ def test_incomplete_record_is_replaced(changes):
 
 @pytest.mark.parametrize("changes", [{}, {"discovered": A}])
 def test_untrusted_record_is_neither_read_nor_overwritten(changes):
-    """A writer with a wrong key must not be able to wipe out what the team has."""
+    """A writer with a wrong key must not be able to overwrite the team's records."""
     store, theirs = Records(), record(facts(), b"theirs")
     publish(store, theirs)
     before = dict(store)
@@ -102,7 +102,7 @@ def test_untrusted_record_is_neither_read_nor_overwritten(changes):
 
 
 def test_variant_with_another_key_is_refused():
-    """A store that swaps records of one job."""
+    """A store that exchanges records of a job."""
     store, key = Records(), variant_key(BASE, A)
     store[BASE] = seal_record(Variants(BASE, ((A, key),)), SEAL)
     store[key] = seal_record(record(facts(), b"other", discovered=B), SEAL)

@@ -29,7 +29,7 @@ class Clock:
 
 @pytest.fixture
 def machines(tmp_path):
-    """Makes machines: each a service with a store of its own, what it said, and a folder."""
+    """Creates machines: each is a service with its own store, messages and folder."""
     made = []
 
     class Machine:
@@ -192,7 +192,7 @@ def test_without_sharing_only_the_local_store_is_used(machines, share):
 
 
 def test_mode_client_never_writes(machines, share):
-    """Writing is another permission than reading; developers do not have it unless they are given it."""
+    """Writing needs its own permission; developers do not have it by default."""
     client = machines("client", share, "client")
     client.put(*CONTENTS)
 
@@ -201,7 +201,7 @@ def test_mode_client_never_writes(machines, share):
 
 
 def test_results_of_an_untrusted_branch_are_restored_only_there(machines, share):
-    """CREEP (CVE-2025-36852); also not through the store of one machine that works on both."""
+    """CREEP (CVE-2025-36852); also not through the local store of a machine that works on both."""
     machines("branch", share, namespace="branch-7").put(b"evil")
 
     assert machines("trusted", share, "client").find() is None
@@ -211,7 +211,7 @@ def test_results_of_an_untrusted_branch_are_restored_only_there(machines, share)
 
 
 def test_untrusted_branch_reads_trusted_results_and_writes_none(machines, share):
-    """The right to write is separate from the right to read, and untrusted branches write where trusted readers never read."""
+    """Writing and reading are separate permissions; untrusted branches write to a namespace that trusted machines do not read."""
     machines("trusted", share).put(b"good")
     before = sorted(path for path in share.rglob("*") if path.is_file())
     branch = machines("branch", share, namespace="branch-7")
@@ -223,7 +223,7 @@ def test_untrusted_branch_reads_trusted_results_and_writes_none(machines, share)
 
 @pytest.mark.parametrize("writer", [{}, {"team_key_file": b"the secret of another team"}])
 def test_without_the_team_key_no_record_is_trusted(machines, share, tmp_path, writer):
-    """What a store gives is checked before it is used: the seal first, then length and digest of every blob."""
+    """Answers are verified before use: first the seal, then length and digest of every blob."""
     keys = {name: key_file(tmp_path, text, "theirs") for name, text in writer.items()}
     machines("stranger", share, **keys).put(b"evil")
     machines("stranger", share, **keys).put(b"evil")
@@ -241,7 +241,7 @@ def test_records_with_the_team_key_are_trusted(machines, share, tmp_path):
 
 
 def test_with_writers_only_ci_a_member_uses_its_own_results(machines, share, tmp_path):
-    """The right to write is separate from the right to read, and untrusted branches write where trusted readers never read."""
+    """Writing and reading are separate permissions."""
     signing = key_file(tmp_path, b"07" * 32, "signing")
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -269,7 +269,7 @@ def test_contradictory_configuration_is_a_user_error(tmp_path, changes):
 
 
 def test_result_with_an_input_changed_during_the_run_is_not_stored(machines, share):
-    """Bazel #3360: the result of inputs that nobody had is nobody's result."""
+    """Bazel #3360: the state of the inputs is unknown."""
     maker = machines("maker", share)
     maker.put(*CONTENTS, is_current=lambda: False)
 
@@ -287,7 +287,7 @@ def test_record_with_other_files_than_its_key_is_deleted(machines, share):
 
 
 def test_product_changed_during_upload_is_not_published(machines, share):
-    """Only results of runs that ended well, over inputs that did not change meanwhile, are published; the first writer wins."""
+    """Only results of successful runs with unchanged inputs are published."""
     answers = iter([True, False])
     maker = machines("maker", share)
     maker.put(*CONTENTS, is_current=lambda: next(answers))
@@ -309,7 +309,7 @@ def test_product_truncated_by_a_full_disk_is_not_stored(machines, share, text):
 
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.LOST, Outcome.RETURNED, Outcome.STALE, Outcome.CANCELLED])
 def test_only_successful_runs_are_shared(outcome):
-    """Never on a failure, or when the source changed under the run."""
+    """Neither after a failure nor if the source changed during the run."""
     result = RunResult(1, Outcome.SUCCEEDED, source_digest=b"\1" * 32)
 
     assert obstacle(result, b"\1" * 32) == ""
@@ -318,7 +318,7 @@ def test_only_successful_runs_are_shared(outcome):
 
 
 def test_first_writer_wins_and_differences_are_reported(machines, share):
-    """A builder that makes other bytes each time is told of, and no more of its results go out."""
+    """A builder with different products in each run is reported, and its results are not uploaded any more."""
     machines("first", share).put(b"first")
     second = machines("second", share)
     second.put(b"second")
@@ -341,7 +341,7 @@ def test_nondeterministic_builder_is_shared(machines, share):
 
 
 def test_product_rebuilt_before_storing_is_not_stored(machines, share):
-    """Only results of runs that ended well, over inputs that did not change meanwhile, are published; the first writer wins."""
+    """Only results of successful runs with unchanged products are published."""
     maker = machines("maker", share)
     files = files_of(maker.folder / "made", *CONTENTS)
     for path in files.values():
@@ -378,7 +378,7 @@ SLOW = ["silent", "trickling_head", "trickling_body"]
 @pytest.mark.parametrize("where", ["/cas/", "/ac/"])
 @pytest.mark.parametrize("kind", [*LIES, *SLOW])
 def test_wrong_or_slow_store_is_a_miss_reported_once(machines, server, kind, where):
-    """L1: never a wrong product, never a delay beyond the deadline; what was wrong is not asked for again for ten minutes."""
+    """L1: never a wrong product, never a delay beyond the deadline; a wrong entry is not requested again for ten minutes."""
     maker = machines("maker", server.address)
     maker.put(*CONTENTS)
     maker.put(b"another", of=facts("b.png"))
@@ -411,7 +411,7 @@ def test_recovered_store_is_used_again(machines, server, kind):
 
 
 def test_damaged_blob_is_replaced_by_a_writer(machines, share, tmp_path):
-    """What is wrong in a store is noticed, made here, and made good."""
+    """A damaged entry is noticed, built here and replaced."""
     ours = machines("maker", share).put(*CONTENTS)
     for digest in ours.blobs:
         (share / "cas" / digest[:2] / digest).write_bytes(b"poison")
@@ -426,7 +426,7 @@ def test_damaged_blob_is_replaced_by_a_writer(machines, share, tmp_path):
 
 @pytest.mark.real
 def test_failing_store_is_paused_and_retried_later(machines, server):
-    """L1: the circuit opens after five errors and is tried again half open."""
+    """L1: the circuit breaker opens after five errors; later one call tests the store."""
     other = machines("other", server.address, "client")
     server.faults.append(Fault("unavailable"))
     for number in range(8):
@@ -444,7 +444,7 @@ def test_failing_store_is_paused_and_retried_later(machines, server):
 
 
 def test_hanging_store_costs_each_caller_one_deadline(machines, share, monkeypatch):
-    """L1: a network share that is gone holds its callers in the kernel, and nobody else."""
+    """L1: an unreachable network share blocks only its callers."""
     other = machines("other", share, "client", deadline_s=0.1)
     leave = threading.Event()
     monkeypatch.setattr("aptui.features.sharing.stores.folder_store.FolderStore.get_record", lambda *_: leave.wait(30))
@@ -459,7 +459,7 @@ def test_hanging_store_costs_each_caller_one_deadline(machines, share, monkeypat
 @pytest.mark.real
 @pytest.mark.parametrize(("kind", "asked"), [("full", 1), ("forbidden", 1), ("unavailable", 5)])
 def test_failing_uploads_are_reported_once_and_stop(machines, server, kind, asked):
-    """L1: a store that is full, or read-only, or ill; results are kept here all the same."""
+    """L1: a store that is full, read-only or broken; results are still stored locally."""
     maker = machines("maker", server.address)
     server.faults.append(Fault(kind, "/", "PUT"))
     for number in range(8):
@@ -503,7 +503,7 @@ def test_unusable_local_store_is_reported_and_skipped(machines, share, tmp_path)
 
 
 def test_modified_product_is_noticed_and_rebuilt(machines, tmp_path, monkeypatch):
-    """Read-only links keep accidents away; whoever writes all the same harms nobody else."""
+    """Read-only links prevent accidents; a forced write harms no other machine."""
     monkeypatch.setattr("aptui.features.sharing.stores.placing.reflink", lambda *_: False)
     maker = machines("maker", links=True)
     maker.put(*CONTENTS)

@@ -1,4 +1,4 @@
-"""Shared results: who gets them, that they are what a build would have made, and that they are never in the way."""
+"""Shared results: who receives them, that they equal those of a build, and that they never delay one."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ builders:
 
 
 class Checkouts:
-    """Checkouts of one project on some machines; `ran` are the stems that builders worked on since they were last asked for."""
+    """Checkouts of one project on some machines; `ran` returns the stems built since the last call."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._root, self._monkeypatch = root, monkeypatch
@@ -57,13 +57,13 @@ class Checkouts:
         self.on("first")
 
     def on(self, machine: str) -> None:
-        """Go to a machine, which has a store of its own."""
+        """Switch to a machine with its own store."""
         self.store = self._root / machine / "aptui" / "store"
         self._monkeypatch.setenv("XDG_CACHE_HOME", str(self._root / machine))
         self._monkeypatch.setenv("XDG_CONFIG_HOME", str(self._root / "nothing"))
 
     def checkout(self, name: str, *, mode: str = "", settings: str = "", nap_s: float = 0) -> Project:
-        """Make a checkout with two sources that need a builder, and one that is copied."""
+        """Create a checkout with two sources that need a builder, and one that is copied."""
         text = SETTINGS.replace("COUNTER", str(self.counter)).replace("NAP", str(nap_s)) + settings
         if mode:
             text += f"shared_cache: {{mode: {mode}, store: {self.share}, upload: complete, deadline: 20s}}\n"
@@ -89,7 +89,7 @@ def products(project: Project) -> dict[str, bytes]:
 
 
 def facts(project: Project) -> list[tuple[object, ...]]:
-    """Return what rests of each job that a build and a hit must have in common."""
+    """Return the facts about each job that a build and a hit must have in common."""
     database = open_reader(project.cache / "assetdb.sqlite")
     try:
         return sorted((row.source, row.job_key, row.status, row.warnings, row.errors, bool(row.log)) for row in database.jobs())
@@ -260,7 +260,7 @@ def test_client_fetches_results_of_a_server(world: Checkouts) -> None:
     world.share.mkdir()
     third = world.checkout("three", mode="client")
     third.engine_run()
-    assert counts(third) == (2, 0, 0)  # what was fetched is kept here
+    assert counts(third) == (2, 0, 0)  # the fetched result is stored here
 
 
 def test_client_stores_nothing_in_the_shared_cache(world: Checkouts) -> None:
@@ -281,7 +281,7 @@ def test_patterns_select_the_shared_sources(world: Checkouts) -> None:
 
 
 def spoil(share: Path, how: str) -> None:
-    """Do something to all blobs, or records, of a store."""
+    """Modify all blobs, or records, of a store."""
     blobs = [path for path in share.rglob("*") if path.is_file() and path.parent.parent.name == "cas"]
     records = [path for path in share.rglob("*") if path.is_file() and path.parent.parent.name == "ac"]
     assert blobs
@@ -334,7 +334,7 @@ def test_record_with_another_key_is_not_used(world: Checkouts, tmp_path: Path) -
     assert world.ran() == ["a", "a", "b", "b"]
 
 
-# --------------------------------------------------------------------------------------------------- in nobody's way
+# --------------------------------------------------------------------------------------------------- failures and delays
 
 
 def test_exception_in_sharing_is_a_miss_reported_once(world: Checkouts) -> None:
@@ -388,7 +388,7 @@ def test_result_that_arrives_first_cancels_the_run(world: Checkouts) -> None:
 
 
 def test_stored_results_equal_those_of_builders(world: Checkouts) -> None:
-    """Two checkouts see the same edits, one with the store and one without; what rests must never differ."""
+    """Two checkouts get the same edits, one with the store and one without; their final states must be equal."""
     dice = Random(8)
     plain, shared = world.checkout("plain", settings="local_store: {enabled: false}\n"), world.checkout("shared")
     world.checkout("warm").engine_run()

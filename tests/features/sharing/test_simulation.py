@@ -1,7 +1,7 @@
-"""Three machines, a few jobs and a store that does what it likes: a result is always the one that was put, whole, or none is found.
+"""Three machines, a few jobs and a faulty store: a lookup returns exactly a stored result or none.
 
-Each machine keeps what it makes and what it fetches; the third keeps nothing. Every result of a job is another one, as if no
-builder were deterministic, so that a mixture of two would show, and so would a second writer who wins over the first.
+Each machine stores its own and fetched results; the third stores none. Every run of a job has different products, so that a mixture
+of two results would be noticed, and a second writer that replaces the first.
 """
 
 import contextlib
@@ -33,21 +33,21 @@ JOBS = tuple(facts(f"{name}.png") for name in "ab")
 KEEPERS, READER = ("one", "two"), "reader"
 MACHINES = (*KEEPERS, READER)
 SHORT_S = 0.01
-"""How long a store that is slow is waited for; one that is not has all the time it needs, however busy this machine is."""
+"""Deadline for a slow store; other stores have enough time even on a busy machine."""
 LONG_S = 10_000.0
 WEATHERS = st.one_of(st.none(), st.tuples(st.sampled_from(FAULTS), st.sampled_from(KINDS)))
 
 
 class Machine:
-    """A machine: its service, what it said, and what it is known to keep."""
+    """A machine: its service, its messages and its expected results."""
 
     def __init__(self, name, folder):
         self.name, self.folder, self.said, self.shift = name, folder, [], 0.0
         self.own = {}
-        """{job: the result that it keeps}, as long as nobody damages its store."""
+        """{job: its stored result}, until its store is damaged."""
         self.is_sound = name in KEEPERS
         self.is_calm = True
-        """Whether the team's store has done it no wrong since it last forgot about that."""
+        """Whether the shared store had no fault for this machine since the last pause."""
         self.finds = 0
         keeps = str(folder / "store") if name in KEEPERS else ""
         sharing = SharedCacheSettings(
@@ -63,16 +63,16 @@ class Sharers(RuleBasedStateMachine):
         self.folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
         self.store = LyingStore()
         self._stack.enter_context(mock.patch.object(namespaces, "open_store", return_value=self.store))
-        self._stack.enter_context(mock.patch.object(os, "fsync"))  # no machine loses its power in here
+        self._stack.enter_context(mock.patch.object(os, "fsync"))  # no power failure in this test
         self.machines = {name: Machine(name, self.folder / name) for name in MACHINES}
         self.put = {job: {} for job in JOBS}
-        """{job: {record: contents}} of all that was ever made."""
+        """{job: {record: contents}} of all results."""
         self.first = {}
-        """{job: the record that the team's store holds}, as far as it always did as it should when that job was concerned."""
+        """{job: the record in the shared store}, if the store had no fault for the job."""
         self.spoiled = set()
-        """Jobs that the team's store was wrong about."""
+        """Jobs with a wrong answer of the shared store."""
         self.has_lied = False
-        """Whether it said of an upload that it has it, and had not."""
+        """Whether it reported success for an upload that it lost."""
         self.serial = 0
 
     def teardown(self):
@@ -96,7 +96,7 @@ class Sharers(RuleBasedStateMachine):
 
     @rule(job=st.sampled_from(JOBS), names=st.sampled_from([("one",), ("two",), KEEPERS]), is_same=st.booleans(), weather=WEATHERS)
     def a_job_is_done(self, job, names, is_same, weather):
-        """By one machine, or by two at once; a builder that is the same each time makes what it made first."""
+        """Run a job on one machine, or on two at once; a deterministic builder makes its first products again."""
         with self._weather(weather):
             for name in names:
                 self._make(job, name, is_same=is_same)
@@ -140,7 +140,7 @@ class Sharers(RuleBasedStateMachine):
 
     @contextlib.contextmanager
     def _weather(self, weather):
-        """Let something be wrong with the team's store for a while."""
+        """Give the shared store a fault for a while."""
         self.store.fault, self.store.kinds = weather or ("", ())
         try:
             yield
@@ -180,7 +180,7 @@ class Sharers(RuleBasedStateMachine):
 
     def _settle(self, job, names):
         if self.store.fault == "slow":
-            self.store.released.set()  # nobody waits for an upload, but this test wants to know what came of it
+            self.store.released.set()  # uploads are asynchronous, but this test needs their result
         for name in names:
             assert self.machines[name].service.settle(20)
         if self.store.fault and self.store.fault != "down":
@@ -193,7 +193,7 @@ class Sharers(RuleBasedStateMachine):
             self.first[job] = there
 
     def _there(self, job):
-        """Return what lies in the team's store, None where nothing whole does."""
+        """Return the content of the shared store, None if it is absent or incomplete."""
         data = self.store.kept.get(("ac", base_key(job)))
         try:
             return open_record(data, Seal(), base_key(job)) if data is not None else None
@@ -212,7 +212,7 @@ class Sharers(RuleBasedStateMachine):
 
 
 def _damage(path, how):
-    """Write into a file as somebody does who found a way: in place, so that every name of it is concerned."""
+    """Write into a file in place, so that every hard link changes."""
     os.chmod(path, 0o644)
     data = path.read_bytes()
     if how == "gone":
@@ -221,7 +221,7 @@ def _damage(path, how):
         os.truncate(path, len(data) // 2)
     else:
         path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-        os.utime(path, ns=(0, time.time_ns() + 1_000_000_000))  # as if it were not done in the same tick of the clock
+        os.utime(path, ns=(0, time.time_ns() + 1_000_000_000))  # as if it happened in another tick of the clock
 
 
 Sharers.TestCase.settings = settings(

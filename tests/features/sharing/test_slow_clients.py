@@ -1,4 +1,4 @@
-"""Clients that are slow, or many: our own server lets none of them hold up another."""
+"""Slow clients, and many clients: none of them delays others."""
 
 import contextlib
 import http.client
@@ -35,7 +35,7 @@ def no_lingering(monkeypatch):
 
 @pytest.fixture
 def connect():
-    """Makes connections that have said something, and waits for what comes of it."""
+    """Opens connections with a partial request, and waits for the answer."""
     with contextlib.ExitStack() as stack:
 
         def made(address, said=b""):
@@ -48,7 +48,7 @@ def connect():
 
 
 def heard(connection):
-    """Return all that comes until the other end closes."""
+    """Return all bytes until the other end closes."""
     found = b""
     with contextlib.suppress(ConnectionResetError):
         while data := connection.recv(65536):
@@ -72,7 +72,7 @@ def test_client_without_a_complete_request_is_dropped(tmp_path, connect, said):
 
 
 def test_idle_connection_between_requests_stays_open(tmp_path):
-    """Else clients would connect anew for each product."""
+    """Otherwise clients would connect again for each product."""
     with serving(tmp_path / "store", timeout_s=0.05) as address:
         connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=10)
         idle, ports = [], []

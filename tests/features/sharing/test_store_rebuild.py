@@ -1,4 +1,4 @@
-"""`cache verify --rebuild`: what this machine keeps of a project is made again; what two runs contradict is removed."""
+"""`cache verify --rebuild`: stored results of a project are built again; a result that differs from two runs is removed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 def build(run: Run) -> None:
-    """Process the project, and see to it that every result is kept: one whose inputs were just touched may not be."""
+    """Process the project until every result is stored: one with an input that was just modified may not be."""
     assert run("batch")[0] == 0
     for number in range(5):
         if not json.loads(run("cache", "prefetch", "--json")[1])["missing"]:

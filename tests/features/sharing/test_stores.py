@@ -1,4 +1,4 @@
-"""What every store does, whoever made it."""
+"""Common behaviour of all stores."""
 
 import os
 import threading
@@ -57,7 +57,7 @@ def test_blobs_are_returned_unchanged(store, tmp_path, size):
 
 
 def test_changed_file_is_not_published(store, tmp_path):
-    """An upload whose bytes are not those that were digested ends before its end."""
+    """An upload with another digest is ended before its last byte."""
     [(digest, path)] = files_of(tmp_path / "made", b"x" * (2 << 20)).items()
     with open(path, "r+b") as file:
         file.write(b"y")
@@ -68,7 +68,7 @@ def test_changed_file_is_not_published(store, tmp_path):
 
 
 def test_blob_of_another_length_than_recorded_is_refused(store, tmp_path):
-    """No more is written than was declared, and a shorter one is no blob either."""
+    """At most the declared length is written, and a shorter blob is refused."""
     [(digest, path)] = files_of(tmp_path / "made", b"x" * 100_000).items()
     store.put_blob(digest, path)
 
@@ -80,7 +80,7 @@ def test_blob_of_another_length_than_recorded_is_refused(store, tmp_path):
 
 @pytest.mark.parametrize("name", ["../../../etc/passwd", "a" * 63, "A" * 64, "a" * 64 + "/x", ""])
 def test_names_cannot_leave_the_store(store, tmp_path, name):
-    """A name is checked before it becomes a path."""
+    """A name is validated before it becomes a path."""
     for call in (
         lambda: store.get_record(name),
         lambda: store.put_record(name, ONE),
@@ -93,7 +93,7 @@ def test_names_cannot_leave_the_store(store, tmp_path, name):
 
 
 def written_at_once(store):
-    """Eight threads write one record each; returns (all that were written, those that were told that they won)."""
+    """Write a record in eight threads; return (all written records, those of the winners)."""
     start, written, won = threading.Barrier(8), [], []
 
     def write(number):
@@ -112,14 +112,14 @@ def written_at_once(store):
 
 
 def test_one_of_many_concurrent_writers_wins(exact_store):
-    """First writer wins, also when all of them found nothing there."""
+    """The first writer wins, also if no writer found a record."""
     _, won = written_at_once(exact_store)
 
     assert won == [essence(exact_store.get_record(KEY))]
 
 
 def test_concurrent_writers_leave_no_mixed_content(store):
-    """Ordinary web servers do not know who came first, but what they have is whole."""
+    """Ordinary web servers do not guarantee who wins, but their content is complete."""
     written, won = written_at_once(store)
 
     assert won
@@ -127,7 +127,7 @@ def test_concurrent_writers_leave_no_mixed_content(store):
 
 
 def test_namespaces_are_separate(tmp_path):
-    """What a branch that nobody trusts has put is not found by who reads the trusted namespace."""
+    """A record of an untrusted branch is not found in the trusted namespace."""
     from aptui.features.sharing.stores.folder_store import FolderStore
 
     (tmp_path / "share").mkdir()

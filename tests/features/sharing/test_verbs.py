@@ -1,4 +1,4 @@
-"""`aptui cache`: what is kept, looked after, fetched ahead and offered, as people and programs are told."""
+"""`aptui cache`: output for users and programs."""
 
 from __future__ import annotations
 
@@ -290,7 +290,7 @@ def test_ready_does_not_run_code_of_a_commit_without_the_option(run: Run, projec
     assert canary.exists()
     canary.unlink()
     git(project, "checkout", "-q", branch)
-    assert run("cache", "ready", "HEAD")[0] == 1  # what this checkout runs anyway
+    assert run("cache", "ready", "HEAD")[0] == 1  # jobs that this checkout runs anyway
 
 
 def test_token_file_readable_by_others_is_refused(tmp_path: Path) -> None:

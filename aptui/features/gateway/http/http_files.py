@@ -1,7 +1,7 @@
 """Files over HTTP, read only: products by name and by asset id, folders, trees, and O3DE's aliases `@products@` and `@log@`.
 
-    GET /v1/products/{platform}/{path}   a product; `?wait=1&timeout=S` processes it first; a final `/` or `?list=1` lists a folder
-    GET /v1/assets/{asset id}            the same by asset id; `?platform=ID` if it exists for several platforms
+    GET /v1/products/{platform}/{path}   a product. `?wait=1&timeout=S` processes it first. A final `/` or `?list=1` lists a folder.
+    GET /v1/assets/{asset id}            the same by asset id, with `?platform=ID` for one of several platforms
     GET /v1/tree/{platform}/{path}       all products below a folder
     GET /v1/files/@products@/{path}      a product of `?platform=ID`, by default of the first platform
     GET /v1/files/@log@/{path}           a log or a folder of logs; needs the scope `control`

@@ -1,4 +1,4 @@
-"""The rules at the door: who may come in, under which name, with which token, how often; each fails without its rule."""
+"""Access rules: which client, host name and token is accepted, and how often."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def knock(there: Served, path: str = "/v1/connect", **headers: str) -> int:
-    """Return how asking for a WebSocket ends."""
+    """Return the result of opening a WebSocket."""
     connection = http.client.HTTPConnection("127.0.0.1", there.port, timeout=10)
     try:
         connection.request("GET", path, headers=KNOCK | {name.replace("_", "-"): value for name, value in headers.items()})
@@ -152,7 +152,7 @@ def test_configured_origins_are_accepted(tmp_path: Path) -> None:
 
 
 def test_sec_7_other_machines_need_tls_and_a_token(tmp_path: Path) -> None:
-    """A non-loopback address without TLS, or without anybody's token, is refused, and the sentence says what to set."""
+    """A non-loopback address without TLS or without a token is refused; the message names the setting."""
     file = tmp_path / "s" / "tokens.json"
     certificate, key = tmp_path / "c.pem", tmp_path / "k.pem"
     certificate.write_text(CERTIFICATE)
@@ -203,7 +203,7 @@ def test_sec_7_tokens_are_256_bits_and_stored_as_digests_in_a_private_file(tmp_p
 
 
 def test_sec_7_tokens_are_compared_in_constant_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`hmac.compare_digest`, with every token that there is."""
+    """`hmac.compare_digest`, for every token."""
     file = tmp_path / "tokens.json"
     made = [tokens.add(file, name, [Scope.READ]) for name in ("a", "b", "c")]
     compared = []
@@ -215,7 +215,7 @@ def test_sec_7_tokens_are_compared_in_constant_time(tmp_path: Path, monkeypatch:
 
 
 def test_sec_7_token_is_limited_to_its_scopes_and_revocable(there: Served) -> None:
-    """Scopes; a revoked token opens nothing from that moment."""
+    """Scopes; a revoked token is refused at once."""
     token = there.with_scopes(Scope.CONTROL)
     reader = there.with_scopes(Scope.READ)
 
@@ -341,7 +341,7 @@ def test_active_connection_is_kept(there: Served) -> None:
         assert connection.getresponse().read()
 
     async def grow_old() -> None:
-        there.room.connections.close()  # nobody else looks meanwhile
+        there.room.connections.close()  # no other thread reads it in the meantime
         for door in there.room.connections.all:
             door.began_s = -1e9
 
@@ -360,7 +360,7 @@ def test_active_connection_is_kept(there: Served) -> None:
 
 
 def test_sec_10_socket_without_a_complete_request_is_dropped(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Header time-out; a byte now and then does not help."""
+    """Timeout of the header; single bytes do not extend it."""
     connections = there.room.connections
     monkeypatch.setattr(connections, "_header_limit_s", 0.3)
 
@@ -384,7 +384,7 @@ def test_sec_10_socket_without_a_complete_request_is_dropped(there: Served, monk
 
 
 def test_sec_10_oldest_unauthenticated_socket_is_closed_for_new_ones(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sockets are limited; half-open ones do not keep a client out."""
+    """Sockets are limited; incomplete requests do not block clients."""
     connections = there.room.connections
     monkeypatch.setattr(connections, "_unknown_limit", 8)
 
@@ -398,7 +398,7 @@ def test_sec_10_oldest_unauthenticated_socket_is_closed_for_new_ones(there: Serv
 
 
 def test_sec_10_silent_sockets_before_tls_do_not_block_clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A socket counts from `accept` on, not from the end of its handshake."""
+    """A socket counts from `accept` on, not from the end of its TLS handshake."""
     import ssl
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -512,7 +512,7 @@ def test_rate_limit_recovers() -> None:
 
 
 def test_sec_6_local_token_is_readable_by_its_user_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder is 0700 first, the file 0600 from its first moment."""
+    """The folder is 0700 before the file is created with 0600."""
     from aptui.link import gateways
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -534,7 +534,7 @@ def test_sec_6_local_token_is_readable_by_its_user_only(tmp_path: Path, monkeypa
 
 
 def test_sec_11_audit_log_has_client_request_and_outcome(tmp_path: Path) -> None:
-    """One line of JSON a call, for its owner alone; a disk that refuses stops nothing."""
+    """One line of JSON for each call, readable by its owner only; an error of the disk does not stop requests."""
     from aptui.features.gateway.access.guard import Audit, ClientIdentity
 
     log = tmp_path / "logs" / "gateway-audit.log"
@@ -551,7 +551,7 @@ def test_sec_11_audit_log_has_client_request_and_outcome(tmp_path: Path) -> None
 
 
 def test_sec_11_refusals_in_the_audit_log_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refusals are counted, what was said is cut, and the log is rolled."""
+    """Refusals are counted, long texts are cut, and the log is rotated."""
     from aptui.features.gateway.access.guard import Audit, ClientIdentity
 
     now, log = [0.0], tmp_path / "audit.log"

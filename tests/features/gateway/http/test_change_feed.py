@@ -1,4 +1,4 @@
-"""The change feed over HTTP: whole, resumable, and over when the gateway is."""
+"""The change feed over HTTP: complete, resumable, and ended with the gateway."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_without_a_database_the_answer_is_retry_later(place: Served) -> None:
 
 @pytest.fixture
 def follow(place: Served) -> Iterator[Callable[[str], http.client.HTTPResponse]]:
-    """Follows the feed with an `Authorization`, each time on a connection of its own."""
+    """Follows the feed with an `Authorization`, each time on a new connection."""
     with contextlib.ExitStack() as stack:
 
         def followed(bearer: str) -> http.client.HTTPResponse:
@@ -104,8 +104,8 @@ Follow = Callable[[str], http.client.HTTPResponse]
 
 
 def test_sec_10_streams_of_one_token_are_limited_and_closed(place: Served, follow: Follow) -> None:
-    """Streams are limited by token, and some places are the owner's."""
-    assert follow(f"Bearer {place.token}").status == 200  # what is opened once for all is open
+    """Streams of a token are limited, and some places are reserved for the owner."""
+    assert follow(f"Bearer {place.token}").status == 200  # resources that are opened once are open now
     before = len(os.listdir("/proc/self/fd"))
     bearers = [place.with_scopes(Scope.READ) for _ in range(5)]
 

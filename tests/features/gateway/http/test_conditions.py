@@ -1,4 +1,4 @@
-"""Conditional requests and ranges, as RFC 9110 decides them."""
+"""Conditional requests and ranges of RFC 9110."""
 
 from __future__ import annotations
 

@@ -347,7 +347,7 @@ def test_product_of_a_killed_engine_is_verified_before_sending(tmp_path: Path, m
 
 
 def test_content_matches_its_etag_while_products_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The two versions are equally long, so that nothing but the digest tells them apart."""
+    """Both versions have the same length, so that only the digest differs."""
     project = _project(tmp_path, monkeypatch)
     seen: set[bytes] = set()
     wrong: list[Reply] = []
@@ -423,7 +423,7 @@ def _project(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A project whose engine stays up, as a process of its own."""
+    """A project with an engine in its own process."""
     folder = tmp_path_factory.mktemp("live")
     with pytest.MonkeyPatch.context() as patch:
         own_homes(folder, patch)

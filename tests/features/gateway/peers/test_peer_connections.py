@@ -1,4 +1,4 @@
-"""Connections of a gateway: who may come in, whom it dials and dials again, what is kept, and what the engine hears of it all."""
+"""Connections of a gateway: access lists, dialled devices, the settings file, and reports to the engine."""
 
 from __future__ import annotations
 
@@ -285,7 +285,7 @@ def test_refused_change_leaves_the_file_unchanged(tmp_path):
 
 
 class EngineTold:
-    """The engine's end, as far as the connections need it."""
+    """The engine's side of the connections."""
 
     def __init__(self) -> None:
         self.listeners, self.also_came, self.reports = [], [], []
@@ -426,10 +426,10 @@ def test_a_rejected_address_is_not_dialled(tmp_path):
 
 @pytest.fixture
 def certified(tmp_path, monkeypatch):
-    """A device's certificate with its key, as it holds them, and the file of the certificate alone; it is dialled once."""
+    """A device's certificate with its key, and a file with the certificate only."""
     monkeypatch.setattr(
         peer_connections, "RETRY_S", (60.0, 60.0)
-    )  # no handshake is under way at the end: asyncio would leave its socket open
+    )  # no handshake is running at the end: asyncio would leave its socket open
     (tmp_path / "both.pem").write_text(CERTIFICATE + KEY)
     (tmp_path / "c.pem").write_text(CERTIFICATE)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

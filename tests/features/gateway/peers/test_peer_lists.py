@@ -1,4 +1,4 @@
-"""What people change on the Connections screen gets into the file that says it, or is kept beside it."""
+"""Changes on the Connections screen are written to the configuration, or kept as overrides."""
 
 import pytest
 from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""What devices reach through the gateway: requests and answers whole and as they are, or a clear refusal; raw bytes both ways."""
+"""Forwarding for devices: requests and answers are complete and unchanged, or refused; bytes in both directions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LIMITS = ProxyLimits(connect_s=2.0, quiet_s=0.3, request_bytes=10_000, response_
 
 
 class Service:
-    """An upstream that answers what it is told to, and notes what it heard."""
+    """A server that returns configured answers and records requests."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, str, dict[str, str], bytes]] = []
@@ -48,7 +48,7 @@ class Service:
 
 
 class Room:
-    """What stands around: a gateway whose only client is `READER`."""
+    """A gateway whose only client is `READER`."""
 
     def __init__(self, port: int, service: Service, app: web.Application, http: aiohttp.ClientSession) -> None:
         self.url, self.service, self.app, self.http = f"http://127.0.0.1:{port}", service, app, http

@@ -1,4 +1,4 @@
-"""The form of what is said on the outer wire."""
+"""The encoding of messages on the WebSocket."""
 
 from __future__ import annotations
 

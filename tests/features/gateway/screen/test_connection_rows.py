@@ -1,4 +1,4 @@
-"""Rows of the Connections screen: what is watched, and which scan folder overrides which."""
+"""Rows of the Connections screen: watched folders, and the priority of scan folders."""
 
 from __future__ import annotations
 

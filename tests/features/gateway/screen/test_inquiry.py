@@ -1,4 +1,4 @@
-"""The engine is asked while somebody looks and it works, at most once a second, and is left alone at rest."""
+"""The engine is queried while the screen is visible and it works, at most once a second, and not while it is idle."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BUSY = Progress(0, 12, 0, 0, 3, 2, 8, 0, False)
 
 
 class Room:
-    """A shell whose engine answers when it is told to, and a clock that stands."""
+    """A shell with a simulated engine and a stopped clock."""
 
     def __init__(self, monkeypatch) -> None:
         self.now_s, self.timers, self.asked, self.woken = 100.0, [], [], 0
@@ -60,7 +60,7 @@ def test_idle_engine_is_queried_once(room):
     room.answer()
     room.inquiry.ask_if_due()
 
-    assert len(room.asked) == 2  # how it is, and who is there
+    assert len(room.asked) == 2  # status and clients
     assert (room.inquiry.status.pid, room.inquiry.connections, room.inquiry.workers[0].number) == (4711, (CLIENT,), 1)
     assert not room.timers
 

@@ -1,4 +1,4 @@
-"""The Connections screen shows clients and workers, asks only while something runs, and drops and restarts on demand."""
+"""The Connections screen shows clients and workers, queries only during work, and drops and restarts on demand."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ AT_WORK = worker(2, "working", "images: textures/rock.png (linux, image)")
 
 
 class JobsWithReveal(Pane):
-    """A Jobs screen that notes where it was sent."""
+    """A Jobs screen that records its navigation."""
 
     def __init__(self, **named) -> None:
         super().__init__(**named)
@@ -64,7 +64,7 @@ HERE = [
 
 
 class Engine(FakeSession):
-    """An engine that says how it is."""
+    """An engine with a configured status."""
 
     def __init__(self, cache_dir, workers=(worker(1), worker(2)), clients=CLIENTS) -> None:
         super().__init__(cache_dir)
@@ -89,7 +89,7 @@ class Engine(FakeSession):
 
     @property
     def told(self) -> list:
-        """What was asked for by a person."""
+        """Requests of the user."""
         return [verb for verb in self.asked if not isinstance(verb, Connections | ReadStatus)]
 
     @property

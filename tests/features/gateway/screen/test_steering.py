@@ -1,4 +1,4 @@
-"""Clients are dropped and workers restarted: after a question where somebody loses something, at once where nobody does."""
+"""Clients are dropped and workers restarted: after confirmation if work is lost, else at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WORKER = WorkerInfo(2, 102, "working", "images: rock.png (linux, image)", 12_000
 
 
 class Room:
-    """A shell that notes what it is told; `press` answers its last question."""
+    """A shell that records its calls; `press` answers its last question."""
 
     def __init__(self) -> None:
         self.told, self.asked, self.questions, self.done = [], [], [], 0

@@ -1,4 +1,4 @@
-"""What the demo's page says of counts, sizes and kinds: `words.js`, asked by Node where that is installed."""
+"""Texts of the demo page for counts, sizes and kinds: `words.js`, run with Node if it is installed."""
 
 from __future__ import annotations
 

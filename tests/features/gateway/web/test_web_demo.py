@@ -1,4 +1,4 @@
-"""The demo's page: what it is served as, and that a real browser draws every product and redraws those whose sources are saved."""
+"""The demo page: its headers, and that a real browser draws every product and redraws changed ones."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def card(path: str) -> str:
 
 
 def pixel(page: chromium.Page, path: str, x: float = 0.5, y: float = 0.5) -> tuple[int, ...]:
-    """Return the colour seen at a place of a card's canvas."""
+    """Return the color of a pixel of a card's canvas."""
     box = page.evaluate(
         f"(() => {{ const b = {card(path)}.querySelector('canvas').getBoundingClientRect(); return [b.x, b.y, b.width, "
         f"b.height] }})()"
@@ -127,7 +127,7 @@ def test_page_needs_no_token_and_loads_nothing_from_other_sites(here):
 
 
 @pytest.mark.parametrize("name", ["page.js", "link.js", "mesh.js", "sound.js", "words.js", "page.css"])
-def test_files_of_the_page_are_served_and_refer_to_no_other_site(here, name):
+def test_files_of_the_page_are_served_and_refer_to_this_site_only(here, name):
     reply = here.served.get(f"/demo/{name}", Authorization="")
 
     assert reply.status == 200

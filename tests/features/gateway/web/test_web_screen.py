@@ -1,6 +1,6 @@
 """The screen in a browser.
 
-No way in without the token, one screen a ticket, and a terminal that the screen does not tell from another.
+Access only with the token, one screen for each ticket, and a terminal like a real one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ECHO = ["sh", "-c", "stty -echo; stty size; while read word; do echo got $word; 
 
 
 class Caller:
-    """Somebody with an address, who knows the token or says another."""
+    """A client with an address, and a valid or invalid token."""
 
     def __init__(self, http: ClientSession, address: str, folder: Path) -> None:
         self.http, self.folder = http, folder
@@ -69,10 +69,10 @@ async def opened(tmp_path: Path, command: list[str] = ECHO) -> AsyncIterator[Cal
 
 
 async def children_are_gone(before: set[str]) -> None:
-    """Wait for what textual-serve leaves to itself: that the processes of its screens end."""
+    """Wait until textual-serve has ended the processes of its screens."""
     while any("waitpid-" in thread.name for thread in threading.enumerate()) or children() - before:
         await asyncio.sleep(0.005)
-    for _ in range(3):  # what was told to the loop
+    for _ in range(3):  # callbacks of the loop
         await asyncio.sleep(0)
 
 
@@ -329,7 +329,7 @@ def test_a_length_of_gigabytes_ends_the_screen():
 
 @needs("chromium")
 def test_a_browser_draws_the_screen_takes_keys_and_forgets_the_token(tmp_path):
-    """The terminal's own picture cannot be read; what the screen was sent and said can."""
+    """The terminal's picture cannot be read; only its input and output can."""
     drawn = tmp_path / "keys"
 
     def watch(address: str) -> None:

@@ -1,4 +1,4 @@
-"""What clients hear: hello, the catalog, what changes, engines that go and come; and what becomes of who does not read."""
+"""Messages to clients: hello, the catalog, changes, restarts of engines; and clients that do not read."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def engine(there: Garden) -> EngineClient:
 
 
 def catalog(client: Client) -> dict[str, Asset]:
-    """Return what the client is told of all assets, up to the last part."""
+    """Return the client's catalog of all assets, up to the last part."""
     assets, parts = {}, []
     while not parts or not parts[-1].is_last:
         parts.append(hear(client, lambda notice: isinstance(notice, wire_records.Catalog)))
@@ -262,7 +262,7 @@ def test_show_in_editor_reaches_a_connected_editor(there: Garden) -> None:
 
 
 class Bare:
-    """A WebSocket with nothing between it and the test."""
+    """A WebSocket without a client library."""
 
     def __init__(self, there: Garden) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", there.served.port, timeout=10)
@@ -299,7 +299,7 @@ class Bare:
         return data
 
     def is_ended(self) -> bool:
-        """Whether the other end closes, whatever it still says."""
+        """Whether the other end closes, ignoring other frames."""
         try:
             while (heard := self.socket.recv(65_536)) and b"\x88" not in heard:
                 pass
@@ -362,7 +362,7 @@ def test_invalid_frames_affect_only_their_connection(there: Garden) -> None:
 
 
 class Deaf:
-    """A client's socket that takes nothing until told, and remembers what it took."""
+    """A client's socket that reads nothing until `reads` is set, and records the frames."""
 
     def __init__(self) -> None:
         self.reads = asyncio.Event()

@@ -1,4 +1,4 @@
-"""What clients are told of assets whose drafts are served while their finals are made."""
+"""Notifications about assets whose drafts are served while their finals are processed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Frames that are built once for many.
+"""Frames that are encoded once for many clients.
 
-What is in them, who gets them compressed, and that a burst of them is no fault of a client that reads.
+Their content, their compression, and that a burst of them does not drop a client that reads.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def test_compression_changes_no_content(garden_of_one: Garden, window: int) -> N
 
 
 def burst(there: Garden) -> list[JobChanged]:
-    """Have the engine seem to say much at once."""
+    """Simulate a burst of notices of the engine."""
     room = there.served.room
     done = [
         JobChanged(1, 1_000 + number, "a.txt", 1, "linux", "texts", "texts", "completed", "", "", 0, 0, 1, "", 7)

@@ -1,4 +1,4 @@
-"""Every request, asked of a real gateway with a real engine behind it."""
+"""Every request, sent to a real gateway with a real engine."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_status_is_unknown_for_an_empty_term_and_missing_for_no_match(there: Gar
 
 
 def test_request_includes_sources_saved_before(there: Garden) -> None:
-    """A barrier: a question is answered when what was saved before it is known, as in the reference (`AssetStatus` requests)."""
+    """A barrier: the answer includes sources that were saved before the request, as in the reference (`AssetStatus` requests)."""
     client = there.client()
     for number in range(5):
         there.gate.touch()
@@ -296,19 +296,19 @@ def test_product_is_read_whole_or_in_part_as_binary_frames(there: Garden) -> Non
     assert client.read_product(path="a/rose.txt", platform="linux", offset=99) == b""
     with pytest.raises(Refusal, match="this product does not exist"):
         client.read_product(path="../../aptui.yaml", platform="linux")
-    with pytest.raises(Refusal, match="below zero"):
+    with pytest.raises(Refusal, match="must not be negative"):
         client.read_product(path="a/rose.txt", platform="linux", offset=-1)
 
 
 def test_sec_9_product_replaced_by_a_symlink_is_not_followed(there: Garden) -> None:
-    """Opened part by part beneath the cache, through no link."""
+    """Each part of the path is opened below the cache, without following links."""
     client = there.client()
     there.write("trap/door.txt", "door")
     there.ready(client, "trap/door.txt")
     product = there.cache / "linux" / "trap" / "door.txt"
 
     def is_refused() -> bool:
-        """Whether the link was there when it was read: the engine puts the product back as soon as it sees the link."""
+        """Whether the link existed during the read: the engine restores the product as soon as it notices the link."""
         product.unlink(missing_ok=True)
         with contextlib.suppress(FileExistsError):
             product.symlink_to(there.project.root / "aptui.yaml")
@@ -323,7 +323,7 @@ def test_sec_9_product_replaced_by_a_symlink_is_not_followed(there: Garden) -> N
 
 
 def test_sec_11_changing_requests_need_scopes_and_are_audited(there: Garden) -> None:
-    """Reprocessing, log paths and shutdown take control; each call is in the audit log, refused ones too."""
+    """Reprocessing, log paths and shutdown need scope control; each call is in the audit log, also refused ones."""
     reader, keeper = there.client(Scope.READ), there.client(Scope.READ, Scope.CONTROL)
     log = there.cache / ".aptui" / "logs" / "gateway-audit.log"
 
@@ -347,7 +347,7 @@ def test_sec_11_changing_requests_need_scopes_and_are_audited(there: Garden) -> 
 
 
 def test_request_of_any_size_does_not_stop_the_engine(there: Garden) -> None:
-    """What is too large is refused at the border, and a star in a term is a star."""
+    """Too large requests are refused, and a star in a term is literal."""
     client = there.client(Scope.READ, Scope.ESCALATE)
     epoch = there.project.live.engine.epoch
     unknown = "{00000000-0000-0000-0000-00000000abcd}"

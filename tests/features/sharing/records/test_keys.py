@@ -22,7 +22,7 @@ def test_a_key_is_the_same_on_every_machine_and_in_every_version_with_this_forma
     ],
 )
 def test_every_input_of_a_job_changes_its_key(changes):
-    """Builder, version and code, platform, parameters, source and dependencies, and the engine's part."""
+    """Builder, version and code, platform, parameters, source, dependencies, and the engine's part."""
     assert base_key(facts(**changes)) != base_key(facts())
 
 

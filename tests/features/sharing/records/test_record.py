@@ -26,7 +26,7 @@ UUID = "AAAAAAAAAAAAAAAAAAAAAQ=="
 
 
 def forged(change):
-    """A record as somebody writes it who does not check it."""
+    """A record that was encoded without validation."""
     _, _, body = part_sealed(seal_record(record(facts(), b"one", b"two"), SEAL))
     content = json.loads(body)
     change(content)
@@ -63,7 +63,7 @@ def test_record_survives_encoding():
     ],
 )
 def test_product_outside_the_cache_is_refused(name):
-    """Paths are relative, in composed form, and lead nowhere else."""
+    """Paths are relative, in composed Unicode form, and stay in the folder."""
     with pytest.raises(Mismatch):
         open_record(forged(lambda content: content["products"][0].update(name=name)), SEAL, BASE)
 
@@ -104,7 +104,7 @@ def test_product_outside_the_cache_is_refused(name):
     ],
 )
 def test_invalid_fields_of_a_product_are_refused(change):
-    """Manifests are untrusted input; `staged` would name a file of this machine."""
+    """Manifests are untrusted input; `staged` would be a file of this machine."""
     with pytest.raises(Mismatch):
         open_record(forged(lambda content: content["products"][0].update(change)), SEAL, BASE)
 
@@ -128,7 +128,7 @@ def test_invalid_fields_of_a_product_are_refused(change):
     ],
 )
 def test_invalid_fields_of_a_record_are_refused(change):
-    """A record is untrusted input: its paths, its length and its number of entries have limits."""
+    """A record is untrusted input: paths, length and number of entries are limited."""
     with pytest.raises(Mismatch):
         open_record(forged(lambda content: content.update(change)), SEAL, BASE)
 
@@ -144,13 +144,13 @@ def test_number_of_products_in_a_record_is_limited():
 
 
 def test_deeply_nested_record_is_refused():
-    """A record is untrusted input: its paths, its length and its number of entries have limits."""
+    """A record is untrusted input: its nesting is limited."""
     with pytest.raises(Mismatch):
         open_record(SEAL.seal_body("record", b"[" * 1_000_000), SEAL, BASE)
 
 
 def test_the_record_of_another_job_is_refused():
-    """A store that answers with something else is noticed even without keys."""
+    """A wrong answer of a store is noticed even without keys."""
     with pytest.raises(Mismatch, match="another job"):
         open_record(seal_record(record(facts("b.png"), b"one"), SEAL), SEAL, BASE)
 
@@ -178,7 +178,7 @@ def test_variants_are_limited_and_newest_first():
 
 
 def test_two_runs_of_one_job_are_compared_by_their_products():
-    """A difference is reported, and is a check of determinism for nothing."""
+    """A difference is reported: a check of determinism without extra runs."""
     ours = record(facts(), b"one", b"two")
 
     assert difference(ours, record(facts(), b"one", b"two", log=(), duration_ms=9, writer="x")) == ""

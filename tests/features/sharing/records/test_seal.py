@@ -20,13 +20,13 @@ def test_sealed_record_opens_with_the_key():
 
 @pytest.mark.parametrize("writer", [Seal(), Seal(team_key=b"another secret of some length")])
 def test_record_without_the_team_seal_is_refused(writer):
-    """Values are authenticated before anything in them is used."""
+    """Values are authenticated before use."""
     with pytest.raises(Mismatch, match="team's key"):
         Seal(team_key=TEAM).open_sealed(writer.seal_body("record", BODY))
 
 
 def test_modified_record_is_refused():
-    """Whoever changes a record can repair its checksum, but not its seal."""
+    """A changed record can have a valid checksum, but not a valid seal."""
     seal = Seal(team_key=TEAM)
     forged = Seal().seal_body("record", b'{"x":2}')
     _, fields, _ = part_sealed(seal.seal_body("record", BODY))
@@ -43,7 +43,7 @@ def test_list_of_variants_is_not_accepted_as_a_record():
 
 
 def test_a_record_of_one_namespace_does_not_open_in_another():
-    """What an untrusted branch wrote cannot be copied among the results that everybody reads."""
+    """A record of an untrusted branch cannot be copied to the trusted namespace."""
     written = Seal("branch-7", TEAM, CI, (PUBLIC,)).seal_body("record", BODY)
 
     for trust in (Seal(team_key=TEAM), Seal(writers=(PUBLIC,))):
@@ -52,7 +52,7 @@ def test_a_record_of_one_namespace_does_not_open_in_another():
 
 
 def test_with_configured_writers_the_team_key_does_not_suffice():
-    """Reading needs the team's key, writing another one; a developer who has the first cannot do the second."""
+    """Reading needs the team's key, writing another one; developers have only the first."""
     trust = Seal(team_key=TEAM, writers=(PUBLIC,))
 
     assert trust.open_sealed(Seal(team_key=TEAM, signing_key=CI).seal_body("record", BODY)) == ("record", BODY)
@@ -87,13 +87,13 @@ def test_signature_of_another_record_is_refused():
     ],
 )
 def test_damaged_record_is_refused(data):
-    """A bit that flipped in a store is noticed even where nobody has keys (Bazel #10070)."""
+    """A flipped bit in a store is noticed even without keys (Bazel #10070)."""
     with pytest.raises(Mismatch):
         Seal().open_sealed(data)
 
 
 def test_too_long_record_is_refused():
-    """Untrusted input has its limits before it is looked at."""
+    """Untrusted input is limited before it is parsed."""
     with pytest.raises(Mismatch, match="longer"):
         Seal().open_sealed(Seal().seal_body("record", b" " * MAX_RECORD_BYTES))
 

@@ -1,4 +1,4 @@
-"""A look at the cache goes on one at a time, tells what it found so far, and says in a sentence how it went."""
+"""Checks of the cache run one at a time, report findings while they run, and end with a summary."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONELY = CacheProblem("unowned", "linux/lonely/x", "", 1)
 
 
 class Task:
-    """A background task that does its work when it is told to."""
+    """A background task that the test runs."""
 
     def __init__(self, *_) -> None:
         self.is_busy = False

@@ -1,4 +1,4 @@
-"""What the cache holds is read again once assets changed and the engine rests; until then a word says how old it is."""
+"""The contents of the cache are read again after changes when the engine is idle; until then they are marked as outdated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Shared cache screen: what it shows, what each key does, and that nothing is offered that cannot be done."""
+"""The Shared cache screen: its contents and keys, and that impossible commands are not offered."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def store(tmp_path):
 
 
 def in_cache(tmp_path, do, *, size=LARGE, session=None, shown=True, panes=PANES, **more):
-    """Open the screen and wait until it shows what the cache holds."""
+    """Open the screen and wait for the contents of the cache."""
 
     async def main(app, pilot, engine):
         if shown:
@@ -89,7 +89,7 @@ async def looked(app, pilot, key: str) -> None:
 
 
 async def say(app, pilot, line: str, *keys: str) -> None:
-    """Say a command."""
+    """Enter a command."""
     app.bar.action_open(line)
     await pilot.press("enter", *keys)
 
@@ -225,8 +225,8 @@ def test_unowned_files_are_listed_and_deleted_after_confirmation(tmp_path, store
         await until(pilot, lambda: session.asked == [RescanSources()])
         assert (cache / "linux/data").stat().st_mtime_ns > 5
 
-        (cache / "linux/data/stray.tmp").unlink()  # the engine does
-        session.say(EngineMessage(0, 1, "'linux/data/stray.tmp' in the cache does not belong to any product: deleted"))
+        (cache / "linux/data/stray.tmp").unlink()  # the engine deletes them
+        session.say(EngineMessage(0, 1, "'linux/data/stray.tmp' in the cache belongs to no product: deleted"))
         await until(pilot, lambda: not app.pane.mending.going)
         await until(pilot, lambda: "are deleted" in text(app))
         await until(pilot, lambda: "stray.tmp " not in text(app).split("Unowned")[1])

@@ -1,4 +1,4 @@
-"""The team's part of the Shared cache screen: a draft that is tested, saved with comments kept, or discarded."""
+"""Settings of the shared cache on the screen: a draft that is tested, saved with comments kept, or discarded."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def in_cache(tmp_path, project, do, size=LARGE):
 
 
 def asking(app):
-    """Return whether a menu or a prompt has the keys; one that was answered is there until it is taken away."""
+    """Return whether a menu or a prompt has the focus; an answered one exists until it is removed."""
     return app.focused is not None and any(isinstance(each, (Menu, Prompt)) for each in app.focused.ancestors_with_self)
 
 
 async def choose(app, pilot, *keys):
-    """Open the menu, then press keys, each when the menu or prompt before it has come."""
+    """Open the menu, then press keys, each when its menu or prompt has opened."""
     for at, key in enumerate(keys):
         if at or key != "e":
             await until(pilot, lambda: asking(app))

@@ -39,7 +39,7 @@ def test_unmounted_share_is_an_error_not_an_empty_store(tmp_path):
     "damage", [lambda data: data[:-1], lambda data: data + b"x", lambda data: b"Y" + data[1:], lambda _data: b""]
 )
 def test_blob_with_another_digest_is_refused_without_traces(share, tmp_path, damage):
-    """Length and digest of every blob, always, whatever the store."""
+    """Length and digest of every blob are verified for every store."""
     data = b"x" * 5000
     [(digest, path)] = files_of(tmp_path / "made", data).items()
     share.put_blob(digest, path)
@@ -77,7 +77,7 @@ def test_blob_is_not_written_through_a_symlink(share, tmp_path):
     ],
 )
 def test_system_errors_become_store_errors(share, tmp_path, monkeypatch, code, kind):
-    """A full store keeps nothing of what did not fit."""
+    """A full store keeps no incomplete files."""
 
     def fail(_descriptor):
         raise OSError(code, os.strerror(code))

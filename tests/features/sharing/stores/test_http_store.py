@@ -45,13 +45,13 @@ SLOW = ["silent", "trickling_head", "trickling_body"]
 
 
 def _hurried(server, kind):
-    """Return a store that is given up on where the server dawdles, and waits for any other answer."""
+    """Return a store with a short deadline for a slow server, and a long one for other answers."""
     return contextlib.closing(HttpStore(server.address, limit_s=0.4 if kind in SLOW else 30.0))
 
 
 @pytest.mark.parametrize("kind", LIES + SLOW)
 def test_every_answer_for_a_blob_is_valid_or_an_error_in_time(server, store, tmp_path, kind):
-    """Every blob is checked while it streams; no further than it may be long, and nothing is unpacked."""
+    """Every blob is verified while it is read, up to its length; no answer is decompressed."""
     server.faults.append(Fault(kind, "/cas/"))
 
     with _hurried(server, kind) as hurried, pytest.raises(StoreError):
@@ -65,7 +65,7 @@ def test_every_answer_for_a_blob_is_valid_or_an_error_in_time(server, store, tmp
 
 @pytest.mark.parametrize("kind", [*(kind for kind in LIES if kind != "another"), *SLOW])
 def test_every_answer_for_a_record_is_valid_or_an_error_in_time(server, kind):
-    """A blob is checked while it streams, and no more of it is read than was declared."""
+    """A record is verified while it is read, up to its declared length."""
     server.faults.append(Fault(kind, "/ac/"))
 
     with _hurried(server, kind) as hurried, pytest.raises(StoreError):
@@ -112,7 +112,7 @@ def test_failed_upload_reports_the_reason(server, store, tmp_path, fault, error)
 
 
 def test_partial_upload_on_a_server_is_not_a_blob_and_is_replaced(server, store, tmp_path):
-    """Every blob is checked: ordinary stores serve half-uploaded objects."""
+    """Ordinary stores serve half-uploaded objects, so every blob is verified."""
     data = os.urandom(200_000)
     [(digest, path)] = files_of(tmp_path / "made", data).items()
     server.faults.append(Fault("half_taken", "/cas/", "PUT"))
@@ -149,7 +149,7 @@ def test_server_may_close_the_connection_after_its_answer(server, store, tmp_pat
 
 
 def test_closed_connection_is_replaced(tmp_path):
-    """A server that goes away and comes back, as after an update, costs nobody a miss."""
+    """A restarted server, as after an update, causes no miss."""
     port = free_port()
     answers = []
 
@@ -182,7 +182,7 @@ def test_secrets_of_an_address_are_sent_but_not_printed(server):
 
 
 def test_namespace_is_a_separate_path_on_a_server(server):
-    """A server can grant or refuse it by its path."""
+    """A server can grant or refuse access by path."""
     store = HttpStore(server.address, "branch-7")
 
     assert store.get_record(KEY) is None
@@ -197,7 +197,7 @@ def test_invalid_address_is_a_user_error(address):
 
 
 def test_compressed_answer_is_refused(server, store):
-    """Decompression is bounded by not taking place."""
+    """Nothing is decompressed, so no size is exceeded."""
     server.faults.append(Fault("packed", "/ac/"))
 
     with pytest.raises(Mismatch, match="packs"):
@@ -205,7 +205,7 @@ def test_compressed_answer_is_refused(server, store):
 
 
 def test_large_records_are_read_one_at_a_time():
-    """A server that never ends would fill the memory once for each of them."""
+    """Endless answers would fill the memory once for each record."""
     body = bytes(8 << 20)
     with socket.create_server(("127.0.0.1", 0), backlog=16) as listening:
 

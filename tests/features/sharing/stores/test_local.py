@@ -28,7 +28,7 @@ def said():
 
 @pytest.fixture
 def local(tmp_path, said, monkeypatch):
-    """A store on a file system that links and does not share bytes, as most do."""
+    """A store on a file system with hard links and without reflinks, the usual case."""
     monkeypatch.setattr(placing, "reflink", lambda _source, _target: False)
     return LocalStore(str(tmp_path / "store"), Seal(), links=True, say=said.append)
 
@@ -99,7 +99,7 @@ def test_executable_bit_is_kept_with_every_kind_of_copy(tmp_path, monkeypatch, s
 
 @pytest.mark.parametrize("damage", [b"PRODUCT" * 1000, b"product" * 999, b""])
 def test_blob_modified_through_a_product_is_removed_and_reported(local, tmp_path, said, damage):
-    """A blob is what its name says whenever it is used, also on this machine."""
+    """A blob has the digest of its name whenever it is used, also on this machine."""
     path = adopted(local, tmp_path)
     os.chmod(path, 0o644)
     with open(path, "wb") as file:
@@ -166,7 +166,7 @@ def test_blob_is_verified_again_only_after_a_possible_change(local, tmp_path, mo
 
 
 def test_file_with_another_digest_is_not_stored(local, tmp_path):
-    """Only a file that has the digest it claims is taken in."""
+    """Only a file with the given digest is stored."""
     (tmp_path / "made").write_bytes(b"something else")
 
     with pytest.raises(Mismatch):
@@ -182,7 +182,7 @@ def test_records_of_this_machine_are_read_back(local):
 
 
 def test_foreign_record_is_not_trusted_and_is_replaced(local, tmp_path):
-    """The store may be open to others (`server`); only a seal of this machine, or of the team, is believed."""
+    """The store may be public (`server`); only a seal of this machine or the team is trusted."""
     path = tmp_path / "store" / "ac" / KEY[:2] / KEY
     path.parent.mkdir(parents=True)
     for forged in (RECORD, with_field(RECORD, "here", "00" * 32), b"rubbish"):
@@ -206,7 +206,7 @@ def test_record_sealed_by_the_team_is_trusted(tmp_path):
 
 
 def test_record_of_another_projects_server_is_not_trusted(tmp_path):
-    """A cloned project with a server of its own cannot poison what other projects on this machine restore."""
+    """A cloned project with its own server cannot poison other projects on this machine."""
     root = str(tmp_path / "store")
     LocalStore(root, Seal(), origins=["http://evil"], origin="http://evil").put_record(KEY, RECORD)
 
@@ -217,7 +217,7 @@ def test_record_of_another_projects_server_is_not_trusted(tmp_path):
 
 @pytest.mark.parametrize("other", [Seal("branch-7"), Seal(team_key=TEAM)])
 def test_projects_with_different_trust_do_not_share_records(tmp_path, other):
-    """Projects of different trust have different namespaces."""
+    """Projects with different trust have different namespaces."""
     root = str(tmp_path / "store")
     LocalStore(root, other).put_record(KEY, RECORD)
 

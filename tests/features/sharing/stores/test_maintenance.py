@@ -31,7 +31,7 @@ def local(tmp_path, clock):
 
 
 def fill(local, tmp_path, clock, count=10, size=1000):
-    """Put so many blobs in and use one a minute; return their digests, oldest first."""
+    """Put `count` blobs and use one of them each minute; return their digests, oldest first."""
     digests = []
     for number in range(count):
         clock.now += 60
@@ -56,7 +56,7 @@ def test_least_recently_used_results_are_removed_first(local, tmp_path, clock):
 
 
 def test_result_is_removed_whole_while_its_products_are_read(tmp_path, clock):
-    """A product in a cache may be a second name of its blob: a game that reads it makes the blob younger than the record."""
+    """A product in a cache may be a hard link to its blob: a game that reads it makes the blob newer than the record."""
     local = LocalStore(str(tmp_path / "store"), Seal(), clock=clock)
     jobs = [facts(f"{number}.png") for number in range(8)]
     both = b"of two jobs" * 100

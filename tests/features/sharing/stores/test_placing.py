@@ -69,7 +69,7 @@ def test_file_is_published_without_hard_links(tmp_path, monkeypatch):
 
 
 def test_reflink_creates_a_file_if_supported(tmp_path, monkeypatch):
-    """ioctl_ficlone(2); most file systems of test machines cannot."""
+    """ioctl_ficlone(2); most file systems of test machines do not support it."""
     (tmp_path / "source").write_bytes(DATA)
     asked = []
 

@@ -8,7 +8,7 @@ from tests.features.sharing.room import digest_of
 
 
 def test_blob_beyond_the_maximum_length_is_refused(tmp_path):
-    """At most the declared size is written, and read, whatever comes."""
+    """At most the declared size is written and read."""
     taken = []
 
     def endless():
@@ -33,7 +33,7 @@ def test_existing_blob_stays_unchanged(tmp_path):
 
 @pytest.mark.parametrize("size", [0, 5, (1 << 20) + 1, 3 << 20])
 def test_changed_file_is_not_sent_to_its_end(tmp_path, size):
-    """An upload ends only when the digest of all its bytes is right."""
+    """An upload is completed only if the digest of all bytes is right."""
     data = os.urandom(size)
     (tmp_path / "made").write_bytes(data)
     assert b"".join(read_verified(str(tmp_path / "made"), digest_of(data).hex())) == data
