@@ -1,10 +1,10 @@
 """Files over HTTP, read only: products by name and by asset id, folders, trees, and O3DE's aliases `@products@` and `@log@`.
 
-    GET /v1/products/{platform}/{path}   a product. `?wait=1&timeout=S` processes it first. A final `/` or `?list=1` lists a folder.
-    GET /v1/assets/{asset id}            the same by asset id, with `?platform=ID` for one of several platforms
-    GET /v1/tree/{platform}/{path}       all products below a folder
-    GET /v1/files/@products@/{path}      a product of `?platform=ID`, by default of the first platform
-    GET /v1/files/@log@/{path}           a log or a folder of logs; needs the scope `control`
+    GET /v1/products/{platform}/{path}   A product. `?wait=1&timeout=S` processes it first. A final `/` or `?list=1` lists a folder.
+    GET /v1/assets/{asset id}            A product by asset id, with `?platform=ID` for one of several platforms.
+    GET /v1/tree/{platform}/{path}       All products below a folder.
+    GET /v1/files/@products@/{path}      A product of `?platform=ID`, by default of the first platform.
+    GET /v1/files/@log@/{path}           A log or a folder of logs. Needs the scope `control`.
 
 Names of products are in lower case; requests are converted. Names that are not UTF-8 are percent-encoded byte by byte.
 
