@@ -36,8 +36,8 @@ FEATURE = Feature(
             ),
         ),
     },
-    requests={"restore": "aptui.features.sharing.requests:Restore"},
-    answers="aptui.features.sharing.requests:RestoreRequests",
+    requests={"restore": "aptui.features.sharing.restoring:Restore"},
+    answers="aptui.features.sharing.restoring:RestoreRequests",
     points={
         "store": "aptui.features.sharing.namespaces:open_store",
         "doctor": "aptui.features.sharing.verbs:doctor_lines",

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from msgspec import Struct
 
@@ -27,6 +27,7 @@ from aptui.core.retry import FailureKind
 from aptui.core.run_history import RunStep, moments
 from aptui.features.sharing.job_results import place_of
 from aptui.features.sharing.stores.folder_store import FolderStore
+from aptui.link.port import FeatureRequest
 from aptui.shared.errors import UserError
 from aptui.store.queries.reader import RESTORED, ProductRow, Reader, open_reader
 from aptui.worker import files
@@ -34,6 +35,35 @@ from aptui.worker import files
 if TYPE_CHECKING:
     from aptui.config.model import Config
     from aptui.core.model import Job
+    from aptui.engine.live.supervisor import EngineSupervisor
+    from aptui.link.port import Request
+
+
+class Restore(FeatureRequest, frozen=True):
+    """Restore the products of an earlier run of a job from this machine's store. Answered with {} when the job is queued."""
+
+    wire_name: ClassVar = "restore"
+    job_id: int = 0
+    run_key: int = 0
+
+
+class RestoreRequests:
+    """Answers `Restore` at once."""
+
+    def __init__(self, live: EngineSupervisor) -> None:
+        self._live = live
+
+    def take(self, request: Request, verb: Restore) -> None:
+        """Queue the job with the products of that run.
+
+        Raises:
+            KnownError: the engine does not work, or the products are not stored.
+        """
+        self._live.working_engine().restore(verb.job_id, verb.run_key)
+        request.answer()
+
+    def forget_client(self, client: int) -> None:
+        """Do nothing: no request waits."""
 
 
 class StoredProduct(Struct, frozen=True):

@@ -15,7 +15,7 @@ from live_project import LiveProject, Request, own_live_project
 from aptui import feature
 from aptui.features.gateway.engine_requests import Barrier, OrderPeers, Readiness, ReportPeers, ShowSource, WriteCatalog
 from aptui.features.relocation.relocation_records import Relocate
-from aptui.features.sharing.requests import Restore
+from aptui.features.sharing.restoring import Restore
 from aptui.features.shipping.missing_rows import ClearMissing, ScanMissing
 from aptui.link import port
 from aptui.shared.connections.peers import GatewayReport, PeerOrder
@@ -160,7 +160,7 @@ _STATE = {**{state: state for state in _ENTER}, "cache gone": "in trouble", "bro
 _STATE["building"] = "working"
 _NO_ENGINE = "the engine is not working"
 _MOST = {
-    Restore: "no such run",
+    Restore: "does not have this run",
     port.Disconnect: "no connection 5",
     port.RestartWorker: "no worker 99",
     port.RunNext: "not paused",
