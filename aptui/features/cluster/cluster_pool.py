@@ -131,8 +131,8 @@ class ClusterPool(Pool):
         self._waker.wake()
 
     def _take_in(self) -> None:
-        self._take_home()
-        self._hand_out(self._clock())
+        self._take_answers()
+        self._send_waiting(self._clock())
         self._deliver()
 
     # -------------------------------------------------------------------------------------------------------------- orders
@@ -185,7 +185,7 @@ class ClusterPool(Pool):
                 self._held.append(_WaitingOrder(task, self._clock()))
         if here:
             super().send(here)
-        self._hand_out(self._clock())
+        self._send_waiting(self._clock())
 
     def _is_full(self, orders: Sequence[Order]) -> bool:
         is_critical = bool(orders) and isinstance(orders[0], ProcessOrder) and orders[0].is_critical
@@ -217,7 +217,7 @@ class ClusterPool(Pool):
     def _is_done_by(self, order: ProcessOrder, needs: Iterable[str]) -> bool:
         return any(worker.can(order.builder, needs) for worker in self._scheduler.workers.values())
 
-    def _hand_out(self, now_s: float) -> None:
+    def _send_waiting(self, now_s: float) -> None:
         """Send waiting tasks to the cluster in order, up to its capacity; return those that it can no longer run."""
         if self._scheduler.is_over:
             self._answers.results += [
@@ -232,7 +232,7 @@ class ClusterPool(Pool):
             order = waiting.task.order
             limit = self._at_most.get(order.builder, 0)
             if not self._is_done_by(order, waiting.task.needs):
-                if not self._give_back(waiting, now_s):
+                if not self._answer_unrunnable(waiting, now_s):
                     remaining.append(waiting)
             elif len(self._away) >= capacity or (limit and counts[order.builder] >= limit):
                 remaining.append(waiting)
@@ -242,7 +242,7 @@ class ClusterPool(Pool):
                 self._scheduler.send(task)
         self._held = remaining
 
-    def _give_back(self, waiting: _WaitingOrder, now_s: float) -> bool:
+    def _answer_unrunnable(self, waiting: _WaitingOrder, now_s: float) -> bool:
         """Answer an order that no worker of the cluster can run; return False if it should wait longer."""
         order = waiting.task.order
         if not self._lacks(order):
@@ -277,7 +277,7 @@ class ClusterPool(Pool):
 
     # ------------------------------------------------------------------------------------------------------------- results
 
-    def _take_home(self) -> None:
+    def _take_answers(self) -> None:
         while self._come:
             task, result, stays = self._come.popleft()
             if self._away.get(task.order.run_key) is not task:
@@ -309,8 +309,8 @@ class ClusterPool(Pool):
 
     def poll(self, now_s: float) -> None:
         """Enforce limits and send waiting tasks."""
-        self._take_home()
-        self._hand_out(now_s)
+        self._take_answers()
+        self._send_waiting(now_s)
         super().poll(now_s)
 
     def workers(self) -> tuple[WorkerInfo, ...]:

@@ -177,7 +177,7 @@ def resources_of(task: RemoteTask, fit: Iterable[RemoteWorker]) -> dict[str, flo
     return asked
 
 
-def departure(gone: Sequence[RemoteWorker], left: int) -> str:
+def departure_message(gone: Sequence[RemoteWorker], left: int) -> str:
     """Return the message about workers that have left."""
     names = ", ".join(sorted(f"{worker.number} on '{worker.host}'" for worker in gone)[:_MOST_NAMED])
     more = f" and {len(gone) - _MOST_NAMED} more" if len(gone) > _MOST_NAMED else ""
@@ -311,7 +311,7 @@ class Scheduler:
         executor = ThreadPoolExecutor(_TRANSFER_THREADS, thread_name_prefix="aptui-transfer")
         self._loop.set_default_executor(executor)
         try:
-            self._main = self._loop.create_task(self._connect_for_ever())
+            self._main = self._loop.create_task(self._keep_connected())
             with contextlib.suppress(asyncio.CancelledError):
                 self._loop.run_until_complete(self._main)
         finally:
@@ -327,12 +327,12 @@ class Scheduler:
     def _stop(self) -> None:
         self._main.cancel()
 
-    async def _connect_for_ever(self) -> None:
+    async def _keep_connected(self) -> None:
         pause_s = _AGAIN_S
         while not self._is_closing:
             try:
                 await self._prepare()
-                await self._speak()
+                await self._serve_connection()
                 pause_s = _AGAIN_S
             except UserError as error:  # a retry would not help
                 self._report(f"the cluster is not used: {error}")
@@ -342,7 +342,7 @@ class Scheduler:
                     return
                 self._report(f"the cluster at '{self._place.scheduler}' cannot be used now: {brief(error)}; jobs run here")
             finally:
-                self._lose()
+                self._note_lost()
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _MOST_AGAIN_S)
 
@@ -359,7 +359,7 @@ class Scheduler:
             raise
         self._transfer = transfer
 
-    async def _speak(self) -> None:
+    async def _serve_connection(self) -> None:
         """Connect, and stay connected until the scheduler is lost."""
         try:
             from distributed import Client
@@ -382,11 +382,11 @@ class Scheduler:
             self._note_connected(is_connected=True)
             self._talk.is_loss_reported = False
             await self._watch(client)
-            self._lose()
+            self._note_lost()
         finally:
-            await self._hang_up(client)
+            await self._disconnect(client)
 
-    async def _hang_up(self, client: Any) -> None:
+    async def _disconnect(self, client: Any) -> None:
         """Disconnect; stop the remaining remote tasks if they can be reached."""
         names = [doing.key for doing in self._talk.doing.values()]
         with contextlib.suppress(Exception):
@@ -412,7 +412,7 @@ class Scheduler:
                 known = await within(client.scheduler.identity(n_workers=-1), _PULSE_LIMIT_S)
                 busy = await within(client.scheduler.processing(workers=None), _PULSE_LIMIT_S)
                 last_answer_s = time.monotonic()
-                self._meet(known["workers"], busy)
+                self._register_workers(known["workers"], busy)
             await asyncio.sleep(_PULSE_S)
         self._report_loss()
 
@@ -420,7 +420,7 @@ class Scheduler:
         if self.is_connected != is_connected:
             self.is_connected, self.since_s = is_connected, time.monotonic()
 
-    def _lose(self) -> None:
+    def _note_lost(self) -> None:
         self._note_connected(is_connected=False)
         self.workers = {}
         self._drop_all("the scheduler was lost")
@@ -435,7 +435,7 @@ class Scheduler:
 
     # ------------------------------------------------------------------------------------------------------------ workers
 
-    def _meet(self, known: Mapping[str, Mapping[str, Any]], busy: Mapping[str, Iterable[object]]) -> None:
+    def _register_workers(self, known: Mapping[str, Mapping[str, Any]], busy: Mapping[str, Iterable[object]]) -> None:
         """Register the current workers and ask new ones for their reports."""
         before, now = self.workers, {}
         for address, facts in known.items():
@@ -447,7 +447,7 @@ class Scheduler:
                 worker = RemoteWorker(
                     address, int(facts["nthreads"]), resources, memory_bytes, host, number=number, since_s=time.monotonic()
                 )
-                self._talk.greeting[address] = self._loop.create_task(self._greet(address))
+                self._talk.greeting[address] = self._loop.create_task(self._request_report(address))
             jobs = tuple(str(key) for key in busy.get(address, ()) if str(key).startswith(self._prefix))
             now[address] = replace(worker, jobs=jobs)
         gone = [before[address] for address in before.keys() - now.keys()]
@@ -456,7 +456,7 @@ class Scheduler:
             if task is not None:
                 task.cancel()
         if gone:
-            self._report(departure(gone, len(now)))
+            self._report(departure_message(gone, len(now)))
         for doing in list(self._talk.doing.values()):
             if doing.workers and doing.workers.isdisjoint(now):
                 doing.is_orphan = True
@@ -465,7 +465,7 @@ class Scheduler:
         if before != now:
             self._changed()
 
-    async def _greet(self, address: str) -> None:
+    async def _request_report(self, address: str) -> None:
         from aptui.features.cluster import task as cluster_task
 
         client: Any = self._talk.client
@@ -548,7 +548,7 @@ class Scheduler:
         except InputElsewhere as error:
             result, stays = make_ended(order, Outcome.RETURNED, str(error)), True
         except asyncio.CancelledError as error:
-            stays = doing.is_orphan and self._is_orphan_again(order)
+            stays = doing.is_orphan and self._is_orphaned_twice(order)
             result = make_ended(order, Outcome.LOST if stays else Outcome.RETURNED, brief(error))
         except CancelledError as error:  # Dask forgets tasks when it loses its scheduler
             result = make_ended(order, Outcome.RETURNED, brief(error))
@@ -563,7 +563,7 @@ class Scheduler:
         if not self._is_closing:
             self._post(task, result, stays)
 
-    def _is_orphan_again(self, order: ProcessOrder) -> bool:
+    def _is_orphaned_twice(self, order: ProcessOrder) -> bool:
         """Whether all workers of a job were lost before: such a job runs here, because Dask counts each submission separately."""
         identity = identity_of(order)
         is_again = identity in self._talk.orphans

@@ -35,17 +35,17 @@ class EngineLink:
     Args:
         cache_dir: the cache.
         on_notices: called in the event loop with a batch of notices.
-        came: called with True when an engine is connected, before its first notice, and with False when it is gone.
+        on_change: called with True when an engine is connected, before its first notice, and with False when it is gone.
     """
 
     def __init__(
-        self, cache_dir: places.Folder, on_notices: Callable[[Sequence[NoticeLine]], object], came: Callable[[bool], object]
+        self, cache_dir: places.Folder, on_notices: Callable[[Sequence[NoticeLine]], object], on_change: Callable[[bool], object]
     ) -> None:
         self._cache_dir = cache_dir
-        self._take, self._came = on_notices, came
+        self._take, self._on_change = on_notices, on_change
         self.listeners: list[Callable[[Sequence[NoticeLine]], object]] = []
-        self.also_came: list[Callable[[bool], object]] = []
-        """Further callbacks like `came`."""
+        self.change_callbacks: list[Callable[[bool], object]] = []
+        """Further callbacks like `on_change`."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._client: EngineClient | None = None
@@ -165,8 +165,8 @@ class EngineLink:
             self.running.discard(notice.job_id)
 
     def _report_state(self, is_here: bool) -> None:
-        for come in (self._came, *self.also_came):
-            come(is_here)
+        for callback in (self._on_change, *self.change_callbacks):
+            callback(is_here)
 
 
 class _EngineState(msgspec.Struct):

@@ -90,7 +90,7 @@ def build_parts(config: Config, *, local_token: str = "", token_file: Path | Non
     sessions = WireSessions(config.serve.clients_limit, _answer)
     database = Database(config.cache_dir / dirs.DATABASE)
     publisher = NewsPublisher(config, database, sessions)
-    engine = EngineLink(config.cache_dir, publisher.take_news, publisher.engine_came)
+    engine = EngineLink(config.cache_dir, publisher.take_news, publisher.on_engine_change)
     publisher.engine = engine
     guard = Guard(config.serve, owners, Audit(config.log_dir / "gateway-audit.log"))
     return GatewayParts(config, database, engine, guard, publisher.pulse, sessions=sessions, publisher=publisher)
@@ -207,7 +207,7 @@ async def _keep_watch(parts: GatewayParts, connections: ConnectionLimits) -> Non
     warned: set[ClientConnection] = set()
     while True:
         await asyncio.sleep(_REVOKED_CHECK_S)
-        await asyncio.to_thread(parts.guard.audit.report_held_back)
+        await asyncio.to_thread(parts.guard.audit.report_unlogged)
         unknown = connections.list_unknown(parts.guard.is_known)
         for connection in warned.intersection(unknown):
             connection.drop()

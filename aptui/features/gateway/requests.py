@@ -146,14 +146,14 @@ class GatewayRequests:
                     engine.ask("save")
                     barrier.has_saved = True
             elif not is_over and engine is not None and barrier.is_synced and not barrier.has_hurried:
-                barrier.has_hurried = self._hurry(engine)
+                barrier.has_hurried = self._raise_priority(engine)
             is_passed = engine is not None and 0 <= barrier.ticket <= engine.saved_ticket
             if is_over or is_passed:
                 self._barriers.remove(barrier)
                 epoch, seq = (engine.epoch, engine.inbox.seq) if engine is not None else (0, 0)
                 barrier.request.answer(epoch=epoch, seq=seq, is_whole=is_passed and barrier.is_whole)
 
-    def _hurry(self, engine: Engine) -> bool:
+    def _raise_priority(self, engine: Engine) -> bool:
         """Raise the priority of analyses above jobs; return whether it was raised, once all changed files are read."""
         if self._is_looking(engine) or not engine.pipeline.status().ready_analyses:
             return False

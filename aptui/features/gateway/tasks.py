@@ -15,7 +15,7 @@ _TURNS, _TURN_S = 100, 0.01
 """Number of checks, and the interval in seconds, until closed sockets are released."""
 
 
-class Wires:
+class OpenSockets:
     """The open sockets of an outgoing HTTP session; aiohttp may keep them open after the session has closed.
 
     Pass `make` to the connector as `socket_factory`, and call `end` after the session's `close`.

@@ -591,7 +591,7 @@ def _check_lists(config: Config) -> DoctorCheck:
 def _find_changed(config: Config) -> dict[str, Any]:
     """Return {key below `serve`: its value} of the keys that were changed on the Connections screen."""
     configured = peer_settings.read_peer_settings(config.serve)
-    settings = peer_settings.read_stored(config.cache_dir / peer_settings.PLACE, puts_aside=False).in_force(configured)
+    settings = peer_settings.read_stored(config.cache_dir / peer_settings.PLACE, puts_aside=False).effective_settings(configured)
     return peer_settings.overridden(settings, configured)
 
 

@@ -221,7 +221,7 @@ class _Offer:
             return web.Response(status=421, text="this server has another name")
         namespace = match["namespace"] or TRUSTED
         if request.method in {"GET", "HEAD"}:
-            return await self._give(request, namespace, match["kind"], match["name"])
+            return await self._send_entry(request, namespace, match["kind"], match["name"])
         if request.method == "PUT":
             return await self._take(request, namespace, match["kind"], match["name"])
         return web.Response(status=405, headers={"Allow": "GET, HEAD, PUT"})
@@ -236,7 +236,7 @@ class _Offer:
             return False
         return not self._serving.is_loopback or name in {"localhost", "127.0.0.1", "::1", self._serving.host}
 
-    async def _give(self, request: web.Request, namespace: str, kind: str, name: str) -> web.StreamResponse:
+    async def _send_entry(self, request: web.Request, namespace: str, kind: str, name: str) -> web.StreamResponse:
         if not self._may_read(_token(request)):
             return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="aptui"'})
         store = self._store(namespace)

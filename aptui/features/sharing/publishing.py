@@ -251,8 +251,8 @@ class ResultUploader:
         try:
             if made.is_current():
                 result = SharedResult(made.record, records.seal_record(made.record, self._namespace.trust), made.record.base)
-                self._keep_here(made, result)
-                goes_on = self._goes_out(made)
+                self._store_locally(made, result)
+                goes_on = self._is_uploaded(made)
                 if goes_on:
                     self._uploaders.ask(lambda: self._upload(made, result))
         except Exception as error:  # noqa: BLE001  # a result that is not stored is only made again
@@ -261,7 +261,7 @@ class ResultUploader:
             if not goes_on:
                 self._on_end()
 
-    def _keep_here(self, made: MadeResult, result: SharedResult) -> None:
+    def _store_locally(self, made: MadeResult, result: SharedResult) -> None:
         local = self._namespace.local
         if local is None:
             return
@@ -273,7 +273,7 @@ class ResultUploader:
         except KnownError as error:
             self._reporter.about(error)
 
-    def _goes_out(self, made: MadeResult) -> bool:
+    def _is_uploaded(self, made: MadeResult) -> bool:
         is_steady = made.builder not in self._differing or made.builder in self._may_differ
         return self._writes and made.is_shared and self._namespace.remote is not None and is_steady
 
@@ -281,7 +281,7 @@ class ResultUploader:
         """Upload a result; runs in a thread."""
         is_done = False
         try:
-            if self._namespace.remote is not None and self._goes_out(made) and self._breaker.allows():
+            if self._namespace.remote is not None and self._is_uploaded(made) and self._breaker.allows():
                 is_done = self._send(self._namespace.remote, made, result)
                 self._breaker.note_success()
         except (StoreFull, StoreRefused) as error:

@@ -140,7 +140,7 @@ class Service:
         self.account = Account()
         self._deadline_s, self._clock, self._stopwatch = sharing.deadline_s, clock, Stopwatch(clock)
         self._reporter, self._breaker = TroubleReporter(say), Breaker(clock=clock)
-        self._shunned: dict[str, float] = {}
+        self._paused: dict[str, float] = {}
         self._namespaces = namespaces_of(sharing, self._reporter)
         self._lease = _take_lease(sharing.local_store) if self._namespaces[0].local is not None else None
         self._lookups = DeadlineExecutor("aptui-shared-ask", _LOOKUP_THREADS)
@@ -177,7 +177,7 @@ class Service:
             if result is not None and self._is_within_reach(namespace, result, is_shared=is_shared):
                 return FoundResult(facts, result, namespace, is_remote=False, lookup_ms=self._since(began))
         for namespace in self._namespaces if is_shared else ():
-            if namespace.remote is None or self._is_shunned(base):
+            if namespace.remote is None or self._is_paused(base):
                 continue
             left_s = self._deadline_s - (self._clock() - started_s)
             result = self._ask(namespace.remote, base, left_s, _reader(namespace.remote, namespace, base, present))
@@ -193,7 +193,7 @@ class Service:
         try:
             os.makedirs(folder, exist_ok=True)
             missing = [index for index, item in enumerate(products) if not self._place(found.namespace, item, targets[index])]
-            is_whole = not missing or self._bring(found, folder, {targets[index]: products[index] for index in missing})
+            is_whole = not missing or self._fetch_blobs(found, folder, {targets[index]: products[index] for index in missing})
         except OSError as error:
             self._reporter.report("placing", f"a shared result cannot be put into '{folder}': {error.strerror}")
             is_whole, missing = False, []
@@ -275,7 +275,7 @@ class Service:
         if result is None or not flaw:
             return result
         if is_remote:
-            self._shunned[result.record.base] = self._clock() + _SHUNNED_S
+            self._paused[result.record.base] = self._clock() + _SHUNNED_S
         elif namespace.local is not None:
             namespace.local.drop_record(result.key)
         self._reporter.about(Mismatch(flaw))
@@ -296,7 +296,7 @@ class Service:
             answer = self._lookups.ask(call).wait(limit_s)
         except Mismatch as error:
             self._breaker.note_success()
-            self._shunned[name] = self._clock() + _SHUNNED_S
+            self._paused[name] = self._clock() + _SHUNNED_S
             self._reporter.about(error)
         except TooSlow:
             self._fail(StoreError(f"no answer within {self._deadline_s:g} s", where=store.address))
@@ -314,8 +314,8 @@ class Service:
         if self._breaker.note_failure():
             self._reporter.report(f"rest {error.where}", f"the shared cache is not used for a while: {error}")
 
-    def _is_shunned(self, name: str) -> bool:
-        return self._shunned.get(name, 0.0) > self._clock()
+    def _is_paused(self, name: str) -> bool:
+        return self._paused.get(name, 0.0) > self._clock()
 
     def _place(self, namespace: Namespace, item: StagedProduct, target: str) -> bool:
         if namespace.local is None:
@@ -326,10 +326,10 @@ class Service:
             self._reporter.about(error)
             return False
 
-    def _bring(self, found: FoundResult, folder: str, targets: dict[str, StagedProduct]) -> bool:
+    def _fetch_blobs(self, found: FoundResult, folder: str, targets: dict[str, StagedProduct]) -> bool:
         """Download blobs next to `folder`, then move them in: an abandoned download must not change files that are used by then."""
         remote, base = found.namespace.remote, found.record.base
-        if remote is None or self._is_shunned(base):
+        if remote is None or self._is_paused(base):
             return False
         wanted = {item.digest.hex(): item.size for item in targets.values()}
         if not self._fits_on_disk(folder, sum(wanted.values())):
@@ -341,7 +341,7 @@ class Service:
                 remote, base, limit_s, lambda: _download(remote, wanted, spool, is_given_up, self._uploader.replaces)
             )
             if is_here:
-                _take_in(found.namespace, targets, spool)
+                _place_all(found.namespace, targets, spool)
             return bool(is_here)
         finally:
             is_given_up.set()
@@ -409,7 +409,7 @@ def _is_fetched(remote: Store, digest: str, path: str, size: int, replaces: Call
         raise
 
 
-def _take_in(namespace: Namespace, targets: Mapping[str, StagedProduct], spool: str) -> None:
+def _place_all(namespace: Namespace, targets: Mapping[str, StagedProduct], spool: str) -> None:
     """Put verified blobs at their targets and into this machine's store."""
     for digest in {item.digest.hex() for item in targets.values() if item.is_executable}:
         placing.make_executable(os.path.join(spool, digest))  # before the file gets further names

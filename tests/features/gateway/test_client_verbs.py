@@ -65,11 +65,11 @@ def test_watch_prints_notifications_with_times(there: Garden, client, capsys: py
                     asyncio.run_coroutine_threadsafe(session.close(1008, "over"), there.served.loop).result()
 
     thread = threading.Thread(target=change_then_end)
-    greets = there.served.room.sessions.greets
-    greets.append(lambda session: session.hello.client == "aptui client" and thread.start())
+    hello_callbacks = there.served.room.sessions.hello_callbacks
+    hello_callbacks.append(lambda session: session.hello.client == "aptui client" and thread.start())
     assert client("watch", "--notices", "asset_changed") == 2  # the connection ended
     thread.join()
-    greets.pop()
+    hello_callbacks.pop()
     there.rest()
 
     lines = [line.split() for line in "".join(printed).splitlines()]

@@ -68,7 +68,7 @@ class ClientIdentity(Struct, frozen=True):
         return self.name == LOCAL
 
     @property
-    def learns_places(self) -> bool:
+    def may_see_paths(self) -> bool:
         """Whether answers may contain absolute paths of this machine: for clients on this machine, and for the scope `control`."""
         return self.may(Scope.CONTROL) or is_loopback(self.address)
 
@@ -101,7 +101,7 @@ class Audit:
             **{name: _shorten(value) for name, value in details.items()},
         })  # fmt: skip
 
-    def report_held_back(self) -> None:
+    def report_unlogged(self) -> None:
         """Log how many refused requests were not logged in the minutes that have ended; called regularly."""
         for name, count in self._refused.spans_over(self._clock()):
             self._append({"identity": name, "outcome": f"refused: {more_like_this(count)}", "count": count})

@@ -136,7 +136,7 @@ class Admission:
         except (OSError, UnicodeError, TimeoutError):
             return self._known.get(name, frozenset())
 
-    def refresh_old(self) -> None:
+    def refresh_names(self) -> None:
         """Resolve the names again if their addresses are old; called regularly."""
         if monotonic() - self._asked_s > _NAMES_FRESH_S:
             self._refresh_soon()

@@ -34,7 +34,7 @@ from msgspec import Struct, field
 from aptui.features.gateway.protocol import wire_codec
 from aptui.features.gateway.protocol.wire_codec import REQUESTS, RequestMistake
 from aptui.features.gateway.protocol.wire_records import Hello, ReadProduct, Resync, Welcome
-from aptui.features.gateway.tasks import Wires
+from aptui.features.gateway.tasks import OpenSockets
 from aptui.shared.connections.addresses import is_loopback
 from aptui.shared.connections.peers import DEVICE_PATH
 from aptui.shared.errors import BusyError, HostError, KnownError, UserError
@@ -102,7 +102,7 @@ class _Session:
     """An HTTP session that leaves no open sockets when it is closed."""
 
     def __init__(self) -> None:
-        self._wires = Wires()
+        self._wires = OpenSockets()
         self.http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(socket_factory=self._wires.make),
             timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECT_LIMIT_S),
@@ -311,7 +311,7 @@ class AsyncClient:
             try:
                 url, token = way.place()
                 self._socket = await _dial(self._session.http, url, token, way.tls)
-                await self._greet(way.hello)
+                await self._send_hello(way.hello)
             except (Disconnected, HostError, Refusal) as error:
                 is_refused = isinstance(error, Refusal) and error.exit_code != BusyError.exit_code
                 if is_refused or loop.time() + self._pause_s > until:
@@ -322,7 +322,7 @@ class AsyncClient:
             finally:
                 self._drop(Disconnected(why))
 
-    async def _greet(self, hello: Hello) -> None:
+    async def _send_hello(self, hello: Hello) -> None:
         """Send hello on a socket that no other task reads yet, and report that notifications may be missing."""
         self._keep(ClientNotice(0, 0, Resync("the connection to the gateway was lost and made again")))
         self._count += 1

@@ -63,7 +63,7 @@ class FeedPulse:
         return await asyncio.get_running_loop().run_in_executor(self._thread, tail.page)
 
     @asynccontextmanager
-    async def keep_looking(self, identity: ClientIdentity) -> AsyncIterator[None]:
+    async def watch_changes(self, identity: ClientIdentity) -> AsyncIterator[None]:
         """Check for changes during the `with` block.
 
         Raises:
@@ -132,7 +132,7 @@ async def changes(request: web.Request) -> web.StreamResponse:
     identity, pulse = require(request, Scope.READ), request.config_dict[PULSE]
     tail = pulse.tail(_since(request))
     is_followed = request.query.get("follow", "0") in ("", "1")
-    async with pulse.keep_looking(identity) if is_followed else nullcontext():
+    async with pulse.watch_changes(identity) if is_followed else nullcontext():
         try:
             page = await pulse.page(tail)
         except KnownError as error:

@@ -73,7 +73,7 @@ class ProductOpener:
 
     def close(self) -> None:
         """Close all files and the database."""
-        self._let_go()
+        self._close_files()
         self._database.close()
         self._root.close()
 
@@ -86,7 +86,7 @@ class ProductOpener:
         moment = self._database.moment()
         if moment != self._moment or len(self._known) > _KNOWN_MOST:
             self._known.clear()
-            self._let_go()
+            self._close_files()
             self._moment = moment
         if name not in self._known:
             self._known[name] = self._database.ask(lambda reader: product_files.find(reader, name))
@@ -109,7 +109,7 @@ class ProductOpener:
                 return opened
             taken = None if product.is_moving else self._open(product)
             if taken is not None:
-                if self._is_the_one(taken):
+                if self._is_unchanged(taken):
                     self._keep(name, taken)
                     return taken
                 taken.close()
@@ -136,7 +136,7 @@ class ProductOpener:
             taken.users += 1
             self._open_files[name] = taken
 
-    def _let_go(self) -> None:
+    def _close_files(self) -> None:
         while self._open_files:
             self._open_files.popitem()[1].close()
 
@@ -147,7 +147,7 @@ class ProductOpener:
             return None  # the file was deleted or replaced by something else: the engine will repair it
         return OpenedProduct(product, descriptor, int(found.st_mtime), found.st_size)
 
-    def _is_the_one(self, taken: OpenedProduct) -> bool:
+    def _is_unchanged(self, taken: OpenedProduct) -> bool:
         """Whether nothing was written since the row was read, and the file has the size of the row."""
         return taken.size == taken.product.size and self._database.moment() == self._moment
 

@@ -54,7 +54,7 @@ def ranges_of(headers: Mapping[str, str], size: int, etag: str, modified_s: int)
         Unsatisfiable: no range is inside the file.
     """
     unit, _, text = headers.get("Range", "").partition("=")
-    if unit.strip().lower() != "bytes" or not _still_holds(headers.get("If-Range"), etag, modified_s):
+    if unit.strip().lower() != "bytes" or not _is_same_file(headers.get("If-Range"), etag, modified_s):
         return None
     words = [word.strip() for word in text.split(",") if word.strip()]
     if not words or len(words) > RANGES_MOST:
@@ -94,7 +94,7 @@ def _join_ranges(ranges: list[Range]) -> list[Range]:
     return joined
 
 
-def _still_holds(if_range: str | None, etag: str, modified_s: int) -> bool:
+def _is_same_file(if_range: str | None, etag: str, modified_s: int) -> bool:
     """Whether the client's part belongs to this file (§13.1.5): the same strong ETag, or exactly the same date."""
     if if_range is None:
         return True
@@ -160,7 +160,7 @@ _LAST_S = 253_402_300_799
 """The end of the year 9999: HTTP has no later dates, but files may."""
 
 
-def as_known_moment(moment_s: float) -> int:
+def as_http_time(moment_s: float) -> int:
     """Return the time of a file, or the nearest time that HTTP can express (RFC 9110 §5.6.7)."""
     return int(min(max(moment_s, 0), _LAST_S))
 
@@ -168,7 +168,7 @@ def as_known_moment(moment_s: float) -> int:
 @lru_cache(maxsize=1_024)
 def http_date(moment_s: int) -> str:
     """Return a time in HTTP's format."""
-    return formatdate(as_known_moment(moment_s), usegmt=True)
+    return formatdate(as_http_time(moment_s), usegmt=True)
 
 
 def content_type(name: str) -> str:

@@ -34,7 +34,7 @@ from aptui.features.gateway.gateway_context import CONTEXT
 from aptui.features.gateway.peers import peer_settings
 from aptui.features.gateway.protocol import wire_codec
 from aptui.features.gateway.protocol.wire_codec import Scope
-from aptui.features.gateway.tasks import Wires
+from aptui.features.gateway.tasks import OpenSockets
 from aptui.features.gateway.ws.client_sessions import SESSIONS
 from aptui.shared.connections.addresses import canonical, is_loopback, parse_address
 from aptui.shared.connections.peers import DEVICE_PATH, Dial, GatewayReport, Peer, PeerAction, PeerOrder, PeerSettings, PeerState
@@ -140,7 +140,7 @@ class OutboundConnections:
         except aiohttp.WSServerHandshakeError as error:
             return f"this is not an aptui device: it answers {error.status}"
         except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError, aiohttp.ServerFingerprintMismatch) as error:
-            return _distrust(error)
+            return _certificate_problem(error)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             return _reason(error)
         try:
@@ -212,7 +212,7 @@ def _digest(fingerprint: str) -> bytes:
     return digest
 
 
-def _distrust(error: aiohttp.ClientError) -> str:
+def _certificate_problem(error: aiohttp.ClientError) -> str:
     if isinstance(error, aiohttp.ServerFingerprintMismatch):
         return f"its certificate is not in 'serve.dial_fingerprints': it is sha256:{error.got.hex()}"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
@@ -221,7 +221,7 @@ def _distrust(error: aiohttp.ClientError) -> str:
     return "it does not support TLS, and without TLS only addresses of this machine are allowed"
 
 
-def open_http(wires: Wires) -> aiohttp.ClientSession:
+def open_http(wires: OpenSockets) -> aiohttp.ClientSession:
     """Return an HTTP session without cookies, proxies of the environment, and redirects."""
     trace = aiohttp.TraceConfig()
     trace.on_request_redirect.append(_refuse_redirect)
@@ -273,7 +273,7 @@ class Peers:
         """{id of an outgoing connection: its session}."""
         self._trust = trust(context.config.serve)
         self._http: aiohttp.ClientSession | None = None
-        self._wires = Wires()
+        self._wires = OpenSockets()
         self._reported: GatewayReport | None = None
         self._is_changed = asyncio.Event()
         self._alone = asyncio.Lock()
@@ -286,10 +286,10 @@ class Peers:
         """Read the settings, then start connecting and reporting."""
         self._http = open_http(self._wires)
         await self._read()
-        self.sessions.greets.append(self._on_change)
-        self.sessions.leaves.append(self._on_change)
+        self.sessions.hello_callbacks.append(self._on_change)
+        self.sessions.end_callbacks.append(self._on_change)
         self.context.engine.listeners.append(self.take_news)
-        self.context.engine.also_came.append(self.engine_came)
+        self.context.engine.change_callbacks.append(self.on_engine_change)
         self._do(self._check())
         self._do(self._report())
 
@@ -323,7 +323,7 @@ class Peers:
         refusal = self.check(remote)
         return refusal.why if refusal is not None else ""
 
-    async def _adopt(self, settings: PeerSettings) -> None:
+    async def _use_settings(self, settings: PeerSettings) -> None:
         await self.admission.adopt(settings)
         for session in list(self.sessions.all.values()):
             refuses = self._find_denial if session in self._sessions.values() else self.admission.why_not
@@ -368,7 +368,7 @@ class Peers:
             if isinstance(news.notice, PeerOrdered):
                 self._do(self.order(news.notice.order))
 
-    def engine_came(self, is_here: bool) -> None:
+    def on_engine_change(self, is_here: bool) -> None:
         """Send a full report to an engine that has connected."""
         self._reported = None
         if is_here:
@@ -393,7 +393,7 @@ class Peers:
                 self._stamps = self._now()
                 if order.action in (PeerAction.ALLOW, PeerAction.REJECT, PeerAction.FORGET):
                     self.admission.forget(canonical(order.entry))
-                await self._adopt(settings)
+                await self._use_settings(settings)
         self._on_change()
 
     async def _read(self) -> None:
@@ -405,7 +405,7 @@ class Peers:
             settings = await asyncio.to_thread(peer_settings.read_stored, self._file)
             self._stamps = self._now()  # a damaged file was renamed
             self.trouble = settings.trouble
-            await self._adopt(settings.in_force(self.configured))
+            await self._use_settings(settings.effective_settings(self.configured))
 
     def _now(self) -> tuple[tuple[int, int, int] | None, ...]:
         layers = self.context.config.layers if self.context.reread is not None else ()
@@ -442,7 +442,7 @@ class Peers:
             await asyncio.sleep(_CHECK_S)
             if self._now() != self._stamps:
                 await self._read()
-            self.admission.refresh_old()
+            self.admission.refresh_names()
             self._on_change()
 
     async def _report(self) -> None:

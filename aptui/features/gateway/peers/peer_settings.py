@@ -68,7 +68,7 @@ class PeerLists(Struct, frozen=True):
     trouble: str = ""
     configured: PeerSettings | None = None
 
-    def in_force(self, configured: PeerSettings) -> PeerSettings:
+    def effective_settings(self, configured: PeerSettings) -> PeerSettings:
         """Return the effective settings: the stored ones, except for keys whose configuration changed since."""
         if self.settings is None:
             return configured
@@ -157,7 +157,7 @@ def change_settings(file: Path, configured: PeerSettings, order: PeerOrder, proj
     except OSError as error:
         raise HostError(f"'{file.parent}' cannot be written: {error.strerror}", hint="check its disk") from error
     with lock:
-        settings = apply_order(read_stored(file).in_force(configured), order)
+        settings = apply_order(read_stored(file).effective_settings(configured), order)
         written = write_back(project_dir, settings, configured) if project_dir is not None else ()
         configured = replace(configured, **{field: getattr(settings, field) for field, key in KEYS.items() if key in written})
         if project_dir is not None and settings == configured:

@@ -25,7 +25,7 @@ from yarl import URL
 from aptui.features.gateway.access.guard import require
 from aptui.features.gateway.gateway_context import CONTEXT
 from aptui.features.gateway.protocol.wire_codec import FRAME_LIMIT_BYTES, Scope
-from aptui.features.gateway.tasks import Wires
+from aptui.features.gateway.tasks import OpenSockets
 from aptui.features.gateway.ws.client_sessions import SESSIONS
 from aptui.shared.errors import UserError
 
@@ -61,9 +61,9 @@ async def relay(request: web.Request, host: str, port: int, *, connect_s: float,
         raise web.HTTPBadGateway(text="the service cannot be reached\n") from None
     try:
         await socket.prepare(request)
-        back = asyncio.get_running_loop().create_task(_back(reader, socket, quiet_s))
+        back = asyncio.get_running_loop().create_task(_send_to_client(reader, socket, quiet_s))
         try:
-            await _forth(socket, writer, quiet_s)
+            await _send_to_service(socket, writer, quiet_s)
         finally:
             back.cancel()
             await asyncio.gather(back, return_exceptions=True)
@@ -74,7 +74,7 @@ async def relay(request: web.Request, host: str, port: int, *, connect_s: float,
     return socket
 
 
-async def _forth(socket: web.WebSocketResponse, writer: asyncio.StreamWriter, quiet_s: float) -> None:
+async def _send_to_service(socket: web.WebSocketResponse, writer: asyncio.StreamWriter, quiet_s: float) -> None:
     """Send the client's frames to the service."""
     async for message in socket:
         if message.type is not WSMsgType.BINARY:
@@ -88,7 +88,7 @@ async def _forth(socket: web.WebSocketResponse, writer: asyncio.StreamWriter, qu
             return
 
 
-async def _back(reader: asyncio.StreamReader, socket: web.WebSocketResponse, quiet_s: float) -> None:
+async def _send_to_client(reader: asyncio.StreamReader, socket: web.WebSocketResponse, quiet_s: float) -> None:
     """Send the service's bytes to the client; close the WebSocket when the service ends."""
     try:
         while piece := await reader.read(_PIECE_BYTES):
@@ -145,7 +145,7 @@ class Proxy:
     def __init__(self, known: Mapping[str, ProxyTarget], limits: ProxyLimits | None = None) -> None:
         self.known, self.limits = dict(known), limits or ProxyLimits()
         self.http: aiohttp.ClientSession | None = None
-        self._wires = Wires()
+        self._wires = OpenSockets()
         self._busy: Counter[str] = Counter()
 
     async def open(self) -> None:
@@ -221,17 +221,17 @@ class Proxy:
         )
         response.headers["Content-Security-Policy"] = "sandbox"
         if answer.status in _REDIRECTS:
-            response.headers[hdrs.LOCATION] = _own_place(request, target, answer)
+            response.headers[hdrs.LOCATION] = _own_address(request, target, answer)
         await response.prepare(request)
         try:
-            await self._pour(answer, response)
+            await self._send_body(answer, response)
         except (aiohttp.ClientError, OSError, TimeoutError):
             # An incomplete answer must not look complete.
             if request.transport is not None:
                 request.transport.abort()
         return response
 
-    async def _pour(self, answer: aiohttp.ClientResponse, response: web.StreamResponse) -> None:
+    async def _send_body(self, answer: aiohttp.ClientResponse, response: web.StreamResponse) -> None:
         sent = 0
         async for piece in answer.content.iter_chunked(_PIECE_BYTES):
             sent += len(piece)
@@ -281,13 +281,13 @@ def make_forwarded_url(request: web.Request, target: ProxyTarget) -> URL:
         web.HTTPException: the path leads out of the base.
     """
     _, _, rest = request.rel_url.raw_path.removeprefix(PREFIX).partition("/")
-    if _leads_out(rest):
+    if _may_leave(rest):
         raise web.HTTPBadRequest(text="this path leads out of the service\n")
     query = request.rel_url.raw_query_string
     return URL(f"{target.base}/{rest}{'?' if query else ''}{query}", encoded=True)
 
 
-def _leads_out(path: str) -> bool:
+def _may_leave(path: str) -> bool:
     """Whether any server could read a path as one above it, with any number of percent-decodings."""
     for word in path.split("/"):
         plain = word
@@ -299,7 +299,7 @@ def _leads_out(path: str) -> bool:
     return False
 
 
-def _own_place(request: web.Request, target: ProxyTarget, answer: aiohttp.ClientResponse) -> str:
+def _own_address(request: web.Request, target: ProxyTarget, answer: aiohttp.ClientResponse) -> str:
     """Return the target of a service's redirect as an address of the gateway.
 
     Raises:
@@ -309,7 +309,7 @@ def _own_place(request: web.Request, target: ProxyTarget, answer: aiohttp.Client
         place = str(answer.url.join(URL(answer.headers.get(hdrs.LOCATION, ""), encoded=True)))
     except ValueError:
         place = ""
-    if not place.startswith(f"{target.base}/") or _leads_out(place.removeprefix(target.base).partition("?")[0].partition("#")[0]):
+    if not place.startswith(f"{target.base}/") or _may_leave(place.removeprefix(target.base).partition("?")[0].partition("#")[0]):
         raise web.HTTPBadGateway(text="the service redirects to another server, which is not allowed\n")
     return f"{PREFIX}{request.match_info['name']}{place.removeprefix(target.base)}"
 

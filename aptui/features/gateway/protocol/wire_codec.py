@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-def without_places(record: object) -> object:
+def without_paths(record: object) -> object:
     """Return a record without absolute paths, for clients that may not see them; unknown paths stay as requested."""
     match record:
         case wire_records.SourceFacts():

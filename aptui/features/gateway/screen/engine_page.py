@@ -173,7 +173,7 @@ class EngineInquiry:
         self._shall_ask, self._asked_s = False, time.monotonic()
         for verb, take in ((ReadStatus(), self._take_status), (Connections(), self._take_connections)):
             self._answers_pending += 1
-            self._shell.session.ask(verb).add_done_callback(partial(self._hand_over, take))
+            self._shell.session.ask(verb).add_done_callback(partial(self._pass_answer, take))
 
     def _arm(self, wait_s: float) -> None:
         if not self.is_armed:
@@ -185,7 +185,7 @@ class EngineInquiry:
         if self._is_visible and (self._shall_ask or self.is_working):
             self.renew()
 
-    def _hand_over(self, take: Callable[[Answer], None], answer: Future[Answer]) -> None:
+    def _pass_answer(self, take: Callable[[Answer], None], answer: Future[Answer]) -> None:
         """Pass an answer to the app's thread; a refusal is ignored, because the user did not ask."""
         self._shell.in_ui(self._settle, take, None if answer.exception() else answer.result())
 

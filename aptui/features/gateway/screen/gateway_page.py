@@ -137,7 +137,7 @@ class Orders:
     def _read(self) -> _Found:
         settings, configured = peer_settings.read_stored(self.file, puts_aside=self._shell.can_ask), self._read_configured()
         record = gateways.find_gateway(self._shell.session.cache_dir)
-        return settings.in_force(configured), configured, settings.trouble, record.problem if record is not None else ""
+        return settings.effective_settings(configured), configured, settings.trouble, record.problem if record is not None else ""
 
     def _read_configured(self) -> PeerSettings:
         """Return the configured settings, which may have changed since the screen started."""
@@ -267,7 +267,7 @@ class GatewayPage(ConnectionTables):
         words = ("", trouble, "warning") if trouble or report else ("", _NO_GATEWAY_YET, "muted")
         self.query_one("#gateway-trouble", Fact).show([words])
         self._put_details()
-        self._note_what_is_meant()
+        self._update_keys()
 
     def _facts(self) -> Sequence[tuple[str, str, str]]:
         report = self.orders.report
@@ -294,9 +294,9 @@ class GatewayPage(ConnectionTables):
     @on(Rows.Highlighted)
     def _other_row(self) -> None:
         self._put_details()
-        self._note_what_is_meant()
+        self._update_keys()
 
-    def _note_what_is_meant(self) -> None:
+    def _update_keys(self) -> None:
         """Update the offered keys if the row under the cursor changed their meaning."""
         possible = self._possible()
         if possible != self._offered:

@@ -57,12 +57,12 @@ class ConnectionsPane(Pane):
 
     def show_page(self, page: int) -> None:
         """Show a page and move the focus to it."""
-        self._turn_to(page)
+        self._show_page(page)
         self.shell.memory.put("connections.page", page)
         self._put()
         (self.gateway.table("peers") if page == _GATEWAY else self.engine.table("clients")).focus()
 
-    def _turn_to(self, page: int) -> None:
+    def _show_page(self, page: int) -> None:
         self._page = page
         for number, part in ((_GATEWAY, self.gateway), (_ENGINE, self.engine)):
             part.display = part.visible = number == page  # an invisible page cannot get the focus
@@ -86,7 +86,7 @@ class ConnectionsPane(Pane):
 
     def on_mount(self) -> None:
         """Show the known facts."""
-        self._turn_to(self._first_page())
+        self._show_page(self._first_page())
         self.gateway.orders.read()
         self._put()
 

@@ -99,7 +99,7 @@ class Web:
         for path in _OWN:
             app.router.add_get(path, self._send_page)
         app.router.add_get("/static/{name:[a-z./]+}", self._open_terminal)
-        app.router.add_post("/ticket", self._give_ticket)
+        app.router.add_post("/ticket", self._send_ticket)
         app.router.add_get("/ws/{ticket}", self._open)
         return app
 
@@ -117,7 +117,7 @@ class Web:
             Path(self._terminal.statics_path, name), headers={"Content-Type": f"{_TERMINAL[name]}; charset=utf-8"}
         )
 
-    async def _give_ticket(self, request: web.Request) -> web.Response:
+    async def _send_ticket(self, request: web.Request) -> web.Response:
         self._rules.require(request, Scope.SHUTDOWN)
         guard.admit(request, _IDENTITY)
         if len(self._screens) >= SCREENS_LIMIT:
@@ -139,7 +139,7 @@ class Web:
             del self._screens[id(request)]
             self._rules.audit.write(identity, "screen", "closed")
 
-    def hang_up(self) -> None:
+    def end_screens(self) -> None:
         """End every screen."""
         for request in list(self._screens.values()):
             if request.transport is not None:
@@ -212,7 +212,7 @@ class TerminalPage:
         if self._acceptor is not None:
             await self._acceptor.close()
         if self._web is not None:
-            self._web.hang_up()
+            self._web.end_screens()
         if self._runner is not None:
             await self._runner.cleanup()
         self._connections.close()

@@ -47,7 +47,7 @@ def main(command: Sequence[str]) -> int:
     with contextlib.suppress(BrokenPipeError):
         Bridge(master).run()
     os.close(master)  # hangs up: the kernel signals the screen
-    return _reap(child)
+    return _wait_for_child(child)
 
 
 def _exec(command: Sequence[str], environ: Mapping[str, str], terminal: int) -> None:
@@ -80,7 +80,7 @@ def _size(columns: object, rows: object) -> tuple[int, int]:
         return 80, 24
 
 
-def _reap(child: int) -> int:
+def _wait_for_child(child: int) -> int:
     deadline = time.monotonic() + _END_LIMIT_S
     while True:
         ended, status = os.waitpid(child, os.WNOHANG)
@@ -148,9 +148,9 @@ class Bridge:
             if kind == b"D":
                 self._typed += payload[: max(0, _TYPED_LIMIT_BYTES - len(self._typed))]
             elif kind == b"M":
-                self._obey(payload)
+                self._apply_message(payload)
 
-    def _obey(self, payload: bytes) -> None:
+    def _apply_message(self, payload: bytes) -> None:
         with contextlib.suppress(ValueError):
             match json.loads(payload):
                 case {"type": "quit"}:

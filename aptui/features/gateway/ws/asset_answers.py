@@ -170,7 +170,7 @@ def _jobs(context: GatewayContext, rows: Iterable[JobRow]) -> tuple[JobInfo, ...
     return tuple(replace(job, status="processing") if job.status == "pending" and job.job_id in running else job for job in infos)
 
 
-async def _hurry(session: WireSession, found: _FoundAsset, lookup: _AssetLookup, urgency: int) -> int:
+async def _raise_priority(session: WireSession, found: _FoundAsset, lookup: _AssetLookup, urgency: int) -> int:
     """Raise the priority of pending jobs if the client has the scope; also of a term that matches nothing yet. Return their number.
 
     Raises:
@@ -198,7 +198,7 @@ async def asset_status(session: WireSession, request: wire_records.AssetStatus, 
     """Return the status of an asset and raise the priority of its pending jobs."""
     lookup = _lookup_of(session.context, request)
     found = await _look_up(session.context, lookup)
-    await _hurry(session, found, lookup, STATUS_URGENCY)
+    await _raise_priority(session, found, lookup, STATUS_URGENCY)
     return _state(session, found, lookup, is_synced)
 
 
@@ -206,7 +206,7 @@ async def escalate(session: WireSession, request: wire_records.Escalate, _is_syn
     """Raise the priority of all jobs of some assets."""
     lookup = _lookup_of(session.context, request)
     found = await _look_up(session.context, lookup)
-    return wire_records.Escalated(await _hurry(session, found, lookup, WAIT_URGENCY))
+    return wire_records.Escalated(await _raise_priority(session, found, lookup, WAIT_URGENCY))
 
 
 async def wait_ready(session: WireSession, request: wire_records.WaitReady, is_synced: bool) -> AssetState:
@@ -215,7 +215,7 @@ async def wait_ready(session: WireSession, request: wire_records.WaitReady, is_s
     lookup = _lookup_of(context, request)
     deadline = loop.time() + min(max(0.0, request.timeout_s), _WAIT_LIMIT_S)
     found = await _look_up(context, lookup)
-    await _hurry(session, found, lookup, WAIT_URGENCY)
+    await _raise_priority(session, found, lookup, WAIT_URGENCY)
     group = {row.job_id for row in found.unsettled if row.job_id}
     while found.unsettled and loop.time() < deadline:
         await context.pulse.wait(min(_CHECK_S, deadline - loop.time()))
@@ -247,7 +247,7 @@ async def jobs_info(session: WireSession, request: wire_records.JobsInfo, is_syn
         sources = found.sources
         rows = await context.database.ask(lambda reader: _jobs_of(reader, sources, request.platform))
     if request.escalates:
-        await _hurry(session, found, lookup, JOBS_URGENCY)
+        await _raise_priority(session, found, lookup, JOBS_URGENCY)
     return wire_records.JobList(_jobs(context, rows[:_MOST]), len(rows) > _MOST, is_synced)
 
 
@@ -266,7 +266,7 @@ async def source_info(session: WireSession, request: wire_records.SourceInfo, _i
         raise RequestMistake("'path' or 'asset' is missing")
 
     def find(reader: Reader) -> tuple[SourceRow, list[Served], list[JobRow]] | None:
-        row = _source_meant(context, reader, request.path, request.asset)
+        row = _find_requested_source(context, reader, request.path, request.asset)
         if row is None:
             return None
         jobs = reader.jobs_of(row.source_id)
@@ -282,7 +282,7 @@ async def source_info(session: WireSession, request: wire_records.SourceInfo, _i
     )
 
 
-def _source_meant(context: GatewayContext, reader: Reader, path: str, asset: str) -> SourceRow | None:
+def _find_requested_source(context: GatewayContext, reader: Reader, path: str, asset: str) -> SourceRow | None:
     if asset:
         uuid, _sub_id = parse_asset_id(asset)
         return next((row for number in source_ids(reader, uuid) if (row := source_by_id(reader, number)) is not None), None)
@@ -349,7 +349,7 @@ async def resolve_path(session: WireSession, request: wire_records.ResolvePath, 
         raise RequestMistake("'path' is missing")
 
     def find(reader: Reader) -> wire_records.ResolvedPath | None:
-        row = _source_meant(context, reader, request.path, "")
+        row = _find_requested_source(context, reader, request.path, "")
         if row is None:
             return None
         jobs = [job for job in reader.jobs_of(row.source_id) if job.job_id and request.platform in ("", job.platform)]

@@ -31,7 +31,7 @@ from aptui.features.gateway.gateway_context import CONTEXT
 from aptui.features.gateway.protocol import wire_codec
 from aptui.features.gateway.protocol import wire_records as notices
 from aptui.features.gateway.protocol.mappers import asset_of
-from aptui.features.gateway.protocol.wire_codec import RequestMistake, Scope, without_places
+from aptui.features.gateway.protocol.wire_codec import RequestMistake, Scope, without_paths
 from aptui.features.gateway.protocol.wire_records import Catalog, Hello, Resync, Welcome
 from aptui.shared.errors import KnownError
 from aptui.store.queries.reader import Reader
@@ -228,7 +228,7 @@ class WireSession:
         wire: Wire | None = None,
     ) -> None:
         self.context, self.identity, self.number = context, identity, number
-        self.learns_places = identity.learns_places
+        self.may_see_paths = identity.may_see_paths
         self._sessions = sessions
         self.hello: Hello | None = None
         self.since_s = self.last_s = monotonic()
@@ -347,8 +347,8 @@ class WireSession:
         """Exchange hello and welcome, then answer requests until the connection ends."""
         writer = tasks.begin(self._write(), "sending notifications")
         try:
-            if await self._greet():
-                self._sessions.note_greeting(self)
+            if await self._read_hello():
+                self._sessions.note_hello(self)
                 async for message in self._socket:
                     if message.type is not WSMsgType.TEXT:
                         await self.close(1003, "requests must be text frames")
@@ -361,7 +361,7 @@ class WireSession:
                 task.cancel()
             await asyncio.gather(writer, *self._tasks, return_exceptions=True)
 
-    async def _greet(self) -> bool:
+    async def _read_hello(self) -> bool:
         try:
             message = await self._socket.receive(timeout=HELLO_LIMIT_S)
         except TimeoutError:
@@ -488,9 +488,9 @@ class WireSessions:
     def __init__(self, limit: int, answer: Answering) -> None:
         self.limit, self.answer = limit, answer
         self.all: dict[int, WireSession] = {}
-        self.greets: list[Callable[[WireSession], object]] = []
+        self.hello_callbacks: list[Callable[[WireSession], object]] = []
         """Called with each client after its hello; it gets every notification from then on."""
-        self.leaves: list[Callable[[WireSession], object]] = []
+        self.end_callbacks: list[Callable[[WireSession], object]] = []
         """Called with each client that has disconnected."""
         self._count = self._opening = 0
 
@@ -498,7 +498,7 @@ class WireSessions:
         return iter([session for session in self.all.values() if session.hello is not None])
 
     @property
-    def is_anybody_here(self) -> bool:
+    def has_clients(self) -> bool:
         """Whether any client receives notifications."""
         return any(session.hello is not None for session in self.all.values())
 
@@ -507,10 +507,10 @@ class WireSessions:
         frames: dict[Subscription, Frame | None] = {}
         late = []
         for session in self:
-            subscription = wanted, learns_places = session.wanted, session.learns_places
+            subscription = wanted, may_see_paths = session.wanted, session.may_see_paths
             if subscription not in frames:
                 chosen = [notice for notice in notices if is_wanted(notice, *wanted)]
-                notices_for = chosen if learns_places else list(map(without_places, chosen))
+                notices_for = chosen if may_see_paths else list(map(without_paths, chosen))
                 frames[subscription] = frame_of(epoch, seq, notices_for) if chosen else None
             frame = frames[subscription]
             if frame is not None:
@@ -525,10 +525,10 @@ class WireSessions:
         for session in self:
             session.lose(why)
 
-    def note_greeting(self, session: WireSession) -> None:
+    def note_hello(self, session: WireSession) -> None:
         """Report a client's hello to the callbacks."""
-        for greet in self.greets:
-            greet(session)
+        for callback in self.hello_callbacks:
+            callback(session)
 
     async def connect(self, request: web.Request) -> web.StreamResponse:
         """Open a WebSocket for requests, answers and notifications; `/v1/protocol` describes them."""
@@ -571,8 +571,8 @@ class WireSessions:
             yield session
         finally:
             del self.all[session.number]
-            for leave in self.leaves:
-                leave(session)
+            for callback in self.end_callbacks:
+                callback(session)
 
     async def close(self) -> None:
         """End all sessions."""

@@ -76,8 +76,8 @@ class NewsPublisher:
         self._gaps = 0
         """Number of times that all clients had to start again; earlier notices are void."""
         self._tasks: list[asyncio.Task[None]] = []
-        sessions.greets.append(self._greet)
-        sessions.leaves.append(self._on_leave)
+        sessions.hello_callbacks.append(self._send_readiness)
+        sessions.end_callbacks.append(self._on_leave)
 
     def start(self) -> None:
         """Start publishing; called in the event loop."""
@@ -97,7 +97,7 @@ class NewsPublisher:
     def take_news(self, batch: Sequence[NoticeLine]) -> None:
         """Queue notices of the engine."""
         self._is_unsure = True
-        if self._sessions.is_anybody_here:
+        if self._sessions.has_clients:
             self._pending.extend(batch)
             if len(self._pending) > _MOST:
                 self._pending.clear()
@@ -105,7 +105,7 @@ class NewsPublisher:
                 self._sessions.lose("too many notices at once")
         self._wake.set()
 
-    def engine_came(self, is_here: bool) -> None:
+    def on_engine_change(self, is_here: bool) -> None:
         """Handle an engine that has connected or disconnected: notices may be missing."""
         self._gaps += 1
         self._pending.clear()
@@ -118,7 +118,7 @@ class NewsPublisher:
         self._wake.set()
         self.pulse.beat()
 
-    def _greet(self, session: WireSession) -> None:
+    def _send_readiness(self, session: WireSession) -> None:
         ready = [notices.CriticalReady(platform) for platform, is_ready in self._ready.items() if is_ready]
         wanted = [each for each in ready if is_wanted(each, *session.wanted)]
         if wanted:
@@ -126,7 +126,7 @@ class NewsPublisher:
         self._wake.set()
 
     def _on_leave(self, _session: WireSession) -> None:
-        if not self._sessions.is_anybody_here:
+        if not self._sessions.has_clients:
             self._ids = None
 
     # ------------------------------------------------------------------------------------------------------------- telling
@@ -136,7 +136,7 @@ class NewsPublisher:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            if self._ids is None and self._sessions.is_anybody_here:
+            if self._ids is None and self._sessions.has_clients:
                 await self._read_ids()
             pending, self._pending = self._pending, []
             began, self._sending_s = loop.time(), 0.0
@@ -259,7 +259,7 @@ class NewsPublisher:
         """Report platforms without pending critical jobs; queries the engine only after events and while clients are subscribed."""
         while True:
             await self.pulse.wait(3600.0)
-            while self._is_unsure and self._sessions.is_anybody_here and self.engine.is_here:
+            while self._is_unsure and self._sessions.has_clients and self.engine.is_here:
                 self._is_unsure = False
                 try:
                     readiness = await self.readiness()

@@ -17,7 +17,7 @@ from aptui.features.gateway.access import guard
 from aptui.features.gateway.access.guard import ClientIdentity
 from aptui.features.gateway.protocol import wire_records
 from aptui.features.gateway.protocol.mappers import parse_asset_id
-from aptui.features.gateway.protocol.wire_codec import REQUESTS, RequestMistake, Scope, without_places
+from aptui.features.gateway.protocol.wire_codec import REQUESTS, RequestMistake, Scope, without_paths
 from aptui.features.gateway.protocol.wire_records import Counted, Done
 from aptui.features.gateway.ws import asset_answers
 from aptui.features.gateway.ws.client_sessions import RequestAnswer, WireSession
@@ -252,7 +252,7 @@ async def answer(session: WireSession, name: str, request: Any) -> RequestAnswer
 
 def for_client(identity: ClientIdentity, answered: RequestAnswer) -> RequestAnswer:
     """Return an answer without absolute paths if this client may not see them."""
-    return answered if identity.learns_places else answered._replace(record=without_places(answered.record))
+    return answered if identity.may_see_paths else answered._replace(record=without_paths(answered.record))
 
 
 def scope_of(name: str, request: Any) -> Scope:

@@ -205,7 +205,7 @@ def difference(ours: Record, theirs: Record) -> str:
         names = sorted(name for _, name in mine.keys() ^ other.keys())
         return f"only one of two runs made '{names[0]}'"
     for slot, item in mine.items():
-        if _essence(item) != _essence(other[slot]):
+        if _comparable(item) != _comparable(other[slot]):
             return f"product '{item.name}' differs from the one that '{theirs.writer or 'somebody'}' made of the same sources"
     return ""
 
@@ -222,7 +222,7 @@ def flaw_of_report(record: Record, facts: JobFacts) -> str:
     return ""
 
 
-def _essence(item: StagedProduct) -> StagedProduct:
+def _comparable(item: StagedProduct) -> StagedProduct:
     return replace(item, staged="", facts=None, flags=item.flags & ~ProductFlag.CACHED, links=tuple(sorted(item.links, key=repr)))
 
 

@@ -141,7 +141,7 @@ class CacheExamination:
             return (), ()
         title = "Verify" if self.kind == "verify" else "Unowned files"
         if self.is_busy:
-            return _going_on(title, progress, width)
+            return _progress_line(title, progress, width)
         if self.kind == "verify":
             text = _compare(progress) + (" so far" if self.ended_ms < 0 else "")
         elif are_going:
@@ -166,7 +166,7 @@ def _of_no_product(problems: Sequence[CacheProblem]) -> str:
     return f"{count(len(problems), 'file')}, {size_text(total_bytes)}"
 
 
-def _going_on(title: str, progress: CheckProgress, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
+def _progress_line(title: str, progress: CheckProgress, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
     cancels = (Part("c", "key"), Part(" cancels", "muted"))
     found = f", {len(progress.problems):,} found" if progress.problems else ""
     if not progress.whole:
@@ -182,7 +182,7 @@ _NAME_CELLS = 30
 """Maximum length of a name in a question, so that the answers stay visible."""
 
 
-class Mending:
+class RepairCommands:
     """Repairs of findings: the engine runs jobs again or deletes files.
 
     Args:
@@ -209,7 +209,7 @@ class Mending:
             return
         choices = []
         if few and len(few) < len(all_sources):
-            choices.append(Choice("t", _these(few), lambda: self._reprocess(few)))
+            choices.append(Choice("t", _name_files(few), lambda: self._reprocess(few)))
         choices += [
             Choice("a", f"all, {count(len(all_sources), 'source')}", lambda: self._reprocess(all_sources)),
             Choice("n", "no"),
@@ -244,7 +244,7 @@ class Mending:
         cache_dir = self._shell.session.cache_dir
 
         def work(_task: BackgroundTask) -> int:
-            return mark_for_check(held.orphans_of(tuple(gone)), cache_dir)
+            return mark_for_check(held.as_orphans(tuple(gone)), cache_dir)
 
         def ask(_folders: int) -> None:
             self.going = gone
@@ -301,7 +301,7 @@ def _sources_of(problems: Sequence[CacheProblem]) -> list[str]:
     return list(dict.fromkeys(each.source for each in problems if each.source))
 
 
-def _these(sources: Sequence[str]) -> str:
+def _name_files(sources: Sequence[str]) -> str:
     return shorten(make_safe(sources[0].rpartition("/")[2]), _NAME_CELLS) if len(sources) == 1 else f"these {len(sources):,}"
 
 

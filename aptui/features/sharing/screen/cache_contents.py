@@ -191,7 +191,7 @@ def _orphan(problem: CacheProblem) -> OrphanFile:
     return OrphanFile(problem.name, problem.size_bytes, problem.is_watched)
 
 
-def orphans_of(problems: tuple[CacheProblem, ...]) -> list[OrphanFile]:
+def as_orphans(problems: tuple[CacheProblem, ...]) -> list[OrphanFile]:
     """Return problems as records of the store."""
     return [_orphan(each) for each in problems]
 

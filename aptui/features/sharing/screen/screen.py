@@ -14,7 +14,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
 
-from aptui.features.sharing.screen.cache_checks import CacheExamination, Mending
+from aptui.features.sharing.screen.cache_checks import CacheExamination, RepairCommands
 from aptui.features.sharing.screen.cache_contents import (
     WIDE_COLUMNS,
     CacheInventory,
@@ -257,7 +257,7 @@ class CachePane(Pane):
         self.inventory = InventoryReader(self.shell, self._show_inventory, self._draw)
         self.examination = CacheExamination(self.shell, self._show_findings, self._offer_keys, self._go_to_findings)
         self.sharing = SharedSettings(self.shell, self._draw)
-        self.mending = Mending(self.shell, lambda: self.examination.problems, self._take_gone)
+        self.repair_commands = RepairCommands(self.shell, lambda: self.examination.problems, self._take_gone)
         self._is_informed = False
         self.tables = CacheTables(self.shell)
 
@@ -281,7 +281,7 @@ class CachePane(Pane):
 
     def on_unmount(self) -> None:
         """Cancel running work."""
-        for each in (self.inventory, self.examination, self.mending, self.sharing):
+        for each in (self.inventory, self.examination, self.repair_commands, self.sharing):
             each.close()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -310,7 +310,7 @@ class CachePane(Pane):
         """Read the contents if the engine is idle; check whether files to delete are gone."""
         self.inventory.read_if_stale()
         if self._is_informed:
-            self.mending.find_gone()
+            self.repair_commands.find_gone()
         self._is_informed = False
         self._draw()
 
@@ -330,7 +330,7 @@ class CachePane(Pane):
             commands.append(Command("test", "reach the shared cache", lambda _rest: self.sharing.test()))
         if self.examination.has_found("damaged", "missing"):
             commands.append(
-                Command("repair", "run the jobs of all findings again", lambda _: self.mending.ask_to_repair(), None, True)
+                Command("repair", "run the jobs of all findings again", lambda _: self.repair_commands.ask_to_repair(), None, True)
             )
         if self.examination.has_found("unowned"):
             commands.append(Command("delete", "delete the unowned files", lambda _: self.action_delete(), None, True))
@@ -385,7 +385,7 @@ class CachePane(Pane):
             table.focus()
 
     def _verdict(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
-        return self.examination.verdict(width, are_going=bool(self.mending.going))
+        return self.examination.verdict(width, are_going=bool(self.repair_commands.going))
 
     def _take_gone(self, gone: set[str]) -> None:
         """Remove findings whose files the engine has deleted."""
@@ -413,7 +413,7 @@ class CachePane(Pane):
 
     def _examine(self, begin: Callable[[], None]) -> None:
         if not self.examination.is_busy:
-            self.mending.going = []
+            self.repair_commands.going = []
             self.tables.findings.marks.clear()
         begin()
 
@@ -424,11 +424,13 @@ class CachePane(Pane):
     def action_repair(self) -> None:
         """Ask to run the jobs of findings again: of marked rows, of the row under the cursor, or of all."""
         table = self.tables.findings
-        self.mending.ask_to_repair([self.tables.problem(key) for key in table.list_selected_keys()] if table.has_focus else [])
+        self.repair_commands.ask_to_repair(
+            [self.tables.problem(key) for key in table.list_selected_keys()] if table.has_focus else []
+        )
 
     def action_delete(self) -> None:
         """Ask the engine to delete the files without a product, after confirmation."""
-        self.mending.ask_to_delete()
+        self.repair_commands.ask_to_delete()
 
     # ------------------------------------------------------------------------------------------------------------ the rest
 
@@ -436,19 +438,19 @@ class CachePane(Pane):
         """Open the menu of a finding."""
         event.stop()
         if event.rows is self.tables.findings:
-            self.mending.open_menu(self.tables.problem(event.key), None)
+            self.repair_commands.open_menu(self.tables.problem(event.key), None)
 
     def on_rows_context_menu(self, event: Rows.ContextMenu) -> None:
         """Open the menu of a finding at the pointer."""
         event.stop()
         if event.rows is self.tables.findings:
-            self.mending.open_menu(self.tables.problem(event.key), (event.x, event.y))
+            self.repair_commands.open_menu(self.tables.problem(event.key), (event.x, event.y))
 
     def action_menu(self) -> None:
         """Open the menu of the finding under the cursor."""
         table = self.tables.findings
         if table.has_focus and table.cursor_key is not None:
-            self.mending.open_menu(self.tables.problem(table.cursor_key), None)
+            self.repair_commands.open_menu(self.tables.problem(table.cursor_key), None)
 
     def action_copy(self) -> None:
         """Copy the marked rows or the row under the cursor."""

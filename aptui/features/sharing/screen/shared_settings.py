@@ -193,7 +193,7 @@ class SharedSettings:
         """Show the savings of each builder, the largest first."""
         sums = sorted(self._sums.items(), key=lambda item: -item[1].saved_ms)
         wide = max(len(name) for name, _ in sums)
-        gains = _gains([one for _, one in sums])
+        gains = _savings([one for _, one in sums])
         items = [MenuItem(f"builder {at}", f"{name:{wide}}   {gains[at]}") for at, (name, _) in enumerate(sums)]
         Menu.ask(self._shell.app, items, lambda what: self.open_menu() if what else None, title=f"All runs: {self.account}")
 
@@ -295,7 +295,7 @@ class SharedSettings:
         self._changed()
 
 
-def _gains(sums: Sequence[SharingSum]) -> list[str]:
+def _savings(sums: Sequence[SharingSum]) -> list[str]:
     """Return the savings of each builder with aligned numbers; without a time if none was saved or lost."""
     from aptui.shared.account import duration  # keeps the start fast
 

@@ -108,7 +108,7 @@ class LocalStore:
             try:
                 checked = os.stat(path, follow_symlinks=False)
                 if not self._is_sound(path, digest):
-                    self._throw_away(path, digest)
+                    self._remove_damaged(path, digest)
                 if checked.st_size != size:
                     raise Mismatch(f"blob {digest} does not have {size} bytes", where=self.address)
                 self._put_at(path, target, is_executable=is_executable)
@@ -171,7 +171,7 @@ class LocalStore:
         _remember_again(path)
         return True
 
-    def _throw_away(self, path: str, digest: str) -> None:
+    def _remove_damaged(self, path: str, digest: str) -> None:
         with contextlib.suppress(OSError):
             os.unlink(path)
         self._say(f"blob {digest[:12]} in '{self.address}' was changed, perhaps through a product that is a link to it; it is gone")

@@ -21,7 +21,7 @@ from aptui.features.sharing.records.record import is_name
 from aptui.features.sharing.records.seal import part_sealed
 from aptui.features.sharing.stores import placing
 from aptui.features.sharing.stores.folder_store import sweep
-from aptui.features.sharing.stores.streams import digest_of, quietly
+from aptui.features.sharing.stores.streams import digest_of, open_noatime
 from aptui.shared.forms import prepare_form
 from aptui.shared.result_store import Mismatch
 
@@ -120,7 +120,7 @@ def _top(entry: _Entry) -> str:
 def _read_digests(record: _Entry) -> list[str]:
     """Return the digests of the blobs that a record names; a damaged record, or a file of another program, names none."""
     try:
-        with open(record.path, "rb", opener=quietly) as file:
+        with open(record.path, "rb", opener=open_noatime) as file:
             return [
                 blob.digest.hex() for blob in msgspec.json.decode(part_sealed(file.read())[2], type=prepare_form(_Naming)).products
             ]
@@ -155,7 +155,7 @@ def _is_whole(entry: _Entry) -> bool:
     try:
         if entry.is_blob:
             return digest_of(entry.path) == os.path.basename(entry.path)
-        with open(entry.path, "rb", opener=quietly) as file:
+        with open(entry.path, "rb", opener=open_noatime) as file:
             part_sealed(file.read())
     except FileNotFoundError:
         return True

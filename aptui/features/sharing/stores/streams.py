@@ -64,11 +64,11 @@ def read_verified(path: str, digest: str) -> Iterator[bytes]:
 
 def digest_of(path: str) -> str:
     """Return the SHA-256 of a file's bytes in hex."""
-    with open(path, "rb", buffering=0, opener=quietly) as file:
+    with open(path, "rb", buffering=0, opener=open_noatime) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def quietly(path: str, flags: int) -> int:
+def open_noatime(path: str, flags: int) -> int:
     """Open a file without changing its access time, for `open(opener=…)`; only its owner may do that."""
     try:
         return os.open(path, flags | os.O_NOATIME)

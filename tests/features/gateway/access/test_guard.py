@@ -561,7 +561,7 @@ def test_sec_11_refusals_in_the_audit_log_are_limited(tmp_path: Path, monkeypatc
         audit.write(identity, "reprocess", "refused: not allowed", arguments={"sources": ["x" * 1_000_000]})
     assert log.stat().st_size < 20_000
     now[0] = 61.0
-    audit.report_held_back()
+    audit.report_unlogged()
     assert json.loads(log.read_text().splitlines()[-1])["outcome"] == "refused: 1,204 more like this"
 
     monkeypatch.setattr("aptui.features.gateway.access.guard.AUDIT_LIMIT_BYTES", 30_000)

@@ -330,7 +330,7 @@ def test_small_product_is_reopened_only_after_a_modification(place: Served, monk
     os.utime(file)
 
     kept = list(opener._open_files.values())
-    place.loop.call_soon_threadsafe(opener._let_go)
+    place.loop.call_soon_threadsafe(opener._close_files)
     assert place.get("/v1/products/linux/none").status == 404
     assert [(each.users, each.descriptor) for each in kept] == [(0, -1)] * len(kept)
 

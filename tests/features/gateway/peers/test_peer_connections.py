@@ -162,7 +162,7 @@ def test_this_machine_is_always_allowed_with_any_of_its_addresses(tmp_path):
 
 
 def test_rejected_addresses_are_reported_once_and_limited_in_number():
-    async def come():
+    async def callback():
         lists = admission()
         first, second = lists.check(FAR), lists.check(FAR)
         assert (first.is_first, second.is_first) == (True, False)
@@ -173,7 +173,7 @@ def test_rejected_addresses_are_reported_once_and_limited_in_number():
         lists.forget("10.0.0.0/8")
         assert not lists.turned_away
 
-    asyncio.run(come())
+    asyncio.run(callback())
 
 
 def test_entry_matches_no_other_address():
@@ -237,16 +237,16 @@ def test_list_changed_later_in_the_configuration_wins(tmp_path):
     file = tmp_path / "connections.json"
     before = peer_settings.read_peer_settings(GatewaySettings(allowed=("10.0.0.1",)))
     peer_settings.change_settings(file, before, PeerOrder(PeerAction.ALLOW, entry=FAR))
-    assert peer_settings.read_stored(file).in_force(before).allowed == ("10.0.0.1", FAR)
-    assert peer_settings.overridden(peer_settings.read_stored(file).in_force(before), before) == {
+    assert peer_settings.read_stored(file).effective_settings(before).allowed == ("10.0.0.1", FAR)
+    assert peer_settings.overridden(peer_settings.read_stored(file).effective_settings(before), before) == {
         "serve.allowed": ["10.0.0.1", FAR]
     }
 
     since = peer_settings.read_peer_settings(GatewaySettings(allowed=("10.0.0.1",), rejected=("1.2.3.4",)))
-    now = peer_settings.read_stored(file).in_force(since)
+    now = peer_settings.read_stored(file).effective_settings(since)
     assert now.rejected == ("1.2.3.4",)
     assert now.allowed == ("10.0.0.1", FAR)
-    emptied = peer_settings.read_stored(file).in_force(PeerSettings())
+    emptied = peer_settings.read_stored(file).effective_settings(PeerSettings())
     assert emptied.allowed == ()
     assert peer_settings.overridden(emptied, PeerSettings()) == {}
 
@@ -288,7 +288,7 @@ class EngineTold:
     """The engine's side of the connections."""
 
     def __init__(self) -> None:
-        self.listeners, self.also_came, self.reports = [], [], []
+        self.listeners, self.change_callbacks, self.reports = [], [], []
         self.is_here, self.epoch, self.seq = True, 1, 0
 
     async def ask(self, verb):
@@ -558,8 +558,8 @@ def test_engine_receives_each_report_once_and_sends_orders(tmp_path):
             there.take_news([NoticeLine(1, 2, PeerOrdered(2, PeerOrder(PeerAction.REMOVE, "absent")))])
             await until(lambda: "absent" in engine.reports[-1].trouble)
 
-            for come in engine.also_came:
-                come(True)
+            for callback in engine.change_callbacks:
+                callback(True)
             count = len(engine.reports)
             await until(lambda: len(engine.reports) > count)
 

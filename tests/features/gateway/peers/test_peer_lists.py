@@ -86,7 +86,7 @@ def test_a_file_that_cannot_be_written_leaves_an_override(project, monkeypatch):
     change = do(project, PeerOrder(PeerAction.REJECT, entry="5.6.7.8"))
 
     kept = peer_settings.read_stored(project / "Cache" / peer_settings.PLACE)
-    assert kept.in_force(change.configured) == change.settings
+    assert kept.effective_settings(change.configured) == change.settings
     assert change.configured.rejected == ("1.2.3.4", "10.0.0.0/8")
     monkeypatch.undo()
     monkeypatch.setenv("XDG_CONFIG_HOME", str(project.parent / "XDG_CONFIG_HOME"))

@@ -129,7 +129,7 @@ def test_notices_of_an_ended_engine_are_not_sent_later(garden_of_one: Garden, mo
 
     async def go_meanwhile(_sessions: object, _limit_s: float) -> None:
         monkeypatch.undo()
-        teller.engine_came(False)
+        teller.on_engine_change(False)
 
     monkeypatch.setattr(news, "wait_until_taken", go_meanwhile)
     burst(there)

@@ -227,7 +227,7 @@ def test_unowned_files_are_listed_and_deleted_after_confirmation(tmp_path, store
 
         (cache / "linux/data/stray.tmp").unlink()  # the engine deletes them
         session.say(EngineMessage(0, 1, "'linux/data/stray.tmp' in the cache belongs to no product: deleted"))
-        await until(pilot, lambda: not app.pane.mending.going)
+        await until(pilot, lambda: not app.pane.repair_commands.going)
         await until(pilot, lambda: "are deleted" in text(app))
         await until(pilot, lambda: "stray.tmp " not in text(app).split("Unowned")[1])
         await pilot.press("D")
