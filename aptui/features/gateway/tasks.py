@@ -26,20 +26,20 @@ class OpenSockets:
 
     def make(self, address: tuple[Any, ...]) -> socket.socket:
         """Return a new socket for an address of getaddrinfo(3)."""
-        wire = socket.socket(*address[:3])
-        self._open = [*(each for each in self._open if each.fileno() >= 0), wire]
-        return wire
+        opened = socket.socket(*address[:3])
+        self._open = [*(each for each in self._open if each.fileno() >= 0), opened]
+        return opened
 
     async def end(self) -> None:
         """Shut down open sockets and wait until they are closed.
 
         Over TLS, a closed session waits for the other end. If the event loop ended now, its transports would stay open.
         """
-        for wire in self._open:
+        for opened in self._open:
             with contextlib.suppress(OSError):
-                wire.shutdown(socket.SHUT_RDWR)
+                opened.shutdown(socket.SHUT_RDWR)
         for _ in range(_TURNS):
-            if all(wire.fileno() < 0 for wire in self._open):
+            if all(opened.fileno() < 0 for opened in self._open):
                 return
             await asyncio.sleep(_TURN_S)
 

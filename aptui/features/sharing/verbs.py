@@ -71,7 +71,7 @@ def _rebuild_arguments(parser: ArgumentParser) -> None:
         "--rebuild",
         type=share,
         metavar="SHARE",
-        help="verify: instead, build 5%% (or another share) of this project's stored results twice again, in private, and compare",
+        help="verify: instead, build 5%% (or another share) of this project's stored results twice more, in private, and compare",
     )
     parser.add_argument("--seed", type=int, metavar="NUMBER", help="with --rebuild: the same number chooses the same results")
 
@@ -87,10 +87,10 @@ def _serve_arguments(parser: _ArgumentGroup) -> None:
     parser.add_argument(
         "--read-token-file",
         metavar="FILE",
-        help="tokens for reading, one a line; by default none on this machine, elsewhere those for writing",
+        help="file of tokens for reading, one a line; by default local clients need none, and others a token for writing",
     )
     parser.add_argument(
-        "--write-token-file", metavar="FILE", help="tokens for writing, one a line, each with an optional namespace"
+        "--write-token-file", metavar="FILE", help="file of tokens for writing, one a line, each with an optional namespace"
     )
     parser.add_argument("--certificate", metavar="FILE", help="certificate for TLS (PEM)")
     parser.add_argument("--key", metavar="FILE", help="its private key")
