@@ -131,4 +131,4 @@ def test_rebuild_needs_verify_and_a_store(run: Run, project: Path) -> None:
     assert run("cache", "stats", "--rebuild", "5%")[0] == 3
     with (project / "aptui.yaml").open("a") as settings:
         settings.write("local_store: {enabled: false}\n")
-    assert "no results are kept on this machine" in run("cache", "verify", "--rebuild", "5%")[2]
+    assert "this machine stores no results" in run("cache", "verify", "--rebuild", "5%")[2]

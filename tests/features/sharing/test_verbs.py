@@ -98,7 +98,7 @@ def test_gc_removes_down_to_a_limit(run: Run, tmp_path: Path) -> None:
     assert asked(run, "cache", "gc")["removed"] == 0
     assert asked(run, "cache", "gc", "--limit", "1B")["freed_bytes"] == held
     assert asked(run, "cache", "stats")["blobs"] == 0
-    assert run("cache", "gc", "--limit", "much") == (3, "", "aptui: 'much' is no size; for example --limit 5GiB\n")
+    assert run("cache", "gc", "--limit", "much") == (3, "", "aptui: 'much' is not a size; for example --limit 5GiB\n")
 
 
 def test_verify_removes_what_is_damaged(run: Run, tmp_path: Path) -> None:
