@@ -226,7 +226,7 @@ def test_unowned_files_are_listed_and_deleted_after_confirmation(tmp_path, store
         assert (cache / "linux/data").stat().st_mtime_ns > 5
 
         (cache / "linux/data/stray.tmp").unlink()  # the engine deletes them
-        session.say(EngineMessage(0, 1, "'linux/data/stray.tmp' in the cache belongs to no product: deleted"))
+        session.say(EngineMessage(0, 1, "'linux/data/stray.tmp' in the cache does not belong to any product: deleted"))
         await until(pilot, lambda: not app.pane.repair_commands.going)
         await until(pilot, lambda: "are deleted" in text(app))
         await until(pilot, lambda: "stray.tmp " not in text(app).split("Unowned")[1])
