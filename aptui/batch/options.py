@@ -185,15 +185,17 @@ class RunOptions(Struct):
 
 def engine_arguments(parser: ArgumentParser) -> None:
     """Declare the options of every verb that runs the engine."""
-    parser.add_argument("--platforms", metavar="A,B", help="exactly these platforms; jobs of others are left alone")
-    parser.add_argument("--workers", type=int, metavar="N", help="worker processes; 0 = one per core")
+    parser.add_argument(
+        "--platforms", metavar="A,B", help="process exactly these platforms, and leave the jobs of others unchanged"
+    )
+    parser.add_argument("--workers", type=int, metavar="N", help="number of worker processes; 0 is one per core")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the configuration")
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end, and nothing else, to stdout")
 
 
 def report_arguments(parser: ArgumentParser) -> None:
     """Declare the options of verbs that run all that is pending and report the result (`batch`, `reprocess`)."""
-    parser.add_argument("--debug-output", action="store_true", help="ask builders for what helps to debug them")
+    parser.add_argument("--debug-output", action="store_true", help="ask builders for debug output")
     parser.add_argument("--junit", metavar="FILE", help="write all jobs as JUnit XML")
     parser.add_argument(
         "--fail-on", action=FailOn, metavar="WHAT",
@@ -202,16 +204,16 @@ def report_arguments(parser: ArgumentParser) -> None:
         " given several times",
     )  # fmt: skip
     parser.set_defaults(fail_slower=None, fail_flaky=False)
-    parser.add_argument("--draft", action="store_true", help="leave the finals of builders that make drafts first for later")
+    parser.add_argument("--draft", action="store_true", help="postpone the finals of builders that make drafts")
     parser.add_argument(
         "--require", choices=["final"], metavar="final",
-        help="exit 1 also if products of the platforms asked for are drafts, for their finals failed or were left for later",
+        help="exit 1 also if products of the requested platforms are drafts, because their finals failed or are postponed",
     )  # fmt: skip
 
 
 def adopt_argument(parser: ArgumentParser) -> None:
     """Declare the option that lets a verb take over a cache of O3DE's."""
-    parser.add_argument("--adopt-cache", action="store_true", help="use a cache folder that O3DE made: its contents are set aside")
+    parser.add_argument("--adopt-cache", action="store_true", help="use a cache folder that O3DE made, and set its contents aside")
 
 
 def adopt_cache(arguments: Namespace, config: configuration.Config) -> None:

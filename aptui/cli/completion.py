@@ -54,7 +54,7 @@ _MOST = 200
 def completion_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `completion`."""
     parser.add_argument("shell", choices=[*SHELLS, "words"], metavar="SHELL", help=f"{', '.join(SHELLS)}")
-    parser.add_argument("words", nargs="*", metavar="WORD", help="words: what stands on the line so far; shells ask this")
+    parser.add_argument("words", nargs="*", metavar="WORD", help="with words: the words on the line so far; used by the scripts")
 
 
 def completion(arguments: Namespace) -> int:

@@ -70,11 +70,13 @@ def _say(arguments: Namespace, answer: dict[str, Any], text: str) -> int:
 
 def serve_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `serve`."""
-    parser.add_argument("--skip-start-scan", action="store_true", help="do not look at what changed while no engine ran")
-    parser.add_argument("--platforms", metavar="A,B", help="exactly these platforms; jobs of others are left alone")
-    parser.add_argument("--workers", type=int, metavar="N", help="worker processes; 0 = one per core")
+    parser.add_argument("--skip-start-scan", action="store_true", help="do not search for changes made while no engine was running")
+    parser.add_argument(
+        "--platforms", metavar="A,B", help="process exactly these platforms, and leave the jobs of others unchanged"
+    )
+    parser.add_argument("--workers", type=int, metavar="N", help="number of worker processes; 0 is one per core")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the configuration")
-    parser.add_argument("--detached", action="store_true", help="run without a terminal: SIGHUP reloads the configuration")
+    parser.add_argument("--detached", action="store_true", help="run without a terminal; SIGHUP reloads the configuration")
     adopt_argument(parser)
 
 
@@ -173,8 +175,8 @@ def _running(config: Config) -> int:
 
 def stop_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `stop`."""
-    parser.add_argument("--all", action="store_true", help="every engine of yours")
-    parser.add_argument("--when-idle", action="store_true", help="as soon as nothing waits to be done")
+    parser.add_argument("--all", action="store_true", help="stop all your engines")
+    parser.add_argument("--when-idle", action="store_true", help="stop when all jobs are done")
     _no_arguments(parser)
 
 
@@ -298,7 +300,12 @@ reload = _steering(
 
 def run_next_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `run-next`."""
-    parser.add_argument("job", nargs="?", metavar="JOB", help="#<number>, or PATH[@PLATFORM][:JOB KEY]: not the first in the queue")
+    parser.add_argument(
+        "job",
+        nargs="?",
+        metavar="JOB",
+        help="job to run: #<number>, or PATH[@PLATFORM][:JOB KEY]; the first in the queue by default",
+    )
     _no_arguments(parser)
 
 
@@ -321,14 +328,14 @@ def _job_id(arguments: Namespace) -> int:
 
 def drain_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `drain`."""
-    parser.add_argument("--stop", action="store_true", help="stop the engine then")
+    parser.add_argument("--stop", action="store_true", help="stop the engine after that")
     _no_arguments(parser)
     parser.epilog = "Until 'aptui resume' the engine takes no changes: 'batch', 'reprocess' and 'rescan' are refused (exit code 4)."
 
 
 def rescan_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `rescan`."""
-    parser.add_argument("--full", action="store_true", help="read every file's bytes, whatever its times say")
+    parser.add_argument("--full", action="store_true", help="read the bytes of every file, even if its times did not change")
     _no_arguments(parser)
 
 
@@ -340,7 +347,7 @@ reload_arguments = _no_arguments
 
 def hold_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `hold`."""
-    parser.add_argument("words", nargs=REMAINDER, metavar="-- COMMAND", help="what to run meanwhile")
+    parser.add_argument("words", nargs=REMAINDER, metavar="-- COMMAND", help="command to run")
     parser.epilog = "Changes gather while COMMAND runs and are one batch after it. Without an engine, COMMAND just runs."
 
 

@@ -47,11 +47,15 @@ _LEVEL_NAMES = {0: "debug", 1: "info", 2: "warning", 3: "error"}
 def log_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `log`."""
     parser.add_argument("job", metavar="JOB", help="#<number>, or PATH[@PLATFORM][:JOB KEY]")
-    parser.add_argument("--raw", action="store_true", help="the file as it is; only into a pipe or a file")
-    parser.add_argument("--run", type=int, metavar="N", help="an earlier run: 1 is the last one, 2 the one before, …")
-    parser.add_argument("--history", action="store_true", help="list the runs of all jobs that JOB names, instead of a log")
-    parser.add_argument("--compare", type=int, nargs=2, metavar=("N", "N"), help="show what two runs differ in, instead of a log")
-    parser.add_argument("--follow", action="store_true", help="of a job that runs: each line as it is logged, until the run ends")
+    parser.add_argument("--raw", action="store_true", help="print the log file unchanged; only into a pipe or a file")
+    parser.add_argument("--run", type=int, metavar="N", help="print an earlier run: 1 is the last run, 2 the run before it, …")
+    parser.add_argument("--history", action="store_true", help="list the runs of the named jobs instead of a log")
+    parser.add_argument(
+        "--compare", type=int, nargs=2, metavar=("N", "N"), help="print the differences of two runs instead of a log"
+    )
+    parser.add_argument(
+        "--follow", action="store_true", help="print each line of a running job as it is logged, until the run ends"
+    )
     parser.add_argument("--json", action="store_true", help="print a JSON list of lines")
 
 
@@ -94,9 +98,9 @@ def log(arguments: Namespace) -> int:
 def logs_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `logs`."""
     parser.add_argument(
-        "--lines", type=int, default=_ENGINE_LINES, metavar="N", help=f"the last N lines; {_ENGINE_LINES} by default"
+        "--lines", type=int, default=_ENGINE_LINES, metavar="N", help=f"print the last N lines; {_ENGINE_LINES} by default"
     )
-    parser.add_argument("--path", action="store_true", help="print where the logs are instead, the newest first")
+    parser.add_argument("--path", action="store_true", help="print the paths of the logs instead, the newest first")
 
 
 def logs(arguments: Namespace) -> int:

@@ -31,12 +31,12 @@ _DEMO_FOLDER = "aptui-demo"
 
 def init_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `init`."""
-    parser.add_argument("folder", nargs="?", metavar="DIR", help="where; the current folder by default")
+    parser.add_argument("folder", nargs="?", metavar="DIR", help="folder of the project; the current folder by default")
     parser.add_argument(
-        "--copy", nargs="+", action="extend", default=[], metavar="PATTERN", help="copy these files, and nothing else"
+        "--copy", nargs="+", action="extend", default=[], metavar="PATTERN", help="write a project that only copies these files"
     )
-    parser.add_argument("--dry-run", action="store_true", help="show what would be written, and write nothing")
-    parser.add_argument("--from-o3de", action="store_true", help="say what the settings of the O3DE project there say")
+    parser.add_argument("--dry-run", action="store_true", help="print the file instead of writing it")
+    parser.add_argument("--from-o3de", action="store_true", help="generate the file from the O3DE project in the folder")
 
 
 def init(arguments: Namespace) -> int:
@@ -108,8 +108,8 @@ def demo_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "folder", nargs="?", metavar="DIR", help=f"a new or empty folder, or an earlier demo; ./{_DEMO_FOLDER} by default"
     )
-    parser.add_argument("--batch", action="store_true", help="process it without the screen, also on a terminal")
-    parser.add_argument("--web", action="store_true", help="show it in a browser: its products, redrawn whenever a source is saved")
+    parser.add_argument("--batch", action="store_true", help="process it without opening the screen")
+    parser.add_argument("--web", action="store_true", help="show its products in a browser, updated whenever a source is saved")
 
 
 def demo(arguments: Namespace) -> int:
@@ -180,7 +180,7 @@ def config_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `config`."""
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the configuration")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--explain", metavar="KEY", help="tell which lines set a key, and what they overrode")
+    parser.add_argument("--explain", metavar="KEY", help="print the lines that set a key, and the values that they override")
 
 
 def _explain(arguments: Namespace) -> int:
@@ -233,7 +233,7 @@ def config(arguments: Namespace) -> int:
 
 def schema_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `schema`."""
-    parser.add_argument("--path", action="store_true", help="print where its file lies instead")
+    parser.add_argument("--path", action="store_true", help="print the path of the file instead")
 
 
 def schema(arguments: Namespace) -> int:

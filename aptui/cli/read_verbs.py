@@ -49,10 +49,10 @@ def jobs_arguments(parser: ArgumentParser) -> None:
         metavar="STATUS",
         help=f"{', '.join(STATUSES)}; warnings, errors: completed with some; may be given several times",
     )
-    parser.add_argument("--filter", metavar="TERMS", help="only jobs for which all terms hold; see below")
-    parser.add_argument("--platform", default="", metavar="ID", help="only this platform")
+    parser.add_argument("--filter", metavar="TERMS", help="list only jobs that match all terms; see below")
+    parser.add_argument("--platform", default="", metavar="ID", help="list only jobs of this platform")
     parser.add_argument(
-        "--slower", action="store_true", help="only jobs that take longer than the noise of their earlier runs explains"
+        "--slower", action="store_true", help="list only jobs that became slower than the noise of their earlier runs explains"
     )
     parser.add_argument("--json", action="store_true", help="print a JSON list")
     parser.epilog = """\

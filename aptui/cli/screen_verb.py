@@ -78,8 +78,8 @@ def show(config: Config, arguments: Namespace, *, is_read_only: bool = False, st
 
 def open_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `open`."""
-    parser.add_argument("--theme", metavar="NAME", default="", help="instead of the one remembered")
-    parser.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
+    parser.add_argument("--theme", metavar="NAME", default="", help="use this theme instead of the remembered one")
+    parser.add_argument("--no-mouse", action="store_true", help="do not use the mouse, so that the terminal can select text")
     parser.add_argument(
         "database", metavar="PATH", help="an assetdb.sqlite, of aptui or of O3DE, the folder it is in, or a project"
     )

@@ -42,7 +42,7 @@ def trust_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `trust`."""
     parser.add_argument("folder", nargs="?", metavar="DIR", help="the project; the nearest one upwards by default")
     action = parser.add_mutually_exclusive_group()
-    action.add_argument("--revoke", action="store_true", help="no longer trust the project")
+    action.add_argument("--revoke", action="store_true", help="end the trust in the project")
     action.add_argument("--list", action="store_true", help="list the trusted projects")
     parser.epilog = """\
 Verbs that run jobs (batch, start, serve, reprocess, rerun, restore, verify --repair

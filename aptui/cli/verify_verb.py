@@ -406,14 +406,19 @@ DAMAGED = 1
 
 def verify_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `verify`."""
-    parser.add_argument("--repair", action="store_true", help="run the jobs of what is damaged or missing again")
+    parser.add_argument("--repair", action="store_true", help="run the jobs of damaged or missing products again")
     parser.add_argument(
         "--rebuild",
         type=share,
         metavar="SHARE",
-        help="instead, run 5%% (or so many) of the completed jobs twice more, in private, and compare what they make",
+        help="instead, run 5%% (or a number) of the completed jobs twice more, outside the cache, and compare their products",
     )
-    parser.add_argument("--seed", type=int, metavar="NUMBER", help="with --rebuild: the same number chooses the same jobs")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        metavar="NUMBER",
+        help="with --rebuild: seed of the random choice; the same number chooses the same jobs",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
