@@ -153,8 +153,6 @@ _NAMES_USED_TWICE = frozenset(
     [
         "__main__",
         "assets",
-        "cells",
-        "commands",
         "engine",
         "files",
         "lfs",
@@ -176,7 +174,6 @@ _NAMES_USED_TWICE = frozenset(
         "supervisor",
         "table",
         "trace",
-        "tree",
     ]
 )
 """Names of modules that still stand twice below `aptui/`; this list may only shrink."""

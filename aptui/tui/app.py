@@ -24,9 +24,8 @@ from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Input
 
 from aptui import feature
-from aptui.tui import commands as shell_commands
+from aptui.tui import shell_commands
 from aptui.tui.background import run_in_background
-from aptui.tui.commands import CommandBar
 from aptui.tui.drawing import FrameClock, FrameDrawing, MainScreen
 from aptui.tui.frame.commandline import Candidates, Choice, Command, CommandLine
 from aptui.tui.frame.engine_control import EngineControl
@@ -41,6 +40,7 @@ from aptui.tui.pane_switcher import PaneSwitcher
 from aptui.tui.preferences import theming
 from aptui.tui.preferences.keymap import KeyBindings
 from aptui.tui.preferences.state import UiMemory
+from aptui.tui.shell_commands import CommandBar
 from aptui.tui.terminal.clipboard import Clipboard
 from aptui.tui.terminal.output.display import DiffRenderingApp
 

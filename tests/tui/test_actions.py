@@ -8,9 +8,9 @@ from textual.app import App
 from textual.binding import Binding
 
 from aptui.tui.app import PARTS, AptuiApp
-from aptui.tui.commands import shell_commands
 from aptui.tui.data.session import SessionState
 from aptui.tui.preferences.state import UiMemory
+from aptui.tui.shell_commands import shell_commands
 from tui.fake_panes import PROBES, FakeSession
 
 ACTING = {

@@ -30,7 +30,7 @@ from textual.geometry import Size
 from textual.keys import _character_to_key
 from textual.messages import TerminalSupportsSynchronizedOutput
 
-from aptui.tui.terminal.output.cells import abilities_of
+from aptui.tui.terminal.output.cell_rows import abilities_of
 from aptui.tui.terminal.output.display import is_supported
 from aptui.tui.terminal.output.layer import OutputLayer
 

@@ -12,9 +12,9 @@ from tui.shell_room import LARGE, SMALL, lines, text, until
 
 from aptui.core.notices import MissingScan, Progress
 from aptui.features.shipping.missing_rows import NO_UUID, NOTHING, PARTIAL, ClearMissing, ScanMissing
-from aptui.tui.commands import run
 from aptui.tui.data.assets_store import Kind
 from aptui.tui.data.session import SessionState
+from aptui.tui.shell_commands import run
 from tests.store.conftest import uuid_of
 
 pytestmark = pytest.mark.real

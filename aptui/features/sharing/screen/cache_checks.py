@@ -22,7 +22,7 @@ from aptui.store.queries.integrity import mark_for_check
 from aptui.tui.background import BackgroundTask
 from aptui.tui.frame.commandline import Choice
 from aptui.tui.frame.line import Part
-from aptui.tui.screens.programs import native
+from aptui.tui.screens.external_programs import native
 from aptui.tui.terminal.safety import make_safe
 from aptui.tui.widgets.menu import Menu, MenuItem
 from aptui.tui.words import clock, shorten, size_text

@@ -16,7 +16,7 @@ from aptui.tui.screens.assets.asset_navigation import AssetNavigation, SelectedA
 from aptui.tui.screens.assets.asset_panel import PRODUCT, SOURCE, Panel, Ref, sources_of
 from aptui.tui.screens.assets.asset_readers import AssetReaders
 from aptui.tui.screens.assets.asset_trees import AssetTrees
-from aptui.tui.screens.programs import copy_paths, editor, pager
+from aptui.tui.screens.external_programs import copy_paths, editor, pager
 from aptui.tui.widgets.menu import Confirm, Menu, MenuItem
 from aptui.tui.widgets.textview import TextView
 

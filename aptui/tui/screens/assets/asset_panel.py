@@ -23,7 +23,7 @@ from aptui.store.queries.assets import NOTHING_MISSING, DeclaredDependency, Prod
 from aptui.store.queries.checks import CheckFinding, findings_of
 from aptui.store.queries.reader import JobRow, ProductRow, Reader, SourceRow
 from aptui.tui.data.assets_store import Kind
-from aptui.tui.screens.programs import native
+from aptui.tui.screens.external_programs import native
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.words import duration_text, size_text
 

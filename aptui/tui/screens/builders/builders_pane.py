@@ -36,10 +36,10 @@ from aptui.tui.screens.builders.builder_facts import (
     is_descending_next,
 )
 from aptui.tui.screens.builders.builders_layout import BuildersLayout, BuildersSearch
+from aptui.tui.screens.external_programs import Copy, offer_copies
 from aptui.tui.screens.jobs.job_texts import details as as_lines
 from aptui.tui.screens.jobs.job_texts import term
 from aptui.tui.screens.listing import ListedRows, fit_columns
-from aptui.tui.screens.programs import Copy, offer_copies
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.menu import Menu, MenuChoice, MenuItem
 from aptui.tui.widgets.row_list import Rows

@@ -21,6 +21,7 @@ from aptui.store.joblog import JobLogLine as Record
 from aptui.tui.data.job_infos import JobRowInfo
 from aptui.tui.frame.line import Part, width_of
 from aptui.tui.screens.bars import FRAME_CELLS, Bar
+from aptui.tui.screens.external_programs import Copy, offer_copies
 from aptui.tui.screens.jobs import job_texts
 from aptui.tui.screens.jobs.job_details import (
     DetailsReader,
@@ -33,7 +34,6 @@ from aptui.tui.screens.jobs.job_details import (
 )
 from aptui.tui.screens.jobs.job_texts import job_facts
 from aptui.tui.screens.jobs.log_lines import EventLines, LogSearch, window_cells
-from aptui.tui.screens.programs import Copy, offer_copies
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import fit
 from aptui.tui.widgets.filterbox import FilterBox

@@ -26,10 +26,10 @@ from aptui.store.queries.reader import Reader, open_reader
 from aptui.tui.background import run_in_background
 from aptui.tui.data.job_infos import JobRowInfo
 from aptui.tui.frame import terminal_control
+from aptui.tui.screens.external_programs import copy_paths, editor, native, pager
 from aptui.tui.screens.jobs import job_texts
 from aptui.tui.screens.jobs.job_texts import log_text, why_lines
 from aptui.tui.screens.jobs.selection import JobsView
-from aptui.tui.screens.programs import copy_paths, editor, native, pager
 from aptui.tui.widgets.menu import Confirm, Menu, MenuChoice, MenuItem
 
 if TYPE_CHECKING:

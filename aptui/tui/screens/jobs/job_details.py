@@ -31,7 +31,7 @@ from aptui.store.queries.reader import JobRow, Reader, RunRow, open_reader
 from aptui.tui.background import LatestOnly
 from aptui.tui.data.job_infos import JobRowInfo
 from aptui.tui.data.session import SessionState
-from aptui.tui.screens.programs import native
+from aptui.tui.screens.external_programs import native
 from aptui.tui.widgets.log_sources import LogPaneLine, level_letter
 from aptui.tui.words import size_text
 

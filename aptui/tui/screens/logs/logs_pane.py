@@ -22,10 +22,10 @@ from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
 from aptui.tui.pane import Pane
 from aptui.tui.screens.bars import Bar, TabLine
+from aptui.tui.screens.external_programs import Copy, editor, offer_copies, pager
 from aptui.tui.screens.jobs.job_texts import details, log_text
 from aptui.tui.screens.logs.log_reader import LogPiece, LogReader, LogRecords, LogView, RecordLines
 from aptui.tui.screens.logs.log_tabs import TabList
-from aptui.tui.screens.programs import Copy, editor, offer_copies, pager
 from aptui.tui.widgets.cells import wrap
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.log_sources import LEVELS

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from textual._compositor import ChopsUpdate, LayoutUpdate
 
 from aptui.tui.terminal import safety
-from aptui.tui.terminal.output.cells import Pen, Row, StyleCache
+from aptui.tui.terminal.output.cell_rows import Pen, Row, StyleCache
 from aptui.tui.terminal.output.pace import Pace
 from aptui.tui.terminal.output.painter import FramePainter
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rich.style import Style
     from textual.strip import Strip
 
-    from aptui.tui.terminal.output.cells import Abilities
+    from aptui.tui.terminal.output.cell_rows import Abilities
 
 _QUESTION = "\x1b[6n"
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"

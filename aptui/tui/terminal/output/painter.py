@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from aptui.tui.terminal.output.cells import REST, Abilities, Pen, Row, StyleCache
+from aptui.tui.terminal.output.cell_rows import REST, Abilities, Pen, Row, StyleCache
 
 # Lines that only moved up or down: found by their texts, so that the terminal scrolls them.
 

@@ -13,7 +13,6 @@ from textual.widgets import Input
 from aptui.core.notices import JobChanged, SourcesChanged
 from aptui.shared.errors import KnownError
 from aptui.store.db.schema import uuid_text
-from aptui.tui.commands import run
 from aptui.tui.data import assets_store
 from aptui.tui.data.assets_store import Kind
 from aptui.tui.data.feed import Batch, JobNews
@@ -24,6 +23,7 @@ from aptui.tui.screens.assets import asset_trees as tree_search
 from aptui.tui.screens.assets.asset_detail import AssetDetail, FilePreview, ReferenceTree, TreeTabs
 from aptui.tui.screens.assets.asset_trees import AssetTreeView
 from aptui.tui.screens.assets.assets_pane import is_brief
+from aptui.tui.shell_commands import run
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.menu import Menu
 from aptui.tui.widgets.table import lay_out

@@ -13,7 +13,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from aptui.tui.drawing import FrameClock
-from aptui.tui.terminal.output.cells import Abilities
+from aptui.tui.terminal.output.cell_rows import Abilities
 from aptui.tui.terminal.output.layer import OutputLayer
 from tests.tui.model_terminal import ModelTerminal
 from tests.tui.terminal.output.room import picture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aptui.tui.terminal.output.cells import abilities_of
+from aptui.tui.terminal.output.cell_rows import abilities_of
 
 
 @pytest.mark.parametrize(

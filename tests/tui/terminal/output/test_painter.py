@@ -2,7 +2,7 @@
 
 import re
 
-from aptui.tui.terminal.output.cells import Abilities, Row, StyleCache
+from aptui.tui.terminal.output.cell_rows import Abilities, Row, StyleCache
 from aptui.tui.terminal.output.painter import FramePainter
 
 CASE = StyleCache()

@@ -5,7 +5,7 @@ import itertools
 import pyte
 import pytest
 
-from aptui.tui.terminal.output.cells import StyleCache
+from aptui.tui.terminal.output.cell_rows import StyleCache
 
 LOOKS = ["", "1", "1;31", "4;38;2;1;2;3;48;5;9", "7;31;42", "1;2;3", "48;2;1;2;3", "9;97;104", "21;31", "38;5;7", "39;49"]
 

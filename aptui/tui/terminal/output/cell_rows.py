@@ -1,6 +1,6 @@
 """Cells: the character and the style at each place of a screen. Text becomes cells here, with the widths that Textual uses.
 
-Tests: `tests/tui/terminal/output/test_cells.py`.
+Tests: `tests/tui/terminal/output/test_cell_rows.py`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 import pytest
 from rich.cells import cell_len
 
-from aptui.tui.terminal.output.cells import REST, Row, StyleCache, draw_cells
+from aptui.tui.terminal.output.cell_rows import REST, Row, StyleCache, draw_cells
 
 CASE = StyleCache()
 
