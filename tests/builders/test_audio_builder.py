@@ -250,7 +250,7 @@ def test_the_overshoot_of_a_lossy_decoder_is_only_noted(bench):
     assert any("samples clipped" in text for severity, text in bench.lines if severity == 1)
 
 
-def test_what_is_no_number_becomes_silence_or_full_scale(bench):
+def test_not_a_number_becomes_silence_or_full_scale(bench):
     *_, samples = opened(bench.build(bench.write("a.wav", encoded(np.array([np.nan, np.inf, -np.inf]), subtype="FLOAT"))))
 
     assert (samples[:, 0] * 32768).tolist() == [0, 32767, -32768]

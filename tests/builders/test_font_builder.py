@@ -109,7 +109,7 @@ def test_an_otf_stays_one(bench):
         ({"layout_features": []}, {".notdef", "L", "a", "m", "p"}),
     ],
 )
-def test_a_font_is_cut_down_to_what_is_wished(bench, params, glyphs):
+def test_font_is_subset_to_the_requested_glyphs(bench, params, glyphs):
     font = opened(bench.build(bench.write("a.ttf", TTF), **params)["a.ttf"])
 
     assert set(font.getGlyphOrder()) == glyphs

@@ -167,7 +167,7 @@ def test_a_model_reads_nothing_outside_the_project(bench, uri, name):
     assert error.endswith(("outside the project's scan folders", "out of the project's scan folders"))
 
 
-def test_a_uri_of_a_file_scheme_is_no_file_of_the_project(bench):
+def test_uri_with_file_scheme_is_refused(bench):
     tree = {"asset": {"version": "2.0"}, "buffers": [{"uri": "file:///etc/passwd", "byteLength": 8}]}
 
     assert "is no file of the project" in bench.fail(bench.write("a.gltf", json.dumps(tree)))
@@ -533,7 +533,7 @@ def test_an_index_beyond_the_vertices_is_named(sample):
     assert mistakes(sample.tree, sample.numbers)[0] == [f"{ROCK}: index 4 (accessor 3) is 4, and there are 4 vertices"]
 
 
-def test_a_number_that_is_none_is_named(sample):
+def test_invalid_number_is_named(sample):
     sample = embedded(sample)
     change(sample, 1, "f", 7, float("nan"))
 

@@ -48,7 +48,7 @@ def test_a_png_stays_the_same_picture(bench):
 @pytest.mark.parametrize(
     ("kind", "source"), [("PNG", "a.png"), ("JPEG", "a.JPG"), ("TGA", "a.tga"), ("BMP", "a.bmp"), ("GIF", "a.gif")]
 )
-def test_every_format_becomes_every_wished_one(bench, kind, source, wished):
+def test_every_format_becomes_every_requested_one(bench, kind, source, wished):
     image = only(bench.build(bench.write(source, encoded(picture(), kind)), format=wished))
 
     assert (image.format, image.size) == (wished.upper(), (40, 20))

@@ -68,7 +68,7 @@ def test_minified_keeps_the_order_of_keys_numbers_and_escapes(bench):
     assert bench.build(source)["a.json"].decode() == f'{{"z":{digits},"a":[1.10,1E400,-0.0,"\\u00e9 é \\" :, "]}}'
 
 
-def test_indented_lays_out_anew(bench):
+def test_indent_formats_the_text(bench):
     source = bench.write("a.json", '{"a":[1,{}],"b":[]}')
 
     assert bench.build(source, indent=2)["a.json"].decode() == '{\n  "a": [\n    1,\n    {}\n  ],\n  "b": []\n}\n'
@@ -129,7 +129,7 @@ def test_broken_text_fails_naming_line_and_column(bench, data, error):
     assert bench.fail(bench.write("a.json", data)) == error
 
 
-def test_brackets_in_strings_are_no_nesting(bench):
+def test_brackets_in_strings_do_not_count_as_nesting(bench):
     assert bench.build(bench.write("a.json", json.dumps(["[{" * 5000, {' "[': " ["}])))
 
 

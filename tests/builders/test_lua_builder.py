@@ -104,7 +104,7 @@ def test_nothing_of_the_script_runs(bench):
     assert bench.build(bench.write("a.lua", "while true do end error('ran')"), compile="bytecode")
 
 
-def test_bytecode_is_no_source(bench):
+def test_bytecode_is_refused(bench):
     assert bench.fail(bench.write("a.lua", b"\x1bLuaT\x00")) == "a.lua: is bytecode already, not a script"
 
 
@@ -143,7 +143,7 @@ def test_the_compiler_is_part_of_the_fingerprint(bench, no_programs, fake_luac):
 
 
 @pytest.mark.usefixtures("no_programs", "no_lupa")
-def test_without_library_and_compiler_the_job_says_how_to_get_one(bench):
+def test_missing_library_and_compiler_name_the_remedy(bench):
     error = bench.fail(bench.write("a.lua", "x = 1"))
 
     assert error == "a.lua: needs the Python package 'lupa' (pip install lupa), or a program: install the package lua5.4"

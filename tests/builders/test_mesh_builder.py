@@ -193,7 +193,7 @@ def test_scale_and_up_axis_move_the_vertices(bench):
     assert set(rows["NORMAL"]) == {(0, 1, 0)}
 
 
-def test_equal_vertices_are_merged_unless_told_otherwise(bench):
+def test_equal_vertices_are_merged_by_default(bench):
     source = bench.write("a.stl", stl())
 
     assert len(model(bench, source)[1]["POSITION"]) == 3

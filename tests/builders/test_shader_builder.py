@@ -169,7 +169,7 @@ def test_warnings_are_counted_and_do_not_fail(bench, fake, name, text):
 
 
 @pytest.mark.usefixtures("no_programs")
-def test_without_a_compiler_the_job_says_how_to_get_one(bench):
+def test_missing_compiler_names_the_remedy(bench):
     source = bench.write("a.frag", "")
 
     assert bench.fail(source) == (
@@ -197,7 +197,7 @@ def test_glslc_cannot_check_alone(bench, fake):
 
 
 @pytest.mark.real
-def test_a_stage_that_nobody_tells_fails(bench, fake):
+def test_unknown_stage_fails(bench, fake):
     note = fake()
 
     assert bench.fail(bench.write("a.glsl", "")).startswith(
@@ -255,7 +255,7 @@ def test_includes_of_every_platform_count_and_those_outside_do_not(bench):
         '#define KEY "../key.glsl"\n#include KEY\n',
     ],
 )
-def test_no_compiler_is_started_for_what_includes_something_outside(bench, tmp_path, text):
+def test_include_outside_the_project_starts_no_compiler(bench, tmp_path, text):
     canary = tmp_path / "canary"
     compiler = tmp_path / "glslangValidator"
     compiler.write_text(f"#!/bin/sh\ntouch {canary}\n")

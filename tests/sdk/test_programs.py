@@ -22,7 +22,7 @@ def test_a_package_that_is_broken_says_so(tmp_path, monkeypatch):
         library("broken_here")
 
 
-def test_a_package_that_is_there_is_imported_when_asked_for():
+def test_installed_package_is_imported():
     assert library("json").loads("1") == 1
     assert has_library("json")
 
@@ -61,7 +61,7 @@ def test_a_programs_digest_follows_its_bytes(bin_folder):
 
 
 @pytest.mark.real
-def test_program_runs_in_its_folder_and_both_streams_are_kept(bin_folder, tmp_path, monkeypatch):
+def test_program_runs_in_its_folder_and_keeps_both_streams(bin_folder, tmp_path, monkeypatch):
     path = bin_folder("tool", '#!/bin/sh\necho "$PWD $1 $LC_ALL"\necho wrong >&2\nexit 3\n')
 
     ended = run_program([path, "a b"], str(tmp_path))

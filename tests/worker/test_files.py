@@ -119,7 +119,7 @@ def test_a_source_that_cannot_be_read_fails_by_its_reason(tmp_path):
     assert result.error == "cannot read source: Too many levels of symbolic links"
 
 
-def test_a_copy_never_writes_over_what_is_there(tmp_path):
+def test_copy_never_overwrites_a_file(tmp_path):
     one = order(tmp_path)
     os.mkdir(tmp_path / "staging")
     (tmp_path / "staging/copy1").write_bytes(b"somebody's")
@@ -179,7 +179,7 @@ def test_a_copy_is_executable_when_its_source_is_and_writable_in_any_case(tmp_pa
     assert os.stat(one.staged).st_mode & 0o700 == 0o700
 
 
-def test_files_are_hashed_in_order_with_what_stat_said(tmp_path):
+def test_files_are_hashed_in_order_with_their_stat(tmp_path):
     (tmp_path / "a").write_bytes(SMALL)
     (tmp_path / "b").write_bytes(LARGE)
 
@@ -198,7 +198,7 @@ def test_files_are_hashed_in_order_with_what_stat_said(tmp_path):
         )
 
 
-def test_a_file_that_cannot_be_hashed_is_told_apart_from_one_that_is_gone(tmp_path):
+def test_unreadable_file_and_missing_file_differ(tmp_path):
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "a").write_bytes(SMALL)
     names = ("gone", "loop", "a", "a/below")
@@ -343,7 +343,7 @@ def test_a_copy_that_cannot_be_written_does_not_harm_the_digest(tmp_path, monkey
     assert (result.staged, staged(tmp_path)) == ((), {})
 
 
-def test_a_copy_while_hashing_never_writes_over_what_is_there(tmp_path):
+def test_copy_during_hashing_never_overwrites_a_file(tmp_path):
     one = hash_order(tmp_path, SMALL)
     (tmp_path / "staging").mkdir()
     (tmp_path / "staging/0-too").write_bytes(b"somebody's")
@@ -363,7 +363,7 @@ def test_many_copies_share_one_sync_and_count_only_with_it(tmp_path, monkeypatch
     assert (len(result.staged), len(synced)) == (len(texts), 1)
 
 
-def test_copies_that_cannot_be_synced_are_none(tmp_path, monkeypatch):
+def test_copies_that_cannot_be_synced_are_dropped(tmp_path, monkeypatch):
     def broken(path):
         raise OSError(5, "Input/output error")
 
@@ -383,7 +383,7 @@ def test_the_pointer_of_a_file_that_is_not_here_is_not_copied_while_it_is_hashed
 
 
 @pytest.mark.parametrize("data", [SMALL, LARGE])
-def test_a_file_that_somebody_writes_is_not_copied_where_that_is_asked(tmp_path, data):
+def test_file_open_for_writing_is_not_copied_on_request(tmp_path, data):
     one = replace(hash_order(tmp_path, data), asks_writers=True)
     with open(one.paths[0], "ab"):
         while_written, untold = files.hash_files(one), files.hash_files(replace(one, order=2, asks_writers=False))
@@ -399,7 +399,7 @@ def test_a_file_that_somebody_writes_is_not_copied_where_that_is_asked(tmp_path,
     assert after.unasked == ()
 
 
-def test_where_nobody_can_tell_who_writes_the_copy_is_named(tmp_path, monkeypatch):
+def test_copy_with_unknown_writers_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(files.leases, "is_being_written", lambda _descriptor: None)
 
     result = files.hash_files(replace(hash_order(tmp_path, SMALL, b"other"), asks_writers=True))

@@ -27,7 +27,7 @@ def texts(log, seen=-1):
     return stamp, [record.text for record in records]
 
 
-def test_a_log_so_far_is_told_with_a_stamp_and_not_again_until_there_is_more():
+def test_log_so_far_is_returned_once_per_stamp():
     log = RunLog("w")
     assert texts(log) == (0, [])
     log.write(LogLevel.INFO, "one")
@@ -58,7 +58,7 @@ def test_the_stamp_rises_with_every_record_of_a_log_that_drops_some():
     assert records[-1].text == "last"
 
 
-def test_what_a_command_writes_stands_behind_what_was_logged_and_is_told_once_when_it_has_ended():
+def test_output_of_a_command_follows_the_log_and_is_returned_once():
     log, output = RunLog("w"), Output()
     log.write(LogLevel.INFO, "before")
     log.follow_output(output)
@@ -75,7 +75,7 @@ def test_what_a_command_writes_stands_behind_what_was_logged_and_is_told_once_wh
     assert [record.text for record in log.records()] == texts(log)[1]
 
 
-def test_of_a_long_log_the_end_is_told():
+def test_end_of_a_long_log_is_returned():
     many = tuple(LogRecord(LogLevel.INFO, "w", str(at), at) for at in range(MOST_ANSWER_RECORDS + 3))
     told = latest(many, "w")
     assert told[0].text.startswith("[… 3 records before these")
@@ -136,7 +136,7 @@ def test_every_question_is_answered_also_about_a_run_that_is_no_more_or_not_yet(
     assert ask(8) == (8, -1, [])
 
 
-def test_what_cannot_be_said_is_answered_all_the_same(asked):
+def test_unencodable_records_are_answered(asked):
     teller, ask = asked
     log = RunLog("w")
     teller.begin(7, log)

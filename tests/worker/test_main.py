@@ -25,7 +25,7 @@ from aptui.worker import main
         (BuilderKind.COMMAND, 5 << 30, 16, 5),
     ],
 )
-def test_a_run_may_take_what_is_said_or_a_share_of_the_machine(
+def test_memory_limit_is_configured_or_a_share_of_the_machine(
     monkeypatch: pytest.MonkeyPatch, kind: BuilderKind, said: int, machine_gib: int, limit_gib: int
 ) -> None:
     sizes = {"SC_PHYS_PAGES": machine_gib << 18, "SC_PAGE_SIZE": 4096}

@@ -52,7 +52,7 @@ def product(request, name="a.out", data=b"data", **more):
 # ------------------------------------------------------------------------------------------------------------------ analysis
 
 
-def test_an_analysis_is_asked_with_what_is_configured_and_answers_with_plans(room):
+def test_analysis_gets_the_configuration_and_returns_plans(room):
     asked = []
 
     def create_jobs(request):
@@ -83,7 +83,7 @@ def test_an_analysis_is_asked_with_what_is_configured_and_answers_with_plans(roo
     assert [(record.text, record.context) for record in result.log] == [("looked", (("at", "a.txt"),))]
 
 
-def test_source_dependencies_are_told_apart_by_kind_and_named_once(room):
+def test_source_dependencies_have_a_kind_and_are_unique(room):
     uuid = UUID(int=7)
     dependencies = [
         SourceDependency("./x/../b.txt"),
@@ -102,7 +102,7 @@ def test_source_dependencies_are_told_apart_by_kind_and_named_once(room):
     ]
 
 
-def test_a_job_for_a_platform_nobody_asked_for_is_for_the_engine_to_judge(room):
+def test_job_for_another_platform_is_passed_to_the_engine(room):
     result = room.analyse(lambda _request: jobs(JobDescriptor("k", "mars"), JobDescriptor("k", "common")))
 
     assert [plan.platform for plan in result.plans] == ["mars", "common"]
@@ -187,7 +187,7 @@ def test_an_error_that_was_logged_is_the_reason_of_an_unexplained_failure(room):
     assert room.analyse(create_jobs).error == "line 3 is odd"
 
 
-def test_names_that_are_no_text_reach_the_engine(room):
+def test_undecodable_names_reach_the_engine(room):
     odd = os.fsdecode(b"caf\xe9")
 
     result = room.analyse(
@@ -264,7 +264,7 @@ def test_a_product_in_the_temporary_folder_is_moved(room):
     assert "/temp/" not in staged.staged
 
 
-def test_a_product_that_nobody_may_read_is_made_readable(room):
+def test_unreadable_product_becomes_readable(room):
     def process_job(request):
         os.chmod(write(request.product_path("a.out")), 0)
         return made(JobProduct("a.out"))
@@ -448,7 +448,7 @@ def test_an_exception_leaves_its_traceback_in_the_log(room):
     assert not any("aptui/worker" in line.text or "\n" in line.text for line in trace)
 
 
-def test_an_exception_with_text_that_is_no_unicode_travels(room):
+def test_exception_with_lone_surrogates_is_encoded(room):
     result = room.process(raising(ValueError("lone \ud800")))
 
     assert result.error.startswith(r"ValueError: lone \ud800 (test_run.py:")

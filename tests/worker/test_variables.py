@@ -26,7 +26,7 @@ def seen() -> dict[str, str]:
     return {name: os.environ[name] for name in ("ONES", "BOTH", "LANG") if name in os.environ}
 
 
-def test_a_builder_sees_its_own_and_what_everybody_sees(engine: tuple[tuple[str, bytes], ...]) -> None:
+def test_builder_sees_its_own_and_the_common_variables(engine: tuple[tuple[str, bytes], ...]) -> None:
     variables = BuilderVariables([ONE, TWO, scripter("three")], engine)
 
     found = {}
@@ -52,7 +52,7 @@ def test_what_is_not_set_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     assert values_of([TWO]) == ()
 
 
-def test_bytes_that_are_no_text_come_through(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undecodable_values_are_passed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONES", os.fsdecode(b"\xff"))
     variables = BuilderVariables([ONE], values_of([ONE]))
 

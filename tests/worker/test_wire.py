@@ -120,12 +120,12 @@ def test_a_record_that_no_frame_can_hold_is_not_sent(record):
         (b"Traceback (most recent call last)", "length of"),
     ],
 )
-def test_a_head_that_nobody_sends_is_refused_before_its_payload_comes(head, what):
+def test_invalid_frame_head_is_refused_before_its_payload(head, what):
     with pytest.raises(WireError, match=what):
         list(FrameReader().feed(head))
 
 
-def test_the_frames_before_a_damaged_one_are_still_heard():
+def test_frames_before_a_damaged_one_are_received():
     frames = FrameReader().feed(encode(FrameKind.READY, WorkerNote()) + b"\x00\x00\x00\x00\x00")
 
     kind, _payload = next(frames)
@@ -155,7 +155,7 @@ def test_a_damaged_payload_is_refused(kind, damage):
         decode(kind, damage(payload))
 
 
-def test_text_that_is_no_utf8_is_refused():
+def test_text_that_is_not_utf8_is_refused():
     payload = encode(FrameKind.RETIRE, WorkerNote("caffee"))[wire.HEADER_BYTES :].replace(b"ff", b"\xff\xfe")
 
     with pytest.raises(WireError):

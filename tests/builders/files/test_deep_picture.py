@@ -93,7 +93,7 @@ def test_16_bit_channels_that_are_stored_apart_and_compressed_are_cut_with_a_war
     ]
 
 
-def test_fourth_channel_that_is_no_alpha_is_dropped(bench):
+def test_fourth_channel_without_alpha_is_dropped(bench):
     values = samples(4)
 
     (made,) = bench.build(bench.write("a.tif", tiff(values, 4, 2, extra=0))).values()

@@ -34,7 +34,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("data", "kind"), KINDS, ids=[kind or "unknown" for _, kind in KINDS])
-def test_kind_is_told_by_the_first_bytes(data, kind):
+def test_first_bytes_determine_the_kind(data, kind):
     assert describe_kind(data) == kind
 
 

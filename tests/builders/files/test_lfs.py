@@ -18,7 +18,7 @@ def test_a_pointer_as_source_fails_saying_what_to_do(bench, kind, source):
 
 
 @pytest.mark.parametrize("data", [b"", b"version 1", POINTER[:44], POINTER + b"x" * 1024])
-def test_other_content_is_no_pointer(tmp_path, data):
+def test_other_content_is_not_a_pointer(tmp_path, data):
     path = tmp_path / "file"
     path.write_bytes(data)
 

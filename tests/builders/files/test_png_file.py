@@ -42,7 +42,7 @@ WRONG_CHECKSUMS = [
 
 @pytest.mark.parametrize("is_behind", [False, True])
 @pytest.mark.parametrize(("kind", "content", "what"), WRONG_CHECKSUMS)
-def test_wrong_checksum_of_what_does_not_decide_about_pixels_warns(bench, kind, content, what, is_behind):
+def test_wrong_checksum_of_a_metadata_chunk_warns(bench, kind, content, what, is_behind):
     bad = wrong(kind, content)
     source = bench.write("a.png", png(ROWS, 8, 2, after=bad) if is_behind else png(ROWS, 8, 2, bad))
 
@@ -166,7 +166,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("data", "reason"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
-def test_damage_to_what_decides_about_pixels_is_refused(bench, data, reason):
+def test_damaged_pixel_chunk_is_refused(bench, data, reason):
     assert bench.fail(bench.write("a.png", SIGNATURE + data)) == f"a.png: damaged PNG: {reason}"
 
 
@@ -192,7 +192,7 @@ def test_other_colour_space_by_code_points_warns(bench, points, is_warned):
     assert bool(bench.warnings) == is_warned
 
 
-def test_decoder_gets_nothing_but_what_decides_about_pixels():
+def test_decoder_gets_only_pixel_chunks():
     file = read_png(png(ROWS, 8, 2, *LARGE[:2], chunk(b"tIME", b"\x07\xe8\1\1\0\0\0")))
 
     assert file.data == SIGNATURE + HEADER + PIXELS + END

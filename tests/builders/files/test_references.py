@@ -27,7 +27,7 @@ from aptui.sdk import (
         ("rock.obj", "/abs/a.png", "/abs/a.png"),
     ],
 )
-def test_a_path_is_placed_beside_what_names_it(source, path, wished):
+def test_path_is_relative_to_the_naming_file(source, path, wished):
     assert placed(source, path) == wished
 
 
@@ -40,7 +40,7 @@ def test_dependencies_are_declared_once_and_in_full_when_they_climb_out():
     ]
 
 
-def test_what_a_product_needs_is_told_by_its_source_and_never_taken_for_an_exclusion():
+def test_needed_path_is_declared_by_its_source_and_is_never_an_exclusion():
     found = declare_needed("/game/assets", ["a", "!b", "../c", "a"], LoadBehavior.PRE_LOAD)
 
     assert found == [

@@ -205,7 +205,7 @@ def test_output_is_bounded_and_says_what_was_left_out():
 
 
 @pytest.mark.real
-def test_a_process_left_behind_that_holds_the_output_keeps_nobody_waiting():
+def test_left_process_with_open_output_delays_no_run():
     ended = execute(invocation("sleep 3600 & echo $!", {}), dict(os.environ))
 
     os.kill(int(ended.output.head), signal.SIGKILL)
@@ -410,7 +410,7 @@ def test_a_dependency_file_that_was_not_written_is_warned_about(room):
 @pytest.mark.parametrize(
     ("writes", "why"), [("printf '\\0'", "holds a NUL"), ("head -c 200 /dev/zero | tr '\\0' x", "more than 100 characters")]
 )
-def test_what_a_command_tells_in_a_file_is_text_and_has_an_end(room, monkeypatch, key, writes, why):
+def test_answer_file_of_a_command_is_text_of_limited_size(room, monkeypatch, key, writes, why):
     monkeypatch.setattr(answers, "MOST_CHARS", 100)
 
     result = room.run(builder(f"cp {{source}} {{products_dir}}; {writes} > {{products_dir}}/../temp/told", **{key: "told"}))
@@ -495,7 +495,7 @@ def test_a_wrong_regular_expression_fails_the_run_by_its_text(room):
 
 
 @pytest.mark.real
-def test_bytes_that_are_no_text_are_shown_escaped(room):
+def test_undecodable_bytes_are_escaped(room):
     result = room.run(builder(r"cp {source} {products_dir}; printf 'caf\351\n'"))
 
     assert [record.text for record in result.log] == [r"caf\xe9"]
@@ -521,7 +521,7 @@ def test_what_another_test_left_running_is_not_of_a_run(tmp_path, monkeypatch):
 
 
 @pytest.mark.real
-def test_a_command_that_is_interrupted_is_killed_with_its_group_and_what_it_said_is_kept(room, monkeypatch, capfdbinary):
+def test_interrupted_command_is_killed_with_its_group_and_keeps_its_output(room, monkeypatch, capfdbinary):
     read, heard = commands._read, []
 
     def interrupted(reader, output):

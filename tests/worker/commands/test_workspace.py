@@ -81,7 +81,7 @@ MISCHIEF = {
 
 
 @pytest.mark.parametrize("mischief", MISCHIEF)
-def test_folders_that_a_run_tampered_with_are_made_anew(shared: Shared, mischief: str) -> None:
+def test_damaged_folders_are_made_again(shared: Shared, mischief: str) -> None:
     shared.run("cp {source} {products_dir}/x")
     shared.run(f"sh -c 'cp $0 $1/x; {MISCHIEF[mischief]}' {{source}} {{products_dir}}")
 
@@ -164,7 +164,7 @@ def test_a_worker_that_ends_removes_its_folders(shared: Shared) -> None:
     assert shared.left() == ["1"]
 
 
-def test_folders_that_somebody_else_removed_are_made_again(shared: Shared) -> None:
+def test_removed_folders_are_made_again(shared: Shared) -> None:
     folders = StagingFolders(str(shared.room.staging / OURS))
     shared.folders.prepare(folders)
     shutil.rmtree(folders.staging)

@@ -115,7 +115,7 @@ def test_what_is_written_missing_a_folder_or_outside_does_not_count(room, tmp_pa
     assert room.process(process_job).reads == ()
 
 
-def test_a_run_that_starts_no_call_hears_nothing(room):
+def test_run_without_a_call_reports_no_reads(room):
     room.process(done)
     (room.root / "a.txt").read_bytes()
 
@@ -212,7 +212,7 @@ def test_an_analysis_says_what_it_opened(room):
     assert names(room, room.analyse(create_jobs)) == {"part.txt": line_of(create_jobs, 2)}
 
 
-def test_what_an_analysis_looks_for_in_vain_can_become_a_dependency(room):
+def test_missing_file_of_an_analysis_can_become_a_dependency(room):
     def create_jobs(_request):
         try:
             (room.root / "gone.txt").read_bytes()
@@ -224,7 +224,7 @@ def test_what_an_analysis_looks_for_in_vain_can_become_a_dependency(room):
     assert names(room, room.analyse(create_jobs, ADDS)) == {"gone.txt": line_of(create_jobs, 2)}
 
 
-def test_code_that_is_loaded_while_a_job_runs_is_no_source(room, monkeypatch):
+def test_code_loaded_during_a_job_is_not_reported(room, monkeypatch):
     room.source("loaded_late.py", b"VALUE = 1\n")
     monkeypatch.syspath_prepend(str(room.root))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -256,7 +256,7 @@ def test_the_real_path_of_a_scan_folder_is_the_scan_folder(room, tmp_path):
     assert [read.path for read in result.reads] == [f"{link}/part.txt"]
 
 
-def test_nothing_a_builder_says_to_the_hook_hurts_it(room):
+def test_audit_hook_survives_odd_arguments(room):
     def process_job(request):
         for arguments in (), (1,), (None, None, None), (b"\xff", "r", "many"), ("\0", "r", 0):
             sys.audit("open", *arguments)
@@ -265,7 +265,7 @@ def test_nothing_a_builder_says_to_the_hook_hurts_it(room):
     assert room.process(process_job).outcome is Outcome.SUCCEEDED
 
 
-def test_pictures_opened_by_path_are_heard(room):
+def test_pictures_opened_by_path_are_reported(room):
     from PIL import Image
 
     Image.new("RGB", (1, 1)).save(room.root / "part.png")
@@ -277,7 +277,7 @@ def test_pictures_opened_by_path_are_heard(room):
     assert names(room, room.process(process_job)) == {"part.png": line_of(process_job, 1)}
 
 
-def test_a_worker_process_tells_what_its_builder_read(tmp_path):
+def test_worker_process_reports_reads_of_its_builder(tmp_path):
     (tmp_path / "reader.py").write_text(
         "from hostile_builders import Base\n\n\n"
         "class Reader(Base):\n    name = 'reader'\n\n    def act(self, request):\n"
@@ -377,7 +377,7 @@ def test_a_traced_command_ends_as_it_would_without(room):
 
 
 @needs_strace
-def test_what_a_traced_command_looks_for_in_vain_can_become_a_dependency(room):
+def test_missing_file_of_a_traced_command_can_become_a_dependency(room):
     result = room.run(
         tracing(f"cat {room.root}/gone.inc 2>/dev/null; cp {{source}} {{products_dir}}/o", undeclared_reads=UndeclaredReads.ADD)
     )

@@ -62,7 +62,7 @@ def test_what_cannot_be_fails_the_job_and_is_named(room, facts, said):
     assert said in result.error
 
 
-def test_a_job_has_the_most_of_what_its_products_have():
+def test_facts_of_a_job_are_the_maxima_of_its_products():
     assert together([]) is None
     assert together([None, ContentFacts(width=4)]) == ContentFacts(width=4)
     assert together([ContentFacts(8, 2, format="png"), None, ContentFacts(4, 16, format="png")]) == ContentFacts(

@@ -61,7 +61,7 @@ def test_a_job_that_declares_some_and_never_says_that_they_are_all_gets_one_warn
     assert told(run(room, False), LogLevel.WARNING) == []
 
 
-def test_a_product_that_names_itself_is_told_so_and_does_not(room):
+def test_product_that_names_itself_gets_a_warning_and_no_link(room):
     order = room.order(source_uuid=ROCK.bytes)
     itself = [PathDependency("A.out", PRODUCT), PathDependency("a.TXT"), PathDependency("other")]
     result = run(room, order=order, dependencies=[ProductDependency(ROCK, 3), ProductDependency(ROCK, 4)], path_dependencies=itself)
@@ -97,7 +97,7 @@ def test_what_is_both_wanted_and_excluded_is_ignored_with_an_error_in_the_log(ro
         ({"legacy_sub_ids": ("x",)}, "gives 'x' where a legacy sub id of 32 bits belongs"),
     ],
 )
-def test_what_is_no_dependency_fails_the_job_and_names_the_product(room, declared, why):
+def test_invalid_dependency_fails_the_job_and_names_the_product(room, declared, why):
     result = run(room, **declared)
 
     assert result.outcome is Outcome.FAILED

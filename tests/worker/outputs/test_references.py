@@ -75,34 +75,34 @@ def test_a_rule_says_what_a_match_means(room, rule, expected):
     assert links(copied(room, "first\nuse tree of forest", rule)) == [(expected,)]
 
 
-def test_what_cannot_be_a_path_is_told_and_left_out(room):
+def test_impossible_path_gets_a_warning_and_is_left_out(room):
     result = copied(room, '"texture": "../../../up.png" "texture": "fine.png" "texture": " "')
 
     assert links(result) == [(ProductLink(SOURCE, "fine.png", 1),)]
     assert told(result) == ["the reference '../../../up.png' climbs out of its folder; it is left out"]
 
 
-def test_of_many_that_lead_nowhere_some_are_told(room):
+def test_warnings_about_missing_targets_are_limited(room):
     result = copied(room, "\n".join(f'"texture": "../{number}"' for number in range(30)))
 
     assert len(told(result)) == 21
     assert told(result)[-1] == "10 more references lead nowhere"
 
 
-def test_a_file_that_tells_its_own_name_needs_nobody(room):
+def test_file_with_its_own_name_has_no_dependency(room):
     result = copied(room, '"texture": "levels/A.lvl"', TEXTURE, ReferenceRule(TEXTURE.regex, kind=1))
 
     assert links(result) == [()]
     assert told(result) == []
 
 
-def test_names_beyond_ascii_and_bytes_that_are_no_text_are_read(room):
+def test_names_beyond_ascii_and_undecodable_bytes_are_read(room):
     assert links(copied(room, '"texture": "é.png" \udcff'.encode("utf-8", "surrogateescape"))) == [
         (ProductLink(SOURCE, "é.png", 1),)
     ]
 
 
-def test_text_that_is_too_large_is_told_of(room, monkeypatch):
+def test_too_large_text_gets_a_warning(room, monkeypatch):
     monkeypatch.setattr(references, "LARGEST_TEXT_BYTES", 1 << 20)
 
     result = copied(room, b" " * (2 << 20))
@@ -121,7 +121,7 @@ def test_each_product_has_what_its_own_text_names_and_all_have_what_the_source_n
     assert [[link.path for link in found] for found in links(result)] == [["sky.png", "a.png"], ["sky.png", "b.png"], ["sky.png"]]
 
 
-def test_a_copy_whose_source_is_written_meanwhile_is_stale(room):
+def test_copy_of_a_changing_source_is_stale(room):
     order = room.order("a.txt")
     room.source("a.txt", b"longer than before")
 
@@ -132,7 +132,7 @@ def test_a_copy_whose_source_is_written_meanwhile_is_stale(room):
 
 
 @pytest.mark.real
-def test_a_command_tells_what_its_products_need(room):
+def test_command_declares_dependencies_of_its_products(room):
     lines = [
         "# a comment",
         "",
@@ -188,7 +188,7 @@ def test_a_line_that_cannot_be_understood_fails_the_job(room, line, reason):
 
 
 @pytest.mark.real
-def test_a_path_that_is_none_fails_the_job(room):
+def test_invalid_path_fails_the_job(room):
     room.source("a.txt", b"../up")
 
     result = commanded(room, "cp {source} {products_dir}/x; cp {source} {product_dependencies}")
