@@ -171,7 +171,7 @@ def test_a_copy_rule_has_a_rule_too() -> None:
     ]  # fmt: skip
 
 
-def test_a_project_s_own_builder_is_the_same_builder_wherever_the_project_lies() -> None:
+def test_builder_of_a_project_has_one_identity_in_any_place() -> None:
     here, there = (replace(BASE, origin=f"file:{folder}/builders/words.py:Words") for folder in ("/home/me/game", "/srv/game"))
 
     assert rule_of(here) == rule_of(there)

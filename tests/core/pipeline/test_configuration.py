@@ -157,7 +157,7 @@ def test_a_builder_that_goes_takes_its_jobs_products_and_sources_along() -> None
     assert not world.archive.tables.analyses
 
 
-def test_a_builder_whose_patterns_do_not_match_any_more_lets_its_sources_go() -> None:
+def test_sources_of_a_builder_with_changed_patterns_are_removed() -> None:
     world = world_of()
     world.configure(builders=(replace(copier(), patterns=(glob("*.dat"),)), scripter()))
 

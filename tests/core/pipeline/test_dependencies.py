@@ -610,7 +610,7 @@ def test_edges_are_deleted_with_their_declarer(world: World) -> None:
     assert not world.archive.tables.edges
 
 
-def test_an_analysis_that_reads_another_file_is_made_again_when_that_changes(world: World) -> None:
+def test_analysis_runs_again_when_a_file_it_read_changes(world: World) -> None:
     settled(world, a_s="jobs-from list.bin", list_bin="one two")
     world.write("list.bin", "two three")
 
@@ -703,7 +703,7 @@ def test_what_a_critical_job_waits_for_inherits_its_urgency(world: World) -> Non
     assert runs_of(world)[:3] == ["z.s", "y.s", "x.s"]
 
 
-def test_a_job_that_waits_for_a_running_one_starts_when_that_is_lost_and_done_again(world: World) -> None:
+def test_waiting_job_starts_after_its_lost_dependency_ran_again(world: World) -> None:
     world.write("a.s", "after b.s:main\ncritical")
     world.write("b.s", "")
     world.fates["b.s@linux:main"] = [Outcome.LOST, Outcome.RETURNED, Outcome.RETURNED]
@@ -725,7 +725,7 @@ def test_jobs_of_one_kind_travel_together_when_they_are_quick(world: World) -> N
     assert sum(sizes) == 80
 
 
-def test_an_analysis_that_goes_before_its_dependencies_are_read_is_forgotten(world: World) -> None:
+def test_analysis_removed_before_its_dependencies_are_read_is_forgotten(world: World) -> None:
     world.write("sub/x.bin", "1")
     world.settle()
     world.shy["sub/x.bin"] = 99
@@ -782,7 +782,7 @@ def test_dependents_survive_a_crash_after_a_commit() -> None:
 
 
 @pytest.mark.parametrize("is_batch", [False, True])
-def test_a_crash_after_a_commit_does_not_forget_the_jobs_that_its_builder_asked_for(is_batch: bool) -> None:
+def test_jobs_requested_by_a_builder_survive_a_crash_after_the_commit(is_batch: bool) -> None:
     for fuse in range(60):
         world = World()
         settled(world, a_s="x", b_s="")

@@ -117,7 +117,7 @@ def test_failed_job_does_not_run_again_when_an_unrelated_setting_changes(
 
 
 @pytest.mark.parametrize("kind", ["timeout", "memory"])
-def test_reached_limit_is_not_retried_unless_something_changed_or_a_person_asks(kind: str) -> None:
+def test_reached_limit_is_retried_only_after_a_change_or_on_request(kind: str) -> None:
     world = failed_world(kind, {})
 
     world.settle(restart=True)

@@ -164,7 +164,7 @@ def test_a_new_copy_that_never_ran_is_found_again_after_a_crash(world: World) ->
     assert world.ran() == ["b.txt@linux:data"]
 
 
-def test_a_source_that_never_ran_and_went_while_no_engine_looked_is_forgotten(world: World) -> None:
+def test_source_removed_before_its_first_run_without_engine_is_forgotten(world: World) -> None:
     settled(world, c_txt="c")
     world.write("a.txt", "a")
     world.write("b.txt", "b")
@@ -201,7 +201,7 @@ def test_a_file_that_is_only_copied_is_read_once(copying: World) -> None:
     assert not copying.staging
 
 
-def test_a_changed_file_is_read_once_and_one_that_is_as_it_was_is_not_copied(copying: World) -> None:
+def test_changed_file_is_read_once_and_unchanged_one_is_not_copied(copying: World) -> None:
     settled(copying, a_txt="a", b_txt="b")
     copying.write("a.txt", "changed")
     copying.touch("b.txt")
@@ -328,7 +328,7 @@ def test_rows_of_waiting_copies_are_saved_before_dependent_rows(copying: World) 
     assert len(saved.rows["put_source"]) == 3
 
 
-def test_a_copy_whose_source_changes_while_it_waits_for_others_is_thrown_away(copying: World) -> None:
+def test_waiting_copy_of_a_changed_source_is_discarded(copying: World) -> None:
     copying.write("a.txt", "a")
     copying.write("b.txt", "b")
     first, last = read_one_by_one(copying)
@@ -389,7 +389,7 @@ def test_new_copies_are_made_whenever_the_engine_dies_on_the_way_to_them(stays: 
 
 
 @pytest.mark.parametrize("is_copied_on_reading", [True, False])
-def test_changed_copies_are_made_whenever_the_engine_dies_on_the_way_to_them(is_copied_on_reading: bool) -> None:
+def test_changed_copies_are_made_after_a_crash_at_any_point(is_copied_on_reading: bool) -> None:
     for fuse in range(1, 40):
         world = World(Setup(builders=(copier(),))) if is_copied_on_reading else World()
         files = ("a.txt", "b.txt", "sub/d.txt")
@@ -511,7 +511,7 @@ def test_a_change_that_is_taken_back_before_it_ran_is_not_processed(world: World
 
 
 @pytest.mark.parametrize("text", ["include e.bin", "jobs-from e.bin", "include e.bin\nread e.bin"])
-def test_a_run_that_begins_while_an_input_is_read_again_counts_for_no_other_bytes(text: str) -> None:
+def test_run_started_while_an_input_is_read_again_is_checked_against_the_digest(text: str) -> None:
     world = settled(World(Setup(builders=(scripter(),))), a_s=text, e_bin="one")
     world.ask("reprocess", keys=("a.s",))
     while not any(job.key == "main" for job in world.pipeline.jobs.ready):
@@ -656,7 +656,7 @@ def test_a_folder_is_not_remembered_while_a_file_in_it_is_still_written(world: W
 
 @pytest.mark.parametrize("folder", ["", "sub/"])
 @pytest.mark.parametrize("touches", [True, False])
-def test_a_source_that_goes_before_its_folder_was_remembered_is_not_forgotten(world: World, folder: str, touches: bool) -> None:
+def test_source_removed_before_its_folder_row_is_saved_is_deleted(world: World, folder: str, touches: bool) -> None:
     world.write(f"{folder}k.txt", "kept")
     world.settle()
     world.shy[f"{folder}b.txt"] = 99
@@ -692,7 +692,7 @@ def test_a_file_that_goes_while_it_is_read_is_forgotten(world: World) -> None:
     assert world.is_idle()
 
 
-def test_a_file_that_is_overridden_while_it_is_read_is_not_taken_for_the_winner() -> None:
+def test_file_overridden_while_read_does_not_win() -> None:
     world = World(Setup(folders=("game", "shared")))
     world.write("a.txt", "low", "shared")
     world.scan()
@@ -811,7 +811,7 @@ def test_digest_of_a_deleted_file_is_ignored(world: World) -> None:
     assert world.statuses() == {}
 
 
-def test_what_was_read_for_others_is_remembered_when_its_folder_is_next_reported(world: World) -> None:
+def test_digest_of_a_dependency_is_saved_with_the_next_report_of_its_folder(world: World) -> None:
     settled(world, a_bin="1")
     world.write("b/c.s", "include a.bin")
     world.held = {"b/c.s@linux:main"}  # so that the engine is not idle
@@ -1236,7 +1236,7 @@ def test_copies_are_made_by_the_builder_that_is_asked_for(world: World) -> None:
     assert world.cache == {"linux/a.s": sha("x")}
 
 
-def test_a_product_deleted_by_hand_is_made_again_also_when_the_engine_once_deleted_that_name(world: World) -> None:
+def test_product_deleted_by_hand_is_made_again_after_an_earlier_deletion(world: World) -> None:
     world.write("e.txt", "one")
     world.settle()
     world.delete("e.txt")
@@ -1306,7 +1306,7 @@ def test_next_engine_resumes_pending_jobs_without_retrying_failed_ones(world: Wo
     assert world.runs["b.s@linux:main"] == runs["b.s@linux:main"]
 
 
-def test_what_failed_is_not_tried_again_because_the_row_of_its_folder_is_of_an_earlier_file(world: World) -> None:
+def test_outdated_folder_row_does_not_retry_a_failed_job(world: World) -> None:
     settled(world, a_s="x")
     rows = dict(world.archive.tables.folders)
     world.fates["a.s@linux:main"] = [Outcome.FAILED] * 2
@@ -1378,7 +1378,7 @@ def test_dependency_that_was_saved_alone_is_read_again(world: World) -> None:
 
 
 @pytest.mark.parametrize("text", [None, "FAIL"])
-def test_a_product_that_was_lost_goes_with_its_job_or_the_failure_of_it_if_its_file_is_there_still(text: str | None) -> None:
+def test_lost_product_whose_file_exists_is_deleted_with_its_job_or_failure(text: str | None) -> None:
     world = World()
     world.write("a.s", "x")
     world.settle()

@@ -110,7 +110,7 @@ def test_jobs_beyond_the_first_ones_are_taken_to_be_like_them() -> None:
     assert pending_work(world.pipeline.jobs, {}, most=2).work_ms == 6 * (1_000 + OVERHEAD_MS)
 
 
-def test_what_is_done_counts_as_it_was_expected_so_that_slower_runs_are_a_lower_pace() -> None:
+def test_ended_runs_count_with_their_expected_duration() -> None:
     world = a_project_that_ran(a_s="info 1")
     world.duration_ms = 3_000
     world.write("a.s", "info 2")

@@ -69,7 +69,7 @@ def test_source_moved_with_its_meta_file_keeps_uuid_and_dependents(world: World)
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_who_names_a_uuid_has_the_original_in_whichever_order_it_and_its_copy_are_known(seed: int) -> None:
+def test_dependency_on_a_uuid_means_the_original_in_any_order(seed: int) -> None:
     world = World(Setup(builders=(copier(), scripter()), metadata_types=(".txt",)), rng=random.Random(seed))
     for name, text in (("plain.txt", ""), ("user.s", f"uuid {meta_uuid('one').hex()}"), ("sub/b.txt", "original")):
         world.write(name, text)
@@ -142,7 +142,7 @@ def test_a_job_is_found_by_every_uuid_that_its_source_answers_to(uuid: bytes) ->
     assert world.ran() == ["Z.s@linux:main", "a.s@linux:main"]
 
 
-def test_a_source_without_a_file_answers_to_the_uuid_of_its_path_as_it_is_written() -> None:
+def test_source_without_meta_file_has_the_uuid_of_its_written_path() -> None:
     world = World()
     world.write("Z.s", "x")
     world.write("a.s", f"print uuid={path_uuids(RelPath('Z.s'))[1].hex()}:main\nuuid {path_uuids(RelPath('Z.s'))[1].hex()}")
@@ -367,7 +367,7 @@ def test_what_a_named_source_makes_keeps_its_uuid_when_the_source_moves() -> Non
     assert uuids(world) == uuids(world.clean())
 
 
-def test_a_source_that_moves_with_its_file_is_not_taken_for_one_that_left_it(world: World) -> None:
+def test_source_moved_with_its_meta_file_is_not_reported_as_removed(world: World) -> None:
     """An older identity file without a source is there, and that source had the same bytes."""
     world.write("b.s", "x")
     world.write("b.s.meta", meta("two", "b.s"))
@@ -404,7 +404,7 @@ def test_source_moved_without_its_meta_file_is_reported(world: World) -> None:
     assert uuids(world)["moved.s"] == meta_uuid("one")
 
 
-def test_who_takes_its_identity_file_along_leaves_none_in_another_scan_folder() -> None:
+def test_meta_file_moved_along_is_not_left_in_another_scan_folder() -> None:
     world = World(TOLD_APART)
     world.write("a.s.meta", meta("other", "a.s"), "game")
     world.write("a.s", "x", "shared")

@@ -114,7 +114,7 @@ def test_a_refused_job_fails_without_a_run(state: JobState | None, key: str) -> 
     assert not list(jobs.ready)
 
 
-def test_a_refused_analysis_uses_no_run_key_and_a_refused_job_one_for_its_history() -> None:
+def test_refused_job_uses_a_run_key_and_refused_analysis_does_not() -> None:
     jobs = some_jobs()
     before = jobs.ledger.run_key
 

@@ -112,7 +112,7 @@ def test_a_source_saved_again_before_its_job_started_runs_once(world: World) -> 
     assert world.cache == {"linux/a.txt": sha("y")}
 
 
-def test_a_result_that_comes_with_an_analysis_that_drops_its_job_is_ignored(world: World) -> None:
+def test_result_is_ignored_if_an_analysis_of_its_message_drops_the_job(world: World) -> None:
     settled(world, a_s="job two")
     world.held = {"a.s@linux:two", "a.s:analyse", "a.s@linux:main"}
     world.ask("reprocess", keys=("a.s",))
@@ -197,7 +197,7 @@ def test_run_with_changed_source_is_rechecked_and_planned_again(world: World, na
     assert world.statuses() == {"a.s@linux:main": "completed"}
 
 
-def test_a_job_whose_source_changes_under_every_run_fails_after_some_and_is_tried_again_by_the_next_change(world: World) -> None:
+def test_job_whose_source_changes_during_each_run_fails_until_the_next_change(world: World) -> None:
     world.write("a.s", "")
     world.fates["a.s@linux:main"] = [Outcome.STALE] * 10
 
@@ -326,7 +326,7 @@ def test_a_failed_job_whose_old_source_comes_back_runs_again_and_is_well(world: 
     assert world.cache == world.clean().cache
 
 
-def test_a_failed_analysis_says_why_and_leaves_the_jobs_of_the_last_good_one(world: World) -> None:
+def test_failed_analysis_keeps_the_jobs_of_the_last_success(world: World) -> None:
     settled(world, a_s="job two")
     before = dict(world.cache)
     world.write("a.s", "FAIL ANALYSIS")
@@ -355,7 +355,7 @@ def test_pending_job_runs_as_last_planned_when_its_analysis_fails(world: World) 
 
 
 @pytest.mark.parametrize("is_changed", [False, True])
-def test_a_failed_job_is_tried_again_at_the_next_start_unless_its_analysis_fails(world: World, is_changed: bool) -> None:
+def test_failed_job_is_retried_at_the_next_start_unless_its_analysis_fails(world: World, is_changed: bool) -> None:
     settled(world, a_s="FAIL")
     world.commands.clear()
     if is_changed:
@@ -428,7 +428,7 @@ def test_unknown_source_to_reprocess_is_a_warning(world: World) -> None:
     ]
 
 
-def test_a_job_for_a_platform_that_is_not_made_here_is_left_out_with_a_warning(world: World) -> None:
+def test_job_for_a_disabled_platform_is_left_out_with_a_warning(world: World) -> None:
     world.configure(resting=("phone",))
     world.restart()
     world.write("a.s", "job two phone")
@@ -576,7 +576,7 @@ def failed_by(world: World, name: str) -> str:
 
 @pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize("restart", [True, False])
-def test_two_sources_that_make_one_product_both_fail_and_heal_when_one_stops(world: World, together: bool, restart: bool) -> None:
+def test_sources_with_one_product_fail_until_one_stops_making_it(world: World, together: bool, restart: bool) -> None:
     world.write("a.s", "make same.bin")
     if not together:
         world.settle()
@@ -694,9 +694,7 @@ def test_within_one_source_the_first_key_keeps_the_product(world: World) -> None
     assert world.job("a.s@linux:two").error == "product 'linux/same.bin' is made by 'a.s' (job key 'main') as well"
 
 
-def test_many_jobs_of_one_source_that_make_one_product_do_not_look_each_other_up_one_by_one(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_makers_of_one_product_are_looked_up_together(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     count, load, lookups = 150, WorkingSet.load, 0
 
     def counted(memory: WorkingSet, keys: Iterable[PathKey]) -> list[Source]:
@@ -746,7 +744,7 @@ def test_the_second_builder_gets_the_product_when_the_first_stops_to_make_it() -
     assert world.cache == world.clean().cache
 
 
-def test_a_crash_while_two_fight_for_a_product_changes_nothing_about_the_end() -> None:
+def test_crash_during_a_product_conflict_does_not_change_the_result() -> None:
     for fuse in range(0, 60, 2):
         world = World()
         world.write("a.s", "make same.bin")
@@ -772,7 +770,7 @@ def test_reprocessing_runs_every_job_of_the_source_and_those_it_changes(world: W
     assert world.cache == world.clean().cache
 
 
-def test_reprocessing_one_job_runs_neither_its_sources_other_jobs_nor_its_analysis(world: World) -> None:
+def test_reprocessing_one_job_runs_only_that_job(world: World) -> None:
     settled(world, a_s="job two", c_txt="")
 
     analysed = world.pipeline.jobs.reports.counts["analysed"]

@@ -175,7 +175,7 @@ def test_what_is_skipped_altogether_comes_back() -> None:
     assert world.cache == before
 
 
-def test_what_is_skipped_comes_back_although_the_engine_died_before_it_got_there() -> None:
+def test_skipped_jobs_return_after_a_crash() -> None:
     world = world_of()
     before = dict(world.cache)
     say(world, "one", NEVER)
@@ -381,7 +381,7 @@ def test_folders_that_are_as_they_were_say_nothing() -> None:
     assert world.commands == []
 
 
-def test_jobs_of_a_platform_that_the_project_lost_go_although_settings_are_broken() -> None:
+def test_jobs_of_a_removed_platform_are_dropped_below_broken_settings() -> None:
     world = world_of(platforms=BOTH)
     say(world, "one", NO_SERVER)
     say(world, "two", {"script": {"platforms": {"server": {"look": 1}}}})

@@ -113,7 +113,7 @@ def test_ignored_file_is_not_a_source_before_the_scan_reaches_it(world: Reading)
     assert world.said("a.s@linux:main") == []
 
 
-def test_a_read_that_is_added_runs_the_job_again_when_it_changes_and_only_then() -> None:
+def test_added_read_reruns_the_job_only_when_the_file_changes() -> None:
     world = Reading(ADDS)
     world.write("a.s")
     world.write("Part.txt", "1")
@@ -148,7 +148,7 @@ def test_failed_run_waits_for_its_added_reads() -> None:
     assert [name for name, _digest in world.job("a.s@linux:main").discovered] == ["part.txt"]
 
 
-def test_an_analysis_that_reads_undeclared_warns_and_one_that_adds_is_asked_again() -> None:
+def test_undeclared_read_of_an_analysis_warns_or_is_added() -> None:
     warns, adds = Reading(), Reading(ADDS)
     for world in (warns, adds):
         world.write("a.s")
@@ -255,7 +255,7 @@ def test_hidden_file_that_appears_at_a_searched_path_reruns_the_job(is_analysis:
     assert counts[name] == 3
 
 
-def test_an_analysis_that_failed_for_want_of_a_hidden_file_is_asked_again_when_it_comes() -> None:
+def test_analysis_that_failed_without_a_hidden_file_is_repeated_when_it_appears() -> None:
     world = Hiding(is_analysis=True)
     world.write("a.s", "FAIL ANALYSIS", "shared")
     world.settle()

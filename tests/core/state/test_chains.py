@@ -124,7 +124,7 @@ def test_to_process_one_stage_again_is_to_process_the_chain_again(world: World) 
 # --------------------------------------------------------------------------------------------------------- what cannot be
 
 
-def test_an_intermediate_in_the_place_of_a_source_fails_and_the_source_stays() -> None:
+def test_intermediate_with_the_path_of_a_source_fails() -> None:
     for names in (("a.s", "m.s"), ("m.s", "a.s")):
         world = World()
         for name in names:
@@ -160,7 +160,7 @@ def test_what_cannot_be_is_in_nobodys_way(order: tuple[str, ...]) -> None:
     assert world.cache == world.clean().cache
 
 
-def test_a_later_stage_in_the_place_of_a_source_names_where_its_chain_begins(world: World) -> None:
+def test_later_stage_with_the_path_of_a_source_names_the_start_of_its_chain(world: World) -> None:
     world.write("n.txt", "real")
 
     world.settle()
@@ -206,7 +206,7 @@ def test_a_chain_that_leads_back_does_not_hurt_the_stage_it_leads_back_to() -> N
     assert world.cache == world.clean().cache
 
 
-def test_two_sources_that_make_one_intermediate_both_fail_and_one_alone_gets_it() -> None:
+def test_sources_with_one_intermediate_fail_until_one_remains() -> None:
     world = World()
     world.write("a.s", "stage m.txt=a")
     world.write("b.s", "stage m.txt=b")
@@ -248,7 +248,7 @@ def test_job_that_feeds_itself_settles_on_equal_products() -> None:
 # ----------------------------------------------------------------------------------------------------------- dependencies
 
 
-def test_who_depends_on_an_intermediate_by_path_or_pattern_runs_when_it_changes() -> None:
+def test_dependents_of_an_intermediate_run_when_it_changes() -> None:
     world = World()
     world.write("a.s", "stage m.txt=1")
     world.write("path.s", "include m.txt")
@@ -382,7 +382,7 @@ def test_an_intermediate_that_goes_while_it_is_read_is_forgotten(world: World) -
 
 
 @pytest.mark.parametrize("text", ["jobs-from sub/n.s", "jobs-from sub/n.s\nglob sub/*"])
-def test_an_analysis_that_read_an_intermediate_before_it_came_is_done_again(text: str) -> None:
+def test_analysis_that_read_a_missing_intermediate_is_repeated(text: str) -> None:
     world = World()
     world.write("a.s", "stage+ sub/n.s=info")
     world.write("b.s", text)
@@ -445,9 +445,7 @@ def test_intermediate_changed_by_hand_is_not_used(world: World, held: tuple[str,
 
 @pytest.mark.parametrize("looks", [1, 2])
 @pytest.mark.parametrize("restart", [False, True])
-def test_an_intermediate_that_others_wrote_and_that_cannot_be_made_again_is_not_waited_for(
-    world: World, looks: int, restart: bool
-) -> None:
+def test_intermediate_changed_by_hand_without_producer_is_not_awaited(world: World, looks: int, restart: bool) -> None:
     world.fates["m.s@common:chain"] = [Outcome.FAILED] * 9
 
     for number in range(looks):

@@ -98,7 +98,7 @@ def test_a_conflict_is_remembered_by_the_next_engine() -> None:
     }  # fmt: skip
 
 
-def test_a_product_that_another_job_took_over_is_not_deleted_with_its_former_maker() -> None:
+def test_product_taken_over_is_not_deleted_with_its_former_job() -> None:
     world = World(Setup(builders=(scripter(),)))
     world.write("a.s", "make same.bin")
     world.settle()

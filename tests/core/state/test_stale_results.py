@@ -81,7 +81,7 @@ def test_new_file_during_a_run_is_missed_without_the_check(word: str, is_back: b
 
 
 @pytest.mark.parametrize("word", ["read", "include", "jobs-from"])
-def test_a_file_that_is_read_while_what_hides_it_is_away_for_a_moment_is_not_kept(word: str) -> None:
+def test_file_read_while_its_hider_is_briefly_missing_is_discarded(word: str) -> None:
     for seed in range(10):
         check_away(word, seed)
 
@@ -156,7 +156,7 @@ def test_a_file_that_is_there_for_good_and_ignored_is_waited_for_once() -> None:
     assert world.statuses() == {"a.s@linux:main": "completed"}
 
 
-def test_a_file_that_is_there_for_good_and_ignored_fails_no_analysis_that_reads_it() -> None:
+def test_ignored_file_does_not_fail_the_analysis_that_reads_it() -> None:
     world = World()
     world.write("a.s", "jobs-from e.txt")
     look = world._stamp
@@ -167,7 +167,7 @@ def test_a_file_that_is_there_for_good_and_ignored_fails_no_analysis_that_reads_
     assert world.statuses() == {"a.s@linux:main": "completed"}
 
 
-def test_files_that_differ_only_in_case_fail_no_analysis_that_reads_one_of_them() -> None:
+def test_case_clash_does_not_fail_the_analysis_that_reads_one_file() -> None:
     world = World()
     world.write("a.s", "jobs-from d.s")
     world.write("d.s", "x")

@@ -244,7 +244,7 @@ def test_what_was_read_out_of_turn_joins_its_folder_when_that_is_reported(memory
     assert folder.winners["changed.bin"].digest == b""  # type: ignore[index]
 
 
-def test_who_depends_on_many_is_one_question_and_asked_again_after_the_event(archive: FakeArchive) -> None:
+def test_dependents_of_many_take_one_query_per_event(archive: FakeArchive) -> None:
     asked: list[int] = []
     answer = archive.dependents
 
