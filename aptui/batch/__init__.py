@@ -1,1 +1,1 @@
-"""`aptui batch`: the engine until it is idle, or a running one asked to settle, and what is said of it. No verb but this one."""
+"""`aptui batch`: runs an engine until it is idle, or asks a running engine to settle, and reports the result."""

@@ -1,4 +1,4 @@
-"""Jobs run outside an engine: their orders, from what the database has, and workers for them.
+"""Runs jobs outside an engine: builds their orders from the database, and starts workers for them.
 
 Cache and database are not touched.
 
@@ -123,7 +123,7 @@ def order_for(
 
 
 class Workers:
-    """Workers as the engine has them, with its limits, their output captured and bounded; started anew, ended with the context.
+    """Workers with the engine's limits; their output is captured and bounded, and they end with the context.
 
     Args:
         count: how many.
@@ -162,7 +162,7 @@ class Workers:
             closing.callback(self._pool.close, _GRACE_S)
 
     def run(self, orders: Iterable[ProcessOrder | CopyOrder]) -> dict[int, RunResult]:
-        """Do all of these and return what came of them, by run key."""
+        """Run all these orders and return their results by run key."""
         return {key: result for key, result in self._do(orders).items() if isinstance(result, RunResult)}
 
     def analyse(self, orders: Iterable[AnalyseOrder]) -> dict[int, AnalyseResult]:

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from aptui.config.model import Config
 
 _AT_ONCE_S = 0.05
-"""Where nothing has changed the answer comes within milliseconds: nobody needs news of it, nor pays for reading them."""
+"""Delay before notices are read: if nothing changed, the answer arrives within milliseconds."""
 _TRIES_AGAIN_S, _POLL_S = 45.0, 0.2
 """An engine in trouble tries again after 30 s at the latest."""
 
 
 def client_of(config: Config) -> EngineClient | None:
-    """Return a connection to the engine that holds the cache; None = nobody listens."""
+    """Return a connection to the engine that holds the cache; None if no engine is running."""
     try:
         return EngineClient.of(config.cache_dir, kind="batch")
     except NoEngine:

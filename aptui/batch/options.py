@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def last_good(project_dir: Path, sets: Sequence[str] = (), platforms: Sequence[str] | None = None) -> Config | None:
-    """Return the last configuration of a project that could be loaded with these options, None when nobody remembers one.
+    """Return the last configuration of a project that could be loaded with these options, None if none is stored.
 
     Where this machine's cache folder has none, the engine that runs says where its cache is; of such a configuration only the
     places are true, it has no builders and no scan folders.
@@ -60,7 +60,7 @@ def _of_engine(project_dir: Path) -> Config | None:
     return Config(project_dir, project_dir.name, Path(cache), own / "logs", own / "temp", nothing)
 
 
-# What a run is judged by beside its failures: `--fail-on slower:2x` and `flaky`, `--stop-after 20:same-cause`.
+# Conditions besides failures that decide about a run: `--fail-on slower:2x` and `flaky`, `--stop-after 20:same-cause`.
 
 STOPPED_EARLY = 5
 """The exit code of a run that `--stop-after` ended."""
@@ -97,7 +97,7 @@ def _factor(text: str) -> float:
 
 
 class StopAfter(Struct, frozen=True):
-    """So many failures end a run; `is_same_cause`: so many of one cause."""
+    """Maximum number of failures of a run; with `is_same_cause`, of failures with one cause."""
 
     count: int
     is_same_cause: bool = False
@@ -117,7 +117,7 @@ def stop_after(text: str) -> StopAfter:
 
 
 class FailureCounter:
-    """A listener of the engine that has it stopped after so many failures.
+    """A listener of the engine that stops it at a maximum number of failures.
 
     Args:
         limit: how many.
@@ -151,18 +151,18 @@ class FailureCounter:
 
 
 def knows_all_jobs(status: PipelineStatus) -> bool:
-    """Whether every source was looked at, read and analysed: then what is pending is all there is."""
+    """Whether every source was checked, read and analysed, so that all pending jobs are known."""
     return status.is_scanned and not status.reading and not status.is_analysing
 
 
 def mask_error(error: str) -> str:
-    """Return an error without what differs from job to job: paths, numbers and what is in quotes."""
+    """Return an error without its paths, numbers and quoted text, which differ between jobs."""
     words = ("…" if any(char.isdigit() or char in "/\\" or char in _QUOTES for char in word) else word for word in error.split())
     return " ".join(words)
 
 
 class RunOptions(Struct):
-    """What is asked of the engine beyond its configuration.
+    """Options of a run beyond the configuration.
 
     `sources` are keys of sources whose jobs run again. `removes_disabled`: platforms that are switched off lose their products.
     `platforms`, `sets` are those of the command line: an engine that runs already may run with others.
@@ -223,7 +223,7 @@ def adopt_cache(arguments: Namespace, config: configuration.Config) -> None:
 
 
 def project_facts(config: configuration.Config) -> Any | None:
-    """Return what a project of another program says beyond its configuration (extension point `project facts`), None for ours.
+    """Return facts of another program's project beyond its configuration (extension point `project facts`), None for ours.
 
     It has `engine`, the folder of the game engine ("" if unknown), and `skips_start_scan`.
     """
@@ -265,7 +265,7 @@ def consent(config: configuration.Config) -> None:
 def _missing_programs(config: configuration.Config) -> Iterable[str]:
     if not any(builder.kind is BuilderKind.COMMAND for builder in config.project.builders):
         return ()
-    from aptui.config.builders import missing_programs  # what a shell makes of a line is for projects with commands
+    from aptui.config.builders import missing_programs  # only projects with commands need it
 
     return missing_programs(config)
 
@@ -274,7 +274,7 @@ def load_last_config(arguments: Namespace) -> configuration.Config:
     """Return the configuration, without its doubts, and while it is broken the last valid one: for verbs that only read or ask.
 
     Raises:
-        UserError: it is broken, and nobody remembers an earlier one.
+        UserError: it is broken, and no earlier one is stored.
     """
     try:
         return load_config(arguments, warns=False)

@@ -1,7 +1,7 @@
-"""Tells people what the engine does while it does it: one live line on a terminal, plain lines elsewhere, failures as they happen.
+"""Reports the progress of an engine: one live line on a terminal, plain lines elsewhere, and failures as they happen.
 
-It is a listener of the engine: quick, and it never raises, whoever closed the stream. It also remembers what only a run knows:
-which jobs ran, and which of them were slow; what is true of the whole project is read from the database (`batch.summary`).
+It is a listener of the engine: fast, and it never raises, even if the stream is closed. It also keeps facts of this run only:
+which jobs ran, and which of them were slow; facts of the whole project come from the database (`batch.summary`).
 
 Tests: `tests/batch/test_run.py`.
 """
@@ -171,7 +171,7 @@ class Reporter:
             self._stream.write(text)
             self._stream.flush()
         except (OSError, ValueError):
-            self._is_live = False  # nobody is there; the work goes on
+            self._is_live = False  # the stream is closed; the work continues
 
 
 def format_time_left(eta_ms: int, least_ms: int) -> str:
@@ -186,5 +186,5 @@ def job_name(source: str, platform: str, job_key: str) -> str:
 
 
 def failure_text(source: str, platform: str, job_key: str, error: str) -> str:
-    """Return the one line that tells of a failed job."""
+    """Return the line that reports a failed job."""
     return f"failed: {job_name(source, platform, job_key)}: {printing.line(error) or 'no reason given'}"

@@ -1,4 +1,4 @@
-"""`aptui batch`: the engine until nothing is owed any more, a reporter beside it, a summary, an exit code.
+"""`aptui batch`: runs the engine until no work is pending, with a reporter, a summary and an exit code.
 
 Other verbs that need an engine (`reprocess`, `verify --repair`, `demo`) run it through `run`, so that none behaves differently.
 """
@@ -69,7 +69,7 @@ def batch_arguments(parser: ArgumentParser) -> None:
 
 
 def batch(arguments: Namespace) -> int:
-    """Process everything that is owed; return the exit code."""
+    """Process all pending work; return the exit code."""
     config, options = load_to_run(arguments), options_of(arguments, is_full_scan=arguments.full_scan)
     if arguments.remove:
         config, options = load.without_disabled(config), replace(options, removes_disabled=True)
@@ -81,10 +81,10 @@ def batch(arguments: Namespace) -> int:
 
 
 def run_and_report(arguments: Namespace, config: configuration.Config, options: RunOptions) -> tuple[Summary, int]:
-    """Run the engine as the options of `engine_arguments` say, tell what came of it, return that and the exit code."""
+    """Run the engine with the options of `engine_arguments`, report the result, and return it with the exit code."""
     if arguments.junit:
         refuse_unwritable(arguments.junit)
-        own_files.note_written(arguments.junit)  # an existing report, whoever wrote it, is replaced
+        own_files.note_written(arguments.junit)  # an existing report is replaced
     adopt_cache(arguments, config)
     began_ms = time.time_ns() // 1_000_000
     with _accept_scan_folders(config, options.accepts_empty):
@@ -118,7 +118,7 @@ def run_and_report(arguments: Namespace, config: configuration.Config, options: 
 
 
 def run(config: configuration.Config, options: RunOptions) -> Summary:
-    """Run the engine until nothing is owed, or a signal asks it to stop; an engine that runs already is asked to do that."""
+    """Run the engine until no work is pending or a signal stops it; a running engine is asked to do that."""
     began_s = time.monotonic()
     if options.debug_output:
         config = replace(config, project=replace(config.project, debug_output=True))
@@ -130,7 +130,7 @@ def run(config: configuration.Config, options: RunOptions) -> Summary:
         and (summary := _run_by_engine(config, options, reporter, began_s)) is not None
     ):
         return summary
-    from aptui.engine.loop.opening import PreparedSession  # beside an engine, and for verbs that only read, nobody pays for it
+    from aptui.engine.loop.opening import PreparedSession  # not needed beside an engine or by verbs that only read
 
     opening = PreparedSession(config, trusts_times=not options.is_full_scan, starts_worker=True)
     try:
@@ -156,7 +156,7 @@ def run(config: configuration.Config, options: RunOptions) -> Summary:
 
 def _run_by_engine(config: configuration.Config, options: RunOptions, reporter: Reporter, began_s: float) -> Summary | None:
     """Have the engine that runs do it; None = none can be reached."""
-    from aptui.batch import attach  # where no engine runs, nobody pays for the wire
+    from aptui.batch import attach  # needed only if an engine is running
 
     client = attach.client_of(config)
     if client is None:
@@ -187,7 +187,7 @@ def _run_engine(
     builders: dict[bytes, str],
     began_s: float,
 ) -> Summary:
-    from aptui.engine.loop.engine import Engine  # only where something is owed
+    from aptui.engine.loop.engine import Engine  # needed only if work is pending
 
     observers = _observers(config)
     engine = Engine(config, [reporter, *observers], is_full_scan=options.is_full_scan, opening=opening)
@@ -277,7 +277,7 @@ def _stop_on_signals(engine: Engine, reporter: Reporter) -> Iterator[None]:
             # Ignored signals stay so: started by nohup, or in the background by a shell without job control.
             if signal.getsignal(wanted) is not signal.SIG_IGN:
                 previous[wanted] = signal.signal(wanted, stop)
-    except ValueError:  # not the main thread: somebody else has the signals
+    except ValueError:  # not the main thread, which alone can handle signals
         previous.clear()
     try:
         yield

@@ -1,4 +1,4 @@
-"""What came of a run: the state of the whole database beside what this invocation did, for people and as JSON.
+"""The result of a run: the state of the whole database and the work of this invocation, as text and as JSON.
 
 A job that was skipped keeps its warnings, errors and failure, so a gate sees the same on a second run: everything but `jobs_run`,
 `jobs_skipped` and `seconds` is read from the database.
@@ -43,7 +43,7 @@ _MOST_FAILURES = 50
 
 
 class Failure(Struct, frozen=True):
-    """A job, or an analysis, that failed; `log` is an absolute path, "" = there is none."""
+    """A job, or an analysis, that failed; `log` is an absolute path, "" if it has no log."""
 
     source: str
     platform: str
@@ -120,17 +120,17 @@ class Summary(Struct):
     is_unfinished: bool = False
     """Whether there are some that `--require final` does not allow."""
     stopped_after: str = ""
-    """What `--stop-after` stopped it for."""
+    """Reason for which `--stop-after` stopped it."""
     is_count_partial: bool = False
-    """Whether that was before all was looked at: more than is counted was not tried."""
+    """Whether it stopped before all sources were checked, so that more jobs than counted are left."""
     account: str = ""
     unknown: tuple[str, ...] = ()
     """Why folders of sources cannot be read: what is known of them stayed as it was."""
     mistakes: tuple[str, ...] = ()
-    """What is wrong in settings files of folders (`.aptui.yaml`), with file, line and column: all below them failed."""
+    """Mistakes in folder settings (`.aptui.yaml`), with file, line and column; all sources below them failed."""
     shared: dict[str, int] = field(default_factory=dict)
     findings: list[CheckFinding] = field(default_factory=list)
-    """What the checks of the configuration found."""
+    """Findings of the checks of the configuration."""
     left: list[tuple[str, str]] = field(default_factory=list)
     """(source, kind of its failure) of the failed jobs that did not run again because nothing changed (`retry_failed`)."""
 
@@ -377,7 +377,7 @@ def add_left(summary: Summary, config: Config, began_ms: int) -> None:
 
 
 def findings_line(found: Sequence[CheckFinding], count: int) -> str:
-    """Return in one line what so many checks found."""
+    """Return the findings of a number of checks in one line."""
     levels = Counter(each.level for each in found)
     level_counts = ", ".join(f"{levels[level.value]:,} {level.value}" for level in CheckLevel if levels[level.value])
     return (
@@ -403,7 +403,7 @@ def collect(config: Config, reporter: Reporter, jobs_run: int, builders: Mapping
 
     Args:
         config: what the engine ran with.
-        reporter: what it heard.
+        reporter: the facts that it collected.
         jobs_run: how many processing runs there were.
         builders: {uuid: name} of all that the engine knew.
     """
@@ -463,7 +463,7 @@ def _partial(config: Config, database: Reader) -> Summary:
 
 
 def failure_of(row: JobRow, log_dir: Path, builders: Mapping[bytes, str]) -> Failure:
-    """Return a failed row as it is told."""
+    """Return a failed row as it is reported."""
     builder = builders.get(row.builder, uuid_text(row.builder))
     log = log_path(row.log, log_dir)
     return Failure(row.source, row.platform, row.job_key, builder, row.error, log, row.failure_cause)

@@ -85,7 +85,7 @@ def builder(arguments: Namespace) -> int:
         raise UserError("no FILE is given", hint="aptui builder run NAME FILE")
     path = os.path.abspath(arguments.file)
     if not os.path.isfile(path):
-        raise UserError(f"'{printing.line(arguments.file)}' is not a file")
+        raise UserError(f"'{printing.line(arguments.file)}' is not a file", hint="name an existing source file")
     return _run(load_to_run(arguments), arguments.name, path, arguments.platform)
 
 

@@ -1,4 +1,4 @@
-"""The compiled form of a configuration, kept so that the next start reads no YAML; a damaged file is as good as none.
+"""The compiled form of a configuration, kept so that the next start reads no YAML; a damaged file is ignored.
 
 Tests: `tests/config/test_load.py`.
 """
@@ -139,7 +139,7 @@ def _unpack_pattern(data: dict[str, Any]) -> Pattern:
 
 
 def recall(file: str, key: str) -> Config | None:
-    """Return what an earlier load kept, if nothing it depends on changed; a damaged file is as good as none."""
+    """Return what an earlier load kept, if nothing it depends on changed; a damaged file is ignored."""
     config = read_compiled(file, key)
     if config is None or not all(os.path.isdir(folder.path) for folder in config.project.scan_folders):
         return None
@@ -147,7 +147,7 @@ def recall(file: str, key: str) -> Config | None:
 
 
 def read_compiled(file: str, key: str | None = None) -> Config | None:
-    """Return the compiled form in `file`, for any key where `key` is None; a damaged file is as good as none."""
+    """Return the compiled form in `file`, for any key where `key` is None; a damaged file is ignored."""
     try:
         with open(file, encoding="ascii") as stream:
             stored_key, digest, text = stream.read().split("\n", 2)

@@ -1,4 +1,4 @@
-"""What is done once: a tree of settings that changed becomes a `Config`."""
+"""Compiles merged layers of settings to a `Config`."""
 
 from __future__ import annotations
 

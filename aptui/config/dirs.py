@@ -1,4 +1,4 @@
-"""Where things lie on this machine: the project above a folder, what ships with the package, a person's configuration and store.
+"""Locations on this machine: the project above a folder, data of the package, the user's configuration and store.
 
 Tests: `tests/config/test_compiler.py`.
 """

@@ -1,4 +1,4 @@
-"""Layers of YAML → `Config`: what the rest of the program is told; YAML, schema and messages live in `config.yaml.schema`.
+"""`Config`: the compiled configuration, as the rest of the program reads it.
 
 An unchanged configuration costs no YAML: what it compiles to is kept as JSON in the user's cache folder under a digest of all that
 it depends on, so nothing heavy may be imported at the top of this module.

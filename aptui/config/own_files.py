@@ -1,4 +1,4 @@
-"""The files and folders that aptui itself keeps or writes: they are never sources, wherever they lie.
+"""The files and folders that aptui itself keeps or writes: they are never sources, in any folder.
 
 Two kinds: places that the configuration or the environment names (cache, logs, stores, keys), and files that a verb wrote for
 its user (`--junit FILE`, `--json > FILE`). A file of the second kind is known by its stamp: after an edit it is a source.

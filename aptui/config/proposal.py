@@ -1,4 +1,4 @@
-"""The first `aptui.yaml` of a folder: what is there is looked at, and a project is proposed that fits it and its engine.
+"""The first `aptui.yaml` of a folder: proposes a project that fits its files and its game engine.
 
 Every shipped builder that has work is used; one that lacks a package or a program is written as a comment with the reason. What
 belongs to the game engine alone (its project files, its imports, its code) is neither copied nor looked at.

@@ -1,4 +1,4 @@
-"""Programs that commands need: found, and known by the digest of their bytes.
+"""Programs that commands need: finds them, and identifies them by the digest of their bytes.
 
 Tests: `tests/config/test_load.py`.
 """

@@ -1,4 +1,4 @@
-"""What sharing results gave and cost: hits and misses, bytes, time saved and spent, for each builder."""
+"""Statistics of shared results per builder: hits and misses, bytes, time saved and spent."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Account:
             return total(self._sums.values())
 
     def line(self) -> str:
-        """Return the account in a line, "" when nobody asked for anything."""
+        """Return the account in a line, "" if no result was requested."""
         return line(self.total())
 
 

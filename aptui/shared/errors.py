@@ -1,4 +1,4 @@
-"""The three families of errors that reach people; the failure of a builder is a result, not an exception.
+"""The three families of errors that users see; the failure of a builder is a result, not an exception.
 
 Tests: `tests/shared/test_errors.py`.
 """
@@ -9,11 +9,11 @@ import re
 
 
 class KnownError(Exception):
-    """An error that people can act on.
+    """An error that the user can act on.
 
     Args:
         what: what is wrong; lower case, no full stop, paths quoted.
-        where: `file`, `file:line` or `file:line:column`, or "" when there is no place.
+        where: `file`, `file:line` or `file:line:column`, or "" without a place.
         hint: what to do next, or "".
     """
 

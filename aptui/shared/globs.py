@@ -1,4 +1,4 @@
-"""Wildcards from strangers: bounded length, and matching in time linear in pattern and text.
+"""Wildcards from untrusted input: bounded length, and matching in time linear in pattern and text.
 
 A pattern is cut at its stars; each piece between them has a fixed length, so that it is found by trying places, never by
 going back. What each star takes is found from the end of the text: the last piece stands where it must, each one before it

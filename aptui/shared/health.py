@@ -71,10 +71,10 @@ class Health(Struct, frozen=True):
         roots: the watched roots.
         sandbox: "" or why builders and commands run without the sandbox that the project wants.
         pool: "" or why workers do not start; `broken_builders` are (name, why) whose circuit breaker is open.
-        disk: "" or what is wrong with a disk: that of the cache, or one of the sources, which cannot be read.
-        database: "" or what is wrong with the asset database.
+        disk: "" or the problem of a disk: that of the cache, or one of the sources, which cannot be read.
+        database: "" or the problem of the asset database.
         configuration: "" or why the configuration on disk is not the one in use.
-        is_paused: no run starts until somebody says resume; `is_draining`: what is pending is finished, nothing new is looked at.
+        is_paused: no run starts until `resume`; `is_draining`: pending work is finished, and new changes are ignored.
         holds: who holds changes back: a version-control lock's path, or the command of an `aptui hold`.
     """
 

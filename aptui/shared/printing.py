@@ -1,4 +1,4 @@
-"""Printing of results for people and programs: safe text, tables, JSON, durations; what is printed is the verbs' business.
+"""Printing of results for users and programs: safe text, tables, JSON, durations.
 
 Everything that others wrote goes through `line`, so that no escape sequence reaches a terminal. JSON is pure ASCII, so it
 needs nothing else.

@@ -1,6 +1,6 @@
-"""Leases: whether another process is writing a file just now.
+"""Leases: detect whether another process has a file open for writing.
 
-A read lease is refused then (fcntl(2), F_SETLEASE): two system calls, about 2 µs.
+The kernel then refuses a read lease (fcntl(2), F_SETLEASE): two system calls, about 2 µs.
 """
 
 from __future__ import annotations

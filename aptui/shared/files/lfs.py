@@ -17,7 +17,7 @@ _OID = re.compile(rb"\noid sha256:([0-9a-f]{64})\n")
 
 
 def read_pointed(data: bytes) -> bytes:
-    """Return the SHA-256 of the file that `data`, all bytes of a file, stands for; b"" when it is no pointer."""
+    """Return the SHA-256 of the file that the pointer `data` (all bytes of a file) names; b"" if it is not a pointer."""
     if len(data) >= LONGEST_POINTER_BYTES or not data.startswith(_FIRST_LINES):
         return b""
     oid = _OID.search(data)

@@ -1,4 +1,4 @@
-"""Temporary folders that go in every ending: also those of processes that were killed, when the next process makes one.
+"""Temporary folders that are always removed; those of killed processes when the next process makes one.
 
 A process holds a lock on its folder, which the kernel releases when the process ends. A folder without a lock is abandoned.
 
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _TRIES = 8
-"""Another process may take a new folder for an abandoned one before it is locked; a new one is made then."""
+"""Maximum number of attempts: another process may remove a new folder as abandoned before it is locked."""
 
 
 @contextlib.contextmanager
@@ -71,7 +71,7 @@ def _claim(folder: str) -> int:
 
     Raises:
         BlockingIOError: another process holds the lock.
-        FileNotFoundError: the folder was removed meanwhile.
+        FileNotFoundError: the folder was removed in the meantime.
         OSError: it is a link, or is not a folder.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

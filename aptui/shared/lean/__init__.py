@@ -1,1 +1,1 @@
-"""A process that loads less, and keeps less, than its libraries would have it."""
+"""Imports that load less, and memory that is returned, for fast starts."""

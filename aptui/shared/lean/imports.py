@@ -1,4 +1,4 @@
-"""Imports of libraries without parts of them that this process has no use for, or none yet.
+"""Imports of libraries without parts that this process does not need, or does not need yet.
 
 Tests: `tests/shared/lean/test_imports.py`.
 """
