@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from aptui.shared.forms import prepare_form
 from aptui.shared.param_schema import ParamError
 from aptui.shared.param_schema import mistakes as param_mistakes
 
@@ -48,7 +49,7 @@ def read_options(declared: object, params: Mapping[str, Any]) -> Any:
     for mistake in param_mistakes(schema, params):
         raise mistake
     try:
-        return msgspec.convert(dict(params), declared)
+        return msgspec.convert(dict(params), prepare_form(declared))
     except msgspec.ValidationError as error:
         raise ParamError(str(error)) from None
 

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from aptui.config.model import Config
 from aptui.config.packing import canonical, pack
+from aptui.shared.forms import prepare_form
 
 
 class O3deSharedPattern(Struct, frozen=True):
@@ -101,7 +102,7 @@ def facts_of(config: Config) -> ProjectFacts | None:
     """Return the facts of a project, None if it is not an O3DE project."""
     if not config.foreign:
         return None
-    return msgspec.json.decode(config.foreign, type=ProjectFacts)
+    return msgspec.json.decode(config.foreign, type=prepare_form(ProjectFacts))
 
 
 MARKER = "project.json"

@@ -28,6 +28,7 @@ from msgspec import Struct, field, to_builtins
 import aptui
 from aptui.features.o3de.scripts.azlmbr import registrations
 from aptui.features.o3de.scripts.azlmbr.reflected import Missing, MissingModule
+from aptui.shared.forms import prepare_form
 
 _REAL = "aptui.features.o3de.scripts.azlmbr"
 _MODULES = ("", ".asset", ".asset.builder", ".bus", ".math", ".paths")
@@ -52,7 +53,7 @@ class Surroundings(Struct, frozen=True):
 
 def surroundings(text: str) -> Surroundings:
     """Return the surroundings that `to_json` wrote."""
-    return msgspec.json.decode(text, type=Surroundings)
+    return msgspec.json.decode(text, type=prepare_form(Surroundings))
 
 
 class SandboxProblem(Struct, frozen=True):
