@@ -429,7 +429,7 @@ def _sort_out(paths: Iterable[str], project: OpenedProject) -> _Changes:
     builders = all_builders(config) if by_key else ()
     wanting = PatternSet([builder.patterns for builder in builders])
     for key, (rel, changed_in) in by_key.items():
-        _sort_in(key, rel, changed_in, changes, project, [builders[index].name for index in wanting.builders_for(rel)])
+        _classify(key, rel, changed_in, changes, project, [builders[index].name for index in wanting.builders_for(rel)])
     return changes
 
 
@@ -438,7 +438,7 @@ def _is_left_out(rel: str, folder: ScanFolder, is_ignored: Any) -> bool:
     return (not folder.recursive and len(parts) > 1) or any(is_ignored("/".join(parts[: at + 1])) for at in range(len(parts)))
 
 
-def _sort_in(key: str, rel: str, changed_in: set[str], changes: _Changes, project: OpenedProject, wanting: list[str]) -> None:
+def _classify(key: str, rel: str, changed_in: set[str], changes: _Changes, project: OpenedProject, wanting: list[str]) -> None:
     """Classify the change of one path; a file that another scan folder overrides changes nothing."""
     if is_settings(RelPath(rel)):
         changes.settings.append(parent(key))

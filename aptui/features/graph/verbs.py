@@ -80,7 +80,7 @@ def deps(arguments: Namespace) -> int:
     if arguments.json:
         printing.say_json(_deps_json(starts, directions, facts))
     elif arguments.dot:
-        _say_dot([edge for way in directions for edge in way.edges], facts, starts)
+        _print_dot([edge for way in directions for edge in way.edges], facts, starts)
     else:
         for way in directions:
             limit = None if arguments.is_in or arguments.is_out or arguments.tree else _BRIEF
@@ -274,7 +274,7 @@ def query(arguments: Namespace) -> int:
         shown = [_fact_json(facts[node]) for node in found.nodes if node in facts]
         printing.say_json({"nodes": shown, "edges": [_edge_json(edge, facts) for edge in edges]})
     elif arguments.dot:
-        _say_dot(edges, facts, found.nodes)
+        _print_dot(edges, facts, found.nodes)
     elif found.is_way:
         _print_path(found.nodes, edges, facts)
     else:
@@ -321,7 +321,7 @@ def _edge_json(edge: Edge, facts: dict[Node, Fact]) -> dict[str, str]:
     return {"from": facts[edge.needs].name, "to": facts[edge.needed].name, "kind": edge.link.value}
 
 
-def _say_dot(edges: Sequence[Edge], facts: dict[Node, Fact], nodes: Iterable[Node]) -> None:
+def _print_dot(edges: Sequence[Edge], facts: dict[Node, Fact], nodes: Iterable[Node]) -> None:
     """Print a digraph; sources are boxes, products ellipses, other files notes."""
     printing.say("digraph assets {")
     printing.say("  rankdir=LR;")

@@ -101,7 +101,7 @@ class Alerter:
             self._is_over = True
             if has_rested and self._ran:
                 self._is_at_rest = True
-                self._came()
+                self._wake_thread()
             self._changed.notify()
         if self._thread is not None:
             self._thread.join(_LAST_WORDS_S)
@@ -117,7 +117,7 @@ class Alerter:
             event, opposite = ("failed", "mended") if is_failed else ("mended", "failed")
             if self._news[opposite].pop(key, None) is None and job.status:  # a deleted job is not reported as fixed
                 self._news[event][key] = (str(job.source), job.platform, job.job_key, job.builder, job.error)
-                self._came()
+                self._wake_thread()
 
     def _work(self, *, is_working: bool) -> None:
         with self._changed:
@@ -131,9 +131,9 @@ class Alerter:
                 if not is_long:
                     self._ran = 0  # a save that was processed at once: the user did not wait for it
                 if self._ran or self._since_s is not None:
-                    self._came()
+                    self._wake_thread()
 
-    def _came(self) -> None:
+    def _wake_thread(self) -> None:
         """Wake the thread: something is pending, or its delay has passed."""
         if self._since_s is None:
             self._since_s = self._clock()
@@ -150,7 +150,7 @@ class Alerter:
             with self._changed:
                 while (wait_s := self._wait_s()) is None or wait_s > 0:
                     self._changed.wait(wait_s)
-                is_over, digests = self._is_over, self._take()
+                is_over, digests = self._is_over, self._pop_due()
             for digest in digests:
                 self._send(digest)
 
@@ -164,7 +164,7 @@ class Alerter:
         since_s = self._since_s if self._is_at_rest else self._since_s + quiet_s
         return max(since_s, self._sent_s + quiet_s) - self._clock()
 
-    def _take(self) -> list[Digest]:
+    def _pop_due(self) -> list[Digest]:
         """Return the digests to send, and start collecting new ones."""
         digests: list[Digest] = [_digest(event, news, self._config()) for event, news in self._news.items() if news]
         if self._is_at_rest and self._ran:

@@ -79,7 +79,7 @@ def compare(reader: Reader, old: WorkSession, new: WorkSession) -> Comparison:
     found = Comparison(jobs_run=len(after), gone=sorted(gone & before.keys()))
     for name, run in after.items():
         if name not in gone:
-            _sort_in(found, before.get(name), run, durations[name][::-1])
+            _classify(found, before.get(name), run, durations[name][::-1])
     _rank(found)
     return found
 
@@ -95,7 +95,7 @@ def _find_gone(reader: Reader, old: WorkSession, new: WorkSession, after: dict[N
     return found
 
 
-def _sort_in(found: Comparison, old: SessionRun | None, new: SessionRun, before_ms: list[float]) -> None:
+def _classify(found: Comparison, old: SessionRun | None, new: SessionRun, before_ms: list[float]) -> None:
     pace_now = pace.pace(new.duration_ms, before_ms)
     change = JobComparison(old, new, pace_now)
     if old is None:

@@ -242,16 +242,16 @@ def make_plan(order: Relocate, config: Config, reader: Reader) -> Plan:
     source, destination = (_with_slashes(text, plan.tree) for text in (order.source, order.destination))
     found = relocation_patterns.find(source, plan.tree)
     known = sources_in(reader, found.folder.name, found.folder.path, found.files)
-    _gather(plan, found, known)
+    _add_sources(plan, found, known)
     target = None if order.is_delete else relocation_patterns.read_destination(found, destination, plan.tree)
     if order.uses_scm:
         plan.git = Git(found.folder.path)
         plan.tracked = plan.git.list_tracked()
     if target is not None:
-        _send(plan, found, target)
+        _set_destinations(plan, found, target)
         _name_anew(plan, known)
     note_dependants(plan, reader, known)
-    _object(plan)
+    _check_plan(plan)
     return plan
 
 
@@ -267,7 +267,7 @@ def _with_slashes(text: str, tree: DiskTree) -> str:
 # ------------------------------------------------------------------------------------------------------------------- files
 
 
-def _gather(plan: Plan, found: FoundSource, known: Mapping[str, KnownSource]) -> None:
+def _add_sources(plan: Plan, found: FoundSource, known: Mapping[str, KnownSource]) -> None:
     """Record the matched sources, each followed by its metadata; other files are skipped."""
     companions = _Companions(plan, found.folder)
     owned = {name: rel for rel in known for name in companions.of(rel)}
@@ -353,7 +353,7 @@ def companion_path(rule: Companion, rel: str) -> str:
 # ------------------------------------------------------------------------------------------------------------- destinations
 
 
-def _send(plan: Plan, found: FoundSource, target: Destination) -> None:
+def _set_destinations(plan: Plan, found: FoundSource, target: Destination) -> None:
     """Set the destination of each file; a file that is already there is skipped."""
     sent: dict[str, RelocationItem] = {}
     remaining: list[RelocationItem] = []
@@ -361,7 +361,7 @@ def _send(plan: Plan, found: FoundSource, target: Destination) -> None:
         owner = sent.get(item.owner) if item.owner else None
         if item.owner and owner is None:
             continue  # the source is already at its destination
-        new = _beside(item, owner) if owner is not None else _absolute(found.folder, target.of(item.old))
+        new = _destination_beside(item, owner) if owner is not None else _absolute(found.folder, target.of(item.old))
         place = plan.tree.owner(new)
         if new == item.old_file:
             plan.skipped.append(SkippedFile(item.old, "it is already there"))
@@ -376,7 +376,7 @@ def _absolute(folder: ScanFolder, path: str) -> str:
     return path if path.startswith(_ROOTED) else f"{folder.path}/{path}"
 
 
-def _beside(item: RelocationItem, owner: RelocationItem) -> str:
+def _destination_beside(item: RelocationItem, owner: RelocationItem) -> str:
     """Return the destination of a metadata file: beside its source, with its name."""
     old_name = owner.old.rpartition("/")[2]
     folder, _, new_name = owner.new_file.rpartition("/")
@@ -393,12 +393,12 @@ def _name_anew(plan: Plan, known: Mapping[str, KnownSource]) -> None:
         if item.is_metadata:
             continue
         uuid = known[item.old].source.uuid
-        keeps_identity = item.old in travelling and _says(travelling[item.old], uuid)
+        keeps_identity = item.old in travelling and _has_uuid(travelling[item.old], uuid)
         plan.items[at] = replace(item, new_uuid=item.uuid if keeps_identity else uuid_text(path_uuid(item.new)))
         plan.products[at] = list(_product_names(item, known[item.old]))
 
 
-def _says(meta_file: str, uuid: bytes) -> bool:
+def _has_uuid(meta_file: str, uuid: bytes) -> bool:
     """Whether a `.meta` file gives its source this UUID."""
     try:
         text = text_references.read(native(meta_file))
@@ -430,7 +430,7 @@ def _product_names(item: RelocationItem, known: KnownSource) -> Iterator[tuple[s
 # --------------------------------------------------------------------------------------------------------------- objections
 
 
-def _object(plan: Plan) -> None:
+def _check_plan(plan: Plan) -> None:
     """Record every reason to refuse the plan."""
     order = plan.order
     seen: dict[str, RelocationItem] = {}

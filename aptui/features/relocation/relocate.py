@@ -178,13 +178,13 @@ def _complete_rewrite(rewrite: Rewrite, prefixes: Iterable[str]) -> Update:
     file = rewrite.new_file if os.path.lexists(native(rewrite.new_file)) else rewrite.file
     if digest_of(file) == rewrite.digest:  # otherwise it is updated already, or was edited since
         try:
-            _mend_file(file, rewrite.renames, prefixes)
+            _rewrite_file(file, rewrite.renames, prefixes)
         except UnreadableError as error:
             return replace(rewrite.update, action=RelocationAction.FAILED, problem=str(error))
     return replace(rewrite.update, file=file, action=RelocationAction.DONE)
 
 
-def _mend_file(file: str, renames: Sequence[Rename], prefixes: Iterable[str]) -> int:
+def _rewrite_file(file: str, renames: Sequence[Rename], prefixes: Iterable[str]) -> int:
     """Replace the old names in a file; return the number of replacements.
 
     Raises:
@@ -314,7 +314,7 @@ class _RelocationSteps:
                 self._items[at] = replace(self._items[at], action=RelocationAction.FAILED, problem=error.strerror or str(error))
                 self._mark(order[place + 1 :], RelocationAction.LEFT)
                 if not self._plan.order.is_delete:
-                    self._take_back(order[:place])
+                    self._move_back(order[:place])
                 return
             self._items[at] = replace(self._items[at], action=RelocationAction.DONE)
 
@@ -327,7 +327,7 @@ class _RelocationSteps:
         else:
             moved_files.move(item.old_file, item.new_file)
 
-    def _take_back(self, moved: list[int]) -> None:
+    def _move_back(self, moved: list[int]) -> None:
         for at in reversed(moved):
             item = self._items[at]
             try:
@@ -359,18 +359,18 @@ class _RelocationSteps:
     def _update(self, update: Update, mention: Mention) -> Update:
         """Update one dependant at its present path."""
         moved = [at for at in mention.targets if self._items[at].action is RelocationAction.DONE]
-        place = self._where(mention)
+        place = self._locate(mention)
         if not moved and place.new_file == mention.file:
             return replace(update, action=RelocationAction.LEFT, problem="the file that it names did not move")
         if not update.count:
             return replace(update, action=RelocationAction.FAILED, problem=update.problem or "the old name is not in its text")
         try:
-            count = _mend_file(place.new_file, renames_for(self._plan, place, moved), prefixes_of(self._plan))
+            count = _rewrite_file(place.new_file, renames_for(self._plan, place, moved), prefixes_of(self._plan))
         except UnreadableError as error:
             return replace(update, action=RelocationAction.FAILED, problem=str(error))
         return replace(update, file=place.new_file, path=place.new_path, count=count, action=RelocationAction.DONE)
 
-    def _where(self, mention: Mention) -> Mention:
+    def _locate(self, mention: Mention) -> Mention:
         """Return a mention with the dependant's real path: it may have failed to move."""
         mover = self._places.get(mention.file)
         if mover is None or self._items[mover].action is RelocationAction.DONE:

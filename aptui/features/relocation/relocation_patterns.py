@@ -203,7 +203,7 @@ def _find_relative(source: str, tree: Tree) -> FoundSource:
             )
         found = FoundSource(folder, source, files)
     if found is None:
-        raise _nothing(source, [(folder, source) for folder in tree.folders], tree)
+        raise _no_match(source, [(folder, source) for folder in tree.folders], tree)
     return found
 
 
@@ -219,11 +219,11 @@ def _find_absolute(source: str, tree: Tree) -> FoundSource:
         )
     files = tuple(_matching(owner[1], owner[0], tree))
     if not files:
-        raise _nothing(source, [(owner[0], owner[1])], tree)
+        raise _no_match(source, [(owner[0], owner[1])], tree)
     return FoundSource(owner[0], owner[1], files)
 
 
-def _nothing(source: str, tried: Iterable[tuple[ScanFolder, str]], tree: Tree) -> RelocationError:
+def _no_match(source: str, tried: Iterable[tuple[ScanFolder, str]], tree: Tree) -> RelocationError:
     """Return the error for a source without matches; it explains a wildcard that stopped at a folder."""
     if source.count("*") > 1:
         for folder, pattern in tried:

@@ -86,16 +86,16 @@ class Moving(AssetExtension):
 
     def _preview(self, order: Relocate, panel: Panel, typed: str = "") -> None:
         def take_report(report: RelocationReport) -> None:
-            RelocationPreview.ask(self._shell.app, report, self._say, self._moved)
+            RelocationPreview.ask(self._shell.app, report, self._request, self._moved)
 
         def show_refusal(error: KnownError) -> None:
             self._shell.show_toast(str(error), "error", 10)
             if typed:
                 self._ask_where(panel, typed)
 
-        self._say(order, take_report, show_refusal)
+        self._request(order, take_report, show_refusal)
 
-    def _say(
+    def _request(
         self, order: Relocate, then: Callable[[RelocationReport], object], show_refusal: Callable[[KnownError], object]
     ) -> None:
         """Send the request to the engine, and pass on its report."""
@@ -180,7 +180,7 @@ class RelocationPreview(_PopUp):
 
     def __init__(self, report: RelocationReport, say: Say, moved: Callable[[str], object]) -> None:
         super().__init__(lambda _what: None)
-        self._report, self._say, self._moved = report, say, moved
+        self._report, self._request, self._moved = report, say, moved
         self._is_asking = False
         order = report.order
         verb = "Delete" if order.is_delete else "Move"
@@ -280,10 +280,10 @@ class RelocationPreview(_PopUp):
 
     def _ask_for(self, order: Relocate) -> None:
         self._is_asking = True
-        self._say(order, self._take_answer, self._show_refusal)
+        self._request(order, self._show_answer, self._show_refusal)
         self._show()
 
-    def _take_answer(self, report: RelocationReport) -> None:
+    def _show_answer(self, report: RelocationReport) -> None:
         self._is_asking = False
         self._report = report if report.is_performed else replace(report, order=replace(report.order, is_confirmed=False))
         if report.is_whole:

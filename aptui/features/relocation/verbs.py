@@ -239,7 +239,7 @@ def _repair(move: Move) -> None:
     left, belongs = from_text(move.left), from_text(move.belongs)
     try:
         if os.path.exists(belongs):
-            _take_over(left, belongs)
+            _merge_uuid(left, belongs)
         os.replace(left, belongs)
     except OSError as error:
         raise UserError(
@@ -248,7 +248,7 @@ def _repair(move: Move) -> None:
     printing.say(f"{printing.line(move.left)} -> {printing.line(move.belongs)}")
 
 
-def _take_over(left: bytes, belongs: bytes) -> None:
+def _merge_uuid(left: bytes, belongs: bytes) -> None:
     """Add the UUID in `belongs` to the earlier UUIDs in `left`."""
     with open(left, "rb") as old, open(belongs, "rb") as new:
         try:

@@ -290,11 +290,11 @@ def _of_commands(project: OpenedProject, checks: Sequence[Check]) -> list[CheckF
     sandbox = sandbox_of(config, stages=False, notify=lambda text: printing.complain(f"aptui: {printing.line(text)}", "yellow"))
     asked = [(each, item) for item in products_to_check(project.database) for each in checks if each.wants(item.source)]
     with contextlib.chdir(config.project_dir), ThreadPoolExecutor(os.cpu_count()) as pool:
-        answers = pool.map(lambda pair: _ask(config, sandbox, *pair), asked)
+        answers = pool.map(lambda pair: _run_command(config, sandbox, *pair), asked)
         return [finding for finding in answers if finding is not None]
 
 
-def _ask(config: Config, sandbox: Sandbox | None, check: Check, item: ProductToCheck) -> CheckFinding | None:
+def _run_command(config: Config, sandbox: Sandbox | None, check: Check, item: ProductToCheck) -> CheckFinding | None:
     """Run the command on one product; if it fails, its last line of output is the finding."""
     from aptui.engine.pool.spawning import MARK_VARIABLE, python_environment
 

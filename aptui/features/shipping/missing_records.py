@@ -111,33 +111,33 @@ class MissingScanResult:
         data = self._rest + data
         end = _safe_end(data)
         self._rest = data[end:]
-        self._take(data[:end])
+        self._scan_block(data[:end])
 
     def finish(self) -> Names:
         """Return all names; call it after the last bytes."""
-        self._take(self._rest)
+        self._scan_block(self._rest)
         self._rest = b""
         return self._names
 
     # -------------------------------------------------------------------------------------------------------------- lines
 
-    def _take(self, block: bytes) -> None:
+    def _scan_block(self, block: bytes) -> None:
         """Scan whole lines at once; a line that continues after the block is scanned name by name, so that they are counted."""
         end = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
         if not self._limit:
-            self._take_freely(block)
+            self._scan_unlimited(block)
             return
         begin = 0
         if end and (self._path_count or self._id_count):
             found = _BREAK.search(block)
             begin = found.end() if found else 0
-            self._take_counted(block[:begin])
+            self._scan_counted(block[:begin])
         if end:
-            self._take_lines(block[begin:end])
+            self._scan_lines(block[begin:end])
             self._path_count = self._id_count = 0
-        self._take_counted(block[end:])
+        self._scan_counted(block[end:])
 
-    def _take_lines(self, block: bytes) -> None:
+    def _scan_lines(self, block: bytes) -> None:
         if block.count(b".") > self._limit or block.translate(_HEX).count(_EIGHT) > self._limit:
             sparse = []
             for line in block.splitlines():
@@ -145,17 +145,17 @@ class MissingScanResult:
                     sparse.append(line)
                 else:
                     self._path_count = self._id_count = 0
-                    self._take_counted(line)
+                    self._scan_counted(line)
             block = b"\n".join(sparse)
-        self._take_freely(block)
+        self._scan_unlimited(block)
 
-    def _take_freely(self, block: bytes) -> None:
+    def _scan_unlimited(self, block: bytes) -> None:
         for begin, end in _find_dotted(block):
             self._add_path(block, begin, end)
         for found in _ids(block):
             self._add_id(found)
 
-    def _take_counted(self, line: bytes) -> None:
+    def _scan_counted(self, line: bytes) -> None:
         for begin, end in _find_dotted(line):
             if self._path_count == self._limit:
                 self._names.is_partial = True

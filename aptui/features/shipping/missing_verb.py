@@ -87,7 +87,7 @@ def scan_missing(arguments: Namespace) -> int:
             return _clear(arguments, config, client)
         tally = Tally()
         if product_ids:
-            tally = _alone(config, arguments) if client is None else _ask(client, arguments)
+            tally = _alone(config, arguments) if client is None else _search_in_engine(client, arguments)
     files = [*filter(_is_text, sources), *_files_in(arguments.folders)]
     found, more = _search(config, arguments).files(files) if files else ([], Tally())
     with open_for_reading(arguments, config) as project:
@@ -149,7 +149,7 @@ def _alone(config: Config, arguments: Namespace) -> Tally:
             reporter.close()
 
 
-def _ask(client: EngineClient, arguments: Namespace) -> Tally:
+def _search_in_engine(client: EngineClient, arguments: Namespace) -> Tally:
     """Let the engine search, and show its progress."""
     reporter = _MissingReporter(0)
 
@@ -277,12 +277,12 @@ def _verdict(tally: Tally, more: Tally) -> str:
     hits, flawed = tally.hits + more.hits, tally.flawed + more.flawed
     dependencies = f"{hits:,} missing {'dependency' if hits == 1 else 'dependencies'}"
     missing = f"{dependencies} in {printing.count(flawed, 'file')}" if hits else "no missing dependencies"
-    rest = [f"{number:,} {word}" for number, word in _rest(tally, more) if number]
+    rest = [f"{number:,} {word}" for number, word in _other_counts(tally, more) if number]
     took = printing.duration(tally.seconds + more.seconds)
     return f"{' and '.join(parts)} searched, {tally.read + more.read:,} of them read: {', '.join((missing, *rest))}; {took}"
 
 
-def _rest(tally: Tally, more: Tally) -> tuple[tuple[int, str], ...]:
+def _other_counts(tally: Tally, more: Tally) -> tuple[tuple[int, str], ...]:
     return (
         (tally.partial + more.partial, "partially"),
         (tally.ignored + more.ignored, "ignored by file tags"),

@@ -128,7 +128,7 @@ class MissingScanRequests:
 
     def _run(self, running: _Running, place: NamePlace, verb: ScanMissing) -> None:
         def report_progress(tally: Tally) -> None:
-            self._say(MissingScan(0, running.name, tally.files, tally.done, tally.hits, round(tally.seconds, 1)))
+            self._publish(MissingScan(0, running.name, tally.files, tally.done, tally.hits, round(tally.seconds, 1)))
 
         try:
             wanted = _choose_scanned(place.database, verb.patterns, verb.product_ids)
@@ -163,7 +163,7 @@ class MissingScanRequests:
         if failures:
             raise failures[0]
 
-    def _say(self, notice: MissingScan) -> None:
+    def _publish(self, notice: MissingScan) -> None:
         self._later(lambda: self._notify(notice))
 
     def _later(self, do: Callable[[], object]) -> None:

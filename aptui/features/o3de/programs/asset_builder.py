@@ -195,15 +195,15 @@ class _Session:
 
     def run(self) -> int:
         """Analyse, process and report; return the exit code."""
-        self._say(f"Source = {self._source.rel}")
+        self._print(f"Source = {self._source.rel}")
         for path in self._adjusted_by:
-            self._say(f"Settings = {path}")
+            self._print(f"Settings = {path}")
         planner = Planner(self._project, self._settings)
         wanted = planner.builders_for(self._source.rel, self._folder.id)
         if not wanted:
             raise UserError(f"no builder matches '{self._source.rel}'", hint="'aptui builders' lists them with their patterns")
         platforms = dict.fromkeys(each for builder in wanted for each in planner.platforms_of(builder, self._source))
-        self._say(f"Platforms = {', '.join(platforms)}")
+        self._print(f"Platforms = {', '.join(platforms)}")
         settings_folder = _make_settings_folder() if self._given.processes else ""
         with Workers(self._config, wanted, 1, writes=[settings_folder] if settings_folder else []) as workers:
             work, is_well = self._analyse(workers, planner, wanted, settings_folder)
@@ -220,7 +220,7 @@ class _Session:
             if not builder.needs_analysis:
                 work += [_Work(builder, plan) for plan in planner.inline_plans(builder, self._source)]
                 continue
-            self._say(f"Analysis by builder '{builder.name}'")
+            self._print(f"Analysis by builder '{builder.name}'")
             platforms = planner.platforms_of(builder, self._source)
             order = AnalyseOrder(
                 1, builder.name, self._folder.path, self._source.rel, self._source.uuid, platforms, builder.analyse_limit_s,
@@ -229,25 +229,25 @@ class _Session:
             answer = workers.analyse([order])[1]
             is_well &= self._report(answer, "CreateJobs", settings_folder)
             for edge in answer.edges:
-                self._say(f"Source dependency = {edge.target}")
+                self._print(f"Source dependency = {edge.target}")
             work += [_Work(builder, plan) for plan in answer.plans]
         for item in work:
-            self._say(f"Job '{item.plan.key}' for {item.plan.platform} by builder '{item.builder.name}'")
+            self._print(f"Job '{item.plan.key}' for {item.plan.platform} by builder '{item.builder.name}'")
             for sentence, is_there in states(item.plan.job_dependencies, self._config):
-                self._say(f"Job '{item.plan.key}' {sentence}" if is_there else f"W: Job '{item.plan.key}' {sentence}")
+                self._print(f"Job '{item.plan.key}' {sentence}" if is_there else f"W: Job '{item.plan.key}' {sentence}")
         return work, is_well
 
     def _process(self, workers: Workers, work: Sequence[_Work], settings_folder: str) -> bool:
         is_well = True
         for at, item in enumerate(work, 1):
             staging = os.path.join(settings_folder, str(at))
-            self._say(f"Processing '{item.plan.key}' for {item.plan.platform}")
+            self._print(f"Processing '{item.plan.key}' for {item.plan.platform}")
             result = workers.run([self._order(item, at, staging)])[at]
             is_well &= self._report(result, "ProcessJob", settings_folder)
             for product in result.products:
                 name = product.name or os.path.basename(product.staged)
-                self._say(f"Product = {name}, sub id {product.sub_id}, {product.size} bytes")
-        self._say(f"Products are kept in {settings_folder}")
+                self._print(f"Product = {name}, sub id {product.sub_id}, {product.size} bytes")
+        self._print(f"Products are kept in {settings_folder}")
         return is_well
 
     def _order(self, item: _Work, key: int, staging: str) -> ProcessOrder | CopyOrder:
@@ -267,7 +267,7 @@ class _Session:
 
     # --------------------------------------------------------------------------------------------------------------- output
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self._console.say(text, WINDOW)
 
     def _report(self, result: AnalyseResult | RunResult, step: str, settings_folder: str) -> bool:
@@ -281,15 +281,15 @@ class _Session:
         is_well = result.outcome == Outcome.SUCCEEDED
         if not is_well and not counts[LogLevel.ERROR]:
             counts[LogLevel.ERROR] = 1
-            self._say(f"E: {result.error}")
-        self._say(f"S: {counts[LogLevel.ERROR]} errors, {counts[LogLevel.WARNING]} warnings")
+            self._print(f"E: {result.error}")
+        self._print(f"S: {counts[LogLevel.ERROR]} errors, {counts[LogLevel.WARNING]} warnings")
         if settings_folder:
             self._logs += 1
             log = Path(settings_folder, f"{step}-{self._logs}.log")
             if joblog.write(log, result.log, counts[LogLevel.WARNING], counts[LogLevel.ERROR]):
-                self._say(f"Log = {log}")
+                self._print(f"Log = {log}")
         ending = "succeeded" if is_well else f"failed: {result.error}"
-        self._say(f'{step} of "{self._given.source}" {ending} ({result.duration_ms} ms)')
+        self._print(f'{step} of "{self._given.source}" {ending} ({result.duration_ms} ms)')
         return is_well
 
 

@@ -75,7 +75,7 @@ class _Processor:
         """Report that the engine runs, and plan the tasks that need an idle engine."""
         if not self._start.facts.user.skips_start_scan:
             self.printer.begin_scan(reads_all=not self._live.is_scanning_fast)
-        self.when_idle(self._rest)
+        self.when_idle(self._run_last_tasks)
 
     def end(self) -> int:
         """Report the result; return the exit code."""
@@ -158,13 +158,13 @@ class _Processor:
             self._start.console.say(phrases.IDLE.format(now - self._busy_since_s))
         self._done_at_idle = self._done
 
-    def _rest(self) -> None:
+    def _run_last_tasks(self) -> None:
         """Reprocess the listed files one by one; then quit, if requested."""
         key = next(self._to_reprocess, None)
         if key is not None and self._live.engine is not None:
             self._live.engine.ask("reprocess", keys=[key])
             self._was_idle = False
-            self.when_idle(self._rest)
+            self.when_idle(self._run_last_tasks)
         elif self._start.given.has("quitonidle"):
             self._is_finished = True
             self._live.stop()

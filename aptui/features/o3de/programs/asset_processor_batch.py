@@ -75,7 +75,7 @@ class _Batch:
             else:
                 self._builders = {builder.name: uuid_text(builder.uuid) for builder in opening.builders}
                 self._run(opening, selector)
-            self._take_news(selector)
+            self._handle_commands(selector)
             for then in self._when_idle:
                 then()
         return not self._is_quitting
@@ -148,7 +148,7 @@ class _Batch:
             client.post(request, notices.append)
             while not (notices or self._is_quitting):
                 client.listen_until(notices.copy, _LISTEN_S, on_news=lambda news: self.printer(news.notice))
-                self._take_news(selector)
+                self._handle_commands(selector)
             if notices and isinstance(notices[0], KnownError):
                 raise notices[0]
 
@@ -172,7 +172,7 @@ class _Batch:
             self._engine.stop()
 
     @staticmethod
-    def _take_news(selector: selectors.BaseSelector) -> None:
+    def _handle_commands(selector: selectors.BaseSelector) -> None:
         """Handle commands on the control channel; a running engine does so itself."""
         for key, mask in selector.select(0):
             key.data(mask)

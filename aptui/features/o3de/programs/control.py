@@ -88,7 +88,7 @@ class _Listener:
     """A listening socket on a selector; without free descriptors, new connections are closed at once."""
 
     def __init__(self, selector: selectors.BaseSelector, channel: socket.socket, take: Callable[[socket.socket], None]) -> None:
-        self._selector, self._channel, self._take = selector, channel, take
+        self._selector, self._channel, self._add_client = selector, channel, take
         self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         """Closed for a moment to accept and close a connection: a full queue would wake the loop forever."""
         selector.register(channel, selectors.EVENT_READ, self._accept)
@@ -105,7 +105,7 @@ class _Listener:
 
     def _accept(self, _mask: int) -> None:
         try:
-            self._take(self._channel.accept()[0])
+            self._add_client(self._channel.accept()[0])
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE) and self._spare >= 0:
                 os.close(self._spare)
@@ -132,7 +132,7 @@ class ControlChannel:
     ) -> None:
         self._selector, self._processor, self._user_of = selector, processor, user_of
         self._peers: set[_Peer] = set()
-        self._listener = _Listener(selector, listener(0), self._take)
+        self._listener = _Listener(selector, listener(0), self._add_client)
 
     @property
     def port(self) -> int:
@@ -145,7 +145,7 @@ class ControlChannel:
             self._leave(peer)
         self._listener.close()
 
-    def _take(self, channel: socket.socket) -> None:
+    def _add_client(self, channel: socket.socket) -> None:
         try:
             is_ours = len(self._peers) < _PEERS_LIMIT and self._user_of(channel) in (os.geteuid(), 0)
         except OSError:

@@ -195,7 +195,7 @@ class Registry:
             if not isinstance(patch.value, dict) and not anchor:
                 raise UserError("settings must be an object: { … }", where=patch.where)
             merged = merge_patch(base, patch)
-        self._take(path, put(self.root, steps, merged))
+        self._replace_root(path, put(self.root, steps, merged))
         return True
 
     def merge_ini(self, path: str, anchor: str) -> bool:
@@ -205,7 +205,7 @@ class Registry:
             return False
         steps = steps_of(anchor)
         patch = Node(dict(read_ini(data, path)), f"{path}:1:1")
-        self._take(path, put(self.root, steps, merge_patch(find(self.root, steps), patch)))
+        self._replace_root(path, put(self.root, steps, merge_patch(find(self.root, steps), patch)))
         return True
 
     def set(self, option: str) -> None:
@@ -215,11 +215,11 @@ class Registry:
             self._doubt(f"--regset {option}: not /json/pointer=value; it is ignored")
             return
         where = f"--regset {pointer}"
-        self._take(where, put(self.root, steps_of(pointer), Node(parse_typed(unquote(text)), where, where)))
+        self._replace_root(where, put(self.root, steps_of(pointer), Node(parse_typed(unquote(text)), where, where)))
 
     def begin_with(self, pointer: str, node: Node) -> None:
         """Set a value that is known before any file is read."""
-        self._take(node.where, put(self.root, steps_of(pointer), node))
+        self._replace_root(node.where, put(self.root, steps_of(pointer), node))
 
     def remove(self, pointer: str) -> None:
         """Remove a key, as `--regremove` does."""
@@ -227,7 +227,7 @@ class Registry:
         if not pointer.startswith("/"):
             self._doubt(f"--regremove {pointer}: not a JSON pointer; it is ignored")
             return
-        self._take(f"--regremove {pointer}", without(self.root, steps_of(pointer)))
+        self._replace_root(f"--regremove {pointer}", without(self.root, steps_of(pointer)))
 
     def merge_option(self, option: str) -> None:
         """Merge `file[::/anchor]`, as `--regset-file` does.
@@ -243,7 +243,7 @@ class Registry:
         if text not in self.warnings:
             self.warnings.append(text)
 
-    def _take(self, label: str, root: Node) -> None:
+    def _replace_root(self, label: str, root: Node) -> None:
         self.root = root
         self._history.append((label, root))
 
