@@ -238,7 +238,7 @@ def _compile_project(
                 config.project,
                 builders=(*config.project.builders, *_script_builders(opened, config.project, recorder)),
                 debug_output=opened.facts.user.debug_output,
-                resting_platforms=_list_kept_platforms(opened, config, recorder),
+                resting_platforms=_list_idle_platforms(opened, config, recorder),
                 linked_folders=("/",),  # as in O3DE
             ),
             project_dir,
@@ -266,7 +266,7 @@ def _list_unshared_copies(config: Config) -> list[str]:
     return [f"plain copies are not shared, because fetching one costs as much as copying it: {', '.join(copies)}"]
 
 
-def _list_kept_platforms(opened: OpenedO3deProject, config: Config, recorder: InputRecorder) -> tuple[str, ...]:
+def _list_idle_platforms(opened: OpenedO3deProject, config: Config, recorder: InputRecorder) -> tuple[str, ...]:
     """Return the platforms whose products stay: those not requested, and those with products that are no longer enabled.
 
     O3DE keeps products of platforms that are not enabled, so that runs for one platform at a time can share a cache.
