@@ -75,7 +75,8 @@ def test_what_only_looks_or_asks_works_and_says_what_is_broken(
     told = capsys.readouterr()
     assert code == 0
     assert told.out
-    assert place in told.err or (name == "builder" and words[0] in ("stop", "changes"))
+    # A builder that cannot be imported fails its own jobs when they run, and nothing else.
+    assert place in told.err or name == "builder"
 
 
 def test_the_names_of_broken_builders_are_those_of_the_last_time(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
