@@ -12,7 +12,7 @@ in `aptui/features/__init__.py`.
 | extension point | called with | gives |
 |---|---|---|
 | `recovery` | configuration | completes what was killed (`config.dirs.recovery_folder`); a sentence about it, "" = nothing |
-| `explain` | key, function that loads the configuration | what else sets the key (`config.explain.ConfigMessage`), the last wins |
+| `explain` | key, function that loads the configuration | what else sets the key (`config.load.ConfigMessage`), the last wins |
 | `demo_page` | configuration of the demo | shows it in a browser (`aptui demo --web`); exit code |
 | `doctor` | configuration | lines of `aptui doctor` (`shared.health.DoctorCheck`) |
 | `observer` | function that returns the configuration, function that prints a line | receives the notices of an engine (below) |
@@ -29,7 +29,7 @@ in `aptui/features/__init__.py`.
 | `figures` | database, function that names builders, status of the engine or None | OpenMetrics text of `aptui status` |
 | `assets` | parts of the Assets screen | actions, entries of the menu, commands and a line there (`AssetExtension`) |
 | `commands` | the screen's shell | commands of the `:` line |
-| `reference` | nothing | {topic: page} of `aptui docs` (`cli.reference.ReferencePage`) |
+| `reference` | nothing | {topic: page} of `aptui docs` (`cli.manual.ReferencePage`) |
 
 An observer is callable and has `close(has_rested=…)`; `batch` loads observers only if `on:` of the configuration has alerts.
 

@@ -51,12 +51,12 @@ _WORKER, _APTUI = "aptui.worker.main", "aptui"
 _PROGRAMS = {
     _WORKER: (
         "aptui.worker.commands.command_job", "aptui.worker.describing.describe",
-        "aptui.worker.outputs.links", "aptui.worker.load", "aptui.worker.main",
-        "aptui.worker.run", "aptui.worker.commands.workspace", "traceback",
+        "aptui.worker.outputs.declared_links", "aptui.worker.builder_import", "aptui.worker.main",
+        "aptui.worker.builder_run", "aptui.worker.commands.workspace", "traceback",
     ),
     _APTUI: (
         "aptui.__main__", "aptui.batch.run", "aptui.config.compiler", "aptui.config.load", "aptui.config.yaml.checking",
-        "aptui.daemon.engine",
+        "aptui.daemon.daemon_process",
         "aptui.engine.live.supervisor", "aptui.engine.loop.engine", "aptui.engine.loop.dispatch", "aptui.engine.pool.pool",
         "aptui.engine.registry", "aptui.engine.live.requests", "aptui.link.client", "aptui.link.server",
         "aptui.features.sharing.service",

@@ -13,7 +13,7 @@ from disk_project import Project
 from homes import own_homes
 from waiting import until
 
-from aptui.config import load, model
+from aptui.config import configuration, load
 from aptui.core.notices import EngineMessage, JobChanged, Notice
 from aptui.engine.live.requests import RequestHandler
 from aptui.engine.live.supervisor import EngineSupervisor
@@ -75,7 +75,7 @@ class LiveProject(Project):
         finally:
             self.live.close()
 
-    def load(self) -> model.Config:
+    def load(self) -> configuration.Config:
         return load.load(self.root, workers=self.workers)
 
     # ---------------------------------------------------------------------------------------------------------------- waits

@@ -295,6 +295,60 @@ MIRRORED = frozenset({
 """Public classes that stand twice: `sdk` and `azlmbr` mirror O3DE's names, which the core has too; `Meta` is peewee's."""
 
 
+NOT_MODULES = frozenset(
+    {
+        "batch.alerts", "builders.textures.params", "engine.json", "jobs.sort", "keymap.yaml", "loop.set_exception_handler",
+        "model.version", "run.sh", "shared_cache.store", "http.client", "messages.LogLevel", "project.json", "serve.enabled",
+    }
+)  # fmt: skip
+"""Keys of the configuration, files and attributes that begin like a module."""
+_REFERENCE = re.compile(r"`((?:tests|aptui|config|themes)/[\w./-]+\.\w+|[a-z_]+(?:\.[A-Za-z_]+)+)`")
+
+
+def test_references_in_docstrings_and_comments_resolve() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: `{match[1]}`"
+        for path, _tree in _read_trees()
+        for match in _REFERENCE.finditer(path.read_text(encoding="utf-8"))
+        if not _resolves(match[1])
+    ]
+
+    assert found == [], "the module or file moved: name the one where it is now"
+
+
+def _resolves(reference: str) -> bool:
+    """Return whether a reference names a file of the project, or a module and a name in it. Other words with dots pass."""
+    if "/" in reference or reference in NOT_MODULES:
+        return reference in NOT_MODULES or (ROOT.parent / reference).exists()
+    parts, modules = reference.split("."), _index_modules()
+    for length in range(len(parts), 0, -1):
+        if places := modules.get(".".join(parts[:length])):
+            return length == len(parts) or any(parts[length] in _list_names(module) for module in places)
+    return parts[0] not in {each.name for each in ROOT.iterdir() if each.is_dir()}
+
+
+@cache
+def _index_modules() -> dict[str, list[Path]]:
+    """Return {dotted name without its first parts: modules}: `cache` and `engine.cache` are both in it."""
+    index: dict[str, list[Path]] = {}
+    for path, _tree in _read_trees():
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        parts = parts[:-1] if parts[-1] == "__init__" else parts
+        for start in range(len(parts)):
+            index.setdefault(".".join(parts[start:]), []).append(path)
+    return index
+
+
+@cache
+def _list_names(path: Path) -> frozenset[str]:
+    """Return every word of a module that is a name, an attribute or a parameter."""
+    tree = dict(_read_trees())[path]
+    names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    names |= {alias.asname or alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    names |= {path.stem for path in path.parent.iterdir()} if path.stem == "__init__" else set()
+    return frozenset(names | {name for name, _line in _list_identifiers(path, tree)})
+
+
 def test_a_public_class_name_stands_once() -> None:
     places: dict[str, list[str]] = {}
     for path, tree in _read_trees():

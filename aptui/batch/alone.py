@@ -21,8 +21,8 @@ from typing import Self
 from msgspec import Struct
 from msgspec.structs import replace
 
+from aptui.config.configuration import Config
 from aptui.config.folder import find_spelling
-from aptui.config.model import Config
 from aptui.core.fingerprint import MISSING
 from aptui.core.model import Job
 from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, Outcome, PlannedInput, ProcessOrder, RunResult
@@ -140,7 +140,7 @@ class Workers:
         writes: Iterable[str] = (),
     ) -> None:
         from aptui.engine.pool.pool import Pool
-        from aptui.engine.pool.processes import settings_for
+        from aptui.engine.pool.worker_processes import settings_for
 
         self._results: list[RunResult | AnalyseResult] = []
         self._selector = selectors.DefaultSelector()

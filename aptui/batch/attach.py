@@ -20,7 +20,7 @@ from aptui.shared.errors import KnownError, UserError
 if TYPE_CHECKING:
     from aptui.batch.options import RunOptions
     from aptui.batch.reporter import Reporter
-    from aptui.config.model import Config
+    from aptui.config.configuration import Config
 
 _AT_ONCE_S = 0.05
 """Delay before notices are read: if nothing changed, the answer arrives within milliseconds."""

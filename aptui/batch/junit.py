@@ -28,7 +28,7 @@ from aptui.store.queries.logs import path_of
 from aptui.store.queries.reader import JobRow, open_reader
 
 if TYPE_CHECKING:
-    from aptui.config.model import Config
+    from aptui.config.configuration import Config
 
 MOST_LOG_LINES = 50
 """Lines of a job's log in the report: its errors in `failure`, its end in `system-out`."""

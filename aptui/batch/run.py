@@ -32,8 +32,7 @@ from aptui.batch.options import (
 )
 from aptui.batch.reporter import Reporter
 from aptui.batch.summary import Summary, add_complaints, add_drafts, add_findings, add_flaky, add_left, add_slower, collect
-from aptui.config import load, own_files
-from aptui.config import model as configuration
+from aptui.config import configuration, load, own_files
 from aptui.config.dirs import engine_record, own_folder
 from aptui.shared import printing, trace
 from aptui.shared.errors import BusyError, HostError, UserError

@@ -30,7 +30,7 @@ from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import JobRow, Reader, open_reader
 
 if TYPE_CHECKING:
-    from aptui.config.model import Config
+    from aptui.config.configuration import Config
     from aptui.shared.account import SharingSum
     from aptui.store.queries.checks import CheckFinding
 

@@ -18,7 +18,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from aptui.builders.common import one_job_per_platform, one_line
-from aptui.builders.files import lfs
+from aptui.builders.files import lfs_source
 from aptui.builders.files.kinds import describe_kind
 from aptui.builders.files.ogg_file import set_serial
 from aptui.builders.files.sound_marks import UNKNOWN_SIZE, Marks, PlainWav, WavLayout, read_layout, read_marks
@@ -158,8 +158,8 @@ class AudioBuilder:
         try:
             options = check_params(self.params_schema, request.params)
             name = f"{request.stem}.{FORMATS[options['format']].extension}"
-            if lfs.is_pointer_file(request.full_path):
-                return ProcessJobResponse(error=lfs.pointer_error(request.source))
+            if lfs_source.is_pointer_file(request.full_path):
+                return ProcessJobResponse(error=lfs_source.pointer_error(request.source))
             with open(request.full_path, "rb") as file:
                 layout = read_layout(file)
                 with _open_sound(file, layout, request) as source:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from aptui.builders.common import describe_damage, one_job_per_platform, one_line
-from aptui.builders.files import lfs
+from aptui.builders.files import lfs_source
 from aptui.builders.font.work import (
     TooMuchWorkError,
     check_unpacked_size,
@@ -114,7 +114,7 @@ class FontBuilder:
         """Check the source and write its one product."""
         try:
             options = check_params(self.params_schema, request.params)
-            data = lfs.source_bytes(request)
+            data = lfs_source.source_bytes(request)
             with _fonttools_logged(request.log, request.source):
                 name, product = _product(data, options, request)
         except (_BrokenFontError, TooMuchWorkError, ParamError, MissingError, OSError) as error:

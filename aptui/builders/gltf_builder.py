@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from aptui.builders.common import one_job_per_platform, one_line, summarize_errors
-from aptui.builders.files import lfs
+from aptui.builders.files import lfs_source
 from aptui.builders.files.references import (
     UnusableError,
     check_names,
@@ -88,7 +88,7 @@ class GltfBuilder:
         """Check the source and write its one product."""
         try:
             options = check_params(self.params_schema, request.params)
-            data = lfs.source_bytes(request)
+            data = lfs_source.source_bytes(request)
             document = parse_document(data)
             check_names(request, (placed(request.source, uri) for uri in file_uris(document.tree)))
             _check(document, options, request)

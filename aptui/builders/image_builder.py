@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
 from aptui.builders.common import one_job_per_platform, one_line
-from aptui.builders.files import lfs
+from aptui.builders.files import lfs_source
 from aptui.builders.files.colour import convert_to_srgb, describe_foreign
 from aptui.builders.files.deep_picture import DeepPicture, is_deep, read_deep
 from aptui.builders.files.pictures import (
@@ -115,7 +115,7 @@ class ImageBuilder:
         try:
             options = check_params(self.params_schema, request.params)
             job = PictureJob(request, options)
-            picture = _resize(decode_picture(lfs.source_bytes(request), job), job)
+            picture = _resize(decode_picture(lfs_source.source_bytes(request), job), job)
             products = [_write_level(each, level, job) for level, each in enumerate(_levels(picture, has_mips=options["mips"]))]
         except MemoryError:
             raise MemoryError("this picture needs more; raise memory_limit, or lower max_megapixels") from None

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NoReturn
 from uuid import UUID
 
 from aptui.builders.common import one_job_per_platform, one_line
-from aptui.builders.files import lfs
+from aptui.builders.files import lfs_source
 from aptui.builders.files.json_text import explain, place_in
 from aptui.sdk import (
     CreateJobsRequest,
@@ -90,7 +90,7 @@ class JsonBuilder:
         """Validate the source and write its one product, named as the source."""
         try:
             options = check_params(self.params_schema, request.params)
-            data = lfs.source_bytes(request)
+            data = lfs_source.source_bytes(request)
         except (ParamError, OSError) as error:
             return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
         try:

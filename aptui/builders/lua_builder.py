@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from aptui.builders.common import one_job_per_platform, one_line
-from aptui.builders.files import lfs
+from aptui.builders.files import lfs_source
 from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,
@@ -109,7 +109,7 @@ class LuaBuilder:
         """Check the source and write its one product, named as the source."""
         try:
             options = check_params(self.params_schema, request.params)
-            data = lfs.source_bytes(request)
+            data = lfs_source.source_bytes(request)
             product, asset_type = _product(data, options, request)
         except _BrokenLuaError as error:
             place = f"{request.source}:{error.line}" if error.line else request.source

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from aptui.builders.common import describe_damage, one_job_per_platform, one_line
-from aptui.builders.files import lfs, obj_file
+from aptui.builders.files import lfs_source, obj_file
 from aptui.builders.files.pictures import TEXTURE_FORMATS, PictureError, load_picture, open_picture
 from aptui.builders.files.references import UnusableError, check_names, declare_sources, filter_allowed, placed, read
 from aptui.sdk import (
@@ -96,7 +96,7 @@ class MeshBuilder:
         """Read the source, apply the parameters, and write its one product."""
         try:
             options = check_params(self.params_schema, request.params)
-            data = lfs.source_bytes(request)
+            data = lfs_source.source_bytes(request)
             trimesh = library("trimesh")
             scene = _load_scene(trimesh, data, request)
             product, triangles = _convert(scene, options)

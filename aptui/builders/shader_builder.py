@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from aptui.builders.common import CompilerMessage, messages, one_job_per_platform, one_line, summarize_errors
-from aptui.builders.files import lfs
+from aptui.builders.files import lfs_source
 from aptui.builders.files.references import UnusableError, declare_sources, filter_allowed, placed, read
 from aptui.sdk import (
     CreateJobsRequest,
@@ -123,7 +123,7 @@ class ShaderBuilder:
         """Compile the source and write its one product."""
         try:
             options = check_params(self.params_schema, request.params)
-            data = lfs.source_bytes(request)
+            data = lfs_source.source_bytes(request)
             product = _compile_shader(data, options, request)
         except (_BrokenShaderError, ParamError, MissingError, TooLongError, UnusableError, OSError) as error:
             text = one_line(error)

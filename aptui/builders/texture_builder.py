@@ -27,7 +27,7 @@ from uuid import UUID
 from msgspec import Meta, Struct
 
 from aptui.builders.common import one_line
-from aptui.builders.files import lfs
+from aptui.builders.files import lfs_source
 from aptui.builders.files.pictures import MOST_MEGAPIXELS, PictureError
 from aptui.builders.files.texture_file import FORMATS, Texture, encode_dds, encode_ktx2
 from aptui.builders.image_builder import PictureJob, decode_rgba
@@ -243,7 +243,7 @@ def _read(path: str, request: ProcessJobRequest, options: TextureParams, usage: 
     import numpy as np
 
     if path == request.source:
-        data = lfs.source_bytes(request)
+        data = lfs_source.source_bytes(request)
     else:
         try:
             data = request.read_named(path)

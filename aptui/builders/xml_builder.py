@@ -15,7 +15,7 @@ from uuid import UUID
 from xml.parsers import expat
 
 from aptui.builders.common import one_job_per_platform, one_line
-from aptui.builders.files import lfs
+from aptui.builders.files import lfs_source
 from aptui.builders.files.json_text import place_in
 from aptui.sdk import (
     CreateJobsRequest,
@@ -88,7 +88,7 @@ class XmlBuilder:
         """Check the source and write its one product, named as the source."""
         try:
             options = check_params(self.params_schema, request.params)
-            data = lfs.source_bytes(request)
+            data = lfs_source.source_bytes(request)
         except (ParamError, OSError) as error:
             return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
         try:

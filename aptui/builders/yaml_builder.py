@@ -19,7 +19,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from aptui.builders.common import one_job_per_platform, one_line, summarize_errors
-from aptui.builders.files import lfs
+from aptui.builders.files import lfs_source
 from aptui.builders.files.json_text import explain, place_in
 from aptui.builders.files.references import UnusableError, declare_sources, filter_allowed, placed, read
 from aptui.sdk import (
@@ -170,7 +170,7 @@ class YamlBuilder:
         """Check the source and write its one product."""
         try:
             options = check_params(self.params_schema, request.params)
-            data = lfs.source_bytes(request)
+            data = lfs_source.source_bytes(request)
         except (ParamError, OSError) as error:
             return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
         try:

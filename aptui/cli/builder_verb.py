@@ -20,9 +20,9 @@ from msgspec.structs import replace
 
 from aptui.batch.alone import new_folder
 from aptui.batch.options import load_config, load_to_run
-from aptui.cli.opening import all_builders, os_path
+from aptui.cli.read_access import all_builders, os_path
 from aptui.config import folder as config_folder
-from aptui.config.model import Config
+from aptui.config.configuration import Config
 from aptui.core.model import RelPath, SourceEdge
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import AnalyseOrder, Outcome, PlannedInput, ProcessOrder
@@ -131,10 +131,10 @@ class _PrintedLog(RunLog):
 
 
 def _run(config: Config, name: str, path: str, platform: str) -> int:
-    from aptui.worker import run
-    from aptui.worker.files import stat_key
+    from aptui.worker import builder_run
+    from aptui.worker.builder_import import load_builder
+    from aptui.worker.file_access import stat_key
     from aptui.worker.inputs import reads
-    from aptui.worker.load import load_builder
 
     found = _find_builder(config, name)
     folders = [folder.path for folder in config.project.scan_folders]
@@ -149,11 +149,11 @@ def _run(config: Config, name: str, path: str, platform: str) -> int:
     log, started_s = _PrintedLog(found.name), time.perf_counter()
     asked = tuple(each for each in platforms if each in found.platforms)
     order = AnalyseOrder(1, found.name, root, rel, path_uuid(rel), asked, 0, settings)
-    analysis = run.analyse(order, found, platforms, load, log)
+    analysis = builder_run.analyse(order, found, platforms, load, log)
     while analysis.is_unfinished:
         declared = tuple(dict.fromkeys((*order.declared, *(edge.target.lower() for edge in analysis.edges))))
         order = replace(order, declared=declared, inputs=_find_files(config, analysis.edges, order.inputs))
-        analysis = run.analyse(order, found, platforms, load, log)
+        analysis = builder_run.analyse(order, found, platforms, load, log)
     _say_step("analysis", started_s, analysis.error, len(analysis.plans), "job")
     for edge in analysis.edges:
         printing.say(f"  depends on {printing.line(edge.target)}")
@@ -166,7 +166,7 @@ def _run(config: Config, name: str, path: str, platform: str) -> int:
         stat_key(os.stat(path)), b"", staging, 0, 0, debug_output=True, keeps_temp=True, settings=settings,
         declared=order.declared, inputs=_find_files(config, analysis.edges, order.inputs),
     )  # fmt: skip
-    result = run.process(job, found, platforms, load, log=log, threads=os.cpu_count() or 1)
+    result = builder_run.process(job, found, platforms, load, log=log, threads=os.cpu_count() or 1)
     _say_step(f"job for {plan.platform}", started_s, result.error, len(result.products), "product")
     planned = {f"{each.root}/{each.rel}" for each in job.inputs}
     for read in result.reads:
@@ -208,7 +208,7 @@ def _find_settings(config: Config, found: Builder, rel: str) -> str:
 
 def _find_files(config: Config, edges: Iterable[SourceEdge], known: tuple[PlannedInput, ...]) -> tuple[PlannedInput, ...]:
     """Return the files of the scan folders that source dependencies name, as they are now."""
-    from aptui.worker.files import hash_file
+    from aptui.worker.file_access import hash_file
 
     wanted = [wildcard(edge.target) for edge in edges]
     is_ignored = below_matcher(config.project.ignore_regex)

@@ -21,11 +21,11 @@ from msgspec.structs import replace
 
 from aptui import __version__, feature
 from aptui.batch.options import load_config
-from aptui.cli.opening import all_builders, hides_code
+from aptui.cli.read_access import all_builders, hides_code
 from aptui.cli.read_verbs import engine_process
 from aptui.config import trust
+from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database, data_dir, refuse_other_user
-from aptui.config.model import Config
 from aptui.core.patterns import matches
 from aptui.core.settings import place_key
 from aptui.engine.watch import limits as watch_limits
@@ -244,7 +244,7 @@ def _tracing(config: Config) -> DoctorCheck:
     tracing = [builder.name for builder in config.project.builders if builder.traces_reads]
     if not tracing:
         return DoctorCheck("tracing", "ok", "no builder has trace_reads")
-    from aptui.worker.commands.trace import fault
+    from aptui.worker.commands.read_trace import fault
 
     message = f"what the commands of {', '.join(tracing)} read"
     if why := fault():

@@ -1,6 +1,6 @@
 """The verbs about engines themselves: start, stop, list and steer them; all but `serve` are words through the socket.
 
-Tests: `tests/daemon/test_engine.py`.
+Tests: `tests/daemon/test_daemon_process.py`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from aptui import __version__
 from aptui.batch.options import adopt_argument, adopt_cache, load_config, load_last_config, load_to_run, project_dir, project_facts
 from aptui.batch.run import INTERRUPTED
+from aptui.config.configuration import Config
 from aptui.config.dirs import refuse_other_user
-from aptui.config.model import Config
 from aptui.link import gateways, places, port
 from aptui.link.client import EngineClient, EngineGone, NoEngine
 from aptui.shared import printing
@@ -82,12 +82,12 @@ def serve_arguments(parser: ArgumentParser) -> None:
 
 def serve(arguments: Namespace) -> int:
     """Run the engine in the foreground."""
-    from aptui.daemon import engine
+    from aptui.daemon import daemon_process
 
     arguments.project = str(project_dir(arguments))
     config = load_to_run(arguments)
     adopt_cache(arguments, config)
-    engine.serve(
+    daemon_process.serve(
         config,
         lambda: load_config(arguments),
         skips_start_scan=arguments.skip_start_scan or _skips_start_scan(config),
@@ -117,7 +117,7 @@ def start_arguments(parser: ArgumentParser) -> None:
 
 def start(arguments: Namespace) -> int:
     """Start the engine in the background, unless it runs already."""
-    from aptui.daemon import engine
+    from aptui.daemon import daemon_process
 
     config = load_to_run(arguments)
     pid, verb = _running(config), "runs already"
@@ -127,7 +127,7 @@ def start(arguments: Namespace) -> int:
         options = ["--skip-start-scan"] * arguments.skip_start_scan + [f"--set={text}" for text in arguments.set]
         options += [f"--platforms={arguments.platforms}"] if arguments.platforms else []
         options += [f"--workers={arguments.workers}"] if arguments.workers is not None else []
-        pid, verb = engine.start(config.project_dir, config.cache_dir, options), "runs"
+        pid, verb = daemon_process.start(config.project_dir, config.cache_dir, options), "runs"
     answer: dict[str, Any] = {"pid": pid}
     text = f"the engine of '{printing.line(str(config.project_dir))}' {verb} as process {pid}"
     if not config.serve.is_enabled:
@@ -314,7 +314,7 @@ def _job_id(arguments: Namespace) -> int:
     if not arguments.job:
         return 0
     from aptui.cli.naming import find_job
-    from aptui.cli.opening import open_for_reading
+    from aptui.cli.read_access import open_for_reading
 
     config = load_last_config(arguments)
     with open_for_reading(arguments, config) as project:

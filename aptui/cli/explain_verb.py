@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from aptui.batch.options import load_config, project_dir
 from aptui.cli.naming import NamedPath, as_text, meanings
-from aptui.cli.opening import OpenedProject, all_builders, os_path
+from aptui.cli.read_access import OpenedProject, all_builders, os_path
 from aptui.config import folder as config_folder
 from aptui.config import load
+from aptui.config.configuration import Config
 from aptui.config.load import tree
-from aptui.config.model import Config
 from aptui.config.own_files import is_own
 from aptui.config.yaml.nodes import Node
 from aptui.config.yaml.scalars import pattern_of

@@ -14,7 +14,7 @@ import numpy as np
 from aptui.core.model import describe_key
 from aptui.core.run_report import NO_FACTS, NUMBER_FACTS, ContentFacts
 from aptui.store.jobs.filter import STATUS_CODES
-from aptui.store.jobs.table import cause_of
+from aptui.store.jobs.job_table import cause_of
 from aptui.store.jobs.texts import Texts
 from aptui.store.queries.checks import CheckMark
 from aptui.store.queries.logs import LinesByField, path_of, read_lines

@@ -18,9 +18,9 @@ from msgspec import Struct, field
 from aptui.batch.options import load_last_config
 from aptui.batch.summary import log_path
 from aptui.cli.naming import find_job, jobs_named, unknown
-from aptui.cli.opening import OpenedProject, log_file, open_for_reading, os_path
+from aptui.cli.read_access import OpenedProject, log_file, open_for_reading, os_path
+from aptui.config.configuration import Config
 from aptui.config.dirs import DATABASE, refuse_other_user
-from aptui.config.model import Config
 from aptui.core.fingerprint import MISSING, Entry
 from aptui.core.model import describe_key
 from aptui.core.orders import Outcome

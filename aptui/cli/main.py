@@ -22,7 +22,7 @@ from aptui.shared import printing
 from aptui.shared.errors import HostError, InternalError, KnownError, UserError
 
 INTERRUPTED = 130
-_LEAN_START = "aptui.shared.lean.start"
+_LEAN_START = "aptui.shared.lean.lean_start"
 """Must be imported before any module that imports msgspec; `--version` and `--help` need neither."""
 _WITH_VALUE = frozenset({"-C", "--project", "--engine-path", "--theme", "--color"})
 """Options that may stand before a verb and whose value is the next word."""

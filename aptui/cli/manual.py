@@ -121,7 +121,7 @@ def table(rows: Rows) -> list[str]:
 def schema_keys(part: dict[str, Any] | None = None, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (key with dots, its part of the schema) for every key of `aptui.yaml`."""
     if part is None:
-        from aptui.config.yaml.schema import schema
+        from aptui.config.yaml.config_schema import schema
 
         part = schema()
     for name, inner in part.get("properties", {}).items():

@@ -15,8 +15,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from aptui.batch.options import load_config
+from aptui.config.configuration import Config
 from aptui.config.dirs import DATABASE, asset_database
-from aptui.config.model import Config
 from aptui.core.model import describe_key
 from aptui.core.paths import builder_uuid, from_text, normalize, to_text
 from aptui.core.patterns import wildcard

@@ -16,11 +16,11 @@ from aptui import feature
 from aptui.batch.options import load_config, load_last_config
 from aptui.batch.summary import findings_line, log_path
 from aptui.cli.naming import as_text
-from aptui.cli.opening import OpenedProject, all_builders, engine_answer, open_for_reading
+from aptui.cli.read_access import OpenedProject, all_builders, engine_answer, open_for_reading
 from aptui.cli.run_verbs import as_running, counts, resource_line, running_ids
 from aptui.config import trust
+from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database, own_folder
-from aptui.config.model import Config
 from aptui.core.model import describe_key
 from aptui.core.run_report import ContentFacts
 from aptui.shared import printing

@@ -16,9 +16,9 @@ from aptui.batch.options import engine_arguments, load_last_config, load_to_run,
 from aptui.batch.run import JOBS_FAILED, run_and_report
 from aptui.cli.engine_verbs import engine_of
 from aptui.cli.naming import find_job, meanings, nearest_sources, value_matcher
-from aptui.cli.opening import all_builders, open_for_reading
+from aptui.cli.read_access import all_builders, open_for_reading
+from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database
-from aptui.config.model import Config
 from aptui.core.model import Job, PathKey
 from aptui.core.orders import Outcome, RunResult
 from aptui.core.paths import is_below, key_of
@@ -33,7 +33,7 @@ from aptui.shared.forms import prepare_form
 from aptui.store.queries.reader import JobRow, Reader
 
 if TYPE_CHECKING:
-    from aptui.config.model import Config
+    from aptui.config.configuration import Config
     from aptui.store.queries.reader import JobRow, Reader
 
 

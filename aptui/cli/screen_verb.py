@@ -13,7 +13,7 @@ from aptui.shared import printing
 from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:
-    from aptui.config.model import Config
+    from aptui.config.configuration import Config
     from aptui.config.trust import Trust
     from aptui.core.project import Builder
     from aptui.tui.data.session import LinkSession, Session
@@ -60,10 +60,10 @@ def show(config: Config, arguments: Namespace, *, is_read_only: bool = False, st
     state = trust.assess(config)
 
     def start() -> None:
-        from aptui.daemon import engine
+        from aptui.daemon import daemon_process
 
         trust.require(config, "the engine")
-        engine.start(config.project_dir, config.cache_dir, [f"--set={text}" for text in getattr(arguments, "set", ())])
+        daemon_process.start(config.project_dir, config.cache_dir, [f"--set={text}" for text in getattr(arguments, "set", ())])
 
     def holder() -> int:
         from aptui.cli.read_verbs import engine_process  # asked after the first paint
@@ -189,6 +189,6 @@ def reason_for_lines(arguments: Namespace, environ: Mapping[str, str], *, is_typ
 
 
 def _all_builders(config: Config) -> tuple[Builder, ...]:
-    from aptui.cli.opening import all_builders, hides_code  # they are asked for after the first paint
+    from aptui.cli.read_access import all_builders, hides_code  # they are asked for after the first paint
 
     return config.project.builders if hides_code(config) else all_builders(config)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from aptui.batch.options import load_config, project_dir
 from aptui.config import trust as records
-from aptui.config.model import Config
+from aptui.config.configuration import Config
 from aptui.link import places
 from aptui.shared import printing
 

@@ -56,10 +56,13 @@ ENVIRONMENT = {
 }
 VERBS: Mapping[str, VerbInfo] = {
     "demo": VerbInfo(
-        "aptui.cli.project", "write a small project, build it, and explain the result", "begin", ("aptui demo --web", "aptui demo")
+        "aptui.cli.project_verbs",
+        "write a small project, build it, and explain the result",
+        "begin",
+        ("aptui demo --web", "aptui demo"),
     ),
     "init": VerbInfo(
-        "aptui.cli.project",
+        "aptui.cli.project_verbs",
         "write an aptui.yaml for a folder",
         "begin",
         ("aptui init --dry-run", "aptui init --copy '*.txt' '*.json'"),
@@ -90,7 +93,7 @@ VERBS: Mapping[str, VerbInfo] = {
         ('eval "$(aptui completion bash)"', "aptui completion fish > ~/.config/fish/completions/aptui.fish"),
     ),
     "schema": VerbInfo(
-        "aptui.cli.project",
+        "aptui.cli.project_verbs",
         "print the JSON Schema of aptui.yaml, for editors",
         "begin",
         ("aptui schema --path", "aptui schema > aptui.schema.json"),
@@ -168,7 +171,10 @@ VERBS: Mapping[str, VerbInfo] = {
         ("aptui builders", "aptui builders --json"),
     ),
     "config": VerbInfo(
-        "aptui.cli.project", "print the effective configuration", "look", ("aptui config", "aptui config --explain serve.port")
+        "aptui.cli.project_verbs",
+        "print the effective configuration",
+        "look",
+        ("aptui config", "aptui config --explain serve.port"),
     ),
     "serve": VerbInfo(
         "aptui.cli.engine_verbs",

@@ -24,9 +24,9 @@ from msgspec.structs import replace
 from aptui.batch.alone import RerunOptions, Workers, new_folder, order_for, scan_paths
 from aptui.batch.options import RunOptions, load_config, load_to_run
 from aptui.batch.run import INTERRUPTED, run
-from aptui.cli.opening import OpenedProject, all_builders, open_for_reading, os_path
+from aptui.cli.read_access import OpenedProject, all_builders, open_for_reading, os_path
+from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database
-from aptui.config.model import Config
 from aptui.core.fingerprint import MISSING, combine, file_digest, rule_entries
 from aptui.core.model import Digest, Job
 from aptui.core.orders import CopyOrder, Outcome, ProcessOrder, RunResult, StagedProduct
@@ -39,7 +39,7 @@ from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.queries.integrity import Finding, OrphanFile, examine_products, orphans, still_orphans
 from aptui.store.queries.reader import JobRow, Reader
-from aptui.worker.files import FileChanged, hash_file
+from aptui.worker.file_access import FileChanged, hash_file
 
 # `verify --rebuild`: jobs run twice more, in private; products that are not the same bytes each time name their builder.
 

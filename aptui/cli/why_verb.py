@@ -11,7 +11,7 @@ from typing import Any
 
 from aptui.batch.summary import log_path
 from aptui.cli.naming import as_text, find_job, find_source, jobs_named, meanings, unknown
-from aptui.cli.opening import OpenedProject, open_for_reading, os_path
+from aptui.cli.read_access import OpenedProject, open_for_reading, os_path
 from aptui.cli.read_verbs import job_json
 from aptui.core.fingerprint import MISSING
 from aptui.core.model import describe_key

@@ -14,8 +14,8 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from aptui.config import settings
+from aptui.config.configuration import Config, ResourceLimits, ToolSettings
 from aptui.config.merge import MergedTree, digests_of
-from aptui.config.model import Config, ResourceLimits, ToolSettings
 from aptui.config.packing import canonical
 from aptui.config.tools import identify, tools_digest
 from aptui.config.yaml import nodes, scalars

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from aptui.config import settings
 from aptui.config import settings as config_cluster
 from aptui.config.builders import BuilderCompiler, DeclaredPlatforms
+from aptui.config.configuration import Config, ConfigErrors, ResourceLimits, SharedCachePattern, SharedCacheSettings, one_line
 from aptui.config.dirs import host_platform, own_folder, store_dir
 from aptui.config.merge import MergedTree
-from aptui.config.model import Config, ConfigErrors, ResourceLimits, SharedCachePattern, SharedCacheSettings, one_line
 from aptui.config.packing import sign_project
 from aptui.config.trust import OPEN_STORE, OPEN_STORE_HINT, UNSEALED, flaw_of_address, is_own_store
 from aptui.config.yaml import nodes, scalars

@@ -1,7 +1,7 @@
 """Finds the `.aptui.yaml` above a path, and compiles each to the text that `core.settings` reads: canonical JSON with all places.
 
 The first mistake in a file is its text instead. These files come with content, from strangers: their size and their number of
-values are limited, and a running engine has expensive ones compiled in another process (`engine.scan.folder_settings`).
+values are limited, and a running engine has expensive ones compiled in another process (`engine.scan.metadata`).
 
 Tests: `tests/engine/test_folder_settings.py`.
 """
@@ -14,7 +14,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 
-from aptui.config.model import one_line
+from aptui.config.configuration import one_line
 from aptui.config.packing import canonical
 from aptui.config.yaml.checking import check_folder
 from aptui.config.yaml.nodes import Node, read_yaml

@@ -14,9 +14,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui.config.compiled import find_compiled_file, keep, recall
+from aptui.config.configuration import Config
 from aptui.config.dirs import FILE_NAME, core_count, data_dir, format_of, refuse_unreadable, user_file
 from aptui.config.merge import SHIPPED_LAYERS, merge_layers, parse_layers
-from aptui.config.model import Config
 from aptui.config.packing import digest_of, environment
 from aptui.shared.errors import UserError
 
@@ -222,7 +222,7 @@ _OTHER_NAMES = {"enabled": "is_enabled", "allow_list": "has_allow_list", "quiet"
 def _default_of(steps: Sequence[str]) -> str | None:
     """Return the default of a key that no layer sets, as JSON or "not set"; None if the key does not exist."""
     from aptui.config.settings import AlertSettings, ClusterSettings, GatewaySettings
-    from aptui.config.yaml.schema import schema
+    from aptui.config.yaml.config_schema import schema
 
     part = schema()
     for step in steps:

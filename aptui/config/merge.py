@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from aptui.config.model import Config, ConfigErrors
+from aptui.config.configuration import Config, ConfigErrors
 from aptui.config.packing import sign_project
 from aptui.shared.errors import UserError
 

@@ -20,7 +20,7 @@ from aptui.core.paths import is_below
 from aptui.shared import printing
 
 if TYPE_CHECKING:
-    from aptui.config.model import Config
+    from aptui.config.configuration import Config
 
 _LARGEST_LIST_BYTES = 32_768
 """Size at which the older half of the list of written files is dropped."""

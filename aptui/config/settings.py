@@ -238,7 +238,7 @@ def check_address(address: str, *, has_certificates: bool, is_insecure: bool = F
 
 
 def restore_cluster(data: Mapping[str, Any]) -> ClusterSettings:
-    """Return the record that `config.pack` and JSON made `data` of."""
+    """Return the record that `config.packing.pack` and JSON made `data` of."""
     known = set(ClusterSettings.__struct_fields__)
     plain: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in data.items() if name in known
@@ -260,7 +260,8 @@ def _words(tags: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted({tag.lower() for tag in tags}))
 
 
-# The configuration of the gateway (`serve:` in `aptui.yaml`); `config.peer_lists` writes back what people change while it runs.
+# The configuration of the gateway (`serve:` in `aptui.yaml`); `gateway.peers.peer_settings` writes back what people change while it
+# runs.
 
 PORT = 45_650
 

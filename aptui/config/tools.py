@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from aptui.config.model import Config, ToolSettings
+from aptui.config.configuration import Config, ToolSettings
 from aptui.config.packing import canonical, sign_project
 from aptui.core.project import Builder
 from aptui.shared.files import clocks

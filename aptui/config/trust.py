@@ -19,8 +19,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from aptui.config.configuration import Config
 from aptui.config.dirs import TRUST_VARIABLE, data_dir, format_of, user_file, xdg
-from aptui.config.model import Config
 from aptui.shared.errors import HostError, KnownError, UserError
 from aptui.shared.files import clocks
 from aptui.shared.files.replacing import PRIVATE, replace_bytes

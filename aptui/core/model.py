@@ -277,7 +277,7 @@ class Job(Struct, eq=False):
 
 
 def with_origin(reason: str, origin: str) -> str:
-    """Return one sentence of both; `store.reader.REASON_SQL` says the same."""
+    """Return one sentence of both; `store.queries.reader.REASON_SQL` says the same."""
     sentence = f"its result is {origin}" if origin else ""
     return f"{reason}; {sentence}" if reason and sentence else reason or sentence
 

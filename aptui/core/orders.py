@@ -27,7 +27,7 @@ class PlannedInput(Struct, frozen=True):
 class AnalyseOrder(Struct, frozen=True):
     """Ask builder `builder` (a name) for its jobs. `root` is the scan folder's absolute path; platforms are ids it works for.
 
-    `settings` is what folders adjust (`core.settings.Adjustment.order`), "" for nothing. `declared` are the paths and patterns (in
+    `settings` is what folders adjust (`core.settings.FolderAdjustment`), "" for nothing. `declared` are the paths and patterns (in
     lower case) that the last analysis declared as source dependencies, `inputs` the existing files that these name.
     """
 

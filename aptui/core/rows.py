@@ -328,7 +328,7 @@ def _step_back(copy: PlainCopy) -> str:
 
 # The seam to the asset database: the questions that the core may ask of it, and the names of the rows it has saved.
 #
-# The real implementer is `store.archive`; tests use a fake of dicts. Every answer shows committed rows only: what was ordered
+# The real implementer is `store.db.archive`; tests use a fake of dicts. Every answer shows committed rows only: what was ordered
 # saved and is not acknowledged yet, the pipeline overlays from memory.
 
 SETTINGS_STATE = "settings:"
@@ -379,7 +379,7 @@ ROW_OPERATIONS: dict[str, str] = {
     "doubt_job": "job_id",  # products differ from their rows, or a run was requested: runs in any case
     "doubt_analysis": "source_id, builder",  # the same of an analysis
 }
-"""Operations of `Rows`. 64-bit hashes are signed for SQLite (`store.schema.to_signed`) by the writer's caller."""
+"""Operations of `Rows`. 64-bit hashes are signed for SQLite (`store.db.schema.to_signed`) by the writer's caller."""
 
 
 class Archive(Protocol):

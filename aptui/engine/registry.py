@@ -1,8 +1,8 @@
 """The registry of Python builders: completes configured builders from their classes, and finds those in `builders/` folders.
 
-No builder code runs in the engine: a short-lived process describes the classes (`worker.describe`), and a JSON file stores the
-result, by size and time of every source file. When nothing changed, this costs a few `stat`s: no process, no import, no metadata of
-packages.
+No builder code runs in the engine: a short-lived process describes the classes (`worker.describing.describe`), and a JSON file
+stores the result, by size and time of every source file. When nothing changed, this costs a few `stat`s: no process, no import, no
+metadata of packages.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from aptui.config.model import Config, ConfigErrors
+from aptui.config.configuration import Config, ConfigErrors
 from aptui.core import run_report
 from aptui.core.paths import builder_uuid
 from aptui.core.patterns import leave_out, wildcard_regex

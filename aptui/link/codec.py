@@ -36,7 +36,7 @@ class Bounds(Struct, frozen=True):
 
     Args:
         text: characters of a text; `items`: of a list.
-        patterns: texts with `*` or `?` in one list; each has at most `core.globs.PATTERN_LIMIT` characters.
+        patterns: texts with `*` or `?` in one list; each has at most `shared.globs.PATTERN_LIMIT` characters.
     """
 
     text: int

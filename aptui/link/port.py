@@ -245,7 +245,7 @@ class Request(Protocol):
     """One verb that a client said and that has not been answered yet. Answering twice, or a client that is gone, is harmless."""
 
     client: int
-    """Number of the connection, the one in `core.health.Connection`."""
+    """Number of the connection, the one in `shared.health.Connection`."""
     verb: Verb
 
     def answer(self, **fields: object) -> None:

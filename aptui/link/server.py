@@ -92,7 +92,7 @@ class _Client:
 
 
 class ClientRequest:
-    """One verb that waits for its answer (`port.ClientRequest`)."""
+    """One verb that waits for its answer (`link.server.ClientRequest`)."""
 
     __slots__ = ("_number", "_server", "client", "verb")
 

@@ -8,7 +8,7 @@ in the builder's code at the next line of Python, and SIGKILL half a second late
 
 `aptui.sdk.testing` runs builders in tests, without an engine.
 
-Tests: `tests/sdk/test_kit.py`, `tests/worker/test_run.py`.
+Tests: `tests/sdk/test_kit.py`, `tests/worker/test_builder_run.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Parameters of builders: their schema, checks, defaults, and records that declare them.
 
-The configuration is checked against the schema before anything runs (`engine.registry_params`). A builder finds only mistakes
+The configuration is checked against the schema before anything runs (`engine.registry`). A builder finds only mistakes
 that a schema cannot express.
 
 Tests: `tests/sdk/test_kit.py`, `tests/builders/test_params.py`.

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from textual.command import Provider
     from textual.driver import Driver
 
-    from aptui.config.model import Config
+    from aptui.config.configuration import Config
     from aptui.core.project import Builder
     from aptui.link.port import Answer, Verb
     from aptui.tui.data.feed import Feed

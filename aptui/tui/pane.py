@@ -17,7 +17,7 @@ from aptui.tui.frame.commandline import Host
 if TYPE_CHECKING:
     from textual.widget import Widget
 
-    from aptui.config.model import Config
+    from aptui.config.configuration import Config
     from aptui.core.project import Builder
     from aptui.feature import Feature
     from aptui.link.port import Answer, Verb

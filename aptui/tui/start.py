@@ -20,7 +20,7 @@ from aptui.shared.lean.imports import use_one_heap
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aptui.config.model import Config
+    from aptui.config.configuration import Config
     from aptui.core.project import Builder
     from aptui.tui.app import AptuiApp
     from aptui.tui.data.early_read import EarlyRead

@@ -1,6 +1,6 @@
 """Exceptions of builders as their authors read them: the line of their code in the error, and a traceback of their frames alone.
 
-Tests: `tests/worker/test_run.py`.
+Tests: `tests/worker/test_builder_run.py`.
 """
 
 from __future__ import annotations

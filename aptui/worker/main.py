@@ -1,8 +1,9 @@
 """The worker process: takes orders from the engine over a socket, does them one after another, answers.
 
-Started as `python -m aptui.worker.main FD PARENT QUESTIONS`, or with `--describe` to look at builder classes (`worker.describe`).
-It lives through thousands of orders and expects the worst of builders: they may close its files, change its folder, leave
-threads and processes, or end it. The engine sees the death of this process as the loss of the one run that it was doing.
+Started as `python -m aptui.worker.main FD PARENT QUESTIONS`, or with `--describe` to look at builder classes
+(`worker.describing.describe`). It lives through thousands of orders and expects the worst of builders: they may close its files,
+change its folder, leave threads and processes, or end it. The engine sees the death of this process as the loss of the one run that
+it was doing.
 
 Imports here are what every order needs; numpy, Pillow and the like come with the first builder that wants them.
 
@@ -24,19 +25,19 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import aptui.shared.lean.start  # noqa: F401  # before all that imports msgspec
+import aptui.shared.lean.lean_start  # noqa: F401  # before all that imports msgspec
 from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, HashOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.project import SHARE_OF_MEMORY, Builder, BuilderKind
 from aptui.worker import processes, wire
 from aptui.worker.commands.output import marker
-from aptui.worker.files import copy_files, hash_files
+from aptui.worker.file_access import copy_files, hash_files
 from aptui.worker.inputs import reads
 from aptui.worker.log import ADDRESS_BYTES, LogAnswerer, RunLog
 from aptui.worker.outbox import AnswerOutbox
 from aptui.worker.variables import BuilderVariables
 
 if TYPE_CHECKING:
-    from aptui.worker.run import BatchSharing
+    from aptui.worker.builder_run import BatchSharing
 
 _DESCRIPTOR_FLOOR = 128
 """A free descriptor above this means that builders leak files: the worker asks to be replaced before it runs out."""
@@ -115,7 +116,7 @@ class Worker:
         return copy_files(orders)
 
     def _analyse(self, order: AnalyseOrder) -> None:
-        from aptui.worker import run
+        from aptui.worker import builder_run
 
         builder = self._builders.get(order.builder)
         if builder is None:
@@ -126,12 +127,12 @@ class Worker:
             log = RunLog(builder.name)
             self._log_answerer.begin(order.run_key, log)
             with _make_safe(_with_answerer(memory_limit_of(builder, builder.memory_limit_bytes))):
-                result = run.analyse(order, builder, self._platforms, self._load, log)
+                result = builder_run.analyse(order, builder, self._platforms, self._load, log)
         self._answer(wire.FrameKind.ANALYSED, [result])
         self._retire_if_due()
 
     def _process(self, order: ProcessOrder) -> None:
-        from aptui.worker import run
+        from aptui.worker import builder_run
 
         builder = self._builders.get(order.builder)
         if builder is None:
@@ -147,7 +148,7 @@ class Worker:
         log = RunLog(builder.name)
         self._log_answerer.begin(order.run_key, log)
         with _make_safe(limit_bytes if is_command else _with_answerer(limit_bytes)):
-            result = run.process(order, builder, self._platforms, self._load, sharing, log, self._setup.threads)
+            result = builder_run.process(order, builder, self._platforms, self._load, sharing, log, self._setup.threads)
         if is_command:
             self._outbox.add(builder.name, order.staging, result)
             self._outbox.meanwhile()
@@ -164,8 +165,8 @@ class Worker:
         """Return what the commands of a builder share."""
         found = self._sharing.get(builder)
         if found is None:
+            from aptui.worker.builder_run import BatchSharing
             from aptui.worker.commands.workspace import ReusableWorkspace
-            from aptui.worker.run import BatchSharing
 
             folders = next((each.folders for each in self._sharing.values()), None) or ReusableWorkspace()
             environment = self._variables.environment(builder)
@@ -175,7 +176,7 @@ class Worker:
     def _load(self, builder: Builder) -> Any:
         instance = self._instances.get(builder.name)
         if instance is None:
-            from aptui.worker.load import load_builder
+            from aptui.worker.builder_import import load_builder
 
             instance = self._instances[builder.name] = load_builder(builder)
         return instance
@@ -263,7 +264,7 @@ def _terminate(worker: int, _number: int, _frame: object) -> NoReturn:
     if os.getpid() != worker:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTERM)
-    from aptui.worker.run import Terminated
+    from aptui.worker.builder_run import Terminated
 
     raise Terminated
 

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import Outcome, RunResult
-from aptui.worker import files
+from aptui.worker import file_access
 from aptui.worker.outputs.products import discard
 
 HELD_S = 0.02
@@ -84,7 +84,7 @@ class AnswerOutbox:
             self._apart.wait()
 
     def _answer(self, held: list[_Held]) -> None:
-        failed = _sync([files.os_path(product.staged) for *_, result in held for product in result.products])
+        failed = _sync([file_access.os_path(product.staged) for *_, result in held for product in result.products])
         self._send([_check_failed(*one, failed) for one in held])
 
 
@@ -142,12 +142,12 @@ class _Thread:
 
 def _sync(paths: list[str]) -> dict[str, str]:
     """Make products durable; return {path: why} of those that are not."""
-    if len(paths) < files.SYNC_EACH_BELOW:
-        return files.sync_files(paths)
+    if len(paths) < file_access.SYNC_EACH_BELOW:
+        return file_access.sync_files(paths)
     try:
-        files.sync_file_system(os.path.dirname(paths[0]))
+        file_access.sync_file_system(os.path.dirname(paths[0]))
     except OSError as error:
-        return dict.fromkeys(paths, files.reason(error))
+        return dict.fromkeys(paths, file_access.reason(error))
     return {}
 
 
@@ -156,10 +156,10 @@ def _check_failed(builder: str, staging: str, result: RunResult, failed: dict[st
 
     What it staged is thrown away: a second sync proves nothing.
     """
-    reasons = [failed[path] for product in result.products if (path := files.os_path(product.staged)) in failed]
+    reasons = [failed[path] for product in result.products if (path := file_access.os_path(product.staged)) in failed]
     if not reasons:
         return result
-    discard(files.os_path(staging))
+    discard(file_access.os_path(staging))
     text = f"products cannot be made durable: {reasons[0]}"
     record = LogRecord(LogLevel.ERROR, builder, text, time.time_ns() // 1_000_000)
     log, errors = (*result.log, record), result.errors + 1

@@ -15,7 +15,7 @@ from aptui.batch.options import RunOptions
 from aptui.batch.reporter import Reporter
 from aptui.batch.summary import Summary
 from aptui.config import load
-from aptui.config.model import Config
+from aptui.config.configuration import Config
 from aptui.link.client import EngineClient, EngineWelcome
 from aptui.shared.errors import UserError
 

@@ -24,8 +24,8 @@ from unittest import mock
 from aptui.core.orders import ProcessOrder
 from aptui.core.project import Builder, BuilderKind, Platform, UndeclaredReads
 from aptui.sdk import JobProduct, ProcessJobRequest, ProcessJobResponse, Result
-from aptui.worker import run
-from aptui.worker.files import stat_key
+from aptui.worker import builder_run
+from aptui.worker.file_access import stat_key
 from aptui.worker.inputs import reads, used
 from aptui.worker.wire import HEADER_BYTES, FrameKind, decode, encode
 
@@ -147,7 +147,7 @@ def in_a_worker(folder: Path, pairs: int, work_s: float) -> str:
             memory_limit_bytes=0,
         )
         began = time.thread_time_ns()
-        result = run.process(order, builder, _PLATFORMS, lambda _builder: instance)
+        result = builder_run.process(order, builder, _PLATFORMS, lambda _builder: instance)
         decode(FrameKind.RAN, encode(FrameKind.RAN, result)[HEADER_BYTES:])  # the engine does the latter
         spent_us = (time.thread_time_ns() - began) / 1000
         shutil.rmtree(folder / "staging", ignore_errors=True)
@@ -157,7 +157,7 @@ def in_a_worker(folder: Path, pairs: int, work_s: float) -> str:
         with _without_reports():
             return one()
 
-    with mock.patch.object(run, "sync_products", _nothing):  # waiting for a disk does not count as work
+    with mock.patch.object(builder_run, "sync_products", _nothing):  # waiting for a disk does not count as work
         return _compared(one, bare, pairs)
 
 

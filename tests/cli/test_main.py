@@ -156,7 +156,7 @@ def test_batch_without_work_or_with_one_copy_imports_nothing_heavy(tmp_path: Pat
         "watchfiles",
         "pygments",
         "rich",
-        "aptui.demo.project",
+        "aptui.demo.demo_project",
         "typing_extensions",
         "inspect",
         "shutil",
@@ -190,7 +190,7 @@ def test_batch_without_work_or_with_one_copy_imports_nothing_heavy(tmp_path: Pat
 @pytest.mark.real
 def test_what_is_left_for_later_at_the_start_works_when_it_is_wanted() -> None:
     script = (
-        "import sys, aptui.shared.lean.start, msgspec, pathlib, uuid; from aptui.config.model import Config\n"
+        "import sys, aptui.shared.lean.lean_start, msgspec, pathlib, uuid; from aptui.config.configuration import Config\n"
         "print({'urllib.parse', 'platform', 'msgspec.inspect', 'msgspec._json_schema', 'typing_extensions'} & set(sys.modules))\n"
         "print(pathlib.Path('/a b').as_uri(), msgspec.json.schema(int), msgspec.inspect.type_info(int).gt, uuid.UUID(int=1))\n"
         "import platform; print(platform.python_implementation())"

@@ -12,7 +12,7 @@ from disk_project import Project
 from homes import own_homes, own_project
 from verb_project import CONFIG, Run, runner
 
-from aptui.cli import main, opening, read_verbs, screen_verb
+from aptui.cli import main, read_access, read_verbs, screen_verb
 from aptui.shared import printing
 
 pytestmark = pytest.mark.real
@@ -231,7 +231,7 @@ def test_a_database_that_is_gone_under_an_engine_is_not_told_as_never_made(
     answer = {"pid": 77, "health": {"disk": ""}}
     try:
         assert "nothing was processed yet" in run("status")[2]
-        monkeypatch.setattr(opening, "engine_answer", lambda _config: answer)
+        monkeypatch.setattr(read_access, "engine_answer", lambda _config: answer)
         code, _, told = run("status")
     finally:
         away.rename(database)

@@ -12,7 +12,7 @@ import verb_project
 from verb_project import Run, runner
 
 from aptui.cli import doctor, main
-from aptui.demo.project import count_expected_products
+from aptui.demo.demo_project import count_expected_products
 from aptui.store.queries import integrity
 
 pytestmark = pytest.mark.real

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from homes import own_project
 
+from aptui.config.configuration import ConfigErrors
 from aptui.config.load import load
-from aptui.config.model import ConfigErrors
 from aptui.config.settings import QUIET_S, Alert
 
 PROJECT = """\
@@ -71,6 +71,6 @@ def test_what_cannot_be_done_is_refused_with_its_place(folder: Path, said: str, 
 
 
 def test_a_folder_cannot_say_what_is_run(folder: Path) -> None:
-    from aptui.config.yaml.schema import folder_schema
+    from aptui.config.yaml.config_schema import folder_schema
 
     assert "on" not in folder_schema()["properties"]

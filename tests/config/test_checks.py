@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from homes import own_project
 
+from aptui.config.configuration import ConfigErrors
 from aptui.config.load import load
-from aptui.config.model import ConfigErrors
 from aptui.core.asset_checks import Check, Limit
 
 PROJECT = """\

@@ -13,8 +13,8 @@ from aptui.config import dirs
 from aptui.config.dirs import data_dir
 from aptui.config.load import init, load
 from aptui.config.yaml.checking import check
+from aptui.config.yaml.config_schema import schema
 from aptui.config.yaml.nodes import read_yaml
-from aptui.config.yaml.schema import schema
 from aptui.core.project import BuilderKind
 from aptui.shared.errors import InternalError, UserError
 

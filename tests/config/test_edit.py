@@ -4,9 +4,9 @@ import os
 
 import pytest
 
+from aptui.config.configuration import ConfigErrors
 from aptui.config.edit import edit_text, mistake_in, settings, value_of, writable_files, write
 from aptui.config.load import load
-from aptui.config.model import ConfigErrors
 from aptui.shared.errors import HostError, UserError
 
 PROJECT = """\

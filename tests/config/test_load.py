@@ -14,11 +14,11 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
-from aptui.config import compiled, dirs, model, packing
+from aptui.config import compiled, configuration, dirs, packing
 from aptui.config import load as config_load
 from aptui.config.builders import SHIPPED_BUILDERS
+from aptui.config.configuration import Config
 from aptui.config.load import load
-from aptui.config.model import Config
 from aptui.core.paths import name_uuid
 from aptui.core.patterns import ignore_matcher
 from aptui.core.project import SHARE_OF_MEMORY, BuilderKind, Platform, ReferenceRule
@@ -446,7 +446,7 @@ from aptui.config.load import load
 load(Path({str(folder)!r}))
 print(json.dumps([name for name in sys.modules if name.split(".")[0] in {{"ruamel", "jsonschema", "pathspec", "wcmatch"}}]))
 """
-    environment = {**os.environ, "PYTHONPATH": str(Path(model.__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(configuration.__file__).parents[2])}
 
     def run() -> list[str]:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)

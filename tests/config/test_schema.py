@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from aptui.config.configuration import ConfigErrors
 from aptui.config.load import load
-from aptui.config.model import ConfigErrors
 from aptui.config.yaml.scalars import byte_count
 from aptui.shared.errors import UserError
 

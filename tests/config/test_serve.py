@@ -8,10 +8,10 @@ import pytest
 from homes import own_project
 
 from aptui.cli import main
+from aptui.config.configuration import ConfigErrors
 from aptui.config.load import load
-from aptui.config.model import ConfigErrors
 from aptui.core.project import UndeclaredReads
-from aptui.worker.commands import trace
+from aptui.worker.commands import read_trace
 
 PROJECT = """
 scan_folders: [{{name: game, path: assets}}]
@@ -81,9 +81,9 @@ def test_doctor_says_whether_commands_can_be_traced(
     write(folder)
     plain = told()
     write(folder, command=", trace_reads: true")
-    monkeypatch.setattr(trace, "fault", lambda: "strace is not installed")
+    monkeypatch.setattr(read_trace, "fault", lambda: "strace is not installed")
     lacking = told()
-    monkeypatch.setattr(trace, "fault", lambda: "")
+    monkeypatch.setattr(read_trace, "fault", lambda: "")
 
     assert "no builder has trace_reads" in plain
     assert lacking.startswith("warn")

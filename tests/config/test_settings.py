@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aptui.config import load as config_load
-from aptui.config.model import Config, ConfigErrors
+from aptui.config.configuration import Config, ConfigErrors
 from aptui.core.retry import RetryRule
 from aptui.shared.errors import UserError
 

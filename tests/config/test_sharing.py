@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from aptui.config import configuration, trust
 from aptui.config import load as config_load
-from aptui.config import model, trust
 from aptui.features.sharing.namespaces import TroubleReporter, namespaces_of, open_store, probe
 from aptui.features.sharing.stores.folder_store import FolderStore
 from aptui.shared.errors import UserError
@@ -20,7 +20,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "kept"))
     (tmp_path / "assets").mkdir()
 
-    def loaded(shared: str) -> model.Config:
+    def loaded(shared: str) -> configuration.Config:
         (tmp_path / "aptui.yaml").write_text(f"scan_folders: [{{name: game, path: assets}}]\nshared_cache: {{{shared}}}\n")
         return config_load.load(tmp_path)
 
@@ -33,7 +33,7 @@ def test_a_store_of_others_needs_a_key_or_the_word(load, tmp_path: Path, store: 
     (tmp_path / "open").chmod(0o777)
     store = store.replace("OPEN", str(tmp_path / "open"))
 
-    with pytest.raises(model.ConfigErrors, match="it has no key; 'aptui cache init' makes one") as caught:
+    with pytest.raises(configuration.ConfigErrors, match="it has no key; 'aptui cache init' makes one") as caught:
         load(f"mode: client, store: '{store}'")
     assert caught.value.errors[0].where.endswith("aptui.yaml:2:37")
 
@@ -54,7 +54,7 @@ def test_a_store_of_others_needs_a_key_or_the_word(load, tmp_path: Path, store: 
     ],
 )
 def test_an_address_at_which_nothing_can_be_is_a_mistake_with_its_place(load, store: str, what: str) -> None:
-    with pytest.raises(model.ConfigErrors) as caught:
+    with pytest.raises(configuration.ConfigErrors) as caught:
         load(f"mode: client, store: '{store}', trust: unsealed")
 
     (error,) = caught.value.errors

@@ -9,8 +9,8 @@ import pytest
 
 from aptui.config import load as config_load
 from aptui.config import trust
+from aptui.config.configuration import Config
 from aptui.config.dirs import TRUST_VARIABLE
-from aptui.config.model import Config
 from aptui.shared.errors import HostError
 
 PROJECT = """\

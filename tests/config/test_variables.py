@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from aptui.config.configuration import Config, ConfigErrors
 from aptui.config.load import load
 from aptui.config.merge import differing, variables_of
-from aptui.config.model import Config, ConfigErrors
 
 SETTINGS = """
 scan_folders: [{name: game, path: assets}]

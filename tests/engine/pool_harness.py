@@ -16,7 +16,7 @@ from waiting import PATIENCE_S, until
 from aptui.core.orders import AnalyseOrder, CopyOrder, ProcessOrder
 from aptui.core.project import Builder, BuilderKind, CommandRule, Platform
 from aptui.engine.pool.pool import Pool, PoolSettings
-from aptui.worker.files import stat_key
+from aptui.worker.file_access import stat_key
 
 HOSTILE_FILE = Path(__file__).with_name("hostile_builders.py")
 PLATFORMS = (Platform("linux", ("tools",)), Platform("common"))

@@ -10,8 +10,8 @@ from pathlib import Path
 from aptui.core.orders import AnalyseOrder, AnalyseResult, ProcessOrder, RunResult
 from aptui.core.project import Builder, BuilderKind, Platform
 from aptui.sdk import CreateJobsResponse, JobDescriptor, JobProduct, ProcessJobResponse, Result
-from aptui.worker import run as worker_run
-from aptui.worker.files import stat_key
+from aptui.worker import builder_run as worker_run
+from aptui.worker.file_access import stat_key
 from aptui.worker.processes import end_children
 
 PLATFORMS = {"linux": Platform("linux", ("tools",)), "common": Platform("common")}

@@ -179,7 +179,7 @@ def test_an_engine_that_stays_up_takes_settings_over(tmp_path: Path, monkeypatch
 def test_analysis_receives_adjusted_parameters(tmp_path: Path) -> None:
     from aptui.core.project import Builder, BuilderKind, Platform
     from aptui.sdk import CreateJobsRequest, CreateJobsResponse, Result
-    from aptui.worker.run import analyse
+    from aptui.worker.builder_run import analyse
 
     heard: list[CreateJobsRequest] = []
 

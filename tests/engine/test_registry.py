@@ -10,7 +10,7 @@ from homes import own_project
 from msgspec.structs import replace
 
 from aptui.config import load
-from aptui.config.model import Config
+from aptui.config.configuration import Config
 from aptui.core.paths import builder_uuid
 from aptui.core.project import Builder, BuilderKind, Pattern, PatternKind, Platform, Project
 from aptui.engine.registry import complete

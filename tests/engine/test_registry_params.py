@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from disk_project import Project
 
-from aptui.config.model import ConfigErrors
+from aptui.config.configuration import ConfigErrors
 from aptui.shared.param_schema import mistakes
 
 pytestmark = pytest.mark.real

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 
 from aptui.config import load
 from aptui.core.notices import Notice
-from aptui.demo import project
+from aptui.demo import demo_project
 from aptui.engine.live.requests import RequestHandler
 from aptui.engine.live.supervisor import EngineSupervisor
 from aptui.link import codec
@@ -29,7 +29,7 @@ PLACE = "/projects/demo"
 
 def record(folder: Path) -> None:
     """Process the demo project, save some of its sources again, and keep the results."""
-    project.write_project(folder)
+    demo_project.write_project(folder)
     notices: list[bytes] = []
     live = EngineSupervisor(load.load(folder), lambda: load.load(folder))
     RequestHandler(live)

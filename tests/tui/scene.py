@@ -26,10 +26,10 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 from waiting import until_async
 
-from aptui.cli.opening import all_builders
+from aptui.cli.read_access import all_builders
 from aptui.config import load
 from aptui.core.notices import ConnectionsChanged, HealthChanged, JobChanged, Notice, Progress
-from aptui.demo import project
+from aptui.demo import demo_project
 from aptui.link import codec, port
 from aptui.shared.connections.peers import DEVICE_PORT, Dial, GatewayReport, Peer, PeerSettings, PeerState, TurnedAway
 from aptui.shared.health import Connection, WorkerInfo
@@ -152,8 +152,8 @@ class Scene:
     def __init__(self, place: Path) -> None:
         self.place, self.project = place, place / "demo"
         # All optional builders count as possible, as on the machine of the recording.
-        with patch.object(project, "EXTRAS", tuple(replace(each, is_possible=lambda: True) for each in project.EXTRAS)):
-            project.write_project(self.project)
+        with patch.object(demo_project, "EXTRAS", tuple(replace(each, is_possible=lambda: True) for each in demo_project.EXTRAS)):
+            demo_project.write_project(self.project)
         self.config = load.load(self.project)
         cache = self.config.cache_dir
         cache.mkdir()

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from aptui.core.retry import FailureKind
+from aptui.worker.builder_run import failure
 from aptui.worker.log import RunLog
-from aptui.worker.run import failure
 
 pytestmark = pytest.mark.real
 

@@ -10,7 +10,7 @@ import pytest
 
 from aptui.core.notices import LogLevel
 from aptui.core.orders import Outcome, RunResult, StagedProduct
-from aptui.worker import files, outbox
+from aptui.worker import file_access, outbox
 from aptui.worker.outbox import HELD_S, AnswerOutbox
 
 
@@ -24,7 +24,7 @@ class Told:
         self.now_s = 100.0
         self.outbox = AnswerOutbox(self._send, lambda: self.now_s)
         monkeypatch.setattr(os, "fsync", self._fsync)
-        monkeypatch.setattr(files, "sync_file_system", self.deeds.append)
+        monkeypatch.setattr(file_access, "sync_file_system", self.deeds.append)
 
     def _fsync(self, descriptor: int) -> None:
         path = os.readlink(f"/proc/self/fd/{descriptor}")
@@ -102,7 +102,7 @@ def test_a_product_that_cannot_be_synced_fails_its_run_alone_and_is_thrown_away(
 
 
 def test_many_products_share_one_sync_of_the_file_system(told: Told, tmp_path: Path) -> None:
-    told.add(tmp_path, 1, product_count=files.SYNC_EACH_BELOW)
+    told.add(tmp_path, 1, product_count=file_access.SYNC_EACH_BELOW)
 
     told.outbox.flush()
 
@@ -114,7 +114,7 @@ def test_a_file_system_that_cannot_be_synced_fails_all(told: Told, tmp_path: Pat
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(outbox.files, "sync_file_system", broken)
-    told.add(tmp_path, 1, product_count=files.SYNC_EACH_BELOW)
+    told.add(tmp_path, 1, product_count=file_access.SYNC_EACH_BELOW)
     told.add(tmp_path, 2)
 
     told.outbox.flush()

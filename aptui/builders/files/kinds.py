@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from aptui.builders.files import lfs
+from aptui.builders.files import lfs_source
 
 _TEXT_BYTES = 4096
 """Number of bytes in which a text must show what it is."""
@@ -124,7 +124,7 @@ def describe_kind(data: bytes) -> str:
     """
     if not data:
         return "an empty file"
-    if lfs.is_pointer(data):
+    if lfs_source.is_pointer(data):
         return "a Git LFS pointer"
     if data[4:8] == b"ftyp":
         return _BRANDS.get(data[8:12], "an MP4 video or sound")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Iterator
 
-from aptui.builders.files import lfs
+from aptui.builders.files import lfs_source
 from aptui.sdk import (
     CreateJobsRequest,
     ForbiddenNameError,
@@ -74,6 +74,6 @@ def read(request: CreateJobsRequest | ProcessJobRequest, path: str, named_by: st
         UnusableError: it is missing, cannot be read, or is a Git LFS pointer.
     """
     data = request.read_named(path, named_by=named_by)
-    if lfs.is_pointer(data):
-        raise UnusableError(lfs.pointer_error(path))
+    if lfs_source.is_pointer(data):
+        raise UnusableError(lfs_source.pointer_error(path))
     return data

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from jsonschema import Draft202012Validator, ValidationError
 
+from aptui.config.yaml.config_schema import folder_schema, schema
 from aptui.config.yaml.nodes import Node, describe_value, nearest
-from aptui.config.yaml.schema import folder_schema, schema
 from aptui.shared.errors import UserError
 
 NAMED_LISTS = ("builders", "scan_folders")

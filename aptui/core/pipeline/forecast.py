@@ -1,6 +1,6 @@
 """Pending work in milliseconds: by the last run of each job, or by runs of its builder if it never ran.
 
-This module computes the amount of work and its longest chain. The time that it takes is computed by `engine.loop.reports`,
+This module computes the amount of work and its longest chain. The time that it takes is computed by `engine.loop.engine_reports`,
 which has a clock.
 
 Tests: `tests/core/pipeline/test_forecast.py`.

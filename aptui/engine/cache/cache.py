@@ -29,7 +29,7 @@ from aptui.config.dirs import DATABASE, OWN_FOLDER
 from aptui.core.identity import META_SUFFIX, find_identified
 from aptui.core.paths import cache_path, from_text, parent, to_text
 from aptui.core.project import COMMON_PLATFORM
-from aptui.engine.cache.places import (
+from aptui.engine.cache.cache_places import (
     NO_FOLDER,
     Placement,
     ReplacedFiles,
@@ -385,7 +385,7 @@ class Cache:
 
     def _sync(self, folders: set[str]) -> None:
         if len(folders) > _SYNC_EACH_UP_TO:
-            from aptui.worker.files import sync_file_system
+            from aptui.worker.file_access import sync_file_system
 
             sync_file_system(os.fsdecode(self._root))
         else:

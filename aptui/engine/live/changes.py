@@ -27,7 +27,7 @@ from aptui.core.notices import LogLevel
 from aptui.core.paths import cache_path, from_text, is_below, key_of, parent, product_at, to_text
 from aptui.core.patterns import ignore_matcher
 from aptui.core.project import COMMON_PLATFORM, INTERMEDIATES, Project
-from aptui.engine.cache.places import stamp_of
+from aptui.engine.cache.cache_places import stamp_of
 from aptui.engine.live.roots import PRODUCTS, SOURCES, CookieWaits, is_setting
 from aptui.engine.live.writing import Absences, FilesBeingWritten, stat_of, was_folder
 from aptui.engine.scan.git import Repositories

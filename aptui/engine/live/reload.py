@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui.config import tools
-from aptui.config.model import Config, ToolSettings
+from aptui.config.configuration import Config, ToolSettings
 from aptui.config.settings import GatewaySettings
 from aptui.core.project import Builder
 from aptui.engine import registry

@@ -28,7 +28,7 @@ from aptui.shared.errors import BusyError, KnownError, UserError
 if TYPE_CHECKING:
     from aptui.engine.live.supervisor import EngineSupervisor
     from aptui.engine.loop.engine import Engine
-    from aptui.engine.pool.messages import LogSoFar
+    from aptui.engine.pool.worker_messages import LogSoFar
     from aptui.link.port import Request
 
 

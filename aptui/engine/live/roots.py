@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable
 from msgspec import Struct
 
 from aptui.config import dirs
-from aptui.config.model import Config
+from aptui.config.configuration import Config
 from aptui.config.own_files import own_paths
 from aptui.core.notices import LogLevel
 from aptui.core.paths import is_below

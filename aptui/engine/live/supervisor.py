@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec.structs import replace
 
 from aptui.config import dirs
-from aptui.config.model import Config
+from aptui.config.configuration import Config
 from aptui.core.notices import EngineMessage, HealthChanged, JobChanged, LogLevel, Notice, Progress
 from aptui.core.project import Builder
 from aptui.core.run_history import SessionKind
@@ -28,8 +28,8 @@ from aptui.engine.live.reload import ConfigurationReload, LoadedConfiguration, R
 from aptui.engine.live.roots import WatchedRoots
 from aptui.engine.loop import code
 from aptui.engine.loop.engine import Engine
+from aptui.engine.loop.engine_reports import Listener
 from aptui.engine.loop.opening import PreparedSession
-from aptui.engine.loop.reports import Listener
 from aptui.engine.scan import up_to_date
 from aptui.engine.waking import Waker
 from aptui.link.notice_feed import UNSETTLED

@@ -12,8 +12,8 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from aptui.config import tools
+from aptui.config.configuration import Config
 from aptui.config.dirs import builders_record
-from aptui.config.model import Config
 from aptui.core.project import Builder
 from aptui.shared.errors import UserError
 

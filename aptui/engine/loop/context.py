@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     import contextlib
     import selectors
 
-    from aptui.config.model import Config
+    from aptui.config.configuration import Config
     from aptui.core.pipeline.pipeline import Pipeline
     from aptui.core.project import Project
     from aptui.engine.cache.cache import Cache
+    from aptui.engine.loop.engine_reports import NoticePublisher
     from aptui.engine.loop.hashing import HashQueue
-    from aptui.engine.loop.reports import NoticePublisher
     from aptui.engine.scan.metadata import Metadata
     from aptui.store.db.archive import DatabaseArchive
     from aptui.store.db.writer import Writer

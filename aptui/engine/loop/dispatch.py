@@ -24,8 +24,8 @@ from aptui.core.retry import FailureKind
 from aptui.core.run_report import Stamp, UsedFile
 from aptui.shared import trace
 from aptui.shared.files import lfs
-from aptui.worker import files
-from aptui.worker.files import os_path
+from aptui.worker import file_access
+from aptui.worker.file_access import os_path
 
 if TYPE_CHECKING:
     from aptui.core.pipeline.pipeline import Pipeline
@@ -136,7 +136,9 @@ class Pointers:
         if slot not in self._known:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            self._known[slot] = files.is_pointer(files.os_path(f"{self._roots[fact.scan_folder]}/{fact.rel}"), fact.size)
+            self._known[slot] = file_access.is_pointer(
+                file_access.os_path(f"{self._roots[fact.scan_folder]}/{fact.rel}"), fact.size
+            )
         return self._known[slot]
 
 
@@ -252,7 +254,7 @@ class RunDispatcher:
         """The workers; a run that finds nothing to do never pays for them."""
         if self.pool_if_any is None:
             from aptui.engine.pool.pool import Pool
-            from aptui.engine.pool.processes import settings_for
+            from aptui.engine.pool.worker_processes import settings_for
 
             context = self._context
             self.pool_if_any = self._pool_class(Pool)(

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database
-from aptui.config.model import Config
 from aptui.core.messages import OutsideSeen, RequestReceived, RowsSaved
 from aptui.core.model import PathKey
 from aptui.core.notices import Progress
@@ -31,9 +31,9 @@ from aptui.engine.loop.code import CodeWatch
 from aptui.engine.loop.commands import CommandExecutor
 from aptui.engine.loop.context import ChangeSource, EngineContext, Inbox
 from aptui.engine.loop.dispatch import QueuePause, RunDispatcher
+from aptui.engine.loop.engine_reports import Forecaster, Listener, NoticePublisher, SessionRecorder
 from aptui.engine.loop.hashing import CopyStaging, HashQueue
 from aptui.engine.loop.opening import PreparedSession
-from aptui.engine.loop.reports import Forecaster, Listener, NoticePublisher, SessionRecorder
 from aptui.engine.loop.rest import CatalogPublisher, RestRecorder
 from aptui.engine.loop.scans import Scans
 from aptui.engine.scan.metadata import Metadata
@@ -49,7 +49,7 @@ from aptui.store.db.writer import Writer
 if TYPE_CHECKING:
     from aptui.engine.loop.context import EngineContext
     from aptui.engine.loop.dispatch import RunDispatcher
-    from aptui.engine.loop.reports import Forecaster
+    from aptui.engine.loop.engine_reports import Forecaster
     from aptui.engine.loop.scans import Scans
 
 

@@ -19,7 +19,7 @@ from aptui.core.messages import Event, FilesHashed, HashFiles
 from aptui.core.model import Digest, FileFact, PathKey
 from aptui.core.orders import HashOrder, HashResult, Outcome
 from aptui.shared import trace
-from aptui.worker import files
+from aptui.worker import file_access as files
 
 if TYPE_CHECKING:
     from aptui.engine.pool.pool import Pool

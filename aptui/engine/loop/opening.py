@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from aptui import feature
 from aptui.config import own_files
+from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database, builders_record, own_folder, recovery_folder, refuse_other_user
-from aptui.config.model import Config
 from aptui.config.own_files import OwnFiles
 from aptui.core.project import COMMON_PLATFORM, INTERMEDIATES, Builder, Platform, Project, ScanFolder
 from aptui.engine.cache.cache import Cache

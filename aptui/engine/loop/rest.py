@@ -22,13 +22,13 @@ from aptui.store.queries import dependencies
 from aptui.store.queries.reader import Reader, open_reader
 
 if TYPE_CHECKING:
-    from aptui.config.model import Config
+    from aptui.config.configuration import Config
     from aptui.core.project import Project
     from aptui.engine.cache.cache import Cache
     from aptui.engine.loop.commands import CommandExecutor
     from aptui.engine.loop.context import EngineContext
     from aptui.engine.loop.dispatch import RunDispatcher
-    from aptui.engine.loop.reports import NoticePublisher, SessionRecorder
+    from aptui.engine.loop.engine_reports import NoticePublisher, SessionRecorder
     from aptui.engine.loop.scans import Scans
     from aptui.store.db.archive import DatabaseArchive
     from aptui.store.db.writer import Writer

@@ -28,7 +28,7 @@ from aptui.engine.scan.metadata import FolderSettings
 from aptui.engine.scan.scanner import Scanner, SettingsNotReadError
 from aptui.engine.scan.walk import ROOTS_STATE, FileLinks, Walk
 from aptui.shared.files.clocks import RACY_NS
-from aptui.worker.files import os_path
+from aptui.worker.file_access import os_path
 
 if TYPE_CHECKING:
     from aptui.core.state.working_set import Parts, PendingFolder, WorkingSet

@@ -1,6 +1,6 @@
-"""Which job may run beside which: all together must fit into memory, and one that was killed for want of it runs alone.
+"""Admission of jobs to the pool: running jobs must fit into memory together, and a job that was killed for lack of it runs alone.
 
-What builders take is learned in `pool.memory_budget`; killed runs are counted in `pool.failures`.
+`MemoryBudget` records what builders need; `FailureTracker` counts killed runs.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 
 from aptui.core.orders import ProcessOrder, RunResult
-from aptui.engine.pool.messages import Identity, Order, PoolMessage, builder_of, identity_of
+from aptui.engine.pool.worker_messages import Identity, Order, PoolMessage, builder_of, identity_of
 
 # The failure tracker: runs that killed their worker, builders that are broken by that, jobs that have to run alone.
 #
-# What its orders are answered when a worker dies is `pool.answers`.
+# `engine.pool.worker_messages` answers the orders of a worker that died.
 
 MAX_FAILURES = 3
 _MAX_LONELY = 10_000

@@ -28,7 +28,9 @@ from aptui.core.orders import AnalyseResult, HashOrder, HashResult, Outcome, Run
 from aptui.core.project import Builder, Platform
 from aptui.core.retry import FailureKind
 from aptui.engine.pool.admission import MAX_FAILURES, SAMPLE_S, FailureTracker, JobAdmission, MemoryBudget
-from aptui.engine.pool.messages import (
+from aptui.engine.pool.process import WorkerProcess, WorkerStart
+from aptui.engine.pool.slots import OrderAnswers, WaitingOrders, WorkerSlot
+from aptui.engine.pool.worker_messages import (
     LogSoFar,
     Order,
     PoolMessage,
@@ -38,9 +40,7 @@ from aptui.engine.pool.messages import (
     make_ended,
     messages_of,
 )
-from aptui.engine.pool.process import WorkerProcess, WorkerStart
-from aptui.engine.pool.processes import PoolSettings, WorkerManager
-from aptui.engine.pool.slots import OrderAnswers, WaitingOrders, WorkerSlot
+from aptui.engine.pool.worker_processes import PoolSettings, WorkerManager
 from aptui.shared.health import WorkerInfo
 from aptui.worker import wire
 from aptui.worker.variables import values_of

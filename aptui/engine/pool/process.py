@@ -20,9 +20,9 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aptui.engine.pool.messages import RunQuestions
 from aptui.engine.pool.sandbox import Sandbox
 from aptui.engine.pool.spawning import SpawnedWorker, spawn
+from aptui.engine.pool.worker_messages import RunQuestions
 from aptui.worker import processes, wire
 from aptui.worker.commands.output import BoundedText, MarkedStream
 

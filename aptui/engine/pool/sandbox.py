@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 import aptui
+from aptui.config.configuration import SANDBOX_VARIABLE
 from aptui.config.dirs import own_folder
-from aptui.config.model import SANDBOX_VARIABLE
 from aptui.shared.errors import HostError
 
 if TYPE_CHECKING:
-    from aptui.config.model import Config
+    from aptui.config.configuration import Config
 
 PROGRAM = "bwrap"
 VARIABLE = SANDBOX_VARIABLE

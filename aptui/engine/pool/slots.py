@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from aptui.core.orders import AnalyseOrder, AnalyseResult, Outcome, ProcessOrder, RunResult
 from aptui.core.retry import FailureKind
 from aptui.engine.pool.admission import FailureTracker, JobAdmission, family_bytes, resident_bytes
-from aptui.engine.pool.messages import (
+from aptui.engine.pool.process import WorkerProcess, WorkerStart
+from aptui.engine.pool.worker_messages import (
     Order,
     PoolMessage,
     Result,
@@ -25,9 +26,8 @@ from aptui.engine.pool.messages import (
     make_unhashed,
     with_output,
 )
-from aptui.engine.pool.process import WorkerProcess, WorkerStart
 from aptui.shared.health import WorkerInfo
-from aptui.worker.files import discard_copies
+from aptui.worker.file_access import discard_copies
 from aptui.worker.processes import KILLED
 
 SHORT_IN_FLIGHT = 2

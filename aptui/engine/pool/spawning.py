@@ -25,7 +25,7 @@ from aptui.engine.pool.sandbox import Sandbox, sandbox_of
 from aptui.shared.errors import HostError
 
 if TYPE_CHECKING:
-    from aptui.config.model import Config
+    from aptui.config.configuration import Config
 
 _PIPE_BYTES = 1 << 20
 _ALLOWED = frozenset({"PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV"})

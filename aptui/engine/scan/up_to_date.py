@@ -42,7 +42,7 @@ def are_as_they_were(known: Mapping[str, OutsideFile]) -> bool:
 
 def find_changed_files(known: Mapping[str, OutsideFile], *, trusts_times: bool = True) -> tuple[tuple[str, OutsideFile], ...]:
     """Return those of these files that are not what they were, as they are now; `trusts_times`: the same stamp is the same file."""
-    from aptui.worker.files import FileChanged, hash_file
+    from aptui.worker.file_access import FileChanged, hash_file
 
     changed = []
     for path, before in known.items():

@@ -35,7 +35,7 @@ from watchfiles._rust_notify import RustNotify, WatchfilesRustInternalError
 from aptui.core.paths import to_text
 from aptui.engine.watch import limits as proc
 from aptui.engine.watch.notifications import ALL, ChangeNotification, NotifiedRoot, Notify, WatchTimings
-from aptui.engine.watch.supervisor import Native, NoInstanceError, RootWatch, WatchEndedError, WatchSupervisor
+from aptui.engine.watch.watch_supervisor import Native, NoInstanceError, RootWatch, WatchEndedError, WatchSupervisor
 from aptui.shared.health import WatchedRoot, WatchMode
 
 # The sync cookie: reports when every notification from before a moment has been handled.

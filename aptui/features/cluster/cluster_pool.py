@@ -27,8 +27,8 @@ from aptui.config.settings import ClusterSettings as Place
 from aptui.core.orders import CopyOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.project import Builder, Platform
 from aptui.core.retry import FailureKind
-from aptui.engine.pool.messages import Identity, Order, Result, identity_of, make_ended
 from aptui.engine.pool.pool import Pool
+from aptui.engine.pool.worker_messages import Identity, Order, Result, identity_of, make_ended
 from aptui.engine.waking import Waker
 from aptui.features.cluster.cluster_messages import BlobStoreAddress
 from aptui.features.cluster.job_inputs import InputsOf, can_travel, inputs_of, is_movable

@@ -33,8 +33,8 @@ from aptui.features.cluster.cluster_messages import (
 )
 from aptui.shared.errors import HostError
 from aptui.shared.result_store import Mismatch, Store
-from aptui.worker import files
-from aptui.worker.files import os_path
+from aptui.worker import file_access
+from aptui.worker.file_access import os_path
 
 _FILES = frozenset({"dependency", "companion", "discovered"})
 _OTHER_JOBS = frozenset({"job", "products", "ring"})
@@ -194,14 +194,14 @@ class InputTransfer:
         absent = next((path for path in missing if os.path.lexists(os_path(path))), "")
         if absent:
             raise InputElsewhere(f"it reads '{absent}' without declaring it")
-        if files.stat_key(os.stat(os_path(f"{order.root}/{order.rel}"))) != tuple(order.expected):
+        if file_access.stat_key(os.stat(os_path(f"{order.root}/{order.rel}"))) != tuple(order.expected):
             return RunResult(order.run_key, Outcome.STALE, "the source changed while the job ran")
         staged = tuple(self._fetch(order, product, index) for index, product in enumerate(result.products))
-        if len(staged) >= files.SYNC_EACH_BELOW:
-            files.sync_file_system(os_path(order.staging))
+        if len(staged) >= file_access.SYNC_EACH_BELOW:
+            file_access.sync_file_system(os_path(order.staging))
         else:
             for product in staged:
-                files.sync_file(os_path(product.staged))
+                file_access.sync_file(os_path(product.staged))
         return replace(_as_here(result, builder), run_key=order.run_key, products=staged)
 
     def _fetch(self, order: ProcessOrder, product: StagedProduct, index: int) -> StagedProduct:

@@ -32,7 +32,7 @@ from msgspec.structs import replace
 from aptui.config.settings import ClusterSettings as Place
 from aptui.core.orders import Outcome, ProcessOrder
 from aptui.core.project import Builder
-from aptui.engine.pool.messages import Identity, Result, identity_of, make_ended
+from aptui.engine.pool.worker_messages import Identity, Result, identity_of, make_ended
 from aptui.features.cluster import cluster_messages
 from aptui.features.cluster.environment import Toolchain, difference, program_version, python_version, toolchains_of
 from aptui.features.cluster.job_inputs import InputElsewhere, InputOutdated, InputTransfer, setup_of

@@ -33,16 +33,16 @@ from aptui.core.orders import Outcome, ProcessOrder, RunResult, StagedProduct
 from aptui.core.paths import to_text
 from aptui.core.project import Builder, UndeclaredReads
 from aptui.core.run_report import Used
-from aptui.engine.pool.messages import Result
 from aptui.engine.pool.pool import Pool
-from aptui.engine.pool.processes import PoolSettings
+from aptui.engine.pool.worker_messages import Result
+from aptui.engine.pool.worker_processes import PoolSettings
 from aptui.engine.waking import Waker
 from aptui.features.cluster import cluster_messages
 from aptui.features.cluster.cluster_messages import ClusterSetup
 from aptui.features.cluster.environment import Toolchain, program_version, python_version, toolchains_of
 from aptui.shared.errors import HostError, KnownError
 from aptui.shared.result_store import Store
-from aptui.worker.files import os_path, stat_key
+from aptui.worker.file_access import os_path, stat_key
 
 if TYPE_CHECKING:
     from distributed import Worker

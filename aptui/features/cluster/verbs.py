@@ -17,7 +17,7 @@ from collections.abc import Coroutine, Iterator
 from typing import Any
 
 from aptui.config import dirs, settings
-from aptui.config.model import Config
+from aptui.config.configuration import Config
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError, install_advice
 from aptui.shared.files.scratch import scratch_folder

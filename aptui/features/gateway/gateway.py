@@ -49,7 +49,7 @@ from aptui.shared.floods import ErrorReports
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aptui.config.model import Config
+    from aptui.config.configuration import Config
     from aptui.config.settings import GatewaySettings
 
 _BODY_LIMIT_BYTES = 1 << 20
@@ -59,7 +59,7 @@ _COLLECTED = (700, 5, 5)
 """Thresholds of the garbage collector (`gc`): a failed connection leaves a cycle of errors and frames that refers to received
 bytes."""
 _NICE = 10
-"""Niceness above that of the engine's workers (`engine.pool.processes.PoolSettings`): processing comes before reporting."""
+"""Niceness above that of the engine's workers (`engine.pool.worker_processes.PoolSettings`): processing comes before reporting."""
 
 
 class ListenAddress(Struct, frozen=True):

@@ -24,7 +24,7 @@ from aptui.store.queries.reader import Reader, open_reader
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aptui.config.model import Config
+    from aptui.config.configuration import Config
     from aptui.features.gateway.access.guard import ConnectionLimits, Guard
     from aptui.features.gateway.engine_link import EngineLink
 
@@ -34,7 +34,7 @@ class GatewayContext:
     """One gateway.
 
     Args:
-        config: configuration of the project; `config.serve` is that of the gateway.
+        config: configuration of the project; `config.settings` is that of the gateway.
         database: runs queries in threads.
         engine: connection to the engine.
         guard: access rules.

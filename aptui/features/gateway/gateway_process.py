@@ -24,7 +24,7 @@ from aptui.link import gateways, places
 from aptui.shared.errors import KnownError
 
 if TYPE_CHECKING:
-    from aptui.config.model import Config
+    from aptui.config.configuration import Config
     from aptui.engine.live.supervisor import EngineSupervisor
 
 _RETRY_S = (1.0, 300.0)

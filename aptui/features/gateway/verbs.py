@@ -1,7 +1,7 @@
 """The verbs `gateway`, `token`, `client`, `changes` and `web`, and the gateway's lines of `doctor` and `config --explain`.
 
 Tests: `tests/features/gateway/test_client_verbs.py`, `tests/features/gateway/test_changes_verb.py`,
-`tests/features/shipping/test_verbs.py`, `tests/config/sections/test_serve.py`.
+`tests/features/shipping/test_verbs.py`, `tests/config/test_serve.py`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import to_builtins
 
 from aptui.batch.options import load_config, load_last_config
+from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database
 from aptui.config.load import ConfigMessage
-from aptui.config.model import Config
 from aptui.features.gateway.peers import peer_settings
 from aptui.link import gateways
 from aptui.link.client import EngineClient, NoEngine
@@ -100,14 +100,14 @@ def _refuse_second(config: Config) -> None:
 
 def _start_engine(config: Config, arguments: Namespace) -> bool:
     """Start an engine without a gateway of its own if no engine is running; return whether it was started."""
-    from aptui.daemon import engine
+    from aptui.daemon import daemon_process
 
     try:
         EngineClient.of(config.cache_dir).close()
     except NoEngine:
         options = [f"--set={text}" for text in (*arguments.set, "serve.enabled=false")]
         options += [f"--platforms={arguments.platforms}"] if arguments.platforms else []
-        pid = engine.start(config.project_dir, config.cache_dir, options)
+        pid = daemon_process.start(config.project_dir, config.cache_dir, options)
         printing.say(f"the engine runs as process {pid}")
         return True
     return False
@@ -514,13 +514,13 @@ def _print_screen(address: str) -> None:
 def show_demo(config: Config) -> int:
     """Show the demo's page until Ctrl-C; then stop the engine if this verb started it."""
     from aptui.cli.engine_verbs import stop_engines
-    from aptui.daemon import engine
+    from aptui.daemon import daemon_process
     from aptui.link import places
 
     page = _load_web("serve")
     is_ours = places.engine_of(config.cache_dir) is None
     if is_ours:
-        engine.start(config.project_dir, config.cache_dir)
+        daemon_process.start(config.project_dir, config.cache_dir)
     try:
         page.run_demo(config, lambda address: _print_page(config, address))
     finally:

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 from msgspec import Struct, field
 
 from aptui.batch.options import load_config
-from aptui.cli.opening import OpenedProject, all_builders, open_for_reading
+from aptui.cli.read_access import OpenedProject, all_builders, open_for_reading
+from aptui.config.configuration import Config
 from aptui.config.dirs import builders_record
-from aptui.config.model import Config
 from aptui.core.identity import owner_of
 from aptui.core.model import DependencyKind, EdgeKind, JobPlan, RelPath
 from aptui.core.paths import from_text, parent, to_text

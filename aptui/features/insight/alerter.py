@@ -30,7 +30,7 @@ from aptui.shared import printing
 from aptui.shared.errors import KnownError
 
 if TYPE_CHECKING:
-    from aptui.config.model import Config
+    from aptui.config.configuration import Config
     from aptui.config.settings import Alert
 
 LISTED = 20

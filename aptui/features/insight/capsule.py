@@ -25,10 +25,10 @@ from aptui.batch.options import RunOptions, load_config
 from aptui.batch.run import INTERRUPTED, JOBS_FAILED
 from aptui.batch.run import run as run_batch
 from aptui.cli.naming import find_job
-from aptui.cli.opening import all_builders, open_for_reading, os_path
+from aptui.cli.read_access import all_builders, open_for_reading, os_path
 from aptui.config import load
+from aptui.config.configuration import SANDBOX_VARIABLE, Config
 from aptui.config.dirs import asset_database
-from aptui.config.model import SANDBOX_VARIABLE, Config
 from aptui.config.own_files import note_written
 from aptui.config.yaml import scalars
 from aptui.core.fingerprint import MISSING

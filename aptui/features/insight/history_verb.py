@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from aptui.cli.opening import OpenedProject, open_for_reading
+from aptui.cli.read_access import OpenedProject, open_for_reading
 from aptui.core.run_history import SessionEnd
 from aptui.shared import printing
 from aptui.shared.errors import UserError

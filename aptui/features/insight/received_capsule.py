@@ -26,8 +26,8 @@ import msgspec
 from msgspec import Struct, field
 
 from aptui.config import load
+from aptui.config.configuration import Config
 from aptui.config.dirs import FILE_NAME, user_file
-from aptui.config.model import Config
 from aptui.config.yaml.nodes import read_yaml
 from aptui.core.quality import Quality
 from aptui.shared import printing

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
-from aptui.config.model import Config
+from aptui.config.configuration import Config
 from aptui.core.asset_checks import CheckLevel
 from aptui.features.insight.history_verb import Comparison, JobComparison, compare, run_name, why
 from aptui.features.insight.session_trace import Timeline, timeline

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from aptui.cli.opening import OpenedProject, open_for_reading
+from aptui.cli.read_access import OpenedProject, open_for_reading
 from aptui.config.own_files import note_written
 from aptui.core.model import EdgeKind
 from aptui.core.project import COMMON_PLATFORM

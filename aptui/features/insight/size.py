@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from aptui.cli.opening import open_for_reading
+from aptui.cli.read_access import open_for_reading
 from aptui.config.own_files import note_written
 from aptui.shared import printing
 from aptui.shared.errors import UserError

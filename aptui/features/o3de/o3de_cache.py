@@ -22,8 +22,8 @@ from tempfile import TemporaryFile
 from typing import Any, BinaryIO
 from uuid import UUID
 
+from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database, own_folder
-from aptui.config.model import Config
 from aptui.core.project import INTERMEDIATES
 from aptui.engine.cache import catalog
 from aptui.engine.pool.spawning import python_environment

@@ -10,7 +10,7 @@ import os
 import msgspec
 from msgspec import Struct, field
 
-from aptui.config.model import Config
+from aptui.config.configuration import Config
 from aptui.config.packing import canonical, pack
 from aptui.shared.forms import prepare_form
 

@@ -16,7 +16,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from aptui.config.model import Config
+from aptui.config.configuration import Config
 from aptui.config.own_files import own_paths
 from aptui.core.paths import from_text, is_below, to_text
 from aptui.core.patterns import ignore_matcher

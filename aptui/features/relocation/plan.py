@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from aptui.config.model import Config
+from aptui.config.configuration import Config
 from aptui.core.paths import parent, path_uuid
 from aptui.core.patterns import PatternSet
 from aptui.core.project import Companion, ScanFolder

@@ -18,8 +18,8 @@ from pathlib import Path
 from msgspec import DecodeError, Struct, ValidationError, json
 from msgspec.structs import replace
 
+from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database, recovery_folder
-from aptui.config.model import Config
 from aptui.core.paths import is_below, normalize
 from aptui.engine.cache.cache import Cache
 from aptui.features.relocation import moved_files, text_references

@@ -16,8 +16,8 @@ from msgspec import Struct, convert, to_builtins
 
 from aptui.batch.options import load_config
 from aptui.cli.naming import as_text
-from aptui.cli.opening import open_for_reading, os_path
-from aptui.config.model import Config
+from aptui.cli.read_access import open_for_reading, os_path
+from aptui.config.configuration import Config
 from aptui.core.identity import META_SUFFIX, REMOVED_SOURCE_STATE, format_braced, unpack
 from aptui.core.paths import from_text, is_below, to_text
 from aptui.features.relocation.relocation_records import Relocate, RelocationReport, describe_report

@@ -22,7 +22,7 @@ from aptui.core.project import Builder
 from aptui.core.run_report import code_digest
 from aptui.features.sharing.records.record import Discovered, JobFacts, Record, as_discovered, base_key
 from aptui.shared.files import clocks
-from aptui.worker import files
+from aptui.worker import file_access
 
 if TYPE_CHECKING:
     from aptui.features.sharing.service import CacheHit
@@ -81,7 +81,7 @@ class FilePlaces(Struct, frozen=True):
         """Return the absolute path of a name in a record as the system spells it; "" = the scan folder does not exist."""
         folder, _, rel = name.removeprefix("@").removeprefix(_HIDDEN).removeprefix(_PROBED).partition("/")
         root = self.named.get(unquote(folder)) if folder else self.own
-        return f"{root}/{files.os_path(rel)}" if root else ""
+        return f"{root}/{file_access.os_path(rel)}" if root else ""
 
     def counts(self, name: str) -> bool:
         """Whether a name in a record still means the effective file, or a hidden one, as in the run; missing files count."""
@@ -100,7 +100,7 @@ class Present:
 
     def __init__(self, named: Mapping[str, str]) -> None:
         self._named = named
-        self._known: dict[str, tuple[files.StatKey, str]] = {}
+        self._known: dict[str, tuple[file_access.StatKey, str]] = {}
 
     def beside(self, own: str) -> Callable[[Discovered], bool]:
         """Return a function for sources of the scan folder `own`: whether each file has these bytes here, "" = it is missing."""
@@ -111,22 +111,22 @@ class Present:
         path = places.path_of(name)
         if not name.startswith(f"@{_PROBED}"):
             return self._digest(path) == digest and places.counts(name)
-        return files.digest_listing(os.path.dirname(path)) == digest if digest else not os.path.lexists(path)
+        return file_access.digest_listing(os.path.dirname(path)) == digest if digest else not os.path.lexists(path)
 
     def _digest(self, path: str) -> str:
         read_ns = time.time_ns()
         try:
-            state = files.stat_key(os.stat(path))
+            state = file_access.stat_key(os.stat(path))
             known = self._known.get(path)
             if known is not None and known[0] == state:
                 return known[1]
-            (digest, _hash64, _size), found = files.hash_file(path, sees_through=True)
-        except (OSError, files.FileChanged):
+            (digest, _hash64, _size), found = file_access.hash_file(path, sees_through=True)
+        except (OSError, file_access.FileChanged):
             return ""
         if len(self._known) >= _MOST_DIGESTS:
             self._known.clear()
-        if clocks.is_settled(files.stat_key(found), read_ns):
-            self._known[path] = files.stat_key(found), digest.hex()
+        if clocks.is_settled(file_access.stat_key(found), read_ns):
+            self._known[path] = file_access.stat_key(found), digest.hex()
         return digest.hex()
 
 
@@ -137,7 +137,7 @@ def place_of(rel: str, roots: Sequence[str]) -> str:
 
 
 def _paths_of(rel: str, roots: Sequence[str]) -> list[str]:
-    return [f"{root}/{files.os_path(rel)}" for root in roots]
+    return [f"{root}/{file_access.os_path(rel)}" for root in roots]
 
 
 def facts_of(job: Job, builder: Builder, manifest: tuple[tuple[str, str, str], ...]) -> JobFacts:
@@ -219,17 +219,17 @@ def origin_of(hit: CacheHit) -> str:
 
 def sync(paths: Sequence[str]) -> None:
     """Sync fetched files to the disk, as a worker does with its products."""
-    if len(paths) >= files.SYNC_EACH_BELOW:
-        files.sync_file_system(os.path.dirname(paths[0]))
+    if len(paths) >= file_access.SYNC_EACH_BELOW:
+        file_access.sync_file_system(os.path.dirname(paths[0]))
         return
     for path in paths:
-        files.sync_file(path)
+        file_access.sync_file(path)
 
 
 def is_untouched(item: SharedInput) -> bool:
     """Whether an input has the size and times of its facts."""
     try:
-        now = os.stat(files.os_path(item.path))
+        now = os.stat(file_access.os_path(item.path))
     except OSError:
         return False
     return (now.st_size, now.st_mtime_ns, now.st_ctime_ns) == (item.size, item.mtime_ns, item.ctime_ns)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from aptui.config.model import SharedCacheSettings
+from aptui.config.configuration import SharedCacheSettings
 from aptui.config.trust import BUCKETS, refuse_others_store
 from aptui.features.sharing.records.seal import TRUSTED, Seal, read_key
 from aptui.features.sharing.stores.local import LocalStore

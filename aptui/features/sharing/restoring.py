@@ -30,10 +30,10 @@ from aptui.features.sharing.stores.folder_store import FolderStore
 from aptui.link.port import FeatureRequest
 from aptui.shared.errors import UserError
 from aptui.store.queries.reader import RESTORED, ProductRow, Reader, open_reader
-from aptui.worker import files
+from aptui.worker import file_access
 
 if TYPE_CHECKING:
-    from aptui.config.model import Config
+    from aptui.config.configuration import Config
     from aptui.core.model import Job
     from aptui.engine.live.supervisor import EngineSupervisor
     from aptui.link.port import Request
@@ -147,7 +147,7 @@ def open_stored_run(config: Config, job_id: int, run_key: int) -> Callable[[Proc
 def restore_run(stored: StoredRun, order: ProcessOrder, job: Job, roots: Mapping[int, str]) -> RunResult:
     """Return the products of a run as the result of this order; fails if a stored file is damaged."""
     began_s = time.monotonic()
-    staging = files.os_path(order.staging)
+    staging = file_access.os_path(order.staging)
     try:
         if len(stored.products) != 1:
             os.mkdir(staging)
@@ -155,7 +155,7 @@ def restore_run(stored: StoredRun, order: ProcessOrder, job: Job, roots: Mapping
             _make_staged(product, staging if len(stored.products) == 1 else f"{staging}/{at}")
             for at, product in enumerate(stored.products)
         )
-    except (OSError, files.FileChanged, ValueError) as error:
+    except (OSError, file_access.FileChanged, ValueError) as error:
         return RunResult(order.run_key, Outcome.FAILED, f"it cannot be restored: {error}", errors=1, kind=FailureKind.OBSTACLE)
     return RunResult(
         order.run_key,
@@ -171,10 +171,10 @@ def restore_run(stored: StoredRun, order: ProcessOrder, job: Job, roots: Mapping
 
 
 def _make_staged(product: StoredProduct, target: str) -> StagedProduct:
-    digest, hash64, size = files.copy_into(product.path, target)
+    digest, hash64, size = file_access.copy_into(product.path, target)
     if not digest.hex().startswith(product.digest):
         raise ValueError(f"'{product.path}' in the store is damaged")
-    files.sync_file(target)
+    file_access.sync_file(target)
     row = product.row
     inner = row.name.partition("/")[2]
     return StagedProduct(to_text(os.fsencode(target)), inner, row.sub_id, row.asset_type, row.flags, digest, hash64, size)

@@ -20,7 +20,7 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aptui.config.model import SharedCacheSettings
+from aptui.config.configuration import SharedCacheSettings
 from aptui.core.orders import StagedProduct
 from aptui.features.sharing import publishing
 from aptui.features.sharing.namespaces import Namespace, TroubleReporter, namespaces_of

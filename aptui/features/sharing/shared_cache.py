@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from aptui.config.configuration import SharedCacheSettings
 from aptui.config.dirs import own_folder
-from aptui.config.model import SharedCacheSettings
 from aptui.core.messages import CommitProducts
 from aptui.core.model import FileFact, Job, PathKey
 from aptui.core.orders import Outcome, ProcessOrder, RunResult
@@ -35,7 +35,7 @@ from aptui.features.sharing import totals
 from aptui.features.sharing.stores.breaker import DeadlineExecutor
 
 if TYPE_CHECKING:
-    from aptui.config.model import SharedCacheSettings
+    from aptui.config.configuration import SharedCacheSettings
     from aptui.core.pipeline.pipeline import Pipeline
     from aptui.core.state.commits import Commit
     from aptui.engine.loop.context import EngineContext

@@ -5,7 +5,7 @@ planned then. Tools and scan folders outside the repository are used in their cu
 
 A rebuild makes a sample of the stored results twice more, in private, and compares them. A result that both runs contradict is
 removed and made again when needed. Results of other projects and of earlier inputs are not checked, because their inputs are not
-here. `cli.rebuild` runs the jobs.
+here. `cli.verify_verb` runs the jobs.
 
 Tests: `tests/features/sharing/test_verbs.py`, `tests/features/sharing/test_store_rebuild.py`.
 """
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aptui.cli.opening import OpenedProject, all_builders
+from aptui.cli.read_access import OpenedProject, all_builders
 from aptui.cli.verify_verb import (
     DIFFERENT,
     ExpectedProduct,
@@ -40,8 +40,8 @@ from aptui.cli.verify_verb import (
     sample_of,
 )
 from aptui.config import load
+from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database
-from aptui.config.model import Config
 from aptui.config.own_files import own_paths
 from aptui.core.notices import EngineMessage
 from aptui.core.project import BuilderKind

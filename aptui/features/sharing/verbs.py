@@ -22,7 +22,7 @@ from aptui.shared.health import DoctorCheck
 if TYPE_CHECKING:
     from argparse import _ArgumentGroup
 
-    from aptui.config.model import Config
+    from aptui.config.configuration import Config
     from aptui.features.sharing.stores.maintenance import StoreMaintenance
     from aptui.shared.account import SharingSum
     from aptui.store.queries.reader import JobRow, RunRow
@@ -161,7 +161,7 @@ def _verify(arguments: Namespace) -> int:
     config = load_to_run(arguments) if arguments.rebuild else load_config(arguments)
     path = _store_of(config)
     if arguments.rebuild:
-        from aptui.cli.opening import open_for_reading
+        from aptui.cli.read_access import open_for_reading
         from aptui.features.sharing.store_checks import rebuild_store
 
         with open_for_reading(arguments, config) as project:
@@ -373,7 +373,7 @@ def restore(arguments: Namespace) -> int:
     """Restore the products of a run and print them."""
     from aptui.batch.run import run
     from aptui.cli.naming import find_job
-    from aptui.cli.opening import open_for_reading
+    from aptui.cli.read_access import open_for_reading
     from aptui.features.sharing.restoring import find_stored_run
 
     config = load_to_run(arguments)

@@ -25,7 +25,7 @@ from msgspec import Struct, to_builtins
 from aptui.batch.options import load_config
 from aptui.batch.summary import findings_line
 from aptui.cli.naming import AskedAssets, AssetNames, database_argument, open_asked
-from aptui.cli.opening import OpenedProject, open_for_reading, os_path
+from aptui.cli.read_access import OpenedProject, open_for_reading, os_path
 from aptui.cli.spelling import find_misspelt
 from aptui.config import trust
 from aptui.config.own_files import note_written
@@ -44,7 +44,7 @@ from aptui.worker.commands.command import CommandError, Invocation, execute, fin
 from aptui.worker.processes import kill_family
 
 if TYPE_CHECKING:
-    from aptui.config.model import Config
+    from aptui.config.configuration import Config
     from aptui.engine.pool.sandbox import Sandbox
 
 

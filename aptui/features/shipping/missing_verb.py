@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aptui.batch.options import load_config
-from aptui.cli.opening import open_for_reading, os_path
+from aptui.cli.read_access import open_for_reading, os_path
 from aptui.config import trust
+from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database
-from aptui.config.model import Config
 from aptui.core.messages import Rows
 from aptui.core.notices import MissingScan, Notice
 from aptui.engine.loop.opening import PreparedSession

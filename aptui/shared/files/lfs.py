@@ -1,6 +1,6 @@
 """Git LFS pointers: the few lines that stand where a large file should be, and the digest of that file, which they name.
 
-Tests: `tests/worker/test_files.py`.
+Tests: `tests/worker/test_file_access.py`.
 """
 
 from __future__ import annotations

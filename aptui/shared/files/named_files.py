@@ -4,7 +4,7 @@ Content comes from strangers: a model, a material or a shader may name `../../id
 leads out of the tree, a pipe or a device. What is named is looked at after all of that is resolved, and never trusted by
 its spelling.
 
-Tests: `tests/worker/test_run.py`.
+Tests: `tests/worker/test_builder_run.py`.
 """
 
 from __future__ import annotations

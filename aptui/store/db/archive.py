@@ -185,7 +185,7 @@ class DatabaseArchive(LastRun):
         """Return the keys of the sources that a pattern (lower case; `*` is any text, also across `/`, `?` one character) matches.
 
         Raises:
-            UserError: it is longer than `core.globs.PATTERN_LIMIT`.
+            UserError: it is longer than `shared.globs.PATTERN_LIMIT`.
         """
         if len(pattern) > PATTERN_LIMIT:
             raise UserError(f"a pattern of more than {PATTERN_LIMIT} characters", hint="name the sources by a shorter one")

@@ -187,7 +187,7 @@ class FolderArchive:
 
 
 class ProductArchive:
-    """Queries of `engine.cache.product_index` about products and their folders."""
+    """Queries of `engine.cache.cache.ProductIndex` about products and their folders."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
@@ -215,7 +215,7 @@ class ProductArchive:
         return dict(self._database.execute("SELECT name, ctime_ns FROM aptui_cache_folders").fetchall())
 
 
-# Queries of the engine about earlier sessions (`engine.loop.reports`).
+# Queries of the engine about earlier sessions (`engine.loop.engine_reports`).
 
 
 class SessionArchive:

@@ -457,7 +457,7 @@ class ProductLinksTable(DatabaseTable):
 
 
 class MissingScansTable(DatabaseTable):
-    """Names that were read of a product when it was last scanned for missing dependencies (`engine.missing`)."""
+    """Names that were read of a product when it was last scanned for missing dependencies (`features.shipping`)."""
 
     product_id = IntegerField(primary_key=True)
     digest = BlobField()
@@ -569,7 +569,7 @@ class ConflictsTable(DatabaseTable):
 
 
 class FoldersTable(DatabaseTable):
-    """One scan folder's part of a relative folder: its digest, and its files as `store.packing` packs them."""
+    """One scan folder's part of a relative folder: its digest, and its files as `store.db.folder_blobs` packs them."""
 
     folder = TextField()
     scan_folder_id = IntegerField()
@@ -613,7 +613,7 @@ class CacheFoldersTable(DatabaseTable):
 
 
 class ChangesTable(DatabaseTable):
-    """The last changes of sources and products, in order (`store.changes`)."""
+    """The last changes of sources and products, in order (`store.db.change_log`)."""
 
     seq = IntegerField(primary_key=True)
     kind = IntegerField()

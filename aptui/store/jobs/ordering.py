@@ -2,7 +2,7 @@
 
 Rows may be added while the order is computed: it has the rows from the start.
 
-Tests: `tests/store/jobs/test_table.py`.
+Tests: `tests/store/jobs/test_job_table.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aptui.store.jobs.table import CANCELLED, COMPLETED, FAILED, PENDING, PROCESSING, JobTable
+from aptui.store.jobs.job_table import CANCELLED, COMPLETED, FAILED, PENDING, PROCESSING, JobTable
 from aptui.store.jobs.texts import Codes
 
 if TYPE_CHECKING:

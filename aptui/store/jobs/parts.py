@@ -2,7 +2,7 @@
 
 Nothing here needs numpy: parts can be read while that, or anything else, is still being imported.
 
-Tests: `tests/store/jobs/test_table.py`.
+Tests: `tests/store/jobs/test_job_table.py`.
 """
 
 from __future__ import annotations

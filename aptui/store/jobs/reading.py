@@ -1,6 +1,6 @@
 """Makes columns (`table`) of every job and every failed analysis of the asset database.
 
-Tests: `tests/store/jobs/test_table.py`.
+Tests: `tests/store/jobs/test_job_table.py`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 from aptui.core.model import LISTED_ANALYSIS
 from aptui.shared.errors import InternalError
 from aptui.store.db.schema import uuid_text
+from aptui.store.jobs.job_table import FAILED, AnalysisKeys, JobTable, JobValues
 from aptui.store.jobs.parts import Beginning, Ending, JobPart, JobPiece, Piece, SourcePiece, read_job_parts
-from aptui.store.jobs.table import FAILED, AnalysisKeys, JobTable, JobValues
 from aptui.store.queries.reader import Reader
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from aptui.store.queries.source_edges import SourceEdges
 
 # Facts about nodes of the asset graph: their names, and their dependencies that lead nowhere.
 #
-# Records only; `graph.asset_graph` finds them.
+# Records only; `store.queries.asset_graph` finds them.
 
 
 class SourceFact(Struct, frozen=True):

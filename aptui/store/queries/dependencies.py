@@ -1,4 +1,4 @@
-"""Product dependencies for the engine, the catalog and the asset panels; their reach is `graph.asset_graph`'s question.
+"""Product dependencies for the engine, the catalog and the asset panels; their reach is `store.queries.asset_graph`'s question.
 
 Every question is answered from `ProductDependencies` (made by `db.product_links`) and follows an index.
 """

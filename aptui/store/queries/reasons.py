@@ -1,6 +1,6 @@
 """The status of a job and its reason in one sentence, for `aptui why` and the screen.
 
-The reason itself is decided once, when the run is planned (`core.pipeline.reasons`), and stored with the job.
+The reason itself is decided once, when the run is planned (`core.pipeline.plans`), and stored with the job.
 
 Tests: `tests/cli/test_main.py`.
 """

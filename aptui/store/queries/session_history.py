@@ -26,7 +26,7 @@ OUTCOMES = {Outcome.SUCCEEDED: "completed", Outcome.FAILED: "failed"}
 
 
 class WorkSession(Struct, frozen=True):
-    """One session; `kind` and `outcome` are words of `core.sessions`, `failing` counts what was failed when it ended."""
+    """One session; `kind` and `outcome` are words of the session records, `failing` counts what was failed when it ended."""
 
     number: int
     started_ms: int

@@ -194,7 +194,7 @@ def _group_rows(rows: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
     return found
 
 
-# Which sources need which others, in the spelling of the disk; `verbs.spelling` compares it with their texts.
+# Which sources need which others, in the spelling of the disk; `features.shipping.findings` compares it with their texts.
 
 _NEEDS_SQL = """
 SELECT s.ScanFolderPK, s.SourceName, n.ScanFolderPK, n.SourceName FROM aptui_edges e

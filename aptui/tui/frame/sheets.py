@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from textual.binding import ActiveBinding
     from textual.screen import Screen
 
-    from aptui.config.model import Config
+    from aptui.config.configuration import Config
     from aptui.shared.health import Health
     from aptui.tui.data.session import Session
     from aptui.tui.frame.commandline import Command

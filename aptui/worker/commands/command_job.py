@@ -25,8 +25,8 @@ from aptui.worker.commands import command as commands
 from aptui.worker.commands.output import BoundedText, TimedLine, bound_lines, record_of
 from aptui.worker.inputs.reads import Reads
 from aptui.worker.log import RunLog, valid_text
+from aptui.worker.outputs.declared_references import add_declared
 from aptui.worker.outputs.products import StagingFolders, remove_tree
-from aptui.worker.outputs.references import add_declared
 
 _DEPFILE_NAME = "depfile.d"
 _MOST_WARNINGS = 5
@@ -137,13 +137,13 @@ def _run_traced(
     log: RunLog,
     meanwhile: commands.CommandWatch | None,
 ) -> commands.Execution:
-    from aptui.worker.commands import trace
+    from aptui.worker.commands import read_trace
 
-    if fault := trace.fault():
+    if fault := read_trace.fault():
         log.write(LogLevel.INFO, f"what the command reads cannot be traced: {fault}")
         return commands.execute(command, environment, output, meanwhile)
-    ended = commands.execute(trace.trace_command(command, folders.trace), environment, output, meanwhile)
-    trace.note_reads(folders.trace, command.program, reads)
+    ended = commands.execute(read_trace.trace_command(command, folders.trace), environment, output, meanwhile)
+    read_trace.note_reads(folders.trace, command.program, reads)
     remove_tree(folders.trace)
     return ended
 

@@ -28,6 +28,7 @@ from aptui.core.project import Builder
 from aptui.sdk import SimpleBuilder, programs, schema_of, trusted_params
 from aptui.shared.files import clocks
 from aptui.shared.forms import prepare_form
+from aptui.worker.builder_import import NoSuchBuilder, find_entry_point, load_class, load_file, load_function
 from aptui.worker.describing.questions import (
     ClassAnswer,
     ClassDescription,
@@ -38,7 +39,6 @@ from aptui.worker.describing.questions import (
     code_files_of,
 )
 from aptui.worker.inputs import used
-from aptui.worker.load import NoSuchBuilder, find_entry_point, load_class, load_file, load_function
 from aptui.worker.processes import signal_name
 
 _MEMBERS = ("name", "patterns", "create_jobs", "process_job")

@@ -1,6 +1,6 @@
 """Questions of the engine to a short-lived process about builder classes, and the answers.
 
-Who asks is `engine.registry`, who answers `worker.describe`.
+Who asks is `engine.registry`, who answers `worker.describing.describe`.
 
 Tests: `tests/features/cluster/test_cluster_pool.py`.
 """

@@ -29,8 +29,8 @@ from aptui.core.paths import to_text
 from aptui.core.patterns import below_matcher
 from aptui.core.run_report import Stamp, UsedFile
 from aptui.shared.files import lfs
-from aptui.worker import files
-from aptui.worker.files import is_pointer
+from aptui.worker import file_access
+from aptui.worker.file_access import is_pointer
 
 # Files outside the project that a call opened because content names them: the job must fail, whichever process opened them.
 #
@@ -117,7 +117,7 @@ _NO_CONTENT = os.O_DIRECTORY | getattr(os, "O_PATH", 0)
 _STANDARD_LIBRARY = os.path.dirname(os.__file__) + "/"
 _PACKAGE = os.path.dirname(aptui.__file__) + "/"
 _BUILDERS = _PACKAGE + "builders/"
-_CALLS_BUILDERS = _PACKAGE + "worker/run.py"
+_CALLS_BUILDERS = _PACKAGE + "worker/builder_run.py"
 """Frames of aptui above the builder's code open something for the builder; this file's frame is below it."""
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 _IMPORT = "<frozen importlib"
@@ -175,7 +175,7 @@ class Reads:
         """Take note that the folder `path` is listed."""
         path = _absolute(path)
         if f"{path}/".startswith(_roots) and not f"{path}/".startswith(self._own) and path not in self._listed:
-            self._listed[path] = files.digest_listing(path)
+            self._listed[path] = file_access.digest_listing(path)
 
     def find_probed(self) -> tuple[tuple[str, str], ...]:
         """Return (absolute path, "") of missing files, and (folder and `/*`, digest of its names) of listed folders.

@@ -22,7 +22,7 @@ from aptui.core.orders import ProcessOrder, StagedProduct
 from aptui.core.paths import normalize, product_name, to_text
 from aptui.core.project import COMMON_PLATFORM
 from aptui.sdk import JobProduct, ProductFlag
-from aptui.worker import files
+from aptui.worker import file_access
 from aptui.worker.answers import AnswerRefused
 
 # Sub ids: which product of its source one is. Builders choose them, or leave them to `fill_sub_ids`; all are checked.
@@ -144,12 +144,12 @@ def stage_products(products: Sequence[JobProduct], folders: StagingFolders, orde
         sub_id = _check_unique(product, name, names, sub_ids)
         try:
             staged.append(_stage(product, name, sub_id, index, folders))
-        except files.FileChanged as error:
+        except file_access.FileChanged as error:
             raise AnswerRefused(f"product {product.path!r}: {error}") from error
         except OSError as error:
-            raise AnswerRefused(f"product {product.path!r} cannot be staged: {files.reason(error)}") from error
-    if folders.staging != files.os_path(order.staging):
-        staged = _move_staged(staged, files.os_path(order.staging))
+            raise AnswerRefused(f"product {product.path!r} cannot be staged: {file_access.reason(error)}") from error
+    if folders.staging != file_access.os_path(order.staging):
+        staged = _move_staged(staged, file_access.os_path(order.staging))
     return tuple(staged)
 
 
@@ -161,9 +161,9 @@ def _move_staged(staged: Sequence[StagedProduct], place: str) -> list[StagedProd
             os.mkdir(place)
             targets = [f"{place}/{index}" for index in range(len(staged))]
         for product, target in zip(staged, targets, strict=True):
-            os.rename(files.os_path(product.staged), target)
+            os.rename(file_access.os_path(product.staged), target)
     except OSError as error:
-        raise AnswerRefused(f"products cannot be staged: {files.reason(error)}") from error
+        raise AnswerRefused(f"products cannot be staged: {file_access.reason(error)}") from error
     return [replace(product, staged=to_text(os.fsencode(target))) for product, target in zip(staged, targets, strict=True)]
 
 
@@ -227,13 +227,13 @@ def _stage(product: JobProduct, name: str, sub_id: int, index: int, folders: Sta
     if not is_ours or found.st_nlink > 1:
         # A second hard link could change the product long after it was committed.
         staged = f"{folders.staging}/copied-{index}"
-        hashes = files.copy_into(path, staged, os.O_NOFOLLOW)
+        hashes = file_access.copy_into(path, staged, os.O_NOFOLLOW)
     else:
         if not path.startswith(f"{folders.products}/"):
             staged = f"{folders.staging}/moved-{index}"
             os.rename(path, staged)
         _check_closed(staged, product.path)
-        hashes = files.hash_file(staged)[0]
+        hashes = file_access.hash_file(staged)[0]
     path, asset_type, flags = to_text(os.fsencode(staged)), product.asset_type.bytes, int(product.flags)
     return StagedProduct(path, name, sub_id, asset_type, flags, *hashes, is_executable=bool(found.st_mode & 0o111))
 
@@ -273,10 +273,10 @@ def sync_products(staged: Sequence[StagedProduct], folders: StagingFolders) -> N
         Refused: that cannot be done.
     """
     try:
-        if len(staged) >= files.SYNC_EACH_BELOW:
-            files.sync_file_system(folders.staging)
+        if len(staged) >= file_access.SYNC_EACH_BELOW:
+            file_access.sync_file_system(folders.staging)
             return
         for product in staged:
-            files.sync_file(files.os_path(product.staged))
+            file_access.sync_file(file_access.os_path(product.staged))
     except OSError as error:
-        raise AnswerRefused(f"products cannot be made durable: {files.reason(error)}") from error
+        raise AnswerRefused(f"products cannot be made durable: {file_access.reason(error)}") from error

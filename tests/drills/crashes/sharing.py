@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
-from aptui.config.model import SharedCacheSettings
+from aptui.config.configuration import SharedCacheSettings
 from aptui.features.sharing.service import Service
 from aptui.features.sharing.stores import folder_store, maintenance, placing
 from tests.features.sharing.room import all_here, facts, files_of, record

@@ -92,7 +92,7 @@ def without_reaping() -> Iterator[None]:
 @contextlib.contextmanager
 def without_limits() -> Iterator[None]:
     """Break the contract: time-outs are a minute late."""
-    from aptui.engine.pool.processes import WorkerManager
+    from aptui.engine.pool.worker_processes import WorkerManager
 
     due = WorkerManager._due
     with mock.patch.object(

@@ -24,10 +24,10 @@ from aptui.core.model import Digest, Product
 from aptui.engine.cache import cache as cache_module
 from aptui.engine.cache import cache as rooms
 from aptui.engine.cache.cache import Cache
-from aptui.engine.cache.places import NO_FOLDER, ReplacedFiles
+from aptui.engine.cache.cache_places import NO_FOLDER, ReplacedFiles
 from aptui.shared.errors import BusyError, HostError, UserError
 from aptui.store.db.writer import Intent
-from aptui.worker import files
+from aptui.worker import file_access
 
 
 class Diary:
@@ -285,7 +285,7 @@ def test_every_touched_folder_is_synced_before_the_rows(cache: Cache, diary: Dia
 
 def test_many_touched_folders_share_one_sync_before_the_rows(cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
-    monkeypatch.setattr(files, "sync_file_system", synced.append)
+    monkeypatch.setattr(file_access, "sync_file_system", synced.append)
     seen_at_finish: list[str] = []
     monkeypatch.setattr(diary, "finish", lambda _rows, _keys: seen_at_finish.extend(synced))
 

@@ -10,7 +10,7 @@ import pytest
 from live_project import own_live_project
 
 from aptui.engine.live.requests import ANSWER_TIMEOUT_S, LogRequests
-from aptui.engine.pool.messages import LogSoFar
+from aptui.engine.pool.worker_messages import LogSoFar
 from aptui.link import port
 from aptui.shared.errors import KnownError
 from aptui.worker.commands.output import BoundedText

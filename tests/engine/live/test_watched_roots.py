@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from aptui.config.model import Config
+from aptui.config.configuration import Config
 from aptui.core.notices import LogLevel
 from aptui.core.project import INTERMEDIATES
 from aptui.engine.live import roots as watched_roots

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from aptui.core.notices import Progress
 from aptui.core.pipeline.forecast import PendingWork
-from aptui.engine.loop.reports import Forecaster
+from aptui.engine.loop.engine_reports import Forecaster
 
 COUNTS = Progress(1, 0, 0, 0, 50, 2, 0, 0, is_scanning=False)
 WORK = PendingWork(60_000.0, 10_000.0, 0)

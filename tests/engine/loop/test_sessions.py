@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aptui.core.run_history import SessionKind
-from aptui.engine.loop.reports import LONGEST_HISTORY_MS, SessionRecorder
+from aptui.engine.loop.engine_reports import LONGEST_HISTORY_MS, SessionRecorder
 from aptui.engine.scan.git import CheckoutHead
 from aptui.shared.account import Account
 

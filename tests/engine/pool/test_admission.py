@@ -1,6 +1,6 @@
 from aptui.core.orders import Outcome, RunResult
 from aptui.engine.pool.admission import FailureTracker, JobAdmission, MemoryBudget
-from aptui.engine.pool.messages import messages_of
+from aptui.engine.pool.worker_messages import messages_of
 from tests.engine.pool.test_slots import message, order
 
 

@@ -10,8 +10,8 @@ import pytest
 from aptui.core.orders import CopyOrder, HashOrder, HashResult, Outcome, RunResult
 from aptui.core.retry import FailureKind
 from aptui.engine.pool.admission import FailureTracker, JobAdmission, MemoryBudget
-from aptui.engine.pool.messages import PoolMessage, Verdict
 from aptui.engine.pool.slots import OrderAnswers, WaitingOrders
+from aptui.engine.pool.worker_messages import PoolMessage, Verdict
 from aptui.worker import wire
 from aptui.worker.commands.output import BoundedText
 from aptui.worker.processes import KILLED

@@ -16,7 +16,7 @@ from waiting import until
 from aptui.core.notices import LogLevel
 from aptui.core.orders import HashOrder, Outcome
 from aptui.engine.pool.pool import PoolSettings
-from aptui.engine.pool.processes import WorkerManager
+from aptui.engine.pool.worker_processes import WorkerManager
 from aptui.worker import processes
 
 pytestmark = pytest.mark.real

@@ -11,7 +11,7 @@ from waiting import until
 
 from aptui.core.notices import LogRecord
 from aptui.core.orders import Outcome
-from aptui.engine.pool.messages import RunQuestions
+from aptui.engine.pool.worker_messages import RunQuestions
 from aptui.worker import wire
 from aptui.worker.commands.output import BoundedText
 

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from pool_harness import PLATFORMS
 
 from aptui.core.orders import AnalyseOrder, CopyOrder, HashOrder, ProcessOrder
-from aptui.engine.pool.messages import PoolMessage, describe, identity_of, messages_of
 from aptui.engine.pool.slots import PATIENT_PASSES, PATIENT_S, WaitingOrders
+from aptui.engine.pool.worker_messages import PoolMessage, describe, identity_of, messages_of
 from aptui.worker import wire
 
 

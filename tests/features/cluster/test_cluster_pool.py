@@ -15,7 +15,7 @@ from aptui.config.settings import ClusterSettings as Place
 from aptui.core.notices import LogRecord
 from aptui.core.orders import Outcome, ProcessOrder, Read, RunResult, StagedProduct
 from aptui.core.project import Builder, BuilderKind, Platform, UndeclaredReads
-from aptui.engine.pool.messages import make_ended
+from aptui.engine.pool.worker_messages import make_ended
 from aptui.features.cluster import cluster_messages, cluster_pool, environment
 from aptui.features.cluster import scheduler as cluster_scheduler
 from aptui.features.cluster.environment import difference
@@ -24,7 +24,7 @@ from aptui.features.cluster.scheduler import FIRST_NUMBER, RemoteWorker
 from aptui.features.sharing.stores.folder_store import FolderStore
 from aptui.shared.errors import UserError
 from aptui.shared.result_store import Mismatch
-from aptui.worker.files import stat_key
+from aptui.worker.file_access import stat_key
 
 
 class FakeScheduler:
@@ -442,7 +442,7 @@ def test_code_used_by_jobs_is_part_of_the_version():
     files = {str(path.relative_to(Path(aptui.__file__).parent)) for path in environment.decisive_files(Path(aptui.__file__).parent)}
 
     assert {
-        "worker/run.py",
+        "worker/builder_run.py",
         "worker/commands/command_job.py",
         "worker/main.py",
         "features/cluster/task.py",

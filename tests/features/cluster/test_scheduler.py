@@ -19,7 +19,7 @@ from aptui.core.project import Builder, BuilderKind, Platform
 from aptui.features.cluster import cluster_messages, scheduler
 from aptui.features.cluster import task as cluster_task
 from aptui.features.cluster.scheduler import RemoteTask
-from aptui.worker.files import stat_key
+from aptui.worker.file_access import stat_key
 
 pytestmark = pytest.mark.real
 

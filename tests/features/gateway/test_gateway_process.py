@@ -21,7 +21,7 @@ from aptui.features.gateway.engine_requests import OrderPeers
 from aptui.link import port
 from aptui.link.client import EngineClient
 from aptui.shared.connections.peers import PeerAction, PeerOrder
-from tests.daemon.test_engine import SETTINGS, Home
+from tests.daemon.test_daemon_process import SETTINGS, Home
 from tests.features.gateway.live_served import CERTIFICATE, KEY
 
 pytestmark = pytest.mark.real

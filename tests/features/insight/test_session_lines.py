@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from aptui.config.model import Config
+from aptui.config.configuration import Config
 from aptui.core.asset_checks import Check, Limit
 from aptui.features.insight.session_lines import check_lines, history, sizes_lines, time_line
 from aptui.shared.errors import UserError

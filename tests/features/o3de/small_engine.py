@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from aptui.config import load, model
+from aptui.config import configuration, load
 from aptui.features.o3de.project import project_format
 from aptui.features.o3de.project_facts import Options
 
@@ -49,6 +49,6 @@ class SmallEngine:
         """Add to the project's own settings."""
         return self.settings(settings, "Game/Registry/own.setreg")
 
-    def load(self, *, options: Options | None = None, **asked: Any) -> model.Config:
+    def load(self, *, options: Options | None = None, **asked: Any) -> configuration.Config:
         """Load the project with the options of a command line."""
         return load.load(self.project, **asked) if options is None else project_format.load(self.project, options=options)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from waiting import until
 
-from aptui.config.model import SharedCacheSettings
+from aptui.config.configuration import SharedCacheSettings
 from aptui.core.model import LinkKind, ProductLink
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import StagedProduct

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from aptui.config.model import SharedCacheSettings
+from aptui.config.configuration import SharedCacheSettings
 from aptui.features.sharing import namespaces
 from aptui.features.sharing.records.record import base_key, open_record
 from aptui.features.sharing.records.seal import Seal

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aptui.store.jobs.table import cause_of
+from aptui.store.jobs.job_table import cause_of
 
 SAME = [
     ("pack_00/a/item_00000.json:1:10: Expecting value", "b.json:77: Expecting value", "…: Expecting value"),

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from aptui.store.jobs.table import CheckColumn
+from aptui.store.jobs.job_table import CheckColumn
 from aptui.store.queries.checks import CheckMark
 
 ONE, TWO = CheckMark("warn", 1, "large: bytes is 9"), CheckMark("fail", 2, "name: bad; large: x")

@@ -27,7 +27,7 @@ from aptui.shared.errors import KnownError, UserError
 from aptui.shared.health import Connection, Health
 from aptui.store.db.schema import uuid_text
 from aptui.store.jobs.filter import STATUS_CODES
-from aptui.store.jobs.table import AnalysisKeys, JobTable, JobValues
+from aptui.store.jobs.job_table import AnalysisKeys, JobTable, JobValues
 from aptui.tui.data.feed import Batch, Feed
 from aptui.tui.data.jobs_store import JobsStore
 from tests.store.conftest import BUILDER, Store, job_row, source_row

@@ -7,8 +7,8 @@ from typing import Any, cast
 import numpy as np
 
 from aptui.store.jobs.filter import Filter
+from aptui.store.jobs.job_table import JobTable
 from aptui.store.jobs.regex import Mask
-from aptui.store.jobs.table import JobTable
 from aptui.store.jobs.texts import Codes
 from aptui.tui.data.jobs_store import ShownRows
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from aptui.core.model import JobState
 from aptui.core.notices import JobChanged
 from aptui.core.pipeline.reports import SHOWN
-from aptui.store.jobs.table import AnalysisKeys, JobTable
+from aptui.store.jobs.job_table import AnalysisKeys, JobTable
 from aptui.tui.data.feed import Batch, JobNews
 from aptui.tui.data.jobs_store import JobsStore
 

@@ -12,11 +12,11 @@ from run_room import PLATFORMS, Room
 
 from aptui.core.orders import Outcome, ProcessOrder, RunResult
 from aptui.core.project import Builder, BuilderKind, CommandRule
-from aptui.worker import run as worker_run
+from aptui.worker import builder_run as worker_run
+from aptui.worker.builder_run import BatchSharing
 from aptui.worker.commands import workspace
 from aptui.worker.commands.workspace import ReusableWorkspace
 from aptui.worker.outputs.products import StagingFolders
-from aptui.worker.run import BatchSharing
 
 pytestmark = pytest.mark.real
 

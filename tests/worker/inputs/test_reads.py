@@ -21,14 +21,16 @@ from aptui.core.orders import Outcome
 from aptui.core.project import Builder, BuilderKind, CommandRule, UndeclaredReads
 from aptui.engine.pool.pool import PoolSettings
 from aptui.sdk import JobDescriptor, JobProduct
-from aptui.worker.commands import trace
+from aptui.worker.commands import read_trace
 from aptui.worker.inputs import reads as worker_reads
 from aptui.worker.processes import adopt_orphans
 
 pytestmark = pytest.mark.real
 
 ADDS = replace(PYTHON, undeclared_reads=UndeclaredReads.ADD)
-_may_trace = pytest.mark.skipif(find_program("strace") is not None and bool(trace.fault()), reason=MACHINE + "strace may not trace")
+_may_trace = pytest.mark.skipif(
+    find_program("strace") is not None and bool(read_trace.fault()), reason=MACHINE + "strace may not trace"
+)
 
 
 def needs_strace(test):
@@ -408,7 +410,7 @@ def command_line(pid: str) -> bytes:
 
 
 def test_without_strace_a_command_runs_and_its_log_says_so_once(room, monkeypatch):
-    monkeypatch.setattr(trace, "fault", lambda: "strace is not installed")
+    monkeypatch.setattr(read_trace, "fault", lambda: "strace is not installed")
 
     result = room.run(tracing("cp {source} {products_dir}/o"))
 
@@ -441,7 +443,7 @@ def test_each_kind_of_line_of_a_record_is_understood(room, tmp_path, line, expec
     (record / "t.1").write_text(line.replace("/r", str(room.root)) + "\n")
     reads = worker_reads.Reads(str(room.root / "a.txt"))
 
-    trace.note_reads(str(record), "/bin/tool", reads)
+    read_trace.note_reads(str(record), "/bin/tool", reads)
 
     assert [os.path.relpath(read.path, room.root) for read in reads.find_read(lambda _path: "", adds=True)] == (
         [expected] if expected else []

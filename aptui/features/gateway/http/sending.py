@@ -1,6 +1,6 @@
 """Sends an open file as the answer to a GET or HEAD: conditions, ranges, headers, and the bytes in the cheapest way.
 
-Tests: `tests/features/gateway/http/test_http_files.py`, `tests/features/gateway/http/test_conditional_requests_follow_the_rfc.py`.
+Tests: `tests/features/gateway/http/test_http_files.py`, `tests/features/gateway/http/test_conditions.py`.
 """
 
 from __future__ import annotations

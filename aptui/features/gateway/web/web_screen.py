@@ -40,7 +40,7 @@ from aptui.shared.errors import UserError, install_advice
 if TYPE_CHECKING:
     from textual_serve.server import Server
 
-    from aptui.config.model import Config
+    from aptui.config.configuration import Config
 
 
 SCREENS_LIMIT = 4

@@ -28,7 +28,7 @@ from aptui.store.queries.reader import Reader, SourceRow
 from aptui.store.queries.serving import Served, asset_ids, products_named
 
 if TYPE_CHECKING:
-    from aptui.config.model import Config
+    from aptui.config.configuration import Config
     from aptui.features.gateway.engine_link import EngineLink
     from aptui.features.gateway.gateway_context import Database
     from aptui.features.gateway.ws.client_sessions import WireSession, WireSessions

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from aptui.batch.alone import Workers
 from aptui.config import folder
+from aptui.config.configuration import Config, ConfigErrors
 from aptui.config.dirs import asset_database
-from aptui.config.model import Config, ConfigErrors
 from aptui.core.model import JobDependency, JobPlan, RelPath, Source, SourceUuid
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, Outcome, ProcessOrder, RunResult

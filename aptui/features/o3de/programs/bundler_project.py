@@ -16,8 +16,8 @@ from typing import TextIO
 
 from msgspec import Struct
 
+from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database
-from aptui.config.model import Config
 from aptui.core.paths import from_text
 from aptui.core.patterns import wildcard
 from aptui.features.o3de.asset_registry import RegistryAsset, type_text

@@ -17,8 +17,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui.batch.options import consent
+from aptui.config.configuration import Config, ConfigErrors
 from aptui.config.dirs import asset_database
-from aptui.config.model import Config, ConfigErrors
 from aptui.core.project import COMMON_PLATFORM
 from aptui.features.o3de.programs import phrases, program_switches
 from aptui.features.o3de.programs.control import DEFAULT_PORT

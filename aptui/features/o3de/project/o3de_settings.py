@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
+from aptui.config.configuration import ConfigErrors
 from aptui.config.dirs import core_count, host_platform
-from aptui.config.model import ConfigErrors
 from aptui.config.yaml.nodes import Node, nearest
 from aptui.core.project import COMMON_PLATFORM
 from aptui.features.o3de.project.project_roots import BOOTSTRAP, SETTINGS, ProjectRoots, locate, read_registry

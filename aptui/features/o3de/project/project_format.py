@@ -1,4 +1,4 @@
-"""O3DE projects for `aptui.config.model`: the connection between its layers of YAML and the settings registry.
+"""O3DE projects for `aptui.config.configuration`: the connection between its layers of YAML and the settings registry.
 
 An unchanged project is not parsed: the inputs of its compilation are stored beside the compiled form and compared. So nothing heavy
 may be imported at the top of this module.
@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from aptui.config import compiled, dirs, merge, packing
+from aptui.config import compiled, configuration, dirs, merge, packing
 from aptui.config import load as config_explain
 from aptui.config import load as config_load
-from aptui.config import model as configuration
+from aptui.config.configuration import Config
 from aptui.config.load import ConfigMessage
-from aptui.config.model import Config
 from aptui.features.o3de.project_facts import ENGINE_MEMORY, MARKER, Options, is_project
 from aptui.features.o3de.registry.input_recorder import InputRecorder, probe_again
 from aptui.shared.errors import UserError

@@ -23,7 +23,7 @@ from aptui.tui.terminal.safety import make_safe
 from aptui.tui.widgets.menu import Menu, MenuItem, Prompt
 
 if TYPE_CHECKING:
-    from aptui.config.model import SharedCacheSettings
+    from aptui.config.configuration import SharedCacheSettings
     from aptui.features.sharing.namespaces import ProbeAnswer
     from aptui.shared.account import SharingSum
     from aptui.tui.pane import Shell

@@ -29,8 +29,8 @@ from aptui.tui.widgets.table import GAP, Column
 from aptui.tui.widgets.tree import VTree
 
 if TYPE_CHECKING:
+    from aptui.store.jobs.job_table import Moment
     from aptui.store.jobs.regex import Mask
-    from aptui.store.jobs.table import Moment
     from aptui.store.jobs.texts import Codes
     from aptui.tui.data.feed import Batch
     from aptui.tui.pane import Shell

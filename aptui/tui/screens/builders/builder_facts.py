@@ -37,7 +37,7 @@ from aptui.tui.widgets.tree import Branch, LazyTree, VTree
 from aptui.tui.words import duration_text, size_text
 
 if TYPE_CHECKING:
-    from aptui.config.model import Config
+    from aptui.config.configuration import Config
 
 
 TABS = ("patterns", "details", "metrics")

@@ -19,8 +19,7 @@ from disk_project import Project
 from PIL import Image
 from tools import needs
 
-from aptui.demo import lamp
-from aptui.demo import project as demo_project
+from aptui.demo import demo_project, lamp
 from aptui.features.gateway.access import tokens
 from aptui.features.gateway.client import Client
 from aptui.features.gateway.http import demo_page

@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 from small_engine import PLATFORMS, RULES, SCAN_FOLDERS, SmallEngine
 
+from aptui.config.configuration import Config
 from aptui.config.load import explain
-from aptui.config.model import Config
 from aptui.core.model import RelPath
 from aptui.core.patterns import PatternSet, ignore_matcher, matches
 from aptui.core.planner import Planner

@@ -1,4 +1,4 @@
-"""O3DE projects through `aptui.config.model` and the verbs, the cost of an unchanged one, and the equal `aptui.yaml`."""
+"""O3DE projects through `aptui.config.configuration` and the verbs, the cost of an unchanged one, and the equal `aptui.yaml`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from small_engine import SmallEngine
 import aptui
 from aptui.cli import main
 from aptui.config import dirs, load
+from aptui.config.configuration import Config
 from aptui.config.load import ConfigMessage
-from aptui.config.model import Config
 from aptui.features.o3de.project import project_format
 from aptui.features.o3de.project_facts import Options, facts_of
 from aptui.shared.errors import UserError

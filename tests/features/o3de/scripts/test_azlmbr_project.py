@@ -9,7 +9,7 @@ import pytest
 from scripts_room import BUS_ID, MOCK
 
 from aptui.cli import main
-from aptui.cli.opening import all_builders
+from aptui.cli.read_access import all_builders
 from aptui.core.project import BuilderKind
 from aptui.features.o3de.scripts.python_builder import to_text
 

@@ -12,7 +12,7 @@ from msgspec import structs
 from msgspec.structs import replace
 from textual import events
 
-from aptui.config.model import Config, ToolSettings
+from aptui.config.configuration import Config, ToolSettings
 from aptui.core.notices import HealthChanged, JobChanged
 from aptui.core.project import Builder, BuilderKind, CommandRule, Pattern, PatternKind, Platform, Project
 from aptui.shared.errors import UserError

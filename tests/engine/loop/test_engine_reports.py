@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from aptui import __version__
 from aptui.core.model import RelPath, RunKey
 from aptui.core.notices import EngineMessage, JobChanged, LogLevel, Notice, Progress
-from aptui.engine.loop.reports import NoticePublisher
+from aptui.engine.loop.engine_reports import NoticePublisher
 from aptui.store.joblog import parse
 
 

@@ -12,7 +12,7 @@ from aptui.core.model import LinkKind, ProductLink
 from aptui.core.notices import LogLevel
 from aptui.core.orders import Outcome
 from aptui.core.project import Builder, BuilderKind, CommandRule, ReferenceRule
-from aptui.worker.outputs import references
+from aptui.worker.outputs import declared_references
 
 TEXTURE = ReferenceRule(r'"texture": "([^"]*)"')
 SOURCE, PRODUCT = LinkKind.SOURCE_FILE, LinkKind.PRODUCT_FILE
@@ -103,7 +103,7 @@ def test_names_beyond_ascii_and_undecodable_bytes_are_read(room):
 
 
 def test_too_large_text_gets_a_warning(room, monkeypatch):
-    monkeypatch.setattr(references, "LARGEST_TEXT_BYTES", 1 << 20)
+    monkeypatch.setattr(declared_references, "LARGEST_TEXT_BYTES", 1 << 20)
 
     result = copied(room, b" " * (2 << 20))
 

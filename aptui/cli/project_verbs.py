@@ -17,8 +17,7 @@ from aptui import feature
 from aptui.batch.options import RunOptions, consent, load_config, project_dir
 from aptui.batch.run import INTERRUPTED, JOBS_FAILED, run
 from aptui.batch.summary import Summary
-from aptui.config import dirs, load, packing, proposal, trust
-from aptui.config import model as configuration
+from aptui.config import configuration, dirs, load, packing, proposal, trust
 from aptui.config.dirs import asset_database
 from aptui.shared import printing
 from aptui.shared.errors import KnownError, UserError
@@ -117,7 +116,7 @@ def demo(arguments: Namespace) -> int:
 
     On a terminal the screen shows how it is processed, and the engine ends when people leave it.
     """
-    from aptui.demo import project as demo_project
+    from aptui.demo import demo_project
 
     folder = Path(arguments.folder or arguments.project or _DEMO_FOLDER).absolute()
     show_page = feature.load_needed("demo_page") if arguments.web else None
@@ -242,7 +241,7 @@ def schema(arguments: Namespace) -> int:
     if arguments.path and file.is_file():
         printing.say(printing.line(str(file)))
         return 0
-    from aptui.config.yaml.schema import schema as made
+    from aptui.config.yaml.config_schema import schema as made
 
     printing.say(file.read_text(encoding="utf-8").rstrip() if file.is_file() else json.dumps(made(), indent=2))
     return 0

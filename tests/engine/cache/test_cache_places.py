@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from waiting import until
 
-from aptui.engine.cache import places
-from aptui.engine.cache.places import ReplacedFiles
+from aptui.engine.cache import cache_places
+from aptui.engine.cache.cache_places import ReplacedFiles
 from aptui.shared.files import confinement
 from aptui.shared.files.confinement import ConfinedTree
 
-MANY = places._FEWEST_APART
+MANY = cache_places._FEWEST_APART
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ from aptui.sdk import (
     Result,
 )
 from aptui.shared.files import clocks, lfs
-from aptui.worker import files
+from aptui.worker import file_access
 from aptui.worker.answers import AnswerRefused, edges_of, plans_and_edges
 from aptui.worker.commands.command import CommandWatch
 from aptui.worker.commands.command_job import run_command
@@ -49,9 +49,9 @@ from aptui.worker.commands.workspace import ReusableWorkspace
 from aptui.worker.inputs import reads
 from aptui.worker.inputs import used as worker_used
 from aptui.worker.log import ADDRESS_BYTES, RunLog, noting_warnings, one_line, valid_text
-from aptui.worker.outputs.links import with_links
+from aptui.worker.outputs.declared_links import with_links
+from aptui.worker.outputs.declared_references import add_references
 from aptui.worker.outputs.products import StagingFolders, discard, remove_tree, stage_products, sync_products
-from aptui.worker.outputs.references import add_references
 from aptui.worker.processes import end_children
 
 # One step of a run, however the builder ends it: an exception, a call of `sys.exit`, a process left behind is a `RunEnding`.
@@ -173,12 +173,12 @@ def analyse(
     """Ask a builder which jobs a source needs; `log` receives its records."""
     started_ns, began_ns = time.perf_counter_ns(), time.time_ns()
     log = log or RunLog(builder.name)
-    root = files.os_path(order.root)
+    root = file_access.os_path(order.root)
     params, platform_params = merge_params(builder, order.settings)
     request = CreateJobsRequest(
         builder_name=builder.name,
         scan_folder=root,
-        source=files.os_path(order.rel),
+        source=file_access.os_path(order.rel),
         source_uuid=UUID(bytes=order.source_uuid) if order.source_uuid else UUID(int=0),
         platforms=tuple(_platform_info(name, platforms) for name in _find_asked(order, builder)),
         params=params,
@@ -190,7 +190,7 @@ def analyse(
     answers: list[CreateJobsResponse] = []
     code = worker_used.code_of(builder)
     seen = reads.Reads(request.full_path)
-    is_pointer = os.path.isfile(request.full_path) and files.is_pointer(request.full_path, os.path.getsize(request.full_path))
+    is_pointer = os.path.isfile(request.full_path) and file_access.is_pointer(request.full_path, os.path.getsize(request.full_path))
     seen_or_none = seen if is_pointer or _counts(builder) else None
     ending = guard(log, lambda: answers.append(_create_jobs(load(builder), request, log, seen_or_none)))
     if request.unknown_patterns and ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED):
@@ -227,7 +227,7 @@ def _find_ignored(edges: Iterable[SourceEdge], root: str, found: Iterable[Read])
     known = {read.path for read in found}
     for edge in edges:
         if edge.kind is not EdgeKind.UUID and not WILDCARDS.intersection(edge.target):
-            rel = files.os_path(edge.target)
+            rel = file_access.os_path(edge.target)
             for folder in (root, *reads.scan_folders()):
                 rel = rel.removeprefix(f"{folder}/")
             for path in reads.find_ignored(rel, root):
@@ -329,12 +329,12 @@ class _BuilderRun:
         self.threads = threads
         self.platform = _platform_info(order.platform, platforms)
         self.keeps_temp = order.keeps_temp
-        self.staging = files.os_path(order.staging)
+        self.staging = file_access.os_path(order.staging)
         reusable = sharing.folders.for_run(self.staging, order.run_key) if sharing and not self.keeps_all else None
         self.reused = sharing.folders if sharing and reusable else None
         self.folders = reusable or StagingFolders(self.staging)
-        self.root = files.os_path(order.root)
-        self.source = os.path.join(self.root, files.os_path(order.rel))
+        self.root = file_access.os_path(order.root)
+        self.source = os.path.join(self.root, file_access.os_path(order.rel))
         self.products: tuple[StagedProduct, ...] = ()
         self.discovered: tuple[tuple[str, str], ...] = ()
         self.reprocess: tuple[str, ...] = ()
@@ -433,11 +433,11 @@ class _BuilderRun:
         """Make the bytes of the source its product."""
         copy = os.path.join(self.folders.products, os.path.basename(self.source))
         try:
-            files.copy_into(self.source, copy)
-        except files.FileChanged as error:
+            file_access.copy_into(self.source, copy)
+        except file_access.FileChanged as error:
             raise Stale(f"source: {error}") from error
         except OSError as error:
-            raise AnswerRefused(f"cannot copy the source: {files.reason(error)}") from error
+            raise AnswerRefused(f"cannot copy the source: {file_access.reason(error)}") from error
         self._made = [JobProduct(copy, 0, UUID(bytes=self.builder.asset_type or bytes(16)))]
 
     def _call_python(self) -> None:
@@ -445,7 +445,7 @@ class _BuilderRun:
         request = ProcessJobRequest(
             builder_name=self.builder.name,
             scan_folder=self.root,
-            source=files.os_path(self.order.rel),
+            source=file_access.os_path(self.order.rel),
             source_uuid=UUID(bytes=self.order.source_uuid) if self.order.source_uuid else UUID(int=0),
             platform=self.platform,
             job_key=self.order.job_key,
@@ -485,17 +485,17 @@ class _BuilderRun:
         return {**params, **platform_params.get(self.order.platform, {})}
 
     def _refuse_pointer(self) -> None:
-        if files.is_pointer(self.source, self.order.expected[0]):
+        if file_access.is_pointer(self.source, self.order.expected[0]):
             raise AnswerRefused(lfs.NOT_HERE)
 
     def _check_source(self) -> None:
         try:
             found = os.stat(self.source)
-            is_changed = files.stat_key(found) != tuple(self.order.expected)
-            is_blind = clocks.is_coarse(found.st_ctime_ns) and not clocks.is_settled(files.stat_key(found), time.time_ns())
+            is_changed = file_access.stat_key(found) != tuple(self.order.expected)
+            is_blind = clocks.is_coarse(found.st_ctime_ns) and not clocks.is_settled(file_access.stat_key(found), time.time_ns())
             if self.order.source_digest and is_blind:  # the times cannot show a change
-                is_changed = is_changed or files.hash_file(self.source, sees_through=True)[0][0] != self.order.source_digest
-        except (OSError, files.FileChanged) as error:
+                is_changed = is_changed or file_access.hash_file(self.source, sees_through=True)[0][0] != self.order.source_digest
+        except (OSError, file_access.FileChanged) as error:
             raise Stale(f"the source cannot be read: {getattr(error, 'strerror', error)}") from error
         if is_changed:
             raise Stale("the source changed while the job ran")
@@ -505,7 +505,7 @@ class _BuilderRun:
         paths.pop(self.source, None)
         wanted = [path for path in paths if not path.startswith(f"{self.folders.staging}/")]
         for path in wanted:
-            if os.path.isfile(path) and files.is_pointer(path, os.path.getsize(path)):
+            if os.path.isfile(path) and file_access.is_pointer(path, os.path.getsize(path)):
                 raise AnswerRefused(f"dependency {path!r} is {lfs.NOT_HERE}")
         names = [to_text(os.fsencode(path)) for path in wanted]
         before = [reads.stamp_of(path) for path in wanted]
@@ -517,7 +517,7 @@ class _BuilderRun:
         return tuple(zip(names, digests, strict=True))
 
 
-_known_digests: dict[str, tuple[files.StatKey, str]] = {}
+_known_digests: dict[str, tuple[file_access.StatKey, str]] = {}
 """Digests of dependencies by path: every shader names the same headers."""
 
 
@@ -526,19 +526,19 @@ def _dependency_digest(path: str) -> str:
     read_ns = time.time_ns()
     try:
         known = _known_digests.get(path)
-        if known and known[0] == files.stat_key(os.stat(path)):
+        if known and known[0] == file_access.stat_key(os.stat(path)):
             return known[1]
-        (digest, _, _), found = files.hash_file(path, sees_through=True)
-    except files.FileChanged:
+        (digest, _, _), found = file_access.hash_file(path, sees_through=True)
+    except file_access.FileChanged:
         if os.path.exists(path) and not os.path.isdir(path):
             raise Stale(f"the dependency {path!r} changed while the job ran", path) from None
         return ""
     except OSError:
         return ""
-    if clocks.is_settled(files.stat_key(found), read_ns):
+    if clocks.is_settled(file_access.stat_key(found), read_ns):
         if len(_known_digests) > 20_000:
             _known_digests.clear()
-        _known_digests[path] = files.stat_key(found), digest.hex()
+        _known_digests[path] = file_access.stat_key(found), digest.hex()
     return digest.hex()
 
 
@@ -583,7 +583,9 @@ def find_matches(order: AnalyseOrder | ProcessOrder, pattern: str) -> list[Match
         return None
     match = wildcard(pattern).fullmatch
     found = [each for each in order.inputs if match(each.rel)]
-    return [MatchedFile(files.os_path(each.rel), files.os_path(f"{each.root}/{each.rel}"), each.digest) for each in found]
+    return [
+        MatchedFile(file_access.os_path(each.rel), file_access.os_path(f"{each.root}/{each.rel}"), each.digest) for each in found
+    ]
 
 
 def _platform_info(name: str, platforms: Mapping[str, Platform]) -> PlatformInfo:

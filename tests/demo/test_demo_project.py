@@ -20,8 +20,7 @@ from aptui.builders.shader_builder import ShaderBuilder
 from aptui.builders.xml_builder import XmlBuilder
 from aptui.builders.yaml_builder import YamlBuilder
 from aptui.core.patterns import wildcard
-from aptui.demo import assets
-from aptui.demo import project as demo_project
+from aptui.demo import demo_assets, demo_project
 from aptui.sdk import CreateJobsRequest, JobLog, PlatformInfo, ProcessJobRequest, Result
 from aptui.shared.errors import HostError, UserError, install_advice
 
@@ -187,7 +186,7 @@ def test_every_source_has_a_builder_or_is_a_dependency(project, config):
 
 
 def test_what_needs_a_package_or_a_program_that_is_not_there_is_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(assets, "has_library", lambda _name: False)
+    monkeypatch.setattr(demo_assets, "has_library", lambda _name: False)
     monkeypatch.setattr(lua_builder, "has_library", lambda _name: False)
     monkeypatch.setenv("PATH", str(tmp_path))
     folder = tmp_path / "project"
@@ -293,5 +292,5 @@ def test_the_explanation_names_what_is_wrong_on_purpose():
 
 
 def test_importing_the_demo_imports_nothing_heavy():
-    code = "import sys, aptui.demo.project; sys.exit(bool({'PIL', 'fontTools', 'trimesh', 'numpy'} & set(sys.modules)))"
+    code = "import sys, aptui.demo.demo_project; sys.exit(bool({'PIL', 'fontTools', 'trimesh', 'numpy'} & set(sys.modules)))"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path.cwd())

@@ -25,7 +25,7 @@ What comes out of it, `count_expected_products()` products in all:
 | 1 `fonts/*.ttf`                | `fonts` (font)           | WOFF2                  | TTF of four letters  |        2 |
 |                                |                          |                        |                      |   **96** |
 
-The last three, and `scripts`, are there where they can be built (`demo.assets`).
+The last three, and `scripts`, are there where they can be built (`demo.demo_assets`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aptui.demo import lamp
-from aptui.demo.assets import EXTRAS, FILES, Extra, moth_buffer, moth_model
+from aptui.demo.demo_assets import EXTRAS, FILES, Extra, moth_buffer, moth_model
 from aptui.shared.errors import HostError, UserError
 
 if TYPE_CHECKING:

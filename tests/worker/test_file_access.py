@@ -11,9 +11,9 @@ import xxhash
 from msgspec.structs import replace
 
 from aptui.core.orders import CopyOrder, HashOrder, Outcome
-from aptui.worker import files
+from aptui.worker import file_access
 
-SMALL, LARGE = b"small", os.urandom(files.CHUNK_BYTES) * 2 + b"tail"
+SMALL, LARGE = b"small", os.urandom(file_access.CHUNK_BYTES) * 2 + b"tail"
 
 
 def order(tmp_path, data=SMALL, present=b"", key=1):
@@ -42,9 +42,9 @@ def append_to(path):
     return deed
 
 
-@pytest.mark.parametrize("data", [b"", SMALL, LARGE[: files.CHUNK_BYTES], LARGE])
+@pytest.mark.parametrize("data", [b"", SMALL, LARGE[: file_access.CHUNK_BYTES], LARGE])
 def test_a_copy_is_equal_and_its_hashes_are_those_of_its_bytes(tmp_path, data):
-    (result,) = files.copy_files([order(tmp_path, data)])
+    (result,) = file_access.copy_files([order(tmp_path, data)])
 
     (product,) = result.products
     assert (result.outcome, result.error) == (Outcome.SUCCEEDED, "")
@@ -60,7 +60,7 @@ def test_a_copy_is_equal_and_its_hashes_are_those_of_its_bytes(tmp_path, data):
 
 @pytest.mark.parametrize("data", [SMALL, LARGE])
 def test_a_product_that_is_there_already_is_not_written(tmp_path, data):
-    (result,) = files.copy_files([order(tmp_path, data, hashlib.sha256(data).digest())])
+    (result,) = file_access.copy_files([order(tmp_path, data, hashlib.sha256(data).digest())])
 
     assert result.outcome == Outcome.SUCCEEDED
     assert (result.products[0].staged, result.products[0].digest) == ("", hashlib.sha256(data).digest())
@@ -69,7 +69,7 @@ def test_a_product_that_is_there_already_is_not_written(tmp_path, data):
 
 @pytest.mark.parametrize("data", [SMALL, LARGE])
 def test_a_source_that_differs_from_the_product_there_is_written(tmp_path, data):
-    (result,) = files.copy_files([order(tmp_path, data, hashlib.sha256(b"other").digest())])
+    (result,) = file_access.copy_files([order(tmp_path, data, hashlib.sha256(b"other").digest())])
 
     assert result.outcome == Outcome.SUCCEEDED
     assert (tmp_path / "staging/copy1").read_bytes() == data
@@ -81,7 +81,7 @@ def test_a_source_that_changes_while_it_is_copied_is_stale_and_leaves_nothing(tm
     one = order(tmp_path, data, present)
     while_reading(monkeypatch, append_to(one.path))
 
-    (result,) = files.copy_files([one])
+    (result,) = file_access.copy_files([one])
 
     assert (result.outcome, result.error) == (Outcome.STALE, "source: the file changed while it was read")
     assert result.products == ()
@@ -92,7 +92,7 @@ def test_a_source_that_is_written_with_equal_size_while_it_is_copied_is_stale(tm
     one = order(tmp_path, LARGE)
     while_reading(monkeypatch, lambda: os.utime(one.path, ns=(1, 1)))
 
-    (result,) = files.copy_files([one])
+    (result,) = file_access.copy_files([one])
 
     assert result.outcome == Outcome.STALE
 
@@ -101,7 +101,7 @@ def test_a_source_that_vanished_or_became_something_else_is_stale(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     paths = [tmp_path / "gone", tmp_path / "fifo", tmp_path]
 
-    results = files.copy_files([CopyOrder(n, str(path), str(tmp_path / "copy")) for n, path in enumerate(paths)])
+    results = file_access.copy_files([CopyOrder(n, str(path), str(tmp_path / "copy")) for n, path in enumerate(paths)])
 
     assert [(result.outcome, result.error) for result in results] == [
         (Outcome.STALE, "source: the file is gone"),
@@ -113,7 +113,7 @@ def test_a_source_that_vanished_or_became_something_else_is_stale(tmp_path):
 def test_a_source_that_cannot_be_read_fails_by_its_reason(tmp_path):
     (tmp_path / "loop").symlink_to("loop")
 
-    (result,) = files.copy_files([CopyOrder(1, str(tmp_path / "loop"), str(tmp_path / "copy"))])
+    (result,) = file_access.copy_files([CopyOrder(1, str(tmp_path / "loop"), str(tmp_path / "copy"))])
 
     assert (result.outcome, result.errors) == (Outcome.FAILED, 1)
     assert result.error == "cannot read source: Too many levels of symbolic links"
@@ -124,7 +124,7 @@ def test_copy_never_overwrites_a_file(tmp_path):
     os.mkdir(tmp_path / "staging")
     (tmp_path / "staging/copy1").write_bytes(b"somebody's")
 
-    (result,) = files.copy_files([one])
+    (result,) = file_access.copy_files([one])
 
     assert (result.outcome, result.error) == (Outcome.FAILED, "cannot write the copy: File exists")
     assert (tmp_path / "staging/copy1").read_bytes() == b"somebody's"
@@ -139,17 +139,17 @@ def test_a_full_disk_fails_the_copy_and_leaves_nothing(tmp_path, monkeypatch, da
     one = order(tmp_path)
     (tmp_path / "source1").write_bytes(data)
 
-    (result,) = files.copy_files([one])
+    (result,) = file_access.copy_files([one])
 
     assert (result.outcome, result.error) == (Outcome.FAILED, "cannot write the copy: No space left on device")
     assert not os.path.exists(one.staged)
 
 
 def test_one_bad_copy_does_not_disturb_the_others_of_a_large_batch(tmp_path):
-    orders = [order(tmp_path, b"%d" % key, key=key) for key in range(files.SYNC_EACH_BELOW + 5)]
+    orders = [order(tmp_path, b"%d" % key, key=key) for key in range(file_access.SYNC_EACH_BELOW + 5)]
     os.unlink(orders[3].path)
 
-    results = files.copy_files(orders)
+    results = file_access.copy_files(orders)
 
     assert [result.run_key for result in results] == [one.run_key for one in orders]
     assert [result.run_key for result in results if result.outcome != Outcome.SUCCEEDED] == [3]
@@ -160,10 +160,10 @@ def test_a_large_batch_that_cannot_be_synced_fails_whole(tmp_path, monkeypatch):
     def broken(path):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(files, "sync_file_system", broken)
-    orders = [order(tmp_path, b"x", key=key) for key in range(files.SYNC_EACH_BELOW)]
+    monkeypatch.setattr(file_access, "sync_file_system", broken)
+    orders = [order(tmp_path, b"x", key=key) for key in range(file_access.SYNC_EACH_BELOW)]
 
-    results = files.copy_files(orders)
+    results = file_access.copy_files(orders)
 
     assert {(result.outcome, result.error) for result in results} == {
         (Outcome.FAILED, "cannot sync the staging folder: Input/output error")
@@ -174,7 +174,7 @@ def test_a_copy_is_executable_when_its_source_is_and_writable_in_any_case(tmp_pa
     one = order(tmp_path)
     os.chmod(one.path, 0o555)
 
-    files.copy_files([one])
+    file_access.copy_files([one])
 
     assert os.stat(one.staged).st_mode & 0o700 == 0o700
 
@@ -183,7 +183,7 @@ def test_files_are_hashed_in_order_with_their_stat(tmp_path):
     (tmp_path / "a").write_bytes(SMALL)
     (tmp_path / "b").write_bytes(LARGE)
 
-    result = files.hash_files(HashOrder(9, (str(tmp_path / "b"), str(tmp_path / "a"))))
+    result = file_access.hash_files(HashOrder(9, (str(tmp_path / "b"), str(tmp_path / "a"))))
 
     assert (result.order, result.errors) == (9, ())
     for found, name, data in zip(result.files, "ba", (LARGE, SMALL), strict=True):
@@ -203,7 +203,7 @@ def test_unreadable_file_and_missing_file_differ(tmp_path):
     (tmp_path / "a").write_bytes(SMALL)
     names = ("gone", "loop", "a", "a/below")
 
-    result = files.hash_files(HashOrder(9, tuple(str(tmp_path / name) for name in names)))
+    result = file_access.hash_files(HashOrder(9, tuple(str(tmp_path / name) for name in names)))
 
     assert (result.files[0], result.files[3]) == (None, None)
     assert result.files[1] == (b"", 0, -1, 0, 0, 0)
@@ -217,7 +217,7 @@ def test_a_file_without_permission_is_unreadable(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "open", denied)
 
-    result = files.hash_files(HashOrder(9, (str(tmp_path / "a"),)))
+    result = file_access.hash_files(HashOrder(9, (str(tmp_path / "a"),)))
 
     assert result.files == ((b"", 0, -1, 0, 0, 0),)
     assert result.errors == ((0, "Permission denied"),)
@@ -228,7 +228,7 @@ def test_a_file_that_changes_while_it_is_hashed_has_no_hash(tmp_path, monkeypatc
     (tmp_path / "a").write_bytes(data)
     while_reading(monkeypatch, append_to(tmp_path / "a"))
 
-    result = files.hash_files(HashOrder(9, (str(tmp_path / "a"),)))
+    result = file_access.hash_files(HashOrder(9, (str(tmp_path / "a"),)))
 
     assert (result.files, result.errors) == ((None,), ())
 
@@ -248,7 +248,7 @@ def test_files_are_synced_together_and_those_that_cannot_be_are_named(tmp_path, 
 
     monkeypatch.setattr(os, "fsync", failing)
 
-    failed = files.sync_files(paths)
+    failed = file_access.sync_files(paths)
 
     assert synced == [paths[0], paths[2]]
     assert failed == {paths[1]: "Input/output error", paths[3]: "No such file or directory"}
@@ -259,8 +259,8 @@ def test_a_small_file_is_read_without_room_for_a_large_one(tmp_path, monkeypatch
     (tmp_path / "a").write_bytes(SMALL)
     monkeypatch.setattr(os, "read", lambda descriptor, count: (counts.append(count), read(descriptor, count))[1])
 
-    files.hash_file(str(tmp_path / "a"))
-    files.copy_files([order(tmp_path)])
+    file_access.hash_file(str(tmp_path / "a"))
+    file_access.copy_files([order(tmp_path)])
 
     assert counts == [len(SMALL) + 1] * 2
 
@@ -271,8 +271,8 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize 7\n"
 def test_the_pointer_of_a_file_that_is_not_here_is_copied_only_where_that_is_wanted(tmp_path):
     one = order(tmp_path, POINTER)
 
-    (failed,) = files.copy_files([one])
-    (copied,) = files.copy_files([replace(one, takes_pointers=True)])
+    (failed,) = file_access.copy_files([one])
+    (copied,) = file_access.copy_files([replace(one, takes_pointers=True)])
 
     assert (failed.outcome, failed.error) == (Outcome.FAILED, "not here (LFS): git lfs pull, or 'lfs_pointers: copy' in aptui.yaml")
     assert copied.outcome == Outcome.SUCCEEDED
@@ -303,7 +303,7 @@ def test_a_file_that_is_copied_while_it_is_hashed_is_opened_and_read_once(tmp_pa
     monkeypatch.setattr(os, "open", lambda path, *more: (opened.append(str(path)), open_(path, *more))[1])
     monkeypatch.setattr(os, "read", lambda *how: (found := read_(*how), read.append(len(found)))[0])
 
-    result = files.hash_files(one)
+    result = file_access.hash_files(one)
 
     assert opened.count(one.paths[0]) == 1
     assert sum(read) == len(data)
@@ -314,7 +314,7 @@ def test_a_file_that_is_copied_while_it_is_hashed_is_opened_and_read_once(tmp_pa
 
 @pytest.mark.parametrize("data", [SMALL, LARGE])
 def test_a_file_that_is_as_it_was_is_not_copied(tmp_path, data):
-    result = files.hash_files(hash_order(tmp_path, data, known=(hashlib.sha256(data).digest(),)))
+    result = file_access.hash_files(hash_order(tmp_path, data, known=(hashlib.sha256(data).digest(),)))
 
     assert (result.staged, staged(tmp_path)) == ((), {})
 
@@ -324,7 +324,7 @@ def test_a_file_that_changes_while_it_is_hashed_leaves_no_copy(tmp_path, monkeyp
     one = hash_order(tmp_path, data)
     while_reading(monkeypatch, append_to(one.paths[0]))
 
-    result = files.hash_files(one)
+    result = file_access.hash_files(one)
 
     assert (result.files, result.staged, staged(tmp_path)) == ((None,), (), {})
 
@@ -337,7 +337,7 @@ def test_a_copy_that_cannot_be_written_does_not_harm_the_digest(tmp_path, monkey
     one = hash_order(tmp_path, data)
     monkeypatch.setattr(os, "write", full)
 
-    result = files.hash_files(one)
+    result = file_access.hash_files(one)
 
     assert result.files[0][0] == hashlib.sha256(data).digest()
     assert (result.staged, staged(tmp_path)) == ((), {})
@@ -348,17 +348,17 @@ def test_copy_during_hashing_never_overwrites_a_file(tmp_path):
     (tmp_path / "staging").mkdir()
     (tmp_path / "staging/0-too").write_bytes(b"somebody's")
 
-    result = files.hash_files(one)
+    result = file_access.hash_files(one)
 
     assert (result.staged, staged(tmp_path)) == ((), {"0-too": b"somebody's"})
 
 
 def test_many_copies_share_one_sync_and_count_only_with_it(tmp_path, monkeypatch):
-    texts = [b"%d" % number for number in range(files.SYNC_EACH_BELOW)]
+    texts = [b"%d" % number for number in range(file_access.SYNC_EACH_BELOW)]
     synced = []
-    monkeypatch.setattr(files, "sync_file_system", synced.append)
+    monkeypatch.setattr(file_access, "sync_file_system", synced.append)
 
-    result = files.hash_files(hash_order(tmp_path, *texts))
+    result = file_access.hash_files(hash_order(tmp_path, *texts))
 
     assert (len(result.staged), len(synced)) == (len(texts), 1)
 
@@ -367,16 +367,16 @@ def test_copies_that_cannot_be_synced_are_dropped(tmp_path, monkeypatch):
     def broken(path):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(files, "sync_file_system", broken)
+    monkeypatch.setattr(file_access, "sync_file_system", broken)
 
-    result = files.hash_files(hash_order(tmp_path, *(b"x" for _ in range(files.SYNC_EACH_BELOW))))
+    result = file_access.hash_files(hash_order(tmp_path, *(b"x" for _ in range(file_access.SYNC_EACH_BELOW))))
 
     assert (result.staged, staged(tmp_path)) == ((), {})
     assert all(found is not None for found in result.files)
 
 
 def test_the_pointer_of_a_file_that_is_not_here_is_not_copied_while_it_is_hashed(tmp_path):
-    result = files.hash_files(hash_order(tmp_path, POINTER, SMALL))
+    result = file_access.hash_files(hash_order(tmp_path, POINTER, SMALL))
 
     assert [index for index, _took_ms in result.staged] == [1]
     assert result.files[0][0] == bytes.fromhex("aa" * 32)
@@ -386,11 +386,11 @@ def test_the_pointer_of_a_file_that_is_not_here_is_not_copied_while_it_is_hashed
 def test_file_open_for_writing_is_not_copied_on_request(tmp_path, data):
     one = replace(hash_order(tmp_path, data), asks_writers=True)
     with open(one.paths[0], "ab"):
-        while_written, untold = files.hash_files(one), files.hash_files(replace(one, order=2, asks_writers=False))
+        while_written, untold = file_access.hash_files(one), file_access.hash_files(replace(one, order=2, asks_writers=False))
     left = staged(tmp_path)
     for path in one.copies[0]:
         Path(path).unlink()
-    after = files.hash_files(one)
+    after = file_access.hash_files(one)
 
     assert (while_written.files, while_written.staged) == ((None,), ())
     assert left == {"0": data, "0-too": data}
@@ -400,9 +400,9 @@ def test_file_open_for_writing_is_not_copied_on_request(tmp_path, data):
 
 
 def test_copy_with_unknown_writers_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(files.leases, "is_being_written", lambda _descriptor: None)
+    monkeypatch.setattr(file_access.leases, "is_being_written", lambda _descriptor: None)
 
-    result = files.hash_files(replace(hash_order(tmp_path, SMALL, b"other"), asks_writers=True))
+    result = file_access.hash_files(replace(hash_order(tmp_path, SMALL, b"other"), asks_writers=True))
 
     assert [index for index, _took_ms in result.staged] == [0, 1]
     assert result.unasked == (0, 1)

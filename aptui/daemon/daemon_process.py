@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aptui import feature
-from aptui.config.model import Config
+from aptui.config.configuration import Config
 from aptui.core.notices import EngineMessage, JobChanged, Notice
 from aptui.link import places
 from aptui.shared import printing

@@ -30,7 +30,7 @@ from aptui.sdk import (
     SourceDependency,
     SourceDependencyKind,
 )
-from aptui.worker import run as worker_run
+from aptui.worker import builder_run as worker_run
 from aptui.worker.log import RunLog
 from aptui.worker.wire import FrameKind, decode, encode
 

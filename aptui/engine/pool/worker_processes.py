@@ -19,16 +19,16 @@ from msgspec import Struct, field
 from aptui.config.dirs import own_folder
 from aptui.core.orders import Outcome
 from aptui.core.retry import FailureKind
-from aptui.engine.pool.messages import PoolMessage, Verdict
 from aptui.engine.pool.process import WorkerListener, WorkerProcess, WorkerStart
 from aptui.engine.pool.sandbox import Sandbox, sandbox_of
 from aptui.engine.pool.slots import WorkerSlot
 from aptui.engine.pool.spawning import EarlyWorker, mark_prefix
+from aptui.engine.pool.worker_messages import PoolMessage, Verdict
 from aptui.worker import processes
 from aptui.worker.commands.workspace import remove_of_the_dead
 
 if TYPE_CHECKING:
-    from aptui.config.model import Config
+    from aptui.config.configuration import Config
 
 
 # The orphan reaper: a shell that waits for the engine's death, then ends what its workers left running.

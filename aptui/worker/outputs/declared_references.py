@@ -1,6 +1,6 @@
 """Product dependencies declared by a builder's configuration: found in text by `references`, or listed in a command's file.
 
-Both become what a Python builder would have said of its products; `worker.outputs.links` checks that as it checks any builder.
+Both become the declarations of a Python builder; `worker.outputs.declared_links` checks them as those of any builder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from aptui.core.paths import key_of, to_text
 from aptui.core.project import Builder, ReferenceRule
 from aptui.sdk import JobProduct, LoadBehavior, PathDependency, PathDependencyKind, ProductDependency
 from aptui.worker.answers import AnswerRefused, read_answer_text
-from aptui.worker.files import os_path
+from aptui.worker.file_access import os_path
 from aptui.worker.log import RunLog, valid_text
 
 LARGEST_TEXT_BYTES = 64 << 20

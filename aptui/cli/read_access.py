@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from aptui.batch.options import load_last_config
 from aptui.config import trust
+from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database, builders_record, own_folder
-from aptui.config.model import Config
 from aptui.core.paths import from_text
 from aptui.link import port
 from aptui.link.client import EngineClient
@@ -27,7 +27,7 @@ from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import JobRow, Reader, open_reader
 
 if TYPE_CHECKING:
-    from aptui.config.model import Config
+    from aptui.config.configuration import Config
     from aptui.core.project import Builder
 
 

@@ -2,7 +2,7 @@
 
 What needs a package of the extra `builders`, or a program, is an `Extra`; the demo leaves out those that would fail here.
 
-Tests: `tests/demo/test_project.py`.
+Tests: `tests/demo/test_demo_project.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 import pytest
 
 from aptui.builders.audio_builder import AudioBuilder
-from aptui.builders.files.lfs import is_pointer, is_pointer_file
+from aptui.builders.files.lfs_source import is_pointer, is_pointer_file
 from aptui.builders.image_builder import ImageBuilder
 from aptui.builders.json_builder import JsonBuilder
 
