@@ -19,6 +19,8 @@ PROVEN = {
     "aptui.shared.globs": "pieces of a fixed length",
     "aptui.core.patterns": "wildcards that commit to their first match; regexes of the project's own configuration",
     "aptui.core.asset_checks": "regexes of the project's own configuration",
+    "aptui.config.builders": "the project's own configuration, when it is read",
+    "aptui.core.settings": "patterns of rules in the project's own configuration",
     "aptui.config.compiler": "the project's own configuration, when it is read",
     "aptui.core.planner": "regexes of the project's own configuration",
     "aptui.features.relocation.plan": "regexes of the project's own configuration",

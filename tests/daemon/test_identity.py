@@ -21,7 +21,7 @@ from aptui.link.client import EngineClient, NoEngine
 from aptui.shared.errors import BusyError
 from aptui.tui.data.session import EnginePlaces, LinkSession, SessionState
 
-from .test_engine import Home
+from .test_daemon_process import Home
 
 pytestmark = pytest.mark.real
 

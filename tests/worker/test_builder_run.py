@@ -441,7 +441,7 @@ def test_an_exception_leaves_its_traceback_in_the_log(room):
 
     record, *trace = result.log
     assert (result.outcome, result.errors) == (Outcome.FAILED, 1)
-    assert re.fullmatch(r"ValueError: bad header \(test_run\.py:\d+\)", result.error)
+    assert re.fullmatch(r"ValueError: bad header \(test_builder_run\.py:\d+\)", result.error)
     assert (record.level, record.text) == (LogLevel.ERROR, result.error)
     assert trace[0].text == "Traceback (most recent call last):"
     assert [line.text for line in trace[-2:]] == ["ValueError: bad header", "second line"]
@@ -451,7 +451,7 @@ def test_an_exception_leaves_its_traceback_in_the_log(room):
 def test_exception_with_lone_surrogates_is_encoded(room):
     result = room.process(raising(ValueError("lone \ud800")))
 
-    assert result.error.startswith(r"ValueError: lone \ud800 (test_run.py:")
+    assert result.error.startswith(r"ValueError: lone \ud800 (test_builder_run.py:")
     assert decode(FrameKind.RAN, encode(FrameKind.RAN, result)[5:]) == result
 
 
@@ -527,7 +527,7 @@ def test_warnings_warn_of_a_builder_is_one_warning_in_every_run(room):
         assert (result.outcome, result.warnings, result.errors, result.reads) == (Outcome.SUCCEEDED, 2, 0, ())
         line = process_job.__code__.co_firstlineno + 1
         assert [record.text for record in result.log] == [
-            f"UserWarning: this\nis odd (test_run.py:{line})", f"RuntimeWarning: worse (test_run.py:{line + 1})",
+            f"UserWarning: this\nis odd (test_builder_run.py:{line})", f"RuntimeWarning: worse (test_builder_run.py:{line + 1})",
         ]  # fmt: skip
 
 

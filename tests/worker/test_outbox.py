@@ -113,7 +113,7 @@ def test_a_file_system_that_cannot_be_synced_fails_all(told: Told, tmp_path: Pat
     def broken(path: str) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(outbox.files, "sync_file_system", broken)
+    monkeypatch.setattr(outbox.file_access, "sync_file_system", broken)
     told.add(tmp_path, 1, product_count=file_access.SYNC_EACH_BELOW)
     told.add(tmp_path, 2)
 
