@@ -1,9 +1,8 @@
 """A whole engine without IO: the pipeline, and around it a fake loop, scanner, pool, writer, cache and clock.
 
-Every deed may be the last one before a crash (`fuse`), and with `rng` the order in which the outside world answers is any that
-could be.
+A crash may come before any action (`fuse`). With `rng` the outside world answers in any possible order.
 
-A source of the `script` builder says, line by line, what its builder shall do:
+A source of the `script` builder lists the work of its builder, line by line:
 
     include x / glob a/*  / uuid <hex>       source dependencies
     job k [platform]      another job besides `main`; `jobs-from x` makes one for each line of x, which it also includes
@@ -104,12 +103,12 @@ TWIN = scripter("twin").uuid
 
 
 class Crash(Exception):
-    """The engine is gone at this very moment."""
+    """The engine dies at this moment."""
 
 
 @dataclass
 class Intent:
-    """What a commit was about to do."""
+    """The intent of a commit: the products that it is about to place."""
 
     run_key: int
     job_id: int
@@ -118,7 +117,7 @@ class Intent:
 
 @dataclass
 class Script:
-    """What a source of the script builder says."""
+    """A parsed source of the script builder."""
 
     text: str
     includes: list[str] = field(default_factory=list)
@@ -129,7 +128,7 @@ class Script:
     reprocesses: list[str] = field(default_factory=list)
     scribbles: list[str] = field(default_factory=list)
     stages: list[tuple[str, str, bool]] = field(default_factory=list)
-    """(name of an intermediate, its text, whether it says of what it was made)."""
+    """(name of an intermediate, its text, whether a digest of the source's inputs is added)."""
     reads: list[str] = field(default_factory=list)
     makes: list[str] = field(default_factory=list)
     extras: list[int] = field(default_factory=list)
@@ -197,33 +196,33 @@ class World:
         self.analyses: Counter[str] = Counter()
         self.order: list[str] = []
         self.kept: dict[tuple[str, int], dict[str, Digest]] = {}
-        """{(job, fingerprint): products}: what a store would have of the runs that were committed."""
+        """{(job, fingerprint): products} of the committed runs, as a store has them."""
         self.contradictions: list[str] = []
         """Jobs that made other products under a fingerprint than before."""
         self.fates: dict[str, list[Outcome | str]] = {}
-        """{job: how its next runs end}: an outcome, or what they fail of (`core.results.retry`)."""
+        """{job: how its next runs end}: an outcome, or the cause of the failure (`core.results.retry`)."""
         self.commit_fates: dict[str, list[int]] = {}
         self.held: set[str] = set()
         self.unreadable: dict[str, str] = {}
         self.hears = True
-        """Whether it is observed which files runs open; a library in C is not."""
+        """Whether the worker observes which files runs open; it does not observe C libraries."""
         self.shy: Counter[str] = Counter()
         self.reports_every_step = False
         self.copies_on_reading: bool | None = False
-        """Whether files that are only copied are copied as they are read; None = at random. It counts from the next boot on."""
+        """Whether the hasher also stages copies while it reads; None = at random. Applies from the next boot on."""
         self.code = "1"
-        """The code of the script builder as it lies on the disk; what an engine was told of it is as old as its start."""
+        """The code of the script builder on the disk; the engine uses the code of its own start."""
         self.tool = ""
-        """A program that its runs start, likewise; "" for none."""
+        """A program on the disk that its runs start, also as of the engine's start; "" without a program."""
         self.blind = ""
-        """What runs do not report though they should, to see who notices: code or tool."""
+        """The change that runs fail to report (code or tool), to see whether a check notices it."""
         self._folder_ids: dict[str, int] = {}
         self._seq = 0
         self._now_ms = 1_000
         self.pipeline: Pipeline = None  # type: ignore[assignment]  # until `start`
         self.boot()
 
-    # ---------------------------------------------------------------------------------------------------- what people do
+    # ---------------------------------------------------------------------------------------------------- actions of users
 
     def write(self, rel: str, text: str = "", folder: str = "game") -> None:
         """Write a file."""
@@ -234,9 +233,9 @@ class World:
         self.disk.delete(folder, rel)
 
     def save_twice(self, rel: str, text: str, folder: str = "game") -> None:
-        """Write a file in two steps, while the engine takes it for being written.
+        """Write a file in two steps, while the engine considers it as being written.
 
-        It counts as it was until `_is_at_rest` lets go of it.
+        Its previous state counts until `_is_at_rest` releases it.
         """
         key = key_of(RelPath(rel))
         pending = self.pipeline.jobs.memory.folders.get(parent(key))
@@ -245,7 +244,7 @@ class World:
         self.write(rel, text, folder)
 
     def save_alone(self, rel: str, text: str, folder: str = "game") -> bool:
-        """Write a file that is known, and look at it alone, as `loop.single_files` does; return whether that was enough."""
+        """Write a known file and check it alone, as `loop.single_files` does; return whether that was enough."""
         self.write(rel, text, folder)
         key, memory = key_of(RelPath(rel)), self.pipeline.jobs.memory
         if self._scan is not None or self.inbox or parent(key) in memory.folders or key.endswith((".meta", ".aptui.yaml")):
@@ -281,10 +280,10 @@ class World:
         ids = tuple(job.id for name, job in self.live_jobs().items() if name in names)
         self._post(RequestReceived(self._next(), verb, tuple(PathKey(key) for key in keys), ids))
 
-    # ------------------------------------------------------------------------------------------------------ the life of it
+    # ------------------------------------------------------------------------------------------------------ start, stop, settle
 
     def boot(self) -> None:
-        """Start an engine on what rests: recover as `engine.cache` does, then make a pipeline."""
+        """Start an engine on the stored state: recover as `engine.cache` does, then make a pipeline."""
         self.staging: dict[str, Digest] = {}
         self.inbox: deque[Event] = deque()
         self.saves: deque[SaveRows] = deque()
@@ -294,18 +293,18 @@ class World:
         self.killed: dict[int, tuple[Order, str | None]] = {}
         self.dead: set[int] = set()
         self.read: dict[int, Result] = {}
-        """Runs that have read all they read and are not over."""
+        """Runs that have read all their inputs and have not ended."""
         self.loaded: dict[int, tuple[str, str, int]] = {}
-        """{run key: (the code that its worker has, the tool and the disk's clock when it began)}."""
+        """{run key: (the code in its worker, the tool and the disk's clock when it started)}."""
         self.hashes: list[tuple[FileFact, tuple[int, ...], bytes]] = []
         """Files to be read, with the run keys of their copies and the digests that they had."""
         self.again: dict[PathKey, None] = {}
         self.deleted: set[str] = set()
-        """Products that the engine itself deleted and has not made again: nobody need wonder where they are."""
+        """Products that the engine itself deleted and has not made again: they are not reported as missing."""
         self.missed: dict[str, None] = {}
-        """Products that people deleted, which the engine has still to hear of."""
+        """Products deleted by hand that the engine has not noticed yet."""
         self.told = self.saved = self.ordered = 0
-        """Tickets: that the pipeline knows to be saved, that are saved, and of the last rows that were ordered saved."""
+        """Tickets: last one reported to the pipeline as saved, last one saved, last one ordered."""
         self._keys_copied: set[int] = set()
         self._keys_seen = {row[7] for row in self.archive.tables.jobs.values()} | {key for _job, key in self.archive.tables.runs}
         self._scan: Iterator[list[Event]] | None = None
@@ -361,7 +360,7 @@ class World:
         self.boot()
 
     def settle(self, *, restart: bool = False, is_full: bool = False, retries: bool = True) -> None:
-        """Look at all files and work until nothing is owed. After a crash, start again and do the same."""
+        """Check all files and work until no work is pending. After a crash, restart and do the same."""
         while True:
             try:
                 if restart:
@@ -416,7 +415,7 @@ class World:
                 self._scan_step()
 
     def is_idle(self) -> bool:
-        """Whether nothing is owed."""
+        """Whether no work is pending."""
         return not self._moves() and not self.running and self.pipeline.jobs.is_idle
 
     def _rest(self) -> None:
@@ -469,7 +468,7 @@ class World:
         self.inbox.append(event)
 
     def _tick(self) -> None:
-        """A deed is about to be done."""
+        """Count an action before it is done; crash when the fuse has burnt down."""
         if self.fuse is not None:
             self.fuse -= 1
             if self.fuse < 0:
@@ -485,7 +484,7 @@ class World:
             self._tick()
             self._perform(command)
         answers, self._answers = self._answers, []
-        for answer in answers:  # what waits behind a commit is performed first: rows are saved in the order of their tickets
+        for answer in answers:  # after the commands behind the commit: rows are saved in ticket order
             self._handle(answer)
         if any(name.startswith(_COMMON) for name in self.deletes):
             self._save_some(len(self.saves))
@@ -619,7 +618,7 @@ class World:
         self._delete_saved()
 
     def _delete_saved(self) -> None:
-        """Delete the products whose rows are saved, or have none that are still to be saved."""
+        """Delete the products that do not wait for rows to be saved."""
         for name, ticket in list(self.deletes.items()):
             if not any(save.ticket >= ticket for save in self.saves):
                 self._delete(name)
@@ -665,9 +664,9 @@ class World:
         return tuple(commit.run_key for commit in done), tuple(failed)
 
     def _keep(self, run_key: int) -> None:
-        """Keep what a run made, as a store does: what has the same fingerprint has the same products, whenever it is made.
+        """Store the products of a run and check that the same fingerprint always has the same products.
 
-        What is made of other jobs' products is left out, for those may be what a failed job last made.
+        Jobs that use products of other jobs are left out, because a failed job keeps its earlier products.
         """
         commit = self.pipeline.jobs.committing[run_key]
         if isinstance(commit, PlainCopy):
@@ -733,7 +732,7 @@ class World:
         self.loaded[order.run_key] = self.code, self.tool, self.disk.clock
 
     def _check_resources(self) -> None:
-        """Nobody holds what others hold already, and runs that were killed hold it until they have ended."""
+        """Assert that no resource exceeds its limit; killed runs hold their resources until they have ended."""
         held: Counter[str] = Counter()
         for order, _text in (*self.running.values(), *self.killed.values()):
             if isinstance(order, ProcessOrder):
@@ -741,7 +740,7 @@ class World:
         assert all(held[name] <= limit for name, limit in self.setup.resources), held
 
     def _end_killed(self) -> None:
-        """What was killed has ended."""
+        """Report that the killed runs have ended."""
         results = [
             (AnalyseResult if isinstance(order, AnalyseOrder) else RunResult)(key, Outcome.CANCELLED, "cancelled")
             for key, (order, _text) in self.killed.items()
@@ -778,12 +777,12 @@ class World:
         self._post(RunsFinished(self._next(), tuple(results), self._now_ms))
 
     def deliver_killed(self) -> None:
-        """Let every killed run answer after all."""
+        """Let every killed run report its result after all."""
         results = [self._perform_run(order, text) for order, text in self.killed.values()]
         self._post(RunsFinished(self._next(), tuple(results), self._now_ms))
 
     def _over(self, result: Result) -> Result:
-        """Return what a run reports at its end; the engine has looked at the files of its job then."""
+        """Return the result of a run at its end, after the engine has checked the files of its job."""
         used, job = result.used, self.pipeline.jobs.running[result.run_key]
         if result.outcome not in (Outcome.SUCCEEDED, Outcome.FAILED):
             return result
@@ -954,7 +953,7 @@ class World:
         return found[2].text if found else None
 
     def _closure(self, rel: str, script: Script, own: str | None = None) -> list[tuple[str, str | None]]:
-        """Return all that a source is made of: its text (`own` if it is known), and that of all it includes, however far."""
+        """Return the inputs of a source: its text (`own` if given) and the texts of all files that it includes, at any depth."""
         texts: dict[str, str | None] = {}
         todo = [rel]
         while todo:
@@ -980,7 +979,7 @@ class World:
         return [*script.includes, *script.jobs_from, *matched]
 
     def misled_jobs(self) -> set[str]:
-        """Return the jobs that depend on a source whose own dependencies nobody knows, for settings above it are broken."""
+        """Return the jobs that depend on a source whose own dependencies are unknown, because settings above it are broken."""
         if not self.pipeline.jobs.settings.problems:
             return set()
         return {name for name, job in self.live_jobs().items() if self._is_misled(job)}
@@ -1003,10 +1002,10 @@ class World:
                 found += [(name, self.cache.get(name)) for name in names]
         return found
 
-    # --------------------------------------------------------------------------------------------------------- what is seen
+    # --------------------------------------------------------------------------------------------------------- observed state
 
     def live_jobs(self) -> dict[str, Job]:
-        """Return all jobs by name, what moves laid over what rests."""
+        """Return all jobs by name: the jobs in memory replace the stored ones."""
         keys = [row[4] for row in self.archive.tables.sources.values()]
         sources = self.archive.reopen().sources(keys)  # type: ignore[arg-type]
         sources.update(self.pipeline.jobs.memory.sources)
@@ -1040,9 +1039,9 @@ class World:
         return "\n".join(record.text for record in self.logs.get(self.job(name).log_file, ()))
 
     def clean(self, **changes: object) -> World:
-        """Return what a clean build of the present disk and configuration, with changes of that, comes to."""
+        """Return a clean build of the current disk and configuration, with changes of the configuration."""
         other = World(replace(self.setup, **changes))  # type: ignore[arg-type]
-        other._folder_ids = dict(self._folder_ids)  # shadows have them in the names of their products
+        other._folder_ids = dict(self._folder_ids)  # duplicates have them in the names of their products
         other.disk, other.code, other.tool = self.disk.copy(), self.code, self.tool
         other.boot()
         other.unreadable = self.unreadable
@@ -1051,9 +1050,9 @@ class World:
 
 
 def name_of(job: Job) -> str:
-    """Return PATH@PLATFORM:KEY, or PATH:analyse; jobs of the builder `twin`, which wants what `script` wants, end in `!twin`.
+    """Return PATH@PLATFORM:KEY, or PATH:analyse; jobs of the builder `twin`, which has the sources of `script`, end in `!twin`.
 
-    The path of a shadow is that with `~` and its scan folder.
+    The path of a duplicate ends in `~` and its scan folder.
     """
     rel = f"{job.source.rel}~{job.source.scan_folder}" if job.source.is_duplicate else job.source.rel
     name = f"{rel}:analyse" if job.is_analysis else f"{rel}@{job.platform}:{job.key}"

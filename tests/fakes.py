@@ -1,4 +1,4 @@
-"""What the pure core is tested against: an archive, a disk and builders made of dictionaries. `fake_world` drives them."""
+"""Test doubles for the pure core: an archive, a disk and builders in dictionaries. `fake_world` drives them."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class Setup(Struct, frozen=True):
         return (*self.folders, MADE)
 
     def project(self, ids: Mapping[str, int]) -> Project:
-        """Return it as the core knows it."""
+        """Return it as a project of the core."""
         ids = {MADE: len(ids) + 1, **ids}
         return Project(
             platforms=(*(Platform(name, self.tags) for name in self.platforms), Platform(COMMON_PLATFORM)),
@@ -589,7 +589,7 @@ class FakeDisk:
 
     @property
     def clock(self) -> int:
-        """The version of what was written last."""
+        """The version of the last write."""
         return self._version
 
     def write(self, folder: str, rel: str, text: str) -> None:
@@ -618,7 +618,7 @@ class FakeDisk:
         return other
 
     def winner(self, folders: Sequence[str], rel: str) -> tuple[str, str, File] | None:
-        """Return (folder, real relative path, file) that wins a path; None when there is none."""
+        """Return (folder, real relative path, file) that wins a path; None without a winner."""
         for folder in folders:
             same = self._names.get((folder, key_of(RelPath(rel))))
             if same:
@@ -631,17 +631,17 @@ class FakeDisk:
 
 
 class FakeScanner:
-    """Compares the disk with what is remembered, one relative folder at a time, as `engine.scanner` does."""
+    """Compares the disk with the stored files, one relative folder at a time, as `engine.scanner` does."""
 
     def __init__(self, disk: FakeDisk, project: Project, archive: FakeArchive) -> None:
         self._disk = disk
         self._project = project
         self._archive = archive
         self.unfinished: dict[PathKey, FileFact | None] = {}
-        """Files that somebody is writing just now, as they were before; so they count. None = nobody knows."""
+        """{file being written: its previous state, which still counts}. None = the previous state is unknown."""
 
     def folders(self) -> list[str]:
-        """Return every relative folder to look at, those that are only remembered last."""
+        """Return every relative folder to check; folders that are only stored come last."""
         present = {""}
         for folder in self._project.scan_folders:
             for rel in self._disk.files.get(folder.name, {}):
@@ -655,7 +655,7 @@ class FakeScanner:
     def look(
         self, folder: str, seq: int, *, reassess: bool = False, is_full: bool = False, again: frozenset[PathKey] | None = None
     ) -> FolderSeen | None:
-        """Return how a folder differs from what is remembered; None when it does not."""
+        """Return how a folder differs from its stored state; None without a difference."""
         parts = self._list(folder)
         before = self._archive.folder_parts(folder)
         waited = {key for key in self.unfinished if parent(key) == folder}
@@ -711,7 +711,7 @@ class FakeScanner:
         return {(part, key_of(fact.rel)): fact for part, found in facts.items() for fact in found}
 
     def _settings(self, fact: FileFact) -> str:
-        """Return what a settings file says: {builder: {"params": ..., "platforms": ...}} in JSON, or nonsense."""
+        """Parse a settings file: {builder: {"params": ..., "platforms": ...}} in JSON, or invalid text."""
         name = next(item.name for item in self._project.scan_folders if item.id == fact.scan_folder)
         text = self._disk.files[name][fact.rel].text
         try:
@@ -741,7 +741,7 @@ class FakeScanner:
         return known if is_known and known is not None else fact
 
     def _as_before(self, part: int, found: list[FileFact], old: Mapping[tuple[int, str], FileFact]) -> list[FileFact]:
-        """Return the files of one scan folder with those that are being written as they were, left out where nobody knows that."""
+        """Return the files of one scan folder. A file being written has its previous state; it is left out if that is unknown."""
         facts = []
         for fact in found:
             key = key_of(fact.rel)
@@ -770,7 +770,7 @@ def meta_uuid(name: str) -> SourceUuid:
 
 
 def identity_said(text: str) -> SourceIdentity | None:
-    """Return what an identity file of the fake disk says: nothing, who the source is, or what is wrong with it."""
+    """Parse an identity file of the fake disk: None if it is empty, else the identity of the source or its problem."""
     if not text:
         return None
     word, name, original, *legacy = [*text.split(), "", "", ""][: max(3, len(text.split()))]

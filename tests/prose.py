@@ -1,7 +1,7 @@
 """Find prose that must be read twice: turns of phrase that a machine can see, in everything that people read.
 
 Run `python -m tests.prose [PATH ...]` to list them as `file:line kind: phrase (say instead)`; without a path it reads the whole
-project. `tests/test_prose.py` requires that there are none. Code is not prose: fenced or indented in Markdown, or in backquotes.
+project. `tests/test_prose.py` fails if it finds any. Code is not prose: fenced or indented in Markdown, or in backquotes.
 """
 
 import ast
@@ -183,7 +183,7 @@ def _read_python(path: Path) -> Iterator[Passage]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
             yield Passage(path, node.lineno, "test name", node.name.replace("_", " "))
         elif is_test or "tests" in path.parts:
-            continue  # what a test says to the program is data, not prose of ours
+            continue  # strings in tests are data, not prose
         elif isinstance(node, ast.JoinedStr):
             text = "".join(
                 each.value if isinstance(each, ast.Constant) and isinstance(each.value, str) else "`x`" for each in node.values
@@ -264,7 +264,7 @@ def main() -> int:
 
 
 DEFAULT = ["aptui", "tests", "config", "README.md", "CHANGELOG.md", "SECURITY.md", "DESIGN.md"]
-"""What is read without arguments, below the project's root."""
+"""Paths below the project's root that are read without arguments."""
 
 if __name__ == "__main__":
     sys.exit(main())

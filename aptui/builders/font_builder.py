@@ -232,14 +232,14 @@ def _check_directory(data: bytes) -> None:
 
 
 def _check_tables(font: Any, report: _Report) -> list[str]:
-    """Check that the font can be drawn, and return the tables that fontTools cannot read: engines do without them."""
-    tags = [tag for tag in font.keys() if tag != "GlyphOrder"]  # noqa: SIM118 -- a TTFont is no mapping
+    """Check that the font can be drawn, and return the tables that fontTools cannot read; engines do not need them."""
+    tags = [tag for tag in font.keys() if tag != "GlyphOrder"]  # noqa: SIM118 -- a TTFont is not a mapping
     missing = [tag for tag in _NEEDED if tag not in tags]
     if missing:
         raise _BrokenFontError(f"has no table '{missing[0]}'" + (f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""))
     if not any(all(tag in tags for tag in outline) for outline in _OUTLINES):
         raise _BrokenFontError("has no outlines and no bitmaps: no table 'glyf', 'CFF ', 'CFF2', 'CBDT' or 'sbix'")
-    # Others are counted by what these say, and their glyphs are named by them.
+    # These first: other tables take their counts and the names of their glyphs from them.
     first = [tag for tag in ("head", "maxp", "loca", "post") if tag in tags]
     unread = []
     for tag in [*first, *(tag for tag in tags if tag not in first)]:
@@ -287,7 +287,7 @@ def _check_table(font: Any, tag: str) -> None:
 
 def _leave_out(font: Any, unread: list[str], report: _Report) -> None:
     """Remove tables that cannot be cut: damaged ones, pictures that need another library, and those of Apple's layout."""
-    for tag in [tag for tag in font.keys() if tag != "GlyphOrder"]:  # noqa: SIM118 -- a TTFont is no mapping
+    for tag in [tag for tag in font.keys() if tag != "GlyphOrder"]:  # noqa: SIM118 -- a TTFont is not a mapping
         if tag in unread:
             del font[tag]
         elif tag == "SVG ":

@@ -115,9 +115,8 @@ def hash_file(path: str, *, sees_through: bool = False, copy: _Copy | None = Non
             found = pointed or hashlib.sha256(data).digest(), xxhash.xxh64_intdigest(data), len(data)
         else:
             found = _hash_large(descriptor, before, copy)
-        if copy is not None and copy.is_being_written(
-            descriptor
-        ):  # before the look at its times, which shows whoever ended meanwhile
+        # Check for writers before comparing the times: the times then show a writer that ended in between.
+        if copy is not None and copy.is_being_written(descriptor):
             raise FileChanged("another process is writing the file")
         if found[2] != before.st_size or stat_key(os.fstat(descriptor)) != stat_key(before):
             raise FileChanged("the file changed while it was read")
@@ -322,7 +321,7 @@ class _Copies:
         return self._wanted[index]
 
     def list_unasked(self, staged: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-        """Return the staged files of which it is not known whether another process wrote them while they were read."""
+        """Return the staged files that were not checked for another process writing them while they were read."""
         return tuple(index for index, _took_ms in staged if not self._wanted[index].is_asked) if self._order.asks_writers else ()
 
     def durable(self) -> tuple[tuple[int, int], ...]:

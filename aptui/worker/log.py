@@ -229,12 +229,11 @@ def _valid_pairs(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], .
     return tuple((_valid(key), _valid(value)) for key, value in pairs)
 
 
-# Answers what a run has logged so far while it goes on, whatever the run's own thread does.
+# Answers requests for the log of a run in progress, independent of the run's own thread.
 #
-# Questions come over a socket pair of their own, and one thread reads them. So nobody else can take one in and leave it, none
-# can stand behind orders, and the run is never asked to stop and look: one that nobody asks about costs the setting of a
-# variable. Each question names a run and is answered, if only by that this worker is not at it. Native code that holds the GIL
-# delays the answer, no more.
+# Requests arrive on their own socket pair, and one thread reads them. So no other code consumes a request, no request waits
+# behind orders, and the run is never interrupted: without requests a run costs the setting of a variable. Each request names a run
+# and gets an answer, even if that run is not in progress here. Native code that holds the GIL only delays the answer.
 
 ADDRESS_BYTES = 72 << 20
 """Address space of one thread, reserved by malloc(3); a memory limit counts addresses."""

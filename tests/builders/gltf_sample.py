@@ -64,7 +64,7 @@ class Sample:
         }
 
     def write(self, bench, name="rock.gltf", *, is_embedded=False):
-        """Write the document, and what it names unless it is embedded, and return the name."""
+        """Write the document, and the files that it names unless they are embedded; return its name."""
         folder = f"{name.rpartition('/')[0]}/".removeprefix("/")
         if is_embedded:
             self.tree["buffers"][0]["uri"] = data_uri(self.numbers)

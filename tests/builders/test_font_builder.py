@@ -338,7 +338,7 @@ def composites(count, parts):
 
 
 def points_of_flags():
-    """Return overlapping glyphs of 65,536 points each, of which the file has 530 bytes."""
+    """Return overlapping glyphs of 65,536 points each, which take 530 bytes in the file."""
     glyph = struct.pack(">5hH", 1, 0, 0, 0, 0, 0xFFFF) + u16(0) + bytes([0x39, 0xFF]) * 256
     glyph += bytes(len(glyph) % 2)
     font = opened(many_glyphs(2000))

@@ -617,7 +617,7 @@ def test_all_mistakes_are_logged_and_the_first_is_the_error(bench, sample):
 
 
 def test_any_document_is_accepted_or_refused_by_name():
-    """Whatever a tree is changed to, nothing but named mistakes comes of it, and what is accepted can be packed."""
+    """Any change of the tree only raises named mistakes, and accepted trees can be packed."""
     chance = random.Random(3)
     values = [None, True, -1, 0, 2, 1e9, 1.5, "x", [], [1], {}, {"index": 0}, {"bufferView": 0}]
 

@@ -16,7 +16,7 @@ KINDS = [(kind, depth) for kind, depths in {0: (1, 2, 4, 8, 16), 2: (8, 16), 4: 
 
 
 def noise(kind, depth):
-    """Rows of random pixels that often differ in one bit alone, and that have equal upper halves."""
+    """Return rows of random pixels. Many differ in a single bit, and their upper halves are equal."""
     chance = random.Random(f"{kind} {depth}")
     few = [tuple(chance.randrange(1 << depth) for _ in range(CHANNELS[kind])) for _ in range(3)]
 

@@ -1,4 +1,4 @@
-"""One call of a builder: what it answers, what it lies about, and how it fails."""
+"""One call of a builder: its answers, its false answers, and its failures."""
 
 from __future__ import annotations
 

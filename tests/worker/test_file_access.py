@@ -1,4 +1,4 @@
-"""Bytes read, hashed and copied: right hashes, nothing written without need, no mixture of two versions."""
+"""Files are read, hashed and copied: hashes are right, no file is written without need, no copy mixes two versions."""
 
 from __future__ import annotations
 

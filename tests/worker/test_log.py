@@ -1,4 +1,4 @@
-"""The log of a run that failed in a sandbox: when it says what the run had no access to."""
+"""The log of a run that failed in a sandbox: when it names the paths that were out of reach."""
 
 from __future__ import annotations
 

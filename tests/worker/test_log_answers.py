@@ -1,4 +1,4 @@
-"""What a run has logged so far is told from another thread: all of it, nothing twice, and only of the run that is asked about."""
+"""Another thread reports the log of a run in progress: complete, without duplicates, and only for the run that was asked for."""
 
 from __future__ import annotations
 

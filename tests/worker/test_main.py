@@ -1,4 +1,4 @@
-"""The worker's own rules: how much memory a run may take, and what processes that a builder forks have of them."""
+"""The worker's own limits: the memory limit of a run, and which limits apply to processes that a builder forks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results that a worker holds back: reported only once durable, never held for long, and one bad disk fails one run."""
+"""Results that a worker holds back: reported only when durable, held only for a short time, and an I/O error fails one run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aptui.worker.outbox import HELD_S, AnswerOutbox
 
 
 class Told:
-    """What was synced and what was sent, in order, by a clock that a test moves."""
+    """Record syncs and sent results in order, with a clock that the test moves."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.deeds: list[object] = []
@@ -135,7 +135,7 @@ def test_an_answer_that_could_not_be_sent_is_not_forgotten(told: Told, tmp_path:
 
 
 def test_the_next_command_runs_while_products_are_synced(told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what was finished meanwhile shares the next sync, in the order in which it was finished."""
+    """Runs that finish during a sync share the next sync, in the order in which they finished."""
     disk, is_at_first, sync = threading.Event(), threading.Event(), os.fsync
 
     def slow(descriptor: int) -> None:

@@ -1,4 +1,4 @@
-"""Each call sees the variables that the configuration names for its builder, and no other's."""
+"""Each call sees only the variables that the configuration names for its builder."""
 
 from __future__ import annotations
 

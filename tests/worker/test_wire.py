@@ -1,4 +1,4 @@
-"""The wire: every record comes out as it went in, in whatever pieces; what is not a frame of ours is refused."""
+"""The wire: every record arrives as it was sent, in pieces of any size; other data is refused."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Wavefront OBJ and MTL as text: what they name, and whether their lines are right; meshes are made elsewhere.
+"""Wavefront OBJ and MTL as text: find the files that they name, and check their lines; this module does not make meshes.
 
-Readers of OBJ pass over what they do not understand, and leave out what is missing; the author of the file needs the line.
+Readers of OBJ skip lines that they do not understand and files that are missing. The author of the file needs the line number.
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ def count_frames(data: bytes, picture: Image.Image) -> int:
                 other.seek(number)
         except EOFError:
             return number
-        except Exception:  # noqa: BLE001 -- a damaged frame is no reason to lose the first
+        except Exception:  # noqa: BLE001 -- a damaged frame must not lose the first one
             return 0
     return 0
 

@@ -31,10 +31,10 @@ MOST_UNPACKED_PER_BYTE = 64
 """Bytes that a byte of a WOFF may stand for; fonts shrink to a half or a third."""
 
 DEEPEST_COMPOSITE = 64
-"""Levels of composite glyphs, as HarfBuzz has it."""
+"""Maximum nesting of composite glyphs, as in HarfBuzz."""
 
 _EMPTY_READ = 8
-"""Steps of a read of no bytes, such as an item of a variation store without regions: it takes time and memory as others do."""
+"""Steps of an empty read, such as an item of a variation store without regions: it takes as much time and memory as other reads."""
 
 _COMPOSITE_HEADER_BYTES = 10
 _TUPLE_COUNT_MASK = 0x0FFF
@@ -402,10 +402,10 @@ _LINEAR = {
     "head", "hhea", "hmtx", "vhea", "vmtx", "maxp", "OS/2", "post", "loca", "cvt ", "fpgm", "prep", "gasp", "fvar", "VORG",
     "CFF ", "CFF2", "EBDT", "CBDT",
 }  # fmt: skip
-"""Tables that are read once from their begin to their end."""
+"""Tables that are read once from start to end."""
 
 _APPLE = {"ankr", "bsln", "cidg", "feat", "gcid", "lcar", "mort", "morx", "opbd", "prop", "trak"}
-"""Tables of Apple's layout, of which each range is expanded; of the engines none reads more than their bytes."""
+"""Tables of Apple's layout: fontTools expands each range. Font engines read only their bytes."""
 
 
 # ---------------------------------------------------------------------------------------------------------------- drawing

@@ -300,7 +300,7 @@ def find_products(patterns: tuple[str, ...], products_dir: str, values: Mapping[
     """Return the files in `products_dir` that match any of the globs, sorted; all files when there are no globs.
 
     Raises:
-        CommandError: there are none.
+        CommandError: no file matches.
     """
     safe = {name: glob.escape(value) for name, value in values.items()} if any("{" in pattern for pattern in patterns) else {}
     globs = [_fill(pattern, safe) for pattern in patterns] or ["**"]

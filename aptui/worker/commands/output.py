@@ -67,7 +67,7 @@ class BoundedText:
         return len(self.head) + len(self._tail) + self.dropped_count
 
     def copy_text(self) -> BoundedText:
-        """Return what is there now, of a stream of which more is kept no more than `MOST_BYTES` of each end; from any thread."""
+        """Return a copy of the current text, at most `MOST_BYTES` of each end if the stream keeps more; any thread may call it."""
         copy = BoundedText()
         arrivals, tail, head, dropped_count = self._arrivals.copy(), self._tail.copy(), self.head.copy(), self.dropped_count
         copy.add(head)
@@ -239,4 +239,4 @@ def _run_key(digits: bytes) -> int:
     try:
         return int(digits, 16)
     except ValueError:
-        return -1  # forged or damaged: the text belongs to no run
+        return -1  # forged or damaged: the text does not belong to a run

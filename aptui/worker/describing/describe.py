@@ -174,7 +174,7 @@ def _description(builder: type[Any], origin: str) -> ClassDescription:
 
 
 def _schema_text(schema: object) -> str:
-    """Return a `params_schema` as canonical JSON, "" if there is none or it is not JSON."""
+    """Return a `params_schema` as canonical JSON, "" if it is missing or not JSON."""
     if not isinstance(schema, Mapping):
         return ""
     try:

@@ -1,14 +1,13 @@
-"""Reads of a call below scan folders, and where in the builder's code: observed by an audit hook of Python.
+"""Files that a call reads below scan folders, and where in the builder's code: observed by an audit hook of Python.
 
 Missing paths that a call checked are observed too, and the folders that it listed: a stored result is tied to both.
-`os.path.exists` and its like raise no audit event, so a worker replaces `os.stat`, `os.lstat` and `os.access`.
+Functions such as `os.path.exists` do not raise an audit event, so the worker replaces `os.stat`, `os.lstat` and `os.access`.
 
-Only what Python itself opens is observed: `open`, `os.open` and all that is built on them (Pillow, for one, opens paths so). C
-libraries that open files, programs that a builder starts, processes that it forks, and what it remembers from an earlier
-call or its import are not.
+Only files that Python itself opens are observed: `open`, `os.open` and all code built on them (Pillow, for example). Not observed
+are files that C libraries open, reads of programs that a builder starts or of processes that it forks, and data that the builder
+kept from an earlier call or from its import.
 
-An audit hook stays as long as its process, so there is one for all calls; while none is listened to, it costs one look at a
-variable.
+An audit hook cannot be removed, so one hook serves all calls. Between calls it costs one check of a variable.
 """
 
 from __future__ import annotations
@@ -208,8 +207,8 @@ class Reads:
 
         Args:
             digest_of: digests a file, "" for one that is missing.
-            adds: whether all that was read may become a dependency. Else only files that are there are returned, without digests,
-                and what the file of another scan folder hides, there or not, with its digest: nobody else comes to know that.
+            adds: whether every file that was read may become a dependency. If not, only existing files are returned, without
+                digests, and files hidden by another scan folder, existing or missing, with digests: only this read records them.
         """
         reads = []
         probed = {path: where for path, where in self._absent.items() if _is_hidden(_as_configured(path))}
@@ -385,10 +384,10 @@ def find_ignored(rel: str, root: str) -> tuple[str, ...]:
 
 
 def _is_hidden(path: str) -> bool:
-    """Whether no source stands for a file: it is ignored, or another scan folder has a file of the same relative path.
+    """Whether a file is not a source: it is ignored, or another scan folder has a file of the same relative path.
 
-    Of two files the engine knows whose counts.
-    What is missing would count itself in an earlier one: whoever depends on that path hears when it comes.
+    An existing file is hidden by a file in an earlier scan folder only. A missing file is hidden by a file in any other: if it
+    appears in an earlier scan folder, it becomes the source, and the jobs that depend on its path run again.
     """
     if any(path.startswith(f"{folder}/") and _is_ignored(to_text(os.fsencode(path[len(folder) + 1 :]))) for folder in _folders):
         return True

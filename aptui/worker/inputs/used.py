@@ -80,7 +80,7 @@ def loading(builder: Builder) -> Iterator[None]:
 
 
 def code_of(builder: Builder) -> Callable[[], bytes]:
-    """Return a function that returns, after the run, the digest of its code and tools; b"" if there is none."""
+    """Return a function that returns, after the run, the digest of its code and tools; b"" if it has no code files."""
     if not builder.code_files:
         return bytes
     is_python = builder.kind is BuilderKind.PYTHON

@@ -27,7 +27,7 @@ from aptui.worker.log import RunLog, valid_text
 
 
 def facts_of(product: JobProduct) -> ContentFacts | None:
-    """Return the facts that the builder gives about a product, None if there are none.
+    """Return the facts that the builder gives about a product, None without facts.
 
     Raises:
         AnswerRefused: an unknown fact, or a value that it cannot have; the text names product and fact.

@@ -1,4 +1,4 @@
-"""Hostile and damaged pictures: every message is of our own, and none costs more than its size tells."""
+"""Hostile and damaged pictures: aptui words every message, and the cost of a picture is limited by its size."""
 
 import io
 import random

@@ -1,4 +1,4 @@
-"""What a PNG's chunks may hold without harm to its pixels, and what is refused."""
+"""PNG chunks: harmless content is accepted, and content that may change pixels is refused."""
 
 import io
 import struct

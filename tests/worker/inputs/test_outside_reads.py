@@ -1,4 +1,4 @@
-"""Strangers: which files outside the project content has chosen, however it spells them, and which are none of our business."""
+"""Files outside the project: which ones content names, in any spelling, and which ones are ignored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call is known to have read: heard from Python itself, or from `strace` where a command is traced."""
+"""Files that a call has read, reported by Python itself, or by `strace` if a command is traced."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def room(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     room = Room(tmp_path)
     worker_reads.watch((str(room.root),))
-    adopt_orphans()  # as a worker does: the tracer is no child of ours at first
+    adopt_orphans()  # as a worker does: at first the tracer is not a child of this process
     yield room
     worker_reads.watch(())
 

@@ -1,4 +1,4 @@
-"""What a builder says that its products need: checked, brought into one form, told where it makes no sense."""
+"""Links that a builder declares for its products: checked, normalized, and reported if they are invalid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Product dependencies by configuration: found in text by expressions, or told by a command in a file."""
+"""Product dependencies by configuration: found in text by expressions, or listed by a command in a file."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_copy_of_a_changing_source_is_stale(room):
     assert room.run(Builder(b"b" * 16, "c", BuilderKind.COPY, references=(TEXTURE,)), order).outcome == Outcome.STALE
 
 
-# -------------------------------------------------------------------------------------------------------------- told in a file
+# -------------------------------------------------------------------------------------------------------------- listed in a file
 
 
 @pytest.mark.real

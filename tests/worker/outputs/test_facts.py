@@ -1,4 +1,4 @@
-"""What a builder says of its products besides their bytes: checked, and carried to the engine."""
+"""Facts that a builder gives about its products besides their bytes: checked, and passed to the engine."""
 
 from __future__ import annotations
 
