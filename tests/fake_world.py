@@ -200,7 +200,7 @@ class World:
         self.contradictions: list[str] = []
         """Jobs that made other products under a fingerprint than before."""
         self.fates: dict[str, list[Outcome | str]] = {}
-        """{job: how its next runs end}: an outcome, or the cause of the failure (`core.results.retry`)."""
+        """{job: how its next runs end}: an outcome, or the cause of the failure (`core.retry`)."""
         self.commit_fates: dict[str, list[int]] = {}
         self.held: set[str] = set()
         self.unreadable: dict[str, str] = {}

@@ -195,7 +195,7 @@ class Index:
 
 
 class FakeArchive:
-    """Implementer of `core.records.archive.Archive`: shows what was applied with `save`, nothing else.
+    """Implementer of `core.rows.Archive`: shows what was applied with `save`, nothing else.
 
     Rows that no database would take raise.
     """

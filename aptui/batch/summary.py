@@ -69,7 +69,7 @@ class SlowJob(Struct, frozen=True):
 
 
 class FlakyJob(Struct, frozen=True):
-    """A job that succeeded after runs that failed; `failed_of` says of what (`core.results.retry`)."""
+    """A job that succeeded after runs that failed; `failed_of` says of what (`core.retry`)."""
 
     source: str
     platform: str
@@ -79,7 +79,7 @@ class FlakyJob(Struct, frozen=True):
 
 
 class DraftJob(Struct, frozen=True):
-    """A job whose products are drafts (`core.results.quality`)."""
+    """A job whose products are drafts (`core.quality`)."""
 
     source: str
     platform: str

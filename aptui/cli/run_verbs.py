@@ -229,7 +229,7 @@ def counts(database: Reader, jobs: dict[str, int], running: frozenset[int]) -> d
 
 
 def resource_line(use: Mapping[str, Any]) -> str:
-    """Return in one line who holds a resource (`core.planning.resources.ResourceUse`), and how many wait for it."""
+    """Return in one line who holds a resource (`core.priority.ResourceUse`), and how many wait for it."""
     holders = use["holders"]
     held = f", held by {', '.join(holders[:_MOST_HOLDERS])}" if holders else ""
     more = f" and {len(holders) - _MOST_HOLDERS} more" if len(holders) > _MOST_HOLDERS else ""

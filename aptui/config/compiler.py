@@ -179,7 +179,7 @@ def compile_cluster(tree: MergedTree) -> config_cluster.ClusterSettings:
     return cluster
 
 
-# What `checks:` in `aptui.yaml` means: each a name with what it looks at; `core.results.checks` applies them.
+# What `checks:` in `aptui.yaml` means: each a name with what it looks at; `core.asset_checks` applies them.
 
 LIMITS = ("bytes", "pixels", *NUMBER_FACTS)
 _KEYS = ("name", *LIMITS, "formats", "power_of_two", "budget", "lint", "command")

@@ -354,7 +354,7 @@ ROW_OPERATIONS: dict[str, str] = {
     "log_file, reason, plans_blob, failure",
     "put_job": "job_id, source_id, job_key, fingerprint, platform, builder_uuid, status, run_key, first_fail_ms, first_fail_log, "
     "last_fail_ms, last_fail_log, last_ms, last_log, errors, warnings, state, planned|None, error, reason, inputs_blob, plan_blob, "
-    "duration_ms, completed_ms, failure_cause, escalation, origin, failure",  # failure: core.results.retry, packed
+    "duration_ms, completed_ms, failure_cause, escalation, origin, failure",  # failure: core.retry, packed
     "put_product": "product_id, job_id, name, sub_id, asset_type, hash64, flags, digest, size",
     "put_link": "product_id, job_id, at, kind, platform, path, prefix|None, is_exclusion, source_uuid, sub_id, flags",
     "put_legacy_sub_id": "product_id, job_id, sub_id",
@@ -366,7 +366,7 @@ ROW_OPERATIONS: dict[str, str] = {
     "put_run": "job_id, run_key, completed_ms, duration_ms, outcome, reason, error, log_file, fingerprint, builder_version, "
     "products_digest, step, origin",
     "put_draft": "job_id, final",  # its products are drafts (core.quality); final: fingerprint of the planned final
-    "put_retries": "job_id, run_key, kinds",  # what runs failed of before the one with this key succeeded (core.results.retry)
+    "put_retries": "job_id, run_key, kinds",  # what runs failed of before the one with this key succeeded (core.retry)
     "put_stat": "name, value_ms, time_ms",  # of an analysis; those of jobs are in their rows
     "put_conflict": "name, job_id",
     "put_folder": "scan_folder_id, folder, digest, files_blob",
@@ -473,7 +473,7 @@ class Archive(Protocol):
         ...
 
     def outside(self) -> dict[str, OutsideFile]:
-        """Return {absolute path: what it was} of the files outside all scan folders that runs found (`core.results.outside`)."""
+        """Return {absolute path: what it was} of the files outside all scan folders that runs found (`core.run_report`)."""
         ...
 
     def settings(self) -> dict[str, str]:

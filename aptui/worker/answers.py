@@ -23,7 +23,7 @@ _LONGEST_KEY = 4096
 
 
 class AnswerRefused(Exception):
-    """The call failed; the text is the reason, one line, and `kind` what it failed of (`core.results.retry`)."""
+    """The call failed; the text is the reason, one line, and `kind` what it failed of (`core.retry`)."""
 
     def __init__(self, text: str, kind: str = FailureKind.ERROR) -> None:
         super().__init__(text)

@@ -120,7 +120,7 @@ class Failures(PipelinePart):
             job: the job.
             text: its error.
             now_ms: when it failed.
-            kind: what it failed of (`core.results.retry`), None if no setting can have made it fail.
+            kind: what it failed of (`core.retry`), None if no setting can have made it fail.
             keeps_claims: whether it keeps its claims of product names.
             drops_products: whether its products go.
         """

@@ -549,7 +549,7 @@ class Engine:
 
 
 def _settings_of_runs(config: Config) -> dict[str, tuple[tuple[str, str, str], ...]]:
-    """Return the fields of a project with the engine's settings that can make a run fail (`core.planning.failure_settings`)."""
+    """Return the fields of a project with the engine's settings that can make a run fail (`core.pipeline.failures`)."""
     mode = config.sandbox if config.may_use_sandbox else "off"
     pool = repr(config.cluster) if config.cluster.is_used else ""
     paths = config.sandbox_paths if mode != "off" else ()

@@ -251,7 +251,7 @@ def _count(number: int, noun: str) -> str:
 
 
 class Verdict(NamedTuple):
-    """How a run ends that its worker does not answer for; `kind` is what it failed of (`core.results.retry`)."""
+    """How a run ends that its worker does not answer for; `kind` is what it failed of (`core.retry`)."""
 
     outcome: Outcome
     error: str = ""

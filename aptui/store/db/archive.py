@@ -1,4 +1,4 @@
-"""The core's questions to the database: `core.records.archive` on a read-only connection; people's are `queries.reader`'s."""
+"""The core's questions to the database: `core.rows` on a read-only connection; people's are `queries.reader`'s."""
 
 from __future__ import annotations
 

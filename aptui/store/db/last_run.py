@@ -312,7 +312,7 @@ class LastRun:
         return [PathKey(key) for (key,) in self._database.execute(sql)]
 
     def outside(self) -> dict[str, OutsideFile]:
-        """Return {absolute path: what it was} of the files outside all scan folders that runs found (`core.results.outside`)."""
+        """Return {absolute path: what it was} of the files outside all scan folders that runs found (`core.run_report`)."""
         sql = "SELECT substr(key, ?), value FROM aptui_state WHERE key >= ? AND key < ? AND value <> ''"
         start = len(OUTSIDE_STATE)
         return run_report.load(self._database.execute(sql, (start + 1, OUTSIDE_STATE, f"{OUTSIDE_STATE[:-1]};")).fetchall())

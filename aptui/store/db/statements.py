@@ -1,4 +1,4 @@
-"""The SQL of each row operation of `core.records.archive`; `writer` executes it.
+"""The SQL of each row operation of `core.rows`; `writer` executes it.
 
 Tests: `tests/store/db/test_writer.py`.
 """

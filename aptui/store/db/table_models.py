@@ -524,7 +524,7 @@ class SessionsTable(DatabaseTable):
 class SessionRunsTable(DatabaseTable):
     """The last run of each job in a session; `ended_after_ms` is since the session began, `size` that of all it made.
 
-    `is_draft`: that was a draft (`core.results.quality`).
+    `is_draft`: that was a draft (`core.quality`).
     """
 
     job_id = IntegerField()

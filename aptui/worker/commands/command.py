@@ -1,7 +1,7 @@
 """Command builders: template, execution, warnings and errors found in the output, products by glob, dependencies.
 
 A command without anything that only a shell understands is started directly: that saves the start of a shell, which costs
-as much as many tools do. A shell gets values in variables, never in its text (`core.shell.template`).
+as much as many tools do. A shell gets values in variables, never in its text (`core.command_template`).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Invocation(Struct, frozen=True):
 
 
 class Execution(Struct, frozen=True):
-    """How a command ended: `error` is "" for exit status 0, `kind` what it failed of (`core.results.retry`)."""
+    """How a command ended: `error` is "" for exit status 0, `kind` what it failed of (`core.retry`)."""
 
     error: str
     output: BoundedText

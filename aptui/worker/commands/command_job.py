@@ -36,7 +36,7 @@ _NOT_FOUND = re.compile(r"(?:^|: )(?P<program>[^:\s][^:]*): (?:command )?not fou
 
 
 class CommandJob(Struct):
-    """Result of a command: `error` is "" if it succeeded, `kind` the kind of its failure (`core.results.retry`)."""
+    """Result of a command: `error` is "" if it succeeded, `kind` the kind of its failure (`core.retry`)."""
 
     command_line: str
     peak_rss_bytes: int

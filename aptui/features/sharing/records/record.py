@@ -56,7 +56,7 @@ class JobFacts(Struct, frozen=True):
             source and dependencies, each with its digest.
         abi: other reasons for different products: versions of the SDK and of the engine's part in processing.
         builder_name: for the account; the manifest has it, too.
-        code: digest of the builder's code and tools in hex, "" = none (`core.results.run_report`).
+        code: digest of the builder's code and tools in hex, "" = none (`core.run_report`).
     """
 
     manifest: tuple[tuple[str, str, str], ...]
