@@ -123,6 +123,9 @@ def _fail(project: LiveProject) -> None:
     project.live._break_down(HostError("the disk is full"))
     project.live._retry_at = math.inf
     project.live._tried_at = math.inf
+    # A late notification of aptui.yaml, which the test wrote, would reload it and open the engine again.
+    project.live._next = project.live._reopen_by = None
+    project.live.adopt = lambda _config: None
 
 
 def _lose_cache(project: LiveProject) -> None:
