@@ -37,7 +37,7 @@ from aptui.core.project import (
 from aptui.core.settings import place_key
 from aptui.shared.errors import UserError
 
-# Platforms of the configuration: which are made, which rest, and what ids and tags mean.
+# Platforms of the configuration: enabled, resting and disabled ones, and the meaning of ids and tags.
 
 _HOST_TAGS = ("renderer", "tools")
 
@@ -92,7 +92,7 @@ class DeclaredPlatforms:
         return {platform.id for platform in self.enabled if names & {platform.id, *platform.tags}}
 
 
-# Mistakes in `command:` lines that can be told before anything runs: placeholders that are none, programs that are not there.
+# Mistakes in `command:` lines that can be found before a job runs: unknown placeholders and missing programs.
 
 PLACEHOLDERS = (
     "source", "products_dir", "stem", "name", "ext", "rel", "platform", "quality", "depfile", "product_dependencies",
@@ -109,7 +109,7 @@ _SHELL_WORDS = frozenset({
 
 
 def unknown_placeholder(line: str) -> str:
-    """Return the first `{word}` of a line that is no placeholder, "" = there is none.
+    """Return the first `{word}` of a line that is not a placeholder, "" if all are.
 
     In single quotes braces belong to the program: `awk '{print}'`.
     """
@@ -135,7 +135,7 @@ def _is_in_single_quotes(line: str, at: int) -> bool:
 
 
 def program_of(line: str) -> str:
-    """Return the program that a line begins with, "" = it cannot be told, or the shell does it itself."""
+    """Return the program that a line begins with, "" if it is unknown or a command of the shell itself."""
     match = _PROGRAM.match(line.lstrip())
     return match[1] if match is not None and match[1] not in _SHELL_WORDS else ""
 

@@ -38,7 +38,7 @@ from aptui.core.project import (
 
 
 def find_compiled_file(*asked: object) -> str:
-    """Return where the compiled form of what is asked for is kept, in the user's cache folder."""
+    """Return the path of a compiled configuration in the user's cache folder; `asked` identifies it."""
     return os.path.join(xdg("XDG_CACHE_HOME", "~/.cache"), "config", f"{digest_of([str(each) for each in asked])}.json")
 
 

@@ -27,7 +27,7 @@ from aptui.core.run_report import NUMBER_FACTS
 from aptui.shared import comparisons
 from aptui.shared.errors import UserError
 
-# Scan folders of the configuration, and what is not looked at in them.
+# Scan folders of the configuration, and the files in them that are ignored.
 
 
 class FolderCompiler:
@@ -83,7 +83,7 @@ class FolderCompiler:
         )
 
     def _check_pair(self, earlier: ScanFolder, later: ScanFolder, node: Node, real: tuple[str, str]) -> None:
-        """Refuse two names for one folder, and a folder of which an outer one takes every file."""
+        """Refuse two names for one folder, and a folder whose files all belong to an outer scan folder."""
         if real[0] == real[1]:
             self._tree.wrong(f"scan folder '{later.name}' is the same folder as '{earlier.name}'", node.value["path"])
         elif earlier.recursive and _contains(real[0], real[1]):
@@ -91,7 +91,7 @@ class FolderCompiler:
             self._tree.wrong(what, node.value["path"], f"give it an order below {earlier.order}")
 
     def ignore_regex(self, folders: tuple[ScanFolder, ...]) -> str:
-        """Return one expression for all that is not looked at."""
+        """Return one regular expression that matches all ignored paths."""
         found = [self._tree.attempt(scalars.ignore_regex, node) for node in self._tree.items("ignore")]
         rules = [rule for rule in found if rule is not None]
         if (
@@ -106,11 +106,11 @@ def _contains(folder: str, path: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-# Where results besides the cache are kept, and who else runs jobs: shared cache, local store, cluster.
+# Places for results besides the cache, and other machines that run jobs: shared cache, local store, cluster.
 
 
 def compile_shared_cache(tree: MergedTree, builders: set[str]) -> SharedCacheSettings:
-    """Return what `shared_cache` and `local_store` say."""
+    """Return the settings in `shared_cache` and `local_store`."""
     shared, local = tree.members("shared_cache"), tree.members("local_store")
     names: dict[str, Node] = shared.get("builders", Node({}, "")).value
     for name, node in names.items():
@@ -143,7 +143,7 @@ def compile_shared_cache(tree: MergedTree, builders: set[str]) -> SharedCacheSet
 
 
 def _check_trust(tree: MergedTree, members: dict[str, Node]) -> None:
-    """Refuse a shared cache of others whose results nobody vouches for, unless that is written out."""
+    """Refuse a store that other users can write to without signed results, unless the configuration allows it by `trust`."""
     store = members.get("store")
     if members["mode"].value == "inactive" or store is None or members["trust"].value == UNSEALED:
         return
@@ -165,7 +165,7 @@ def _compile_pattern(node: Node) -> SharedCachePattern:
 
 
 def compile_cluster(tree: MergedTree) -> config_cluster.ClusterSettings:
-    """Return what `pool` says, and what builders say for it."""
+    """Return the settings in `pool`, and those of builders for the cluster."""
     node = tree.root.get("pool") or tree.root
     pool, builders = tree.plain_tree("pool"), [each.plain() for each in tree.items("builders")]
     try:
@@ -179,7 +179,7 @@ def compile_cluster(tree: MergedTree) -> config_cluster.ClusterSettings:
     return cluster
 
 
-# What `checks:` in `aptui.yaml` means: each a name with what it looks at; `core.asset_checks` applies them.
+# `checks:` in `aptui.yaml`: each check has a name and its limits; `core.asset_checks` applies them.
 
 LIMITS = ("bytes", "pixels", *NUMBER_FACTS)
 _KEYS = ("name", *LIMITS, "formats", "power_of_two", "budget", "lint", "command")
@@ -187,7 +187,7 @@ _OF_MANY = ("budget", "lint", "command")
 
 
 def compile_checks(given: Mapping[str, Any]) -> tuple[Check, ...]:
-    """Return what the mapping `checks:` means, in which `mistakes` found none."""
+    """Return the checks in the mapping `checks:`, in which `mistakes` found no mistake."""
     return tuple(
         Check(
             name=name,
@@ -251,7 +251,7 @@ def _bad_limit(field: str, limit: Node) -> Iterator[UserError]:
 
 
 class Compiler:
-    """What the merged tree means; mistakes are collected, so that people see all of them at once.
+    """Compiles the merged tree to records, and collects all mistakes, so that the user sees them at once.
 
     Args:
         root: the layers, merged.

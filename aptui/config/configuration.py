@@ -36,15 +36,15 @@ class ConfigErrors(UserError):
 
 
 def one_line(text: str) -> str:
-    """Return `text` with everything that does not print written as an escape: names and values are other people's text."""
+    """Return `text` with unprintable characters as escapes: names and values are not trusted."""
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 
 class ResourceLimits(Struct, frozen=True):
-    """What one run may cost where its builder says nothing.
+    """Limits of one run whose builder sets none.
 
-    `memory_bytes` 0 = no limit, or it is `SHARE_OF_MEMORY`; `all_memory_bytes` is for all that run together, 0 = what the machine
-    has left. `shipped_process_s` is for the builders that come with aptui, which take seconds for an ordinary file.
+    `memory_bytes`: 0 = no limit; it may be `SHARE_OF_MEMORY`. `all_memory_bytes` limits all runs together; 0 = the free memory of
+    the machine. `shipped_process_s` is for the builders that come with aptui, which take seconds for an ordinary file.
     """
 
     analyse_s: float = 120.0
@@ -63,11 +63,11 @@ class SharedCachePattern(Struct, frozen=True):
 
 
 class SharedCacheSettings(Struct, frozen=True):
-    """Where results of jobs are kept besides the cache.
+    """Places besides the cache where results of jobs are stored.
 
     `mode` is inactive, client (reads) or server (reads and writes); `store` an absolute folder or a URL. `builders` are (name,
-    whether its jobs are shared). `is_unsealed`: the store is trusted without a key, whoever can write to it.
-    `waits_for_uploads`: a run ends when everything is uploaded, not when it has nothing else to do. `local_store` is the folder of
+    whether the jobs of this builder are shared). `is_unsealed`: the store is trusted without a key, even if others can write to it.
+    `waits_for_uploads`: a run ends only when everything is uploaded. `local_store` is the folder of
     this machine's own store, "" = none; `local_limit_bytes` 0 = no limit; `links`: products may be hard links into it.
     """
 

@@ -62,7 +62,7 @@ def find_project(start: Path) -> Path:
 
 
 def refuse_strange_owner(project: Path) -> None:
-    """Refuse a project that nobody named if another user could have put it there, as git does (CVE-2022-24765).
+    """Refuse a project that the user did not name if another user could have put it there, as git does (CVE-2022-24765).
 
     Raises:
         UserError: the project's file, its folder or a folder above it belongs neither to this user nor to root.
@@ -110,22 +110,22 @@ def xdg(variable: str, fallback: str) -> str:
 
 
 def user_file() -> Path:
-    """Return where a person's own layer is looked for."""
+    """Return the path of the user's own layer of the configuration; the file may not exist."""
     return Path(xdg("XDG_CONFIG_HOME", "~/.config"), FILE_NAME)
 
 
 def asset_database(cache_dir: str | os.PathLike[str]) -> Path:
-    """Return where a cache's asset database is."""
+    """Return the path of a cache's asset database."""
     return Path(cache_dir, DATABASE)
 
 
 def own_folder(cache_dir: str | os.PathLike[str]) -> Path:
-    """Return the folder of a cache that holds what is ours and no product."""
+    """Return the folder of a cache for aptui's own files, which are not products."""
     return Path(cache_dir, OWN_FOLDER)
 
 
 def identity_of(folder: str | os.PathLike[str]) -> str:
-    """Return device and inode of a folder, "" if it does not exist: the same through links and bind mounts, another for a copy."""
+    """Return device and inode of a folder, "" if it does not exist. Links and bind mounts keep them; a copy has others."""
     try:
         seen = os.stat(folder)
     except OSError:
@@ -154,22 +154,22 @@ def refuse_other_user(cache_dir: str | os.PathLike[str]) -> None:
 
 
 def engine_record(cache_dir: str | os.PathLike[str]) -> Path:
-    """Return where an engine says that it holds this cache (`link.places.announce`); it may be dead since."""
+    """Return the file in which an engine announces that it holds this cache (`link.places.announce`); the engine may have died."""
     return own_folder(cache_dir) / "engine.json"
 
 
 def builders_record(cache_dir: str | os.PathLike[str]) -> Path:
-    """Return where an engine keeps what its builders' classes say of themselves (`engine.registry`)."""
+    """Return the file in which an engine stores the descriptions of its builder classes (`engine.registry`)."""
     return own_folder(cache_dir) / "builders.json"
 
 
 def recovery_folder(cache_dir: str | os.PathLike[str]) -> Path:
-    """Return the folder for plans of what is under way and must be completed after a kill, a file each."""
+    """Return the folder for unfinished operations that must be completed after a kill, one file each."""
     return own_folder(cache_dir) / "recovery"
 
 
 def store_dir() -> str:
-    """Return where this machine keeps results of jobs for all its checkouts, unless the configuration says otherwise."""
+    """Return the default folder of the local store: results of jobs for all checkouts on this machine."""
     return os.path.join(xdg("XDG_CACHE_HOME", "~/.cache"), "store")
 
 

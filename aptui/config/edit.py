@@ -1,7 +1,7 @@
-"""Writes settings back into a person's or a project's `aptui.yaml`: only the characters of the value change.
+"""Writes settings back into the user's or a project's `aptui.yaml`: only the characters of the value change.
 
-A YAML printer would keep comments, but not the layout people chose. So the value's place is looked up and the text cut there; what
-comes out is read again and must say what was meant, and the whole configuration must still hold, or nothing is written.
+A YAML printer would keep comments, but not the user's layout. So this module finds the place of the value and replaces the text
+there. The new text is read again: if it lacks the new value, or the whole configuration is not valid, nothing is written.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ def settings(project_dir: Path, keys: Sequence[str]) -> dict[str, Setting]:
 
 
 def writable_files(project_dir: Path) -> tuple[Path, Path]:
-    """Return the project's own layer and the person's, which lies over it."""
+    """Return the files of the project's layer and of the user's layer, which overrides it."""
     return Path(os.path.abspath(project_dir)) / "aptui.yaml", user_file()
 
 
 def value_of(text: str) -> Value:
-    """Return what somebody typed as a value: a number where it is one."""
+    """Return typed text as a value: a number if it is one."""
     text = text.strip()
     for kind in (int, float):
         try:
@@ -73,7 +73,7 @@ def value_of(text: str) -> Value:
 
 
 def mistake_in(key: str, value: Value | list[Value]) -> str:
-    """Return what the schema has against a value, "" = nothing."""
+    """Return why the schema refuses a value, "" if it does not."""
     node = _nodes(value)
     for step in reversed(key.split(".")):
         node = Node({step: node}, key, key)
@@ -85,17 +85,17 @@ def write(project_dir: Path, file: Path, key: str, value: Value | Sequence[Mappi
     """Set `key` in `file`, or with `adds` append the value to the list of that name; the file is replaced whole or not at all.
 
     Raises:
-        UserError: the value is not allowed there, or the file is written in a way that is not understood here.
+        UserError: the value is not allowed there, or the layout of the file cannot be edited here.
         HostError: the file cannot be written.
     """
     rewrite(project_dir, file, lambda text: edit_text(text, str(file), key, value, adds=adds))
 
 
 def rewrite(project_dir: Path, file: Path, change: Callable[[str], str]) -> None:
-    """Replace `file`, a layer, by what `change` makes of its text, if the whole configuration still holds.
+    """Replace the text of `file`, a layer, by `change(text)`, if the whole configuration stays valid.
 
     Raises:
-        UserError: the configuration would not hold, or the layer changed meanwhile.
+        UserError: the configuration would not be valid, or the layer changed in the meantime.
         HostError: the file cannot be written.
     """
     before = _read(file)

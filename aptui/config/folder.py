@@ -1,7 +1,7 @@
 """Finds the `.aptui.yaml` above a path, and compiles each to the text that `core.settings` reads: canonical JSON with all places.
 
-The first mistake in a file is its text instead. These files come with content, from strangers: their size and their number of
-values are limited, and a running engine has expensive ones compiled in another process (`engine.scan.metadata`).
+The text of a file with mistakes is its first mistake. These files come with content that is not trusted: their size and number
+of values are limited, and a running engine has expensive ones compiled in another process (`engine.scan.metadata`).
 
 Tests: `tests/engine/test_folder_settings.py`.
 """
@@ -30,12 +30,12 @@ MOST_NODES = 1000
 """Maximum number of keys and values in a file; a thousand of them take 40 ms of processor time."""
 _MOST_CHEAP_BYTES, _MOST_CHEAP_MARKS = 4096, 100
 _MARKS = re.compile(rb"""[][{}:,?"'\n-]""")
-"""Bytes of which a YAML value needs at least one."""
+"""Bytes that separate YAML values: every value has at least one of them."""
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 def read(path: str, rel: str) -> str:
-    """Return what the file at `path` says, as text; a mistake is part of it.
+    """Return the compiled text of the file at `path`; a mistake is part of it.
 
     Args:
         rel: its path as messages name it: relative to its scan folder.

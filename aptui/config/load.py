@@ -59,7 +59,7 @@ def load(
 
 
 def load_apart(project_dir: Path, *, platforms: Sequence[str] | None = None) -> Config:
-    """Return the configuration of a stranger's project: without the user's own layer, and without a compiled form that stays.
+    """Return the configuration of an untrusted project: without the user's own layer, and without storing the compiled form.
 
     Raises:
         ConfigErrors: all mistakes that were found.
@@ -71,7 +71,7 @@ def load_apart(project_dir: Path, *, platforms: Sequence[str] | None = None) -> 
 
 
 def _with_disabled_platforms(config: Config) -> Config:
-    """Let platforms that are switched off keep their products: switching one off must not cost what took hours to make."""
+    """Let disabled platforms keep their products, because making them again can take hours."""
     made_before = tuple(name for name in config.project.disabled_platforms if os.path.isdir(config.cache_dir / name))
     if not made_before:
         return config
@@ -79,7 +79,7 @@ def _with_disabled_platforms(config: Config) -> Config:
 
 
 def without_disabled(config: Config) -> Config:
-    """Return `config` with platforms that are switched off as if nobody had ever heard of them: their products go."""
+    """Return `config` without its disabled platforms, so that their products are deleted."""
     disabled = config.project.disabled_platforms
     resting = tuple(name for name in config.project.resting_platforms if name not in disabled)
     project = replace(
@@ -172,7 +172,7 @@ def with_workers(config: Config, workers: int) -> Config:
     return replace(config, workers=count, project=replace(config.project, workers=count))
 
 
-# Which line of which file gave a key of the configuration its value, layer by layer.
+# Origin of values: the file and line that set a key, for each layer.
 
 _LONGEST = 100
 """Characters of a value that is explained."""

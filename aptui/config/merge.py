@@ -47,20 +47,20 @@ class MergedTree:
         return value
 
     def plain_tree(self, key: str) -> dict[str, Any]:
-        """Return what stands below a key at the top, without places."""
+        """Return the mapping below a top-level key, without places."""
         node = self.root.get(key)
         return node.plain() if node is not None else {}
 
     def members(self, key: str) -> dict[str, Node]:
-        """Return {key: node} of what stands below a key at the top."""
+        """Return {key: node} of the mapping below a top-level key."""
         return self.plain(key, {})
 
     def items(self, key: str) -> list[Node]:
-        """Return the nodes of a list at the top."""
+        """Return the nodes of a top-level list."""
         return self.plain(key, [])
 
     def attempt(self, action: Callable[[Node], T], node: Node) -> T | None:
-        """Return what `action` makes of a node; None and a mistake if it refuses."""
+        """Return `action(node)`; if it raises UserError, record the mistake and return None."""
         try:
             return action(node)
         except UserError as mistake:

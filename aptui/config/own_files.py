@@ -54,7 +54,7 @@ def own_paths(config: Config) -> tuple[str, ...]:
 
 
 class OwnFiles:
-    """Tells aptui's own files from sources.
+    """Distinguishes aptui's own files from sources.
 
     Args:
         paths: absolute paths of own folders and files (`own_paths`).

@@ -1,7 +1,7 @@
 """The first `aptui.yaml` of a folder: proposes a project that fits its files and its game engine.
 
-Every shipped builder that has work is used; one that lacks a package or a program is written as a comment with the reason. What
-belongs to the game engine alone (its project files, its imports, its code) is neither copied nor looked at.
+Every shipped builder that has work is used; one that lacks a package or a program is written as a comment with the reason. Files
+that only the game engine uses (its project files, its imports, its code) are neither copied nor read.
 
 Tests: `tests/config/test_proposal.py`.
 """
@@ -29,9 +29,9 @@ from aptui.core.settings import is_settings
 from aptui.shared.errors import HostError, UserError
 
 _MOST_FILES = 100_000
-"""Files; a rule for what comes later is easily written by hand."""
+"""Maximum number of files that are counted; further rules are easily written by hand."""
 _MOST_CODE_BYTES = 1 << 20
-"""Of a builder's file: a longer one is not read to its end, and its patterns count as unknown."""
+"""Maximum bytes read of a builder's file; the patterns of a longer one count as unknown."""
 _EXTENSION = re.compile(r"[a-z0-9_+-]{1,16}")
 _NEVER_COPIED = frozenset({
     "md", "rst", "log", "bak", "orig", "blend", "psd", "kra", "xcf", "aseprite", "cs", "cpp", "cc", "c", "h", "hpp", "rs", "py",
@@ -42,11 +42,11 @@ _GLSLANG = ("glslangValidator", "glslang", "glslc")
 
 
 class ShippedBuilder(Struct, frozen=True):
-    """A shipped builder as it is proposed.
+    """A shipped builder that can be proposed.
 
     Args:
-        extensions: of its sources; `companions` are those of files that they name, which nobody has to copy.
-        module: that it needs, or `programs`, of which one is enough; "" and () = nothing.
+        extensions: those of its sources. `companions` are those of files that sources name; they need no copy rule.
+        module: the Python module that it needs, "" = none. It needs one of `programs`, () = no program.
     """
 
     name: str
@@ -80,14 +80,14 @@ BUILDERS = (
 
 
 class GameEngine(Struct, frozen=True):
-    """What is known about projects of a game engine.
+    """Facts about projects of a game engine.
 
     Args:
-        marks: globs of files in the project's folder, of which one says that it is such a project.
-        roots: folders where its sources are, the first that is there counts.
-        ignore: what is its own, as `ignore` has it.
-        own: extensions of files that are its own business.
-        says: what one of the marks must contain.
+        marks: globs; a folder with a matching file is a project of this engine.
+        roots: possible folders of its sources; the first that exists counts.
+        ignore: patterns of the engine's own files, in the form of the key `ignore`.
+        own: extensions of files that only the engine uses.
+        says: text that a file matched by `marks` must contain.
     """
 
     name: str
@@ -147,7 +147,7 @@ PLAIN = GameEngine("files", ())
 
 
 class ProposedRule(Struct, frozen=True):
-    """A builder of the proposal: `count` files match; `lacks` is why it is a comment, "" = it is none."""
+    """A builder of the proposal: `count` files match; `lacks` is the reason why it is a comment, "" if it is active."""
 
     name: str
     does: str
@@ -156,7 +156,7 @@ class ProposedRule(Struct, frozen=True):
     lacks: str = ""
 
     def line(self) -> str:
-        """Return it as a line of YAML."""
+        """Return the rule as a line of YAML."""
         form = f"copy: {_list(self.patterns)}" if self.does == "copy" else f"uses: {self.does}, patterns: {_list(self.patterns)}"
         rule = f"- {{name: {self.name}, {form}}}"
         return f"  # {rule}  # {self.lacks}" if self.lacks else f"  {rule}"
@@ -208,10 +208,10 @@ def propose(folder: Path, copy_patterns: Sequence[str] = ()) -> Proposal:
     """Return a project that fits a folder.
 
     Args:
-        copy_patterns: instead of looking, one rule that copies what matches these patterns.
+        copy_patterns: if given, the project has one rule that copies matching files, and the folder is not searched.
 
     Raises:
-        UserError: the folder is none, is a project already, or a pattern is none.
+        UserError: the folder does not exist or is a project already, or a pattern is not valid.
     """
     folder = Path(os.path.abspath(folder))
     if not folder.is_dir():
@@ -233,7 +233,7 @@ def propose(folder: Path, copy_patterns: Sequence[str] = ()) -> Proposal:
 
 
 def engine_of(folder: Path) -> GameEngine:
-    """Return the game engine whose project a folder is, `PLAIN` = none that is known."""
+    """Return the game engine whose project a folder is, `PLAIN` if it is not of a known engine."""
     for engine in ENGINES:
         for mark in engine.marks:
             files = list(folder.glob(mark))
@@ -246,7 +246,7 @@ _CACHE_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# Products of aptui: 
 
 
 def write(proposal: Proposal) -> tuple[Path, Path | None]:
-    """Write the `aptui.yaml` and have Git, or backups, ignore the cache; return both files, None for what needed no change.
+    """Write the `aptui.yaml` and have Git, or backups, ignore the cache; return both files, None instead of an unchanged file.
 
     Raises:
         UserError: there is an `aptui.yaml`. HostError: a file cannot be written.
@@ -271,13 +271,13 @@ def _tag_cache(folder: Path) -> Path | None:
     try:
         file.parent.mkdir(exist_ok=True)
         file.write_text(_CACHE_TAG, encoding="ascii")
-    except OSError:  # it may be a file, or belong to somebody else: what makes products says so
+    except OSError:  # a file, or a folder of another user: making products reports it
         return None
     return file
 
 
 def _have_git_ignore(folder: Path) -> Path | None:
-    """Add the cache to `.gitignore`, where nothing there names it."""
+    """Add the cache to `.gitignore` unless a line names it already."""
     file = folder / ".gitignore"
     before = _text(file)
     if any(line.strip().strip("/") == "Cache" for line in before.splitlines()):
@@ -325,7 +325,7 @@ def _patterns_of(statement: ast.stmt) -> Iterator[str]:
 
 
 def _rules(counts: Counter[str], engine: GameEngine, *, has_own: bool) -> tuple[tuple[ProposedRule, ...], Counter[str]]:
-    """Return a rule for each shipped builder that has work, and one that copies the rest; and what nobody takes."""
+    """Return a rule for each shipped builder that has work, one that copies the rest, and counts of unused extensions."""
     rest = Counter({name: count for name, count in counts.items() if name not in engine.own})
     left = counts - rest
     rules = []

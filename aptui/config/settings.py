@@ -25,7 +25,7 @@ _USUAL = (FailureKind.CRASH.value, FailureKind.TIMEOUT.value)
 
 
 def retry_rule(given: Mapping[str, Any] | None) -> RetryRule | None:
-    """Return what the checked mapping `retry:` means, None when nothing is said."""
+    """Return the rule in the checked mapping `retry:`, None if it is empty or missing."""
     if not given:
         return None
     kinds = given.get("on", _USUAL)
@@ -33,7 +33,7 @@ def retry_rule(given: Mapping[str, Any] | None) -> RetryRule | None:
 
 
 def restore_rule(data: Mapping[str, Any] | None) -> RetryRule | None:
-    """Return the record that `config.packing` and JSON made `data` of."""
+    """Return the rule that `config.packing` packed as `data`."""
     return RetryRule(data["times"], tuple(data["on"])) if data else None
 
 
@@ -74,7 +74,7 @@ QUIET_S = 10.0
 
 
 class Alert(Struct, frozen=True):
-    """What is done at an event.
+    """The actions at an event.
 
     Args:
         event: one of `EVENTS`.
@@ -92,14 +92,14 @@ class Alert(Struct, frozen=True):
 
 
 class AlertSettings(Struct, frozen=True):
-    """All of `on:`; between two digests of one event lie `quiet_s` at least."""
+    """All of `on:`; two digests of one event are at least `quiet_s` apart."""
 
     alerts: tuple[Alert, ...] = ()
     quiet_s: float = QUIET_S
 
 
 def compile_alerts(given: Mapping[str, Any]) -> AlertSettings:
-    """Return what the checked mapping `on:` means."""
+    """Return the settings in the checked mapping `on:`."""
     from aptui.config.yaml import scalars
 
     alerts = tuple(_alert({"event": event, **given[event]}) for event in EVENTS if event in given)
@@ -107,7 +107,7 @@ def compile_alerts(given: Mapping[str, Any]) -> AlertSettings:
 
 
 def alert_mistakes(given: Node | None) -> list[UserError]:
-    """Return what is wrong with `on:`, each with its place."""
+    """Return the mistakes in `on:`, each with its place."""
     found = []
     for event in EVENTS:
         value = given.get(event) if given is not None else None
@@ -123,7 +123,7 @@ def alert_mistakes(given: Node | None) -> list[UserError]:
 
 def _fault(address: str) -> str:
     """Say why nothing is sent to this address, "" if it may be."""
-    from urllib.parse import urlsplit  # a configuration that is remembered was checked
+    from urllib.parse import urlsplit  # a stored configuration was checked before
 
     from aptui.shared.connections.addresses import is_loopback
 
@@ -153,15 +153,15 @@ class ClusterSettings(Struct, frozen=True):
     """A cluster that jobs may go to when this machine is busy.
 
     Args:
-        kind: "local" = there is none, "dask".
+        kind: "local" = no cluster, "dask".
         scheduler: `tls://host:port`; `tcp://` on the loopback alone, and only if `insecure`.
-        tls_ca, tls_cert, tls_key: absolute paths (PEM): who is believed, and who we are.
-        share: how many of its slots this engine takes at most; 0 = all there are.
-        store: where inputs and products travel through, as `shared_cache.store`; "" = that one.
-        tags: what this machine has, in lower case: a builder that needs something else goes to the cluster alone.
-        needs: (builder, tags that a machine must have to do its jobs).
-        at_most: (builder, how many of its jobs the cluster is given at once).
-        insecure: every user of this machine may run programs as us: plain `tcp://` asks nobody who they are.
+        tls_ca, tls_cert, tls_key: absolute paths (PEM) of the trusted authority, and of the certificate and key of this engine.
+        share: maximum number of the cluster's slots that this engine uses; 0 = all.
+        store: the store that transfers inputs and products, in the form of `shared_cache.store`; "" = the same store.
+        tags: tags of this machine, in lower case. Jobs that need any other tag run only on the cluster.
+        needs: (builder, tags that a machine must have to run its jobs).
+        at_most: (builder, maximum number of its jobs on the cluster at once).
+        insecure: plain `tcp://` is allowed. It has no authentication: every user of this machine may run programs as this user.
     """
 
     kind: str = "local"
@@ -178,15 +178,15 @@ class ClusterSettings(Struct, frozen=True):
 
     @property
     def is_used(self) -> bool:
-        """Whether there is a cluster at all."""
+        """Whether the project uses a cluster."""
         return self.kind != "local"
 
 
 def compile_cluster(section: Mapping[str, Any], builders: Iterable[Mapping[str, Any]], folder: Path) -> ClusterSettings:
-    """Return what the `pool` section and the entries of `builders` come to; relative paths are below `folder`.
+    """Return the cluster that the `pool` section and the entries of `builders` describe; relative paths are below `folder`.
 
     Raises:
-        UserError: the scheduler's address cannot be used so.
+        UserError: `check_address` refuses the scheduler's address.
     """
     listed = list(builders)
     plain: dict[str, Any] = {key: section[key] for key in ("kind", "scheduler", "share", "insecure") if key in section}
@@ -207,12 +207,12 @@ def compile_cluster(section: Mapping[str, Any], builders: Iterable[Mapping[str, 
 
 
 def check_address(address: str, *, has_certificates: bool, is_insecure: bool = False) -> None:
-    """Refuse a scheduler to whom anybody on the network, or on this machine, could speak: Dask runs what it is sent.
+    """Refuse a scheduler that accepts unauthenticated connections: Dask runs any program that a client sends.
 
     Raises:
-        UserError: it is no address, or without certificates, or plain and not of the loopback, or that and not said to be wanted.
+        UserError: the address is not valid, TLS has no certificates, or plain `tcp://` is not on the loopback or not `insecure`.
     """
-    from urllib.parse import urlsplit  # a configuration that is remembered was checked
+    from urllib.parse import urlsplit  # a stored configuration was checked before
 
     from aptui.shared.connections.addresses import is_loopback
 
@@ -267,22 +267,22 @@ PORT = 45_650
 
 
 class GatewaySettings(Struct, frozen=True):
-    """Where the gateway listens, and to whom.
+    """The addresses of the gateway, and the clients that may connect.
 
     Args:
-        is_enabled: the engine starts it and keeps it alive.
-        address: to listen at; any but the loopback needs TLS and a token. `port` 0 = any that is free.
+        is_enabled: the engine starts the gateway, and restarts it when it ends.
+        address: the address to listen at; any except the loopback needs TLS and a token. `port` 0 = any free port.
         tls_cert: absolute path of the certificate chain, `tls_key` that of its key (PEM); "" = no TLS.
         dial_ca: absolute path of the authority (PEM) that signs certificates of devices that are dialled; "" = those the system
             trusts.
-        dial_fingerprints: SHA-256 of their certificates; where there are any, they decide alone.
-        clients_limit: how many WebSockets may be open.
+        dial_fingerprints: SHA-256 of their certificates; if there are any, only they decide.
+        clients_limit: maximum number of open WebSockets.
         hosts: names under which clients may call it, beside the address itself and those of the loopback: `name` or `name:port`.
         origins: web pages that may use it beside its own: `https://name`.
         proxies: (name, URL) of services that it forwards to.
         allowed: host names, addresses and CIDR ranges that may connect, `rejected` those that may not.
-        has_allow_list: whether `allowed` decides.
-        connections: whom it dials.
+        has_allow_list: whether only `allowed` addresses may connect.
+        connections: devices that the gateway dials.
     """
 
     is_enabled: bool = False
@@ -303,7 +303,7 @@ class GatewaySettings(Struct, frozen=True):
 
 
 def compile_gateway(given: Mapping[str, Any], project_dir: Path) -> GatewaySettings:
-    """Return what the checked mapping `serve:` means; paths are relative to the project."""
+    """Return the settings in the checked mapping `serve:`; paths are relative to the project."""
     texts: dict[str, Any] = {
         name: str(project_dir / Path(given[name]).expanduser()) for name in ("tls_cert", "tls_key", "dial_ca") if name in given
     }
@@ -326,7 +326,7 @@ def compile_gateway(given: Mapping[str, Any], project_dir: Path) -> GatewaySetti
 def serve_mistakes(given: Node | None) -> list[UserError]:
     """Return what is wrong with the lists and the connections of `serve:`, each with its place."""
     from aptui.shared.connections.addresses import (
-        canonical,  # a configuration that is remembered was checked
+        canonical,  # a stored configuration was checked before
         check_dial,
     )
 

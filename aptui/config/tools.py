@@ -18,7 +18,7 @@ from aptui.config.packing import canonical, sign_project
 from aptui.core.project import Builder
 from aptui.shared.files import clocks
 
-# ── tools: programs whose identity is part of what a command builder makes ────────────────────────────────────────────
+# ── tools: programs that are inputs of a command builder's jobs ───────────────────────────────────────────────────────
 
 
 def identify(builder: str, name: str, where: str, project_dir: Path, known: ToolSettings | None = None) -> ToolSettings | None:
@@ -49,9 +49,9 @@ def _which(name: str, project_dir: Path) -> str | None:
 
 
 def tools_digest(tools: Iterable[ToolSettings]) -> bytes:
-    """Return what the tools of one builder add to its fingerprint, b"" for none.
+    """Return the part of a builder's fingerprint that depends on its tools, b"" without tools.
 
-    A tool given by a path counts by its name and content: where the project lies says nothing.
+    A tool given by a path counts by its name and content: the folder of the project does not matter.
     """
     identities = [(tool.name, "" if "/" in tool.name else tool.path, tool.stamp[0], tool.digest) for tool in tools]
     return hashlib.sha256(canonical(identities).encode()).digest() if identities else b""
@@ -63,12 +63,12 @@ def with_tools(builder: Builder, tools: Sequence[ToolSettings]) -> Builder:
 
 
 def without_stamps(tools: Iterable[ToolSettings]) -> tuple[ToolSettings, ...]:
-    """Return what of these tools a change matters of: where they are and what bytes they have, whatever their times."""
+    """Return the tools without their times: only a changed path, size or digest matters."""
     return tuple(replace(tool, stamp=tool.stamp[:1]) for tool in tools)
 
 
 def refresh_tools(config: Config) -> Config | None:
-    """Return `config` with every tool as it is now; None when one is gone, which only a full load can report."""
+    """Return `config` with every tool as it is now; None if one is missing, which only a full load can report."""
     if not config.tools:
         return config
     now = [identify(tool.builder, tool.name, tool.where, config.project_dir, tool) for tool in config.tools]

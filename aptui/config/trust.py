@@ -43,7 +43,7 @@ class _CodeFile(Struct, frozen=True, array_like=True):
 
 
 class _Record(Struct, frozen=True):
-    """What the user trusted: layers by digest and code files, both by absolute path."""
+    """The files that the user trusted: layers by digest, and code files, both by absolute path."""
 
     project: str
     layers: dict[str, str]
@@ -62,7 +62,7 @@ class Trust(Struct, frozen=True):
 
 
 def assess(config: Config) -> Trust:
-    """Return whether the user trusts a project as it is now, and what changed since."""
+    """Return whether the user trusts the current state of a project, and the files that changed since."""
     if os.environ.get(TRUST_VARIABLE) == "1":
         return Trust(is_given=True)
     known = _read(_record_file(config.project_dir))
@@ -158,7 +158,7 @@ def require_for_builders(config: Config, what: str) -> None:
 
 
 class RunnableCode(Struct, frozen=True):
-    """What a project would run: (name, command) of builders, hooks and checks; Python files relative to the project."""
+    """The code that a project would run: (name, command) of builders, hooks and checks; Python files relative to the project."""
 
     commands: tuple[tuple[str, str], ...]
     hooks: tuple[tuple[str, str], ...]
@@ -166,7 +166,7 @@ class RunnableCode(Struct, frozen=True):
     files: tuple[str, ...]
 
     def counts(self) -> list[tuple[int, str]]:
-        """Return (number, noun) of each kind, those with none left out."""
+        """Return (number, noun) of each kind that has any."""
         kinds = (
             (self.commands, "command"),
             (self.hooks, "hook"),
@@ -322,9 +322,9 @@ def flaw_of_address(store: str) -> str:
 
 
 def is_own_store(store: str) -> bool:
-    """Whether `store` is a folder of this machine that only this user can write to, with the folders in it; a URL never is.
+    """Whether `store` is a folder of this machine that only this user can write to, with the folders in it; a URL is not.
 
-    Whoever opens the store asks again: owner, mode and mounts change without the configuration.
+    Call this again whenever the store is opened: owner, mode and mounts change without the configuration.
     """
     if "://" in store:
         return False
@@ -337,10 +337,10 @@ def is_own_store(store: str) -> bool:
 
 
 def refuse_others_store(store: str) -> None:
-    """Refuse a folder store without a key that other users can write to by now; a URL is not looked at.
+    """Refuse a folder store without a key if other users can write to it now; a URL is not checked.
 
     Raises:
-        UserError: they can.
+        UserError: other users can write to it.
     """
     if "://" not in store and not is_own_store(store):
         raise UserError(OPEN_STORE, where=store, hint=OPEN_STORE_HINT)

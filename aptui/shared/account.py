@@ -11,9 +11,9 @@ from msgspec import Struct, field
 class SharingSum(Struct):
     """Counts of one builder, or of all.
 
-    `unusable` are results that were found and were no good: damaged, not authentic, incomplete, or too slow. `built_ms` is what the
-    runs took whose results were restored, one after the other; `fetch_ms` what it took to look and to fetch, where moments in which
-    several were at it count once.
+    `unusable` counts results that were found but not used: damaged, not authentic, incomplete, or too slow. `built_ms` is the sum
+    of the original run times of restored results. `fetch_ms` is the time spent on finding and fetching results; parallel fetches
+    count once.
     """
 
     local_hits: int = 0
@@ -31,26 +31,26 @@ class SharingSum(Struct):
 
     @property
     def hits(self) -> int:
-        """Results that did not have to be made."""
+        """Number of results that were restored instead of made."""
         return self.local_hits + self.remote_hits
 
     @property
     def saved_ms(self) -> int:
-        """Time saved; negative where fetching takes longer than making."""
+        """Time saved; negative if fetching takes longer than making."""
         return self.built_ms - self.fetch_ms
 
     def since(self, before: SharingSum) -> SharingSum:
-        """Return what was counted since it was `before`."""
+        """Return the counts since `before`."""
         return SharingSum(**{name: getattr(self, name) - getattr(before, name) for name in SharingSum.__struct_fields__})
 
     def add(self, other: SharingSum) -> None:
-        """Count what `other` counted."""
+        """Add the counts of `other`."""
         for name in SharingSum.__struct_fields__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 def sum_of(counts: Mapping[str, int]) -> SharingSum:
-    """Return counts as they were written down, perhaps by another version: what it knows besides is left out."""
+    """Return stored counts; names that only another version has are ignored."""
     names = zip(SharingSum.__struct_fields__, SharingSum.__struct_encode_fields__, strict=True)
     return SharingSum(**{name: int(counts.get(written, 0)) for name, written in names})
 
@@ -92,7 +92,7 @@ def total(sums: Iterable[SharingSum]) -> SharingSum:
 
 
 def line(one: SharingSum) -> str:
-    """Say what came of sharing: `96 % from cache: 41 min saved, 3 min fetching`; "" when nothing was asked for."""
+    """Return the effect of sharing: `96 % from cache: 41 min saved, 3 min fetching`; "" if no result was requested."""
     asked = one.hits + one.misses
     if not asked:
         return ""
@@ -104,7 +104,7 @@ def line(one: SharingSum) -> str:
 
 
 def duration(milliseconds: int) -> str:
-    """Return a time as people say it: `0.4 s`, `12 s`, `41 min`, `3.5 h`."""
+    """Return a time in a readable unit: `0.4 s`, `12 s`, `41 min`, `3.5 h`."""
     seconds = milliseconds / 1000
     if seconds < 10:
         return f"{seconds:.1f} s"

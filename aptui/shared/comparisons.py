@@ -22,10 +22,10 @@ def plain_number(text: str) -> float:
 
 
 def between(text: str, number_of: Callable[[str], float] = plain_number) -> tuple[float, float]:
-    """Return (least, below what) of a range; both ends of `1..64` belong to it.
+    """Return (minimum, exclusive maximum) of a range; both ends of `1..64` belong to it.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not a range.
     """
     first, dots, last = text.partition("..")
     if dots:

@@ -1,7 +1,7 @@
 """Types of messages, prepared once for msgspec, by one thread at a time.
 
-When msgspec first decodes into a record it looks at the annotations of the record and of all that it holds, and keeps what it
-found with the class, field by field. A second thread that decodes into that class then reads fields that are still empty,
+When msgspec first decodes into a record, it reads the annotations of the record and of all nested records, and stores the
+result with the class, field by field. A second thread that decodes into that class then reads fields that are still empty,
 and the process ends by SIGSEGV (msgspec 0.22). So every decoder calls `prepare_form`; a test checks all of aptui for that.
 
 Tests: `tests/shared/test_forms.py`.

@@ -1,8 +1,8 @@
 """Wildcards from untrusted input: bounded length, and matching in time linear in pattern and text.
 
-A pattern is cut at its stars; each piece between them has a fixed length, so that it is found by trying places, never by
-going back. What each star takes is found from the end of the text: the last piece stands where it must, each one before it
-as far right as it can.
+A pattern is cut at its stars; each piece between them has a fixed length, so that the matcher tries places in
+order and never goes back. The text that each star matches is found from the end: the last piece must end the text, and
+each piece before it is placed as far right as possible.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Piece:
 
 
 class Glob:
-    """A pattern for a whole text, in any case: `*` is any text, slashes and all, `?` one character that is no slash."""
+    """A pattern for a whole text, in any case: `*` is any text, including slashes; `?` is one character except a slash."""
 
     def __init__(self, pattern: str) -> None:
         self._first, *self._rest = map(_Piece, pattern.split("*"))
@@ -80,7 +80,7 @@ class Glob:
 
 
 class LevelGlob:
-    """A pattern for a whole path, in any case, of which the last `*` alone crosses slashes."""
+    """A pattern for a whole path, in any case; only its last `*` matches slashes."""
 
     def __init__(self, pattern: str) -> None:
         head, star, last = pattern.rpartition("*")
@@ -88,7 +88,7 @@ class LevelGlob:
         self._last = _Piece(last) if star else None
 
     def take_stars(self, path: str) -> tuple[str, ...] | None:
-        """Return what each star takes, None = another path."""
+        """Return the text that each star matches, None if the path does not match."""
         if self._last is None:
             return self._of_levels(path.split("/"))
         place = len(path) - self._last.length

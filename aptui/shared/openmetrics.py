@@ -1,4 +1,4 @@
-"""The text format of OpenMetrics 1.0: families of samples, escaped, closed by `# EOF`; what is measured is others' business.
+"""The text format of OpenMetrics 1.0: families of samples, escaped, closed by `# EOF`. The callers choose the figures.
 
 Tests: `tests/features/insight/test_figures.py`.
 """

@@ -77,12 +77,12 @@ def width(stream: TextIO) -> int | None:
 
 
 def has_colour(stream: TextIO) -> bool:
-    """Whether `stream` takes colour: a terminal that is not dumb, and nobody said NO_COLOR (no-color.org)."""
+    """Whether `stream` takes colour: a terminal that is not dumb, and NO_COLOR is not set (no-color.org)."""
     return is_always_coloured or (is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
 
 
 def colour_text(text: str, colour: str, stream: TextIO) -> str:
-    """Return `text` in a colour, where `stream` takes any."""
+    """Return `text` in a colour if `stream` shows colours."""
     return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if colour and has_colour(stream) else text
 
 
@@ -97,7 +97,7 @@ def complain(text: str, colour: str = "") -> None:
         sys.stderr.write(colour_text(text, colour, sys.stderr) + "\n")
         sys.stderr.flush()
     except (OSError, ValueError):
-        pass  # nobody is there to be told
+        pass  # stderr is closed: the text cannot be shown
 
 
 def say_json(value: object) -> None:
@@ -119,7 +119,7 @@ def is_of_stdout(error: OSError) -> bool:
     try:
         sys.stdout.flush()
     except OSError:
-        return True  # what could not be written is still there
+        return True  # the text is still in the buffer
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
@@ -127,7 +127,7 @@ def is_of_stdout(error: OSError) -> bool:
 
 
 def silence_stdout() -> None:
-    """Nobody reads stdout any more: let the interpreter's own last flush go nowhere."""
+    """Discard the interpreter's last flush of stdout, because its reader is gone."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
@@ -137,7 +137,7 @@ def silence_stdout() -> None:
 
 
 class LineOutput(io.StringIO):
-    """What is listened to line by line: a table says in each row which value is which."""
+    """Output for screen readers, line by line: each row of a table names its values."""
 
 
 def table(
@@ -268,13 +268,13 @@ def iso(time_ms: int) -> str | None:
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(time_ms // 1000))}.{time_ms % 1000:03d}Z" if time_ms else None
 
 
-# What a program is made ready for before it does anything: streams and signals as it was started with them.
+# Preparation of a process before it does anything else: streams and signals that its parent set.
 
 
 def prepare() -> None:
-    """Let nothing that this process was started with stop it.
+    """Reset inherited streams and signals that would break this process.
 
-    Who ignores SIGCHLD has children that nobody can wait for (wait(2)): how a command or a worker ended would not be known.
+    A process that ignores SIGCHLD cannot wait for its children (wait(2)): the exit codes of commands and workers would be lost.
     """
     prepare_streams()
     if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:

@@ -1,8 +1,8 @@
-r"""Sanitizing: text that others wrote (builders, file names, logs) is made safe for a terminal.
+r"""Sanitizing: untrusted text (of builders, file names, logs) is made safe for a terminal.
 
 Escape sequences go, in their 7-bit and 8-bit forms, finished or not. Whatever control character is left is *shown* instead
 of obeyed, so that nothing can be put together again from the remains: C0 as its picture (`␛`), C1, bidirectional and
-zero-width controls as U+FFFD. Bytes of a file name that are no UTF-8 (`core.paths.to_text`) appear as `\xNN`. The raw text
+zero-width controls as U+FFFD. Bytes of a file name that are not UTF-8 (`core.paths.to_text`) appear as `\xNN`. The raw text
 stays where it was: in the log file, in the database.
 """
 
@@ -14,9 +14,9 @@ TAB = "    "
 _PICTURES = 0x2400
 _DELETE = 0x7F
 
-# Texts, not compiled: most text is plain, and `batch` with nothing to do shall not pay for these (`re` keeps what it compiled).
-# One alternative a kind; every part excludes what begins the next one, so that matching is linear however the text was made up.
-# A string sequence (OSC, DCS, APC, PM, SOS) that nobody ends stops at the end of its line: it must not swallow the rest of a log.
+# Not compiled here: most text is plain, and `batch` without work must not spend time on it (`re` caches compiled patterns).
+# One alternative for each kind. Every part excludes the first characters of the next, so that matching is linear for any text.
+# An unterminated string sequence (OSC, DCS, APC, PM, SOS) stops at the end of its line: it must not hide the rest of a log.
 _SEQUENCE = (
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI
     r"|(?:\x1b[]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x18\x1a\x1b\x9c\r\n]*(?:\x07|\x18|\x1a|\x1b\\|\x9c)?"  # OSC, DCS, SOS, PM, APC

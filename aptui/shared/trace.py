@@ -1,9 +1,9 @@
 """Traces: spans of time written to a file that Perfetto and Chrome open (the Trace Event Format, its JSON array form).
 
-`TraceFile` writes what it is told. The functions below it are the trace of this process, which is off unless somebody calls
-`start`: then `span` costs a call and nothing is written. What is traced, and by which names, is said where `span` is called.
+`TraceFile` writes the events that it gets. The functions below it are the trace of this process. It is off until `start` is
+called; while it is off, `span` costs a call and writes nothing. The callers of `span` choose the names of spans.
 
-A file that a killed process leaves behind is whole up to its last lines: the format does without the closing bracket.
+The file of a killed process is complete up to its last lines: the format does not need the closing bracket.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from aptui.shared.files.replacing import not_written
 VARIABLE = "APTUI_TRACE"
 """The environment variable that names the file of an engine that stays up."""
 Details = Mapping[str, object]
-"""What the viewer shows beside an event; JSON."""
+"""JSON data that the viewer shows beside an event."""
 _NO: Details = {}
 _HELD = 512
 """Events that are written together."""
@@ -31,13 +31,13 @@ _HELD = 512
 class TraceFile:
     """A file of trace events; any thread may write.
 
-    Times are nanoseconds of one clock, whichever that is. A track is what the viewer shows as a thread.
+    Times are nanoseconds of any one clock. The viewer shows a track as a thread.
 
     Args:
-        path: made anew.
+        path: the file; an existing one is overwritten.
 
     Raises:
-        UserError: its folder is not there. HostError: it cannot be written.
+        UserError: its folder does not exist. HostError: it cannot be written.
     """
 
     def __init__(self, path: str) -> None:
@@ -48,7 +48,7 @@ class TraceFile:
         self._lock = threading.Lock()
         self._events: list[dict[str, object]] = []
         self.tracks: dict[str, int] = {}
-        """{name: number}, kept by whoever needs it."""
+        """{name: number}; the caller maintains it."""
         self._file.write("[\n")
 
     def name(self, text: str, *, process: int = 1, track: int | None = None) -> None:
@@ -167,7 +167,7 @@ def start_if_asked() -> None:
 
 @contextlib.contextmanager
 def write_trace_to(path: str | None) -> Iterator[None]:
-    """Trace this process meanwhile, into `path`, unless that is None.
+    """Trace this process into `path` during the block; None = do not trace.
 
     Raises:
         UserError, HostError: the file cannot be written.

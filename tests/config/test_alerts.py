@@ -1,4 +1,4 @@
-"""`on:` in the configuration: what it means, what is refused and where, and who may not say it."""
+"""`on:` in the configuration: its meaning, mistakes with their places, and layers that may not set it."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def write(folder: Path, said: str = "") -> Path:
     return folder
 
 
-def test_nobody_is_told_unless_it_is_said(folder: Path) -> None:
+def test_no_alerts_by_default(folder: Path) -> None:
     config = load(write(folder))
 
     assert (config.on.alerts, config.on.quiet_s) == ((), QUIET_S)
 
 
-def test_what_is_said_is_remembered_and_no_job_runs_again_for_it(folder: Path) -> None:
+def test_alerts_survive_the_stored_form_and_change_no_signature(folder: Path) -> None:
     before = load(write(folder)).project
     write(folder, "on: {quiet: 1m, failed: {exec: [a, b c], webhook: 'http://[::1]:8/x'}, idle: {bell: true, desktop: true}}\n")
 
@@ -61,7 +61,7 @@ def test_what_is_said_is_remembered_and_no_job_runs_again_for_it(folder: Path) -
         ("on: {quiet: soon}", ":3:13", "duration"),
     ],
 )
-def test_what_cannot_be_done_is_refused_with_its_place(folder: Path, said: str, place: str, what: str) -> None:
+def test_impossible_alerts_are_refused_with_their_place(folder: Path, said: str, place: str, what: str) -> None:
     with pytest.raises(ConfigErrors) as caught:
         load(write(folder, f"{said}\n"))
 
@@ -70,7 +70,7 @@ def test_what_cannot_be_done_is_refused_with_its_place(folder: Path, said: str, 
     assert what in error.what
 
 
-def test_a_folder_cannot_say_what_is_run(folder: Path) -> None:
+def test_folder_settings_cannot_set_alerts(folder: Path) -> None:
     from aptui.config.yaml.config_schema import folder_schema
 
     assert "on" not in folder_schema()["properties"]

@@ -1,4 +1,4 @@
-"""`checks:` in the configuration: what it means, what is refused and where, and what it changes."""
+"""`checks:` in the configuration: its meaning, mistakes with their places, and its effect on signatures."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def write(folder: Path, said: str = "") -> Path:
     return folder
 
 
-def test_what_is_said_is_remembered(folder: Path) -> None:
+def test_checks_are_compiled_and_read_back_from_the_stored_form(folder: Path) -> None:
     write(folder, "checks: {small: {bytes: '<= 1KiB', seconds: 1.5..2, level: fail}, mine: {command: [sh, x], budget: 1MiB}}\n")
 
     compiled, remembered = load(folder), load(folder)
@@ -44,7 +44,7 @@ def test_what_is_said_is_remembered(folder: Path) -> None:
     assert remembered == compiled
 
 
-def test_only_what_blocks_is_the_engines_and_changes_what_has_to_be_looked_at(folder: Path) -> None:
+def test_only_blocking_checks_belong_to_the_project_and_change_its_signature(folder: Path) -> None:
     bare = load(write(folder)).project
     warned = load(write(folder, "checks: {small: {bytes: '<= 1KiB'}}\n")).project
     blocked = load(write(folder, "checks: {small: {bytes: '<= 1KiB', level: block}}\n"))
@@ -69,7 +69,7 @@ def test_only_what_blocks_is_the_engines_and_changes_what_has_to_be_looked_at(fo
         ("checks: {a: {width: 1, level: deny}}", "3:31", "'checks.a.level' must be warn, fail or block"),
     ],
 )
-def test_a_mistake_is_told_with_its_place(folder: Path, said: str, where: str, what: str) -> None:
+def test_mistake_in_checks_is_reported_with_its_place(folder: Path, said: str, where: str, what: str) -> None:
     with pytest.raises(ConfigErrors) as caught:
         load(write(folder, f"{said}\n"))
 

@@ -18,7 +18,7 @@ RECIPES = ("github-actions.yml", "gitlab-ci.yml")
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_each_recipe_is_yaml_and_its_lines_are_ours(name: str) -> None:
+def test_each_recipe_is_yaml_with_valid_aptui_commands(name: str) -> None:
     text = Path(FOLDER, name).read_text(encoding="utf-8")
 
     assert YAML(typ="safe").load(text)
@@ -79,7 +79,7 @@ def test_github_recipe_may_only_read_and_names_actions_by_commit() -> None:
         for step in steps
         if not re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", step.get("uses", "actions/x@" + "0" * 40))
     ] == []
-    assert [step["run"] for step in steps if "${{" in step.get("run", "")] == []  # names of branches are no part of a script
+    assert [step["run"] for step in steps if "${{" in step.get("run", "")] == []  # names of branches are not trusted in a script
     cache = next(step["with"] for step in steps if step.get("uses", "").startswith("actions/cache@"))
     assert "'untrusted' || 'trusted'" in recipe["env"]["STORE"]
     assert cache["key"].startswith("${{ env.STORE }}-")

@@ -19,7 +19,7 @@ def test_scheduler_behind_tls_or_on_the_loopback_is_accepted(address, has_certif
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:8786", "tcp://localhost:8786", "tcp://[::1]:8786"])
-def test_plain_tcp_lets_every_user_of_the_machine_in_and_must_be_asked_for(address):
+def test_plain_tcp_on_the_loopback_needs_insecure(address):
     with pytest.raises(UserError, match="every user of this machine could run programs as you; use tls://"):
         check_address(address, has_certificates=True)
 
@@ -35,12 +35,12 @@ def test_plain_tcp_lets_every_user_of_the_machine_in_and_must_be_asked_for(addre
         ("inproc://x:1", "no address"),
     ],
 )
-def test_scheduler_that_anybody_could_speak_to_is_refused(address, message):
+def test_scheduler_without_authentication_is_refused(address, message):
     with pytest.raises(UserError, match=message):
         check_address(address, has_certificates=False)
 
 
-def test_configuration_of_a_cluster_survives_being_kept():
+def test_cluster_settings_survive_packing():
     said = {"kind": "dask", "scheduler": "tcp://127.0.0.1:8786", "insecure": True, "share": 4, "store": "store", "tags": ["GPU"]}
 
     found = compile_cluster(said, [{"name": "bake", "needs": ["gpu", "Licence"], "at_most": 2}, {"name": "copy"}], Path("/p"))
@@ -60,7 +60,7 @@ def test_cluster_without_a_store_is_refused(tmp_path):
         load.load(tmp_path)
 
 
-def test_doctor_names_a_cluster_that_asks_nobody_who_they_are(tmp_path, monkeypatch, capsys):
+def test_doctor_names_a_cluster_without_authentication(tmp_path, monkeypatch, capsys):
     import json
 
     from aptui.cli import main

@@ -1,4 +1,4 @@
-"""Mistakes in commands that are told when the configuration is read."""
+"""Mistakes in commands that are reported when the configuration is read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROJECT = "scan_folders: [{name: game, path: ., order: 0}]\n"
         ("x ${HOME} {params.size} {} {a,b} {1..3}", ""),
     ],
 )
-def test_braces_that_are_no_placeholder_are_found_outside_of_single_quotes(line: str, unknown: str) -> None:
+def test_unknown_placeholder_is_found_outside_single_quotes(line: str, unknown: str) -> None:
     assert unknown_placeholder(line) == unknown
 
 

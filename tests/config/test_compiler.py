@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
 # aptui init
 
 
-def test_init_finds_builders_for_what_is_there(folder: Path) -> None:
+def test_init_finds_builders_for_existing_files(folder: Path) -> None:
     (folder / "assets" / "deep").mkdir(parents=True)
     for name in ("a.PNG", "b.jpg", "c.wav", "d.json", "deep/e.lua", "f", ".hidden"):
         (folder / "assets" / name).touch()
@@ -59,7 +59,7 @@ def test_init_finds_builders_for_what_is_there(folder: Path) -> None:
     assert [scan.path for scan in loaded.project.scan_folders] == [str(folder / "assets")]
 
 
-def test_init_takes_the_folder_itself_where_there_are_no_assets(folder: Path) -> None:
+def test_init_without_assets_folder_uses_the_folder_itself(folder: Path) -> None:
     init(folder)
 
     loaded = load(folder)
@@ -97,7 +97,7 @@ def test_init_needs_a_folder(folder: Path) -> None:
         init(folder / "nowhere")
 
 
-def test_the_written_file_says_how_editors_complete_it(folder: Path) -> None:
+def test_written_file_names_the_schema_for_editors(folder: Path) -> None:
     text = init(folder).read_text(encoding="utf-8")
 
     assert "# yaml-language-server: $schema=" in text
@@ -117,7 +117,7 @@ def test_shipped_files_are_found_in_a_checkout_and_in_a_wheel(tmp_path: Path, mo
     assert data_dir() == tmp_path / "aptui" / "_data"
 
 
-def test_a_broken_installation_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broken_installation_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dirs, "__file__", str(tmp_path / "aptui" / "config" / "dirs.py"))
 
     with pytest.raises(InternalError, match="install aptui again"):

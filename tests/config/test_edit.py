@@ -73,7 +73,7 @@ def test_an_entry_is_added_in_the_style_of_its_list(text, after):
 
 
 @pytest.mark.parametrize("text", ["workers: 1\n...\n", "limits:\n", "limits: 4\n"])
-def test_what_is_too_unusual_is_refused_and_left_alone(text):
+def test_unusual_layout_is_refused_and_left_unchanged(text):
     with pytest.raises(UserError, match="write it by hand"):
         edit_text(text, "x", "limits.process", "5m")
 
@@ -104,7 +104,7 @@ def test_writing_changes_what_is_loaded_and_keeps_the_rights_of_the_file(project
     assert sorted(os.listdir(project)) == ["aptui.yaml", "assets"]
 
 
-def test_a_persons_file_is_made_where_there_is_none_and_wins(project):
+def test_missing_user_file_is_created_and_overrides_the_project(project):
     own = writable_files(project)[1]
 
     write(project, own, "workers", 7)
@@ -136,7 +136,7 @@ def test_a_value_that_breaks_the_configuration_is_not_written(project):
     assert (project / "aptui.yaml").read_text(encoding="utf-8") == PROJECT
 
 
-def test_a_folder_that_cannot_be_written_is_said(project, monkeypatch):
+def test_unwritable_folder_is_reported(project, monkeypatch):
     def refuse(*_arguments):
         raise PermissionError(13, "Permission denied")
 
@@ -148,7 +148,7 @@ def test_a_folder_that_cannot_be_written_is_said(project, monkeypatch):
 
 
 @pytest.mark.parametrize(("text", "value"), [("4", 4), ("1.5", 1.5), (" 5m ", "5m"), ("2GiB", "2GiB"), ("٤", "٤")])
-def test_what_is_typed_is_a_number_where_it_is_one(text, value):
+def test_typed_number_becomes_a_number(text, value):
     assert value_of(text) == value
 
 

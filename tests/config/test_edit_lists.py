@@ -59,7 +59,7 @@ TABLET = {"id": "tablet", "address": "1.2.3.5", "port": 6}
         ("workers: 1\n", ["ab"], "workers: 1\nserve:\n  rejected: [ab]\n"),
     ],
 )  # fmt: skip
-def test_only_what_differs_changes(text, entries, after):
+def test_only_differing_entries_change(text, entries, after):
     key = "serve.connections" if text is DIALS else "serve.rejected"
 
     changed = with_entries(text, "x", key, entries)
@@ -74,6 +74,6 @@ def test_entries_in_another_order_are_written_as_a_whole():
     }
 
 
-def test_what_is_no_list_is_refused():
+def test_value_that_is_not_a_list_is_refused():
     with pytest.raises(UserError, match="write it by hand"):
         with_entries("serve: 3\n", "x", "serve.rejected", ["a"])

@@ -71,7 +71,7 @@ def builders_of(text: str) -> str:
     return f"{SMALL}builders:\n{text}"
 
 
-# what the keys mean
+# meaning of the keys
 
 
 def test_the_example_of_the_issue_becomes_records(write: Write, tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_the_example_of_the_issue_becomes_records(write: Write, tmp_path: Path) 
     assert data.uuid == name_uuid(b"aptui:builder:data")
 
 
-def test_references_become_rules_also_in_the_form_that_is_kept(write: Write) -> None:
+def test_references_become_rules_also_in_the_stored_form(write: Write) -> None:
     said = "{regex: '(?P<n>x)', path: 'a/{n}', kind: product, load: pre, relative_to: source, look_in: source}"
     folder = write(builders_of(f"  - {{name: a, copy: [x], references: ['b(.)', {said}]}}\n"))
 
@@ -103,21 +103,21 @@ def test_references_become_rules_also_in_the_form_that_is_kept(write: Write) -> 
         assert not rule.is_plain_copy
 
 
-def test_the_host_platform_is_on_even_where_nobody_declares_it(write: Write) -> None:
+def test_undeclared_host_platform_is_enabled(write: Write) -> None:
     loaded = load(write(SMALL))
 
     assert loaded.project.platforms == (Platform("linux", ("renderer", "tools")),)
     assert loaded.project.host_platform == "linux"
 
 
-def test_the_host_platform_cannot_be_switched_off_and_says_so(write: Write) -> None:
+def test_disabled_host_platform_stays_enabled_with_a_warning(write: Write) -> None:
     loaded = load(write(f"{SMALL}platforms: {{linux: {{enabled: false}}, server: {{enabled: false}}}}\n"))
 
     assert [platform.id for platform in loaded.project.platforms] == ["linux"]
     assert loaded.warnings[0].endswith("aptui.yaml:2:30: 'linux' is the host's platform, so it is always on")
 
 
-def test_asking_for_platforms_lets_the_others_rest(write: Write) -> None:
+def test_requested_platforms_leave_the_others_resting(write: Write) -> None:
     folder = write(f"{SMALL}platforms: {{linux: {{}}, server: {{}}, android: {{enabled: false}}, web: {{}}}}\n")
 
     loaded = load(folder, platforms=["server", "android"])
@@ -203,15 +203,13 @@ def test_using_copy_by_name_is_the_copy_rule(write: Write) -> None:
 @pytest.mark.parametrize(
     ("said", "limit"), [("", SHARE_OF_MEMORY), ("memory_limit: auto, ", SHARE_OF_MEMORY), ("memory_limit: 0, ", 0)]
 )
-def test_the_memory_of_a_worker_is_a_share_of_the_machine_unless_somebody_says_otherwise(
-    write: Write, said: str, limit: int
-) -> None:
+def test_worker_memory_defaults_to_a_share_of_the_machine(write: Write, said: str, limit: int) -> None:
     builder = load(write(builders_of(f"  - {{name: b, {said}uses: image}}\n"))).project.builders[0]
 
     assert builder.memory_limit_bytes == limit
 
 
-def test_limits_hold_for_builders_that_say_nothing(write: Write) -> None:
+def test_limits_apply_to_builders_without_their_own(write: Write) -> None:
     loaded = load(write(builders_of("  - {name: b, uses: image}\n") + "limits: {analyse: 500ms, process: 90, memory: 1kB}\n"))
 
     assert (loaded.limits.analyse_s, loaded.limits.process_s, loaded.limits.memory_bytes) == (0.5, 90.0, 1000)
@@ -287,7 +285,7 @@ def test_shipped_ignore_rules_can_be_left_out(write: Write) -> None:
     assert (is_ignored("x"), is_ignored("Thumbs.db")) == (True, False)
 
 
-def test_workers_are_cores_unless_said_otherwise(write: Write) -> None:
+def test_workers_default_to_the_number_of_cores(write: Write) -> None:
     folder = write(SMALL)
 
     assert load(folder).workers == dirs.core_count()
@@ -296,7 +294,7 @@ def test_workers_are_cores_unless_said_otherwise(write: Write) -> None:
     assert load(folder, sets=["workers=3"], workers=0).workers == dirs.core_count()
 
 
-def test_braces_in_a_glob_earn_a_warning(write: Write) -> None:
+def test_braces_in_a_glob_give_a_warning(write: Write) -> None:
     loaded = load(write(builders_of('  - {name: b, copy: ["*.{png,jpg}"]}\n')))
 
     assert "aptui.yaml:3:22: braces and brackets stand for themselves" in loaded.warnings[0]
@@ -305,7 +303,7 @@ def test_braces_in_a_glob_earn_a_warning(write: Write) -> None:
 # layers
 
 
-def test_the_user_lies_over_the_project_and_options_over_both(write: Write) -> None:
+def test_user_layer_overrides_project_and_options_override_both(write: Write) -> None:
     folder = write(EXAMPLE, user="builders: [{name: textures, params: {format: png, q: 1}}]\nworkers: 5\nignore: [mine]\n")
 
     loaded = load(folder, sets=["builders.textures.params.q=2", "scan_folders.game.order=-3", "limits.process=5m"])
@@ -347,7 +345,7 @@ def test_the_project_is_the_nearest_folder_upwards(write: Write, tmp_path: Path)
 # signatures
 
 
-def test_signatures_change_with_what_decides_and_with_nothing_else(write: Write) -> None:
+def test_signatures_change_only_with_deciding_keys(write: Write) -> None:
     first = load(write(EXAMPLE))
     cosmetic = load(write(EXAMPLE.replace("# the host's", "# our") + "workers: 2\nlimits: {process: 5m}\n"))
     ruled = load(write(EXAMPLE.replace("webp", "png")))
@@ -389,7 +387,7 @@ def test_upgrading_a_tool_changes_the_builder_though_no_yaml_changed(write: Writ
     assert upgraded.project.scan_signature == first.project.scan_signature
 
 
-def test_touching_a_tool_changes_nothing_that_decides(write: Write) -> None:
+def test_touching_a_tool_changes_no_signature(write: Write) -> None:
     folder = write(builders_of('  - {name: b, command: x, patterns: ["*"], tools: [./tool.sh]}\n'))
     write_tool(folder, "one")
     first = load(folder)
@@ -460,7 +458,7 @@ print(json.dumps([name for name in sys.modules if name.split(".")[0] in {{"ruame
 @pytest.mark.parametrize(
     "damage", [lambda text: text[:-9], lambda text: text.replace("textures", "textvres"), lambda _text: "", lambda _text: "ä"]
 )
-def test_a_damaged_kept_form_is_as_good_as_none(write: Write, tmp_path: Path, damage: Callable[[str], str]) -> None:
+def test_damaged_stored_form_is_ignored(write: Write, tmp_path: Path, damage: Callable[[str], str]) -> None:
     folder = write(EXAMPLE)
     first = load(folder)
     (kept,) = (tmp_path / "kept" / "aptui" / "config").iterdir()
@@ -470,7 +468,7 @@ def test_a_damaged_kept_form_is_as_good_as_none(write: Write, tmp_path: Path, da
 
 
 @pytest.mark.real
-def test_a_kept_form_of_another_shape_is_as_good_as_none(write: Write, tmp_path: Path) -> None:
+def test_stored_form_of_another_shape_is_ignored(write: Write, tmp_path: Path) -> None:
     folder = write(EXAMPLE)
     first = load(folder)
     (kept,) = (tmp_path / "kept" / "aptui" / "config").iterdir()
@@ -481,7 +479,7 @@ def test_a_kept_form_of_another_shape_is_as_good_as_none(write: Write, tmp_path:
     assert load(folder) == first
 
 
-def test_a_cache_folder_that_cannot_be_written_is_silently_fine(write: Write, tmp_path: Path) -> None:
+def test_unwritable_cache_folder_is_ignored(write: Write, tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("a file in the way", encoding="utf-8")
 
     assert load(write(SMALL)).name == "game"

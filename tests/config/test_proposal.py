@@ -1,4 +1,4 @@
-"""What `aptui init` proposes: what a person of that engine would write, with nothing of the engine's own."""
+"""The proposal of `aptui init`: rules that fit the game engine, without the engine's own files."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_each_engine_gets_the_project_that_fits_it(tmp_path: Path, engine: str) 
     assert {builder.name for builder in load(tmp_path).project.builders} == rules
 
 
-def test_what_desktops_and_editors_leave_behind_is_not_proposed_and_not_counted(tmp_path: Path) -> None:
+def test_files_of_desktops_and_editors_are_neither_proposed_nor_counted(tmp_path: Path) -> None:
     left_behind = {"Thumbs.db", "sub/desktop.ini", "a.png~", "#b.png#", ".~lock.c.odt#", "__pycache__/x.png"}
 
     found = proposal.propose(tree(tmp_path, {"a.png", *left_behind}))
@@ -71,7 +71,7 @@ def test_a_builder_that_lacks_a_program_is_a_comment_with_the_reason(tmp_path: P
     assert [builder.name for builder in load(tmp_path).project.builders] == ["data"]
 
 
-def test_only_comments_are_a_project_without_builders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rules_in_comments_only_give_a_project_without_builders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proposal.shutil, "which", lambda _name: None)
 
     proposal.write(proposal.propose(tree(tmp_path, {"x.frag"})))
@@ -131,7 +131,7 @@ def test_a_dry_run_shows_and_writes_nothing(tmp_path: Path, capsys: pytest.Captu
     assert not (tmp_path / "aptui.yaml").exists()
 
 
-def test_the_schema_that_the_file_speaks_of_is_where_the_command_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_schema_named_in_the_file_exists_at_the_printed_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main.main(["init", str(tmp_path)])
     (words,) = re.findall(r"the path that 'aptui ([^']*)' prints", (tmp_path / "aptui.yaml").read_text())
     capsys.readouterr()
@@ -140,7 +140,7 @@ def test_the_schema_that_the_file_speaks_of_is_where_the_command_says(tmp_path: 
     assert json.loads(Path(capsys.readouterr().out.strip()).read_text())["$schema"]
 
 
-def test_a_project_inside_of_another_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_project_inside_another_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main.main(["init", str(tmp_path)])
     (tmp_path / "inner").mkdir()
 
@@ -148,13 +148,13 @@ def test_a_project_inside_of_another_is_told(tmp_path: Path, capsys: pytest.Capt
     assert f"'{tmp_path}' is a project already" in capsys.readouterr().err
 
 
-def test_a_project_of_o3de_needs_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_o3de_project_needs_no_init(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "project.json").write_text('{"project_name": "Game"}')
 
     assert main.main(["init", str(tmp_path)]) == 3
     assert "opens as it is" in capsys.readouterr().err
 
 
-def test_no_folder_is_a_mistake(tmp_path: Path) -> None:
+def test_missing_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is not a folder"):
         proposal.propose(tmp_path / "nowhere")

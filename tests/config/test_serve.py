@@ -1,4 +1,4 @@
-"""The keys about undeclared reads: who may say them, what holds where nothing is said, and what `doctor` says of tracing."""
+"""The keys about undeclared reads: allowed layers, defaults, and the report of `doctor` on tracing."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def write(folder: Path, **said: str) -> Path:
     return folder
 
 
-def test_a_warning_unless_said_otherwise_and_no_tracing(folder: Path) -> None:
+def test_undeclared_reads_default_to_warning_without_tracing(folder: Path) -> None:
     project = load(write(folder)).project
 
     assert project.undeclared_reads is UndeclaredReads.WARN
     assert [(rule.undeclared_reads, rule.traces_reads) for rule in project.builders] == [(None, False)] * 3
 
 
-def test_project_and_builders_may_say_otherwise_and_no_job_runs_again_for_it(folder: Path) -> None:
+def test_undeclared_reads_of_project_and_builder_change_no_signature(folder: Path) -> None:
     before = load(write(folder)).project
     write(folder, python=", undeclared_reads: ignore", command=", trace_reads: true", project="undeclared_reads: add")
 
@@ -63,7 +63,7 @@ def test_project_and_builders_may_say_otherwise_and_no_job_runs_again_for_it(fol
         ({"python": ", undeclared_reads: perhaps"}, "ignore, warn or add"),
     ],
 )
-def test_where_they_mean_nothing_they_are_refused(folder: Path, said: dict[str, str], message: str) -> None:
+def test_undeclared_reads_are_refused_where_they_have_no_effect(folder: Path, said: dict[str, str], message: str) -> None:
     write(folder, **said)
 
     with pytest.raises(ConfigErrors, match=message):
@@ -71,7 +71,7 @@ def test_where_they_mean_nothing_they_are_refused(folder: Path, said: dict[str, 
 
 
 @pytest.mark.real
-def test_doctor_says_whether_commands_can_be_traced(
+def test_doctor_reports_whether_commands_can_be_traced(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def told() -> str:

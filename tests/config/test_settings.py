@@ -33,7 +33,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
     return loaded
 
 
-def test_what_is_said_is_remembered(load: Load) -> None:
+def test_retry_rules_survive_the_stored_form(load: Load) -> None:
     compiled = load("retry: {times: 1}\n", ", retry: {times: 2, on: [memory, error, 75]}")
     remembered = load("retry: {times: 1}\n", ", retry: {times: 2, on: [memory, error, 75]}")
 
@@ -42,13 +42,13 @@ def test_what_is_said_is_remembered(load: Load) -> None:
     assert remembered == compiled
 
 
-def test_nothing_said_is_no_rule(load: Load) -> None:
+def test_no_retry_rule_by_default(load: Load) -> None:
     project = load().project
 
     assert (project.retry, [builder.retry for builder in project.builders]) == (None, [None, None])
 
 
-def test_it_changes_no_signature(load: Load) -> None:
+def test_retry_rule_changes_no_signature(load: Load) -> None:
     bare, ruled = load().project, load("retry: {times: 1}\n", ", retry: {times: 2}").project
 
     assert (ruled.signature, ruled.scan_signature) == (bare.signature, bare.scan_signature)
@@ -66,14 +66,14 @@ def test_it_changes_no_signature(load: Load) -> None:
         ("retry: 3", "5:8"),
     ],
 )
-def test_what_is_refused_and_where(load: Load, said: str, where: str) -> None:
+def test_invalid_retry_is_refused_with_its_place(load: Load, said: str, where: str) -> None:
     with pytest.raises(UserError) as caught:
         load(f"{said}\n")
 
     assert str(caught.value).partition("aptui.yaml:")[2].startswith(f"{where}: ")
 
 
-def test_what_is_copied_has_no_rule_of_its_own(load: Load) -> None:
+def test_retry_of_a_copy_rule_is_refused(load: Load) -> None:
     with pytest.raises(ConfigErrors, match="'retry' belongs to a builder with 'uses:' or 'command:'"):
         load(of_copy=", retry: {times: 1}")
 
@@ -99,14 +99,14 @@ def test_resources_are_remembered_and_change_no_signature(load: Load) -> None:
         ("resources: {gpu: 1}", ", resources: gpu", "3:82: "),
     ],
 )
-def test_which_resources_are_refused_and_where(load: Load, said: str, of_builder: str, where: str) -> None:
+def test_invalid_resources_are_refused_with_their_place(load: Load, said: str, of_builder: str, where: str) -> None:
     with pytest.raises(UserError) as caught:
         load(f"{said}\n", of_builder)
 
     assert str(caught.value).partition("aptui.yaml:")[2].startswith(where)
 
 
-def test_what_is_copied_holds_nothing(load: Load) -> None:
+def test_resources_of_a_copy_rule_are_refused(load: Load) -> None:
     with pytest.raises(ConfigErrors, match="'resources' belongs to a builder with 'uses:' or 'command:'"):
         load("resources: {gpu: 1}\n", of_copy=", resources: [gpu]")
 
@@ -124,13 +124,13 @@ def test_quality_is_remembered_and_changes_the_signature_of_drafts_alone(load: L
 @pytest.mark.parametrize(
     "said", ["draft", "[draft]", "[final, draft]", "[draft, final, final]", "[]", "[best]", "true", "{draft: 1}"]
 )
-def test_which_qualities_are_refused_and_where(load: Load, said: str) -> None:
+def test_invalid_quality_is_refused_with_its_place(load: Load, said: str) -> None:
     with pytest.raises(UserError, match=re.escape("[final] or [draft, final]")) as caught:
         load(of_builder=f", quality: {said}")
 
     assert str(caught.value).partition("aptui.yaml:")[2].startswith("3:80: ")
 
 
-def test_what_is_copied_has_no_drafts(load: Load) -> None:
+def test_drafts_of_a_copy_rule_are_refused(load: Load) -> None:
     with pytest.raises(ConfigErrors, match="'quality' belongs to a builder with 'uses:' or 'command:'"):
         load(of_copy=", quality: [draft, final]")

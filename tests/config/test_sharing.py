@@ -1,4 +1,4 @@
-"""Which shared cache is believed without a key: the user's own folder, and what the project writes out."""
+"""Shared caches that are trusted without a key: the user's own folder, and a store with an explicit `trust`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize("store", ["https://cache.example/x", "http://127.0.0.1:8089", "s3://bucket/x", "OPEN"])
-def test_a_store_of_others_needs_a_key_or_the_word(load, tmp_path: Path, store: str) -> None:
+def test_store_of_other_users_needs_a_key_or_explicit_trust(load, tmp_path: Path, store: str) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     store = store.replace("OPEN", str(tmp_path / "open"))
@@ -53,7 +53,7 @@ def test_a_store_of_others_needs_a_key_or_the_word(load, tmp_path: Path, store: 
         ("ftp://host/", "'ftp://host/' is no place for a shared cache"),
     ],
 )
-def test_an_address_at_which_nothing_can_be_is_a_mistake_with_its_place(load, store: str, what: str) -> None:
+def test_impossible_store_address_is_refused_with_its_place(load, store: str, what: str) -> None:
     with pytest.raises(configuration.ConfigErrors) as caught:
         load(f"mode: client, store: '{store}', trust: unsealed")
 
@@ -62,7 +62,7 @@ def test_an_address_at_which_nothing_can_be_is_a_mistake_with_its_place(load, st
     assert error.where.endswith("aptui.yaml:2:37")
 
 
-def test_a_folder_that_nobody_else_can_write_to_is_ones_own(load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_that_only_this_user_can_write_to_is_an_own_store(load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own").mkdir(mode=0o755)
 
     assert load(f"mode: server, store: '{tmp_path / 'own'}'").sharing.writes
@@ -71,7 +71,7 @@ def test_a_folder_that_nobody_else_can_write_to_is_ones_own(load, tmp_path: Path
     assert not trust.is_own_store(str(tmp_path / "own"))
 
 
-def test_a_network_share_is_known_by_its_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_network_share_is_recognized_by_its_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mounts = tmp_path / "mounts"
     mounts.write_text("/dev/sda / ext4 rw 0 0\nnas:/x /mnt/the\\040share nfs4 rw 0 0\n")
     real = open
@@ -81,7 +81,7 @@ def test_a_network_share_is_known_by_its_mount(tmp_path: Path, monkeypatch: pyte
     assert not trust._is_network("/mnt/theirs")
 
 
-def test_a_token_never_travels_over_http_but_to_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_is_sent_over_http_to_the_loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("APTUI_CACHE_TOKEN", "sesame")
 
     for address in ("http://cache.example", "http://10.0.0.1:8089/x", "http://localhost.example"):
@@ -96,7 +96,7 @@ def test_a_token_never_travels_over_http_but_to_this_machine(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("below", ["", "ac", "cas", "tmp", "ac/00", "ns/team/cas"])
-def test_folder_store_that_others_can_write_to_since_then_is_refused_when_it_is_opened(load, tmp_path: Path, below: str) -> None:
+def test_store_that_became_writable_by_others_is_refused_on_opening(load, tmp_path: Path, below: str) -> None:
     store = tmp_path / "own"
     (store / below).mkdir(parents=True)
     store.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Records of trust: what they cover, when they are written, and who is believed."""
+"""Records of trust: the files that they cover, when they are written, and whose records count."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_fresh_project_is_not_trusted_until_recorded(project: Path) -> None:
     "changed",
     ["aptui.yaml", "builders/atlas.py", "builders/parts/common.py", "tools/convert.sh", "tools/look.sh", "tools/ring.sh"],
 )
-def test_change_of_a_file_that_decides_what_runs_is_named(project: Path, changed: str) -> None:
+def test_change_of_trusted_file_is_named(project: Path, changed: str) -> None:
     trust.record(load(project))
     with (project / changed).open("a") as file:
         file.write("# more\n")
@@ -112,7 +112,7 @@ def test_record_of_an_unchanged_project_is_not_written_again(project: Path, tmp_
     assert record_file(tmp_path).stat().st_ino == before
 
 
-def test_record_is_its_users_alone(project: Path, tmp_path: Path) -> None:
+def test_record_is_readable_by_its_user_only(project: Path, tmp_path: Path) -> None:
     trust.record(load(project))
     file = record_file(tmp_path)
 
@@ -167,7 +167,7 @@ def test_runnable_code_is_listed_by_kind(project: Path) -> None:
     assert found.counts() == [(1, "command"), (1, "hook"), (1, "command check"), (2, "Python file")]
 
 
-def test_folder_that_leads_to_the_whole_disk_ends(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_code_files_are_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trust, "_MOST_FILES", 1)
 
     with pytest.raises(HostError, match="more than 1 files"):

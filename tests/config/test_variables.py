@@ -35,7 +35,9 @@ def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loaded:
     return loaded
 
 
-def test_a_builder_has_those_of_all_and_its_own_and_a_copy_has_none(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_builder_gets_shared_and_own_variables_and_copy_rule_gets_no_variables(
+    loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SHARED_ONE", "x")
     monkeypatch.delenv("OWN", raising=False)
 
@@ -47,7 +49,7 @@ def test_a_builder_has_those_of_all_and_its_own_and_a_copy_has_none(loaded: Load
 
 
 @pytest.mark.parametrize(("name", "is_other"), [("OWN", True), ("SHARED_ONE", True), ("NOBODYS", False)])
-def test_another_value_is_another_configuration_though_no_file_changed(
+def test_changed_variable_changes_the_configuration_without_a_changed_file(
     loaded: Loaded, monkeypatch: pytest.MonkeyPatch, name: str, is_other: bool
 ) -> None:
     monkeypatch.delenv(name, raising=False)

@@ -3,7 +3,7 @@ import pytest
 from aptui.shared.account import Account, duration
 
 
-def test_the_line_says_share_time_saved_and_time_spent():
+def test_line_reports_share_time_saved_and_time_spent():
     account = Account()
     for _ in range(96):
         account.count("image", remote_hits=1, built_ms=27_500, fetch_ms=1_875)
@@ -19,14 +19,14 @@ def test_a_share_is_100_only_when_nothing_was_made():
     assert account.line().startswith("99 %")
 
 
-def test_time_lost_is_said_to_be_lost():
+def test_lost_time_is_reported_as_lost():
     account = Account()
     account.count("image", remote_hits=1, built_ms=1_000, fetch_ms=21_000)
 
     assert account.line() == "100 % from cache: 20 s lost, 21 s fetching"
 
 
-def test_who_asked_for_nothing_has_no_account_and_who_got_nothing_a_short_one():
+def test_line_is_empty_without_requests_and_short_without_hits():
     account = Account()
     assert account.line() == ""
 
@@ -34,7 +34,7 @@ def test_who_asked_for_nothing_has_no_account_and_who_got_nothing_a_short_one():
     assert account.line() == "0 % from cache"
 
 
-def test_builders_are_counted_apart_those_that_saved_most_first():
+def test_builders_are_counted_separately_most_saved_first():
     account = Account()
     account.count("image", local_hits=1, built_ms=10)
     account.count("mesh", remote_hits=2, built_ms=500, fetched_bytes=7)
@@ -48,5 +48,5 @@ def test_builders_are_counted_apart_those_that_saved_most_first():
 @pytest.mark.parametrize(
     ("milliseconds", "text"), [(0, "0.0 s"), (9_940, "9.9 s"), (60_000, "60 s"), (300_000, "5 min"), (9_000_000, "2.5 h")]
 )
-def test_times_are_said_as_people_say_them(milliseconds, text):
+def test_durations_are_printed_in_a_readable_unit(milliseconds, text):
     assert duration(milliseconds) == text

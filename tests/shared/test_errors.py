@@ -1,4 +1,4 @@
-"""Every error that people meet says where it is or what to do next."""
+"""Every error that a user sees has a place or a next step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ELSEWHERE = {
     "features/o3de/bundling/object_stream.py",
     "features/sharing/records/record.py",
 }
-"""O3DE's own lines, and errors that another one is made of, which says it."""
+"""O3DE's own lines, and errors that are wrapped in another error with a next step."""
 
 
 def test_every_error_has_a_place_or_a_next_step() -> None:

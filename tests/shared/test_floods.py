@@ -1,9 +1,9 @@
-"""So many records of a kind, and a count of the rest."""
+"""A limited number of records of a kind, and a count of the rest."""
 
 from aptui.shared.floods import KINDS_LIMIT, FloodGate, more_like_this
 
 
-def test_of_each_kind_some_are_let_through_and_the_rest_is_counted() -> None:
+def test_records_of_a_kind_over_the_limit_are_only_counted() -> None:
     gate = FloodGate(limit=2, span_s=10)
 
     assert [gate.admit("a", 0.0) for _ in range(5)] == [True, True, False, False, False]
@@ -13,7 +13,7 @@ def test_of_each_kind_some_are_let_through_and_the_rest_is_counted() -> None:
     assert gate.admit("a", 11.0)
 
 
-def test_whoever_invents_kinds_fills_no_memory() -> None:
+def test_number_of_kinds_in_memory_is_limited() -> None:
     gate = FloodGate(limit=1)
 
     assert sum(gate.admit(str(number), 0.0) for number in range(10 * KINDS_LIMIT)) == KINDS_LIMIT + 1

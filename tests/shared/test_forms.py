@@ -60,7 +60,7 @@ def test_threads_that_decode_the_same_form_first_at_the_same_time_do_not_end_the
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-def test_a_form_is_itself() -> None:
+def test_prepare_form_returns_the_type_itself() -> None:
     assert prepare_form(int | None) == int | None
     assert prepare_form(dict[bytes, int]) == dict[bytes, int]
 
@@ -75,7 +75,7 @@ def test_every_module_that_decodes_prepares_the_form() -> None:
 
 
 def _unprepared(source: str) -> Iterator[int]:
-    """Yield the lines that decode into a form that is not prepared; what is decoded into nothing in particular has none."""
+    """Yield the lines that decode into a type that is not prepared; decoding without a type is allowed."""
     if "msgspec" not in source or not any(f"{word}(" in source for word in _LAST_WORDS):
         return
     for call in ast.walk(ast.parse(source)):

@@ -1,4 +1,4 @@
-"""Wildcards of strangers mean what the plain regexes mean, and take no longer for being written to take long."""
+"""Untrusted wildcards match like plain regular expressions, and hostile ones do not take longer."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_only_the_last_star_of_levels_crosses_slashes(text: str, pattern: str) -
 
 
 @given(st.text("ab/", max_size=8), st.lists(st.sampled_from(["a", "b", "/", "*", "**/", "/**/", "?"]), max_size=7).map("".join))
-def test_folders_and_stars_commit_to_their_first_match_and_miss_nothing(path: str, pattern: str) -> None:
+def test_first_match_of_folders_and_stars_misses_no_path(path: str, pattern: str) -> None:
     pieces = re.split(r"(?:(?<=/)|^)\*\*+/", pattern)
     slow = "(?:.*/)?".join(re.escape(re.sub(r"\*+", "*", piece)).replace(r"\*", ".*").replace(r"\?", ".") for piece in pieces)
 
@@ -50,7 +50,7 @@ def test_folders_and_stars_commit_to_their_first_match_and_miss_nothing(path: st
 
 
 @pytest.mark.parametrize("pattern", ["*?" * 60 + "!", "*a" * 200 + "!", "**/" * 100 + "!", "**/a/" * 60 + "!", "*a?" * 100 + "!"])
-def test_no_pattern_takes_long(pattern: str) -> None:
+def test_hostile_patterns_match_in_linear_time(pattern: str) -> None:
     name, path = "a" * 200, "a/" * 500
     began = time.process_time()
 

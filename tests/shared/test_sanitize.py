@@ -1,4 +1,4 @@
-"""What a terminal would act on never reaches it."""
+"""Control sequences never reach a terminal."""
 
 from __future__ import annotations
 

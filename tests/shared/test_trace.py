@@ -1,4 +1,4 @@
-"""Trace events: written whole, in the form that viewers read, and not at all where nobody asked."""
+"""Trace events: complete, in the form that viewers read, and written only on request."""
 
 import json
 import threading
@@ -17,7 +17,7 @@ def _stopped() -> Iterator[None]:
     trace.stop()
 
 
-def test_a_trace_holds_what_it_was_told_in_the_form_of_trace_events(tmp_path: Path) -> None:
+def test_trace_file_holds_its_events_in_trace_event_format(tmp_path: Path) -> None:
     file = trace.TraceFile(str(tmp_path / "t.json"))
     file.name("engine")
     file.name("loop", track=3)
@@ -34,7 +34,7 @@ def test_a_trace_holds_what_it_was_told_in_the_form_of_trace_events(tmp_path: Pa
     assert (events[3]["id"], events[3]["cat"]) == (events[4]["id"], events[4]["cat"]) == (9, "run")
 
 
-def test_what_a_killed_process_leaves_lacks_the_end_alone(tmp_path: Path) -> None:
+def test_trace_of_a_killed_process_lacks_only_its_end(tmp_path: Path) -> None:
     file = trace.TraceFile(str(tmp_path / "t.json"))
     file.span("turn", 0, 1)
     file.flush()
@@ -44,7 +44,7 @@ def test_what_a_killed_process_leaves_lacks_the_end_alone(tmp_path: Path) -> Non
     assert [event["name"] for event in json.loads(text.removesuffix(",\n") + "]")] == ["turn"]
 
 
-def test_a_process_is_not_traced_unless_somebody_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_is_traced_only_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(trace.VARIABLE, raising=False)
     trace.start_if_asked()
     with trace.span("turn"):
@@ -79,6 +79,6 @@ def test_threads_of_one_name_share_a_track(tmp_path: Path) -> None:
     assert tracks[0] == tracks[1] != tracks[2]
 
 
-def test_a_file_that_cannot_be_written_is_the_users_mistake(tmp_path: Path) -> None:
+def test_unwritable_trace_file_is_a_user_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be written"):
         trace.start(str(tmp_path / "nowhere" / "t.json"))

@@ -1,4 +1,4 @@
-"""YAML as nodes that know their places: bounded reading, and how a value or a near word is said in a message.
+"""YAML as nodes that know their places: bounded reading, and texts for values and similar words in messages.
 
 The only module that imports ruamel.yaml.
 

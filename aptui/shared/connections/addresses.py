@@ -78,7 +78,7 @@ def plain(address: Address) -> Address:
 
 
 def parse_address(text: str) -> Address | None:
-    """Return an address, None = the text is not an address (a local socket has none)."""
+    """Return an address, None if the text is not an address (a local socket does not have one)."""
     try:
         return plain(ip_address(text))
     except ValueError:

@@ -1,1 +1,1 @@
-"""Files: replaced whole or not at all, told from Git LFS pointers, kept below the folders of a project."""
+"""Files: replaced atomically, distinguished from Git LFS pointers, confined to the folders of a project."""

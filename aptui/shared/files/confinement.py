@@ -43,17 +43,17 @@ def open_confined(folder: int, path: bytes, flags: int = 0) -> int:
     """Return a descriptor for reading `path`, which lies below the folder that `folder` is a descriptor of.
 
     Raises:
-        FileNotFoundError, NotADirectoryError: there is none. PermissionError: the path leads elsewhere, or we may not.
+        FileNotFoundError, NotADirectoryError: it does not exist. PermissionError: the path leads outside, or access is denied.
         OSError: it cannot be opened.
     """
     return _choose()(folder, path, flags)
 
 
 def open_confined_file(folder: int, path: bytes) -> tuple[int, os.stat_result]:
-    """Return a descriptor of a regular file below a folder, and what it is.
+    """Return a descriptor of a regular file below a folder, and the file's status.
 
     Raises:
-        OSError: as `open_confined`; IsADirectoryError, PermissionError: it is no regular file.
+        OSError: as `open_confined`; IsADirectoryError, PermissionError: it is not a regular file.
     """
     descriptor = open_confined(folder, path)
     try:
@@ -158,7 +158,7 @@ def _choose() -> Opener:
 
 
 class ConfinedRoot:
-    """A folder, held open; when another one has taken its place it is that one."""
+    """A folder, held open; opened again when another folder replaced it."""
 
     def __init__(self, path: bytes) -> None:
         self._path = path
@@ -166,11 +166,11 @@ class ConfinedRoot:
         self._identity = (0, 0)
 
     def open_file(self, path: bytes) -> tuple[int, os.stat_result]:
-        """Return a descriptor of a file below it, and what it is; raises OSError as `open_confined_file`."""
+        """Return a descriptor of a file below it, and its status; raises OSError as `open_confined_file`."""
         return open_confined_file(self.descriptor(), path)
 
     def descriptor(self) -> int:
-        """Return a descriptor of the folder, for use at once; raises OSError when there is none."""
+        """Return a descriptor of the folder, for immediate use; raises OSError if the folder does not exist."""
         found = os.stat(self._path)
         if self._descriptor < 0 or (found.st_dev, found.st_ino) != self._identity:
             self.close()
@@ -237,12 +237,12 @@ class ConfinedTree:
         return descriptor
 
     def status(self, path: bytes) -> os.stat_result:
-        """Return the status of what lies at a path, which may be a link."""
+        """Return the status of the entry at a path; a link is not followed."""
         folder, name = _split(path)
         return os.stat(name, dir_fd=self.descriptor_of(folder), follow_symlinks=False)
 
     def touch(self, path: bytes) -> None:
-        """Give a file the time of now."""
+        """Set the times of a file to now."""
         folder, name = _split(path)
         os.utime(name, dir_fd=self.descriptor_of(folder), follow_symlinks=False)
 

@@ -12,7 +12,7 @@ import os
 
 
 def is_open_for_writing(path: str | bytes) -> bool | None:
-    """Return whether another process holds the file at `path` open for writing; None where nobody can tell."""
+    """Return whether another process holds the file at `path` open for writing; None if the kernel cannot tell."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
@@ -24,10 +24,10 @@ def is_open_for_writing(path: str | bytes) -> bool | None:
 
 
 def is_being_written(descriptor: int) -> bool | None:
-    """Return whether another process holds this file, open for reading here, open for writing; None where nobody can tell.
+    """Return whether another process holds this file, open for reading here, open for writing; None if the kernel cannot tell.
 
-    A lease needs the file's owner (or root) and a file system that knows leases; most network file systems do not. Whoever
-    takes leases must ignore SIGIO: it comes when somebody opens the file in the microseconds that the lease is held.
+    A lease needs the file's owner (or root) and a file system that supports leases; most network file systems do not. The
+    caller must ignore SIGIO: it arrives when another process opens the file in the microseconds that the lease is held.
     """
     try:
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)

@@ -1,8 +1,8 @@
 """Path confinement: a name found in content becomes a file below the project's scan folders, or is refused.
 
-Content comes from strangers: a model, a material or a shader may name `../../id_ed25519`, an absolute path, a link that
-leads out of the tree, a pipe or a device. What is named is looked at after all of that is resolved, and never trusted by
-its spelling.
+Content is not trusted: a model, a material or a shader may name `../../id_ed25519`, an absolute path, a link that
+leads out of the tree, a pipe or a device. So a name is checked after its links are resolved, and never trusted by its
+spelling.
 
 Tests: `tests/worker/test_builder_run.py`.
 """
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 MOST_BYTES = 1 << 30
-"""A file that content names is no larger than this unless the builder says otherwise."""
+"""Default maximum size of a file that content names; a builder may set another."""
 
 _SCHEME = re.compile(r"file:|[A-Za-z][A-Za-z0-9+.-]*://", re.IGNORECASE)
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK | os.O_NOFOLLOW
@@ -48,16 +48,16 @@ def placed_name(named_by: str, name: str, *, is_uri: bool = False) -> str:
 
 
 def located(scan_folder: str, path: str, scan_folders: Sequence[str] = (), named_by: str = "") -> str:
-    """Return the absolute path, all links resolved, of what content names `path`; there need be nothing.
+    """Return the absolute path, with links resolved, that `path` in content refers to; the file need not exist.
 
     Args:
-        scan_folder: what `path` is relative to; an absolute path is taken as it is.
+        scan_folder: the base of a relative `path`; an absolute path is used unchanged.
         path: as `placed_name` returns it.
-        scan_folders: all of the project; that one alone without any.
+        scan_folders: all of the project; () = only `scan_folder`.
         named_by: the file that names it, for the message.
 
     Raises:
-        ForbiddenNameError: it lies below no scan folder, or is no path of a file at all.
+        ForbiddenNameError: the path is outside the scan folders, or is not a file path.
     """
     try:
         if "\0" in path or _SCHEME.match(path):
@@ -85,10 +85,10 @@ def _unquote(name: str) -> str:
 def read_named(
     scan_folder: str, path: str, scan_folders: Sequence[str] = (), *, named_by: str = "", most_bytes: int = MOST_BYTES
 ) -> bytes:
-    """Return the bytes of a file that content names; arguments as of `located`.
+    """Return the bytes of a file that content names; for the arguments see `located`.
 
     Raises:
-        ForbiddenNameError: it lies outside, is no regular file, or is larger than `most_bytes`.
+        ForbiddenNameError: it is outside, is not a regular file, or is larger than `most_bytes`.
         NamedFileError: it is missing, or cannot be read.
     """
     real = located(scan_folder, path, scan_folders, named_by)
@@ -118,7 +118,7 @@ def _no_file(real: str, path: str, named_by: str) -> NamedFileError:
 
 
 def same_letters(name: str) -> str:
-    """Return `name` so that those equal but for case, or for how their accents are stored (NFC and NFD), are equal."""
+    """Return `name` without differences of case and of the form of accents (NFC, NFD), for comparison."""
     if name.isascii():
         return name.lower()
     import unicodedata  # noqa: PLC0415 (every worker loads this module, and few names need it)
@@ -127,7 +127,7 @@ def same_letters(name: str) -> str:
 
 
 def describe_difference(name: str, other: str) -> str:
-    """Return how two names differ that have the same letters."""
+    """Return how two names with the same letters differ."""
     import unicodedata  # noqa: PLC0415 (as above)
 
     is_form = unicodedata.normalize("NFC", name) == unicodedata.normalize("NFC", other)
@@ -135,7 +135,7 @@ def describe_difference(name: str, other: str) -> str:
 
 
 def _describe_alike(real: str, scan_folder: str) -> str:
-    """Return what to say of a file that is spelled otherwise, "" if there is none."""
+    """Return a hint at a file whose name differs only in spelling, "" if no file does."""
     found, missing = real, list[str]()
     while found not in ("", "/") and not os.path.lexists(found):
         found, _, name = found.rpartition("/")

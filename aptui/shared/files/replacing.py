@@ -1,6 +1,6 @@
-"""Files that are written whole or not at all: beside their place under a hidden name, then put there in one step.
+"""Files that are written whole or not at all: first under a hidden name beside their place, then renamed in one step.
 
-Devices, pipes and what `/dev/stdout` or `>(gzip)` of a shell stand for are no such places: what is there stays, and is written to.
+Devices, pipes and names such as `/dev/stdout` or `>(gzip)` of a shell are not replaced but written to.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from typing import BinaryIO
 from aptui.shared.errors import HostError, KnownError, UserError
 
 PRIVATE = 0o600
-"""Mode of what is its user's alone."""
+"""Mode of a file that only its user can read and write."""
 
 
 @contextmanager
 def replacing(
     path: Path, *, mode: int = 0o666, is_synced: bool = True, what: str = "", folder: Path | None = None
 ) -> Iterator[BinaryIO]:
-    """Give out a file to write to; when all went well it becomes `path`, else it goes and `path` is as it was.
+    """Yield a file to write to. On success it replaces `path`; on an error it is deleted and `path` is unchanged.
 
-    A device or pipe gets what is written as it comes.
+    A device or pipe is written to directly.
 
     Args:
-        mode: of the new file, less the process's umask.
-        is_synced: it outlives a power cut.
-        what: the file in messages, as somebody named it; "" = nobody did, its path.
+        mode: mode of the new file, before the process's umask applies.
+        is_synced: sync the file, so that it survives a power cut.
+        what: the name that the user gave the file, for messages; "" = the user did not name it, use its path.
         folder: where the new file is written, on the same file system; None = beside `path`.
 
     Raises:
-        UserError: its folder is not there, or somebody named one. HostError: it cannot be written.
+        UserError: its folder does not exist, or the user named a folder. HostError: it cannot be written.
     """
     if path.is_dir():
         raise _a_folder(what) if what else HostError(f"'{path}' cannot be written: it is a folder", hint="move it away")
@@ -62,19 +62,19 @@ def replacing(
 
 
 def is_stream(path: Path) -> bool:
-    """Whether nothing may take the place of what is there: a device, a pipe, or a name for an open file."""
+    """Whether a path must be written to, not replaced: a device, a pipe, or a name for an open file."""
     try:
         is_file = stat.S_ISREG(path.stat().st_mode)
     except OSError:
-        return False  # nothing is there yet, or whoever opens it says why not
+        return False  # it does not exist yet, or opening it reports the reason
     return not is_file or (path.is_symlink() and path.is_relative_to("/dev")) or path.is_relative_to("/proc")
 
 
 def refuse_unwritable(file: str) -> None:
-    """Say before an hour of work that its report could not be written.
+    """Refuse a file that cannot be written, before an hour of work for it begins.
 
     Raises:
-        UserError: its folder is not there, or it is one. HostError: it may not be written.
+        UserError: its folder does not exist, or it is a folder itself. HostError: writing is not permitted.
     """
     path = Path(os.path.abspath(file))
     if not path.parent.is_dir():
@@ -91,7 +91,7 @@ def _a_folder(what: str) -> UserError:
 
 
 def not_written(what: str, error: OSError) -> KnownError:
-    """Return what to raise when a file that somebody named cannot be written."""
+    """Return the error to raise when a file that the user named cannot be written."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return UserError(f"{what} cannot be written: its folder is not there", hint="create the folder, or name another file")
     reason = error.strerror or str(error)

@@ -13,44 +13,44 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, cast
 
-# Memory of the C library that this process keeps without need; where it is not glibc nothing happens.
+# Unused memory that glibc keeps; with another C library nothing happens.
 
 _M_ARENA_MAX = -8
 """`mallopt(3)`."""
 
 
 def use_one_heap() -> None:
-    """Let threads that begin from now on share one heap: of several, each keeps what its thread once needed.
+    """Let threads that start from now on share one heap, because each heap of several would keep its thread's peak memory.
 
-    Nobody waits for it: threads of Python take turns anyway.
+    Threads do not wait for the one heap: Python runs one of them at a time.
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
 def give_memory_back() -> None:
-    """Give the system what was needed for a while: glibc would keep it, 7 MB after a hundred thousand jobs were read."""
+    """Return free memory to the system: glibc would keep it, 7 MB after a hundred thousand jobs were read."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 @contextmanager
 def without(*names: str) -> Iterator[None]:
-    """Let modules not be found while the block imports those that can do without them; what is imported already stays."""
-    with _instead(dict.fromkeys(names)):  # None is what the import system takes for "there is none"
+    """Hide modules while the block imports others that do not need them; modules that are imported already stay."""
+    with _instead(dict.fromkeys(names)):  # for the import system, None means "not found"
         yield
 
 
 @contextmanager
 def defer(*names: str) -> Iterator[None]:
-    """Let modules be imported when they are used: what the block takes from them are functions that find the real ones then."""
+    """Import modules when they are used: the block gets functions that import the real module when they are called."""
     with _instead({name: _Deferred(name) for name in names}):
         yield
 
 
 @contextmanager
 def substitute(name: str, **functions: Callable[[], object]) -> Iterator[None]:
-    """Let a module have these functions alone while the block imports what calls no others of it."""
+    """Replace a module by these functions while the block imports modules that call only them."""
     stand_in = ModuleType(name)
     vars(stand_in).update(functions)
     with _instead({name: stand_in}):
@@ -66,7 +66,7 @@ def _instead(modules: dict[str, ModuleType | None]) -> Iterator[None]:
         yield
     finally:
         for name in mine:
-            del known[name]  # whoever needs it later gets the real one
+            del known[name]  # later imports get the real module
 
 
 class _Deferred(ModuleType):

@@ -1,15 +1,15 @@
-"""A lean start: importing this imports msgspec and pathlib without what they hardly ever use; nothing else is here.
+"""A lean start: importing this module imports msgspec and pathlib without modules that they rarely use.
 
-A fifth of what a short command or the start of a worker takes would go into modules that are imported for a function or two:
+A short command, or the start of a worker, would spend a fifth of its time on modules that are imported for a function or two:
 
-* msgspec prefers typing_extensions to typing where that is installed. What it takes from there typing has itself since Python
-  3.11; but with it come inspect, ast and dis. So while msgspec is imported typing_extensions is not to be found.
-* msgspec's description of types and its JSON Schema, which few verbs ask for, and urllib, which pathlib asks for the URI of a
-  path alone, are imported when they are called.
-* uuid, which msgspec needs, asks platform for the name of the system, which the system says itself; platform is patterns for
-  all that it can be asked besides.
+* msgspec prefers typing_extensions to typing if that is installed. Since Python 3.11 typing has all names that msgspec needs;
+  but typing_extensions imports inspect, ast and dis. So it is hidden while msgspec is imported.
+* msgspec's description of types and its JSON Schema, which few verbs use, are imported when they are called. So is urllib,
+  which pathlib needs only for the URI of a path.
+* uuid, which msgspec needs, asks platform for the name of the system; `os.uname` gives it, too. platform compiles patterns
+  that are not needed here.
 
-The entries of processes import this module before any that does so.
+The entry points of processes import this module before any module that imports msgspec or pathlib.
 
 Tests: `tests/cli/test_main.py`.
 """

@@ -60,7 +60,7 @@ def read(opener: Opener, cache: int, path: bytes) -> bytes:
         (b"linux/\xff\xe9.txt", b"odd"), (unquote_to_bytes("linux/%ff%E9.txt"), b"odd"), (unquote_to_bytes("linux%2Fa.txt"), b"a"),
     ],
 )  # fmt: skip
-def test_what_lies_below_is_opened(opener: Opener, cache: int, path: bytes, data: bytes) -> None:
+def test_path_below_the_folder_is_opened(opener: Opener, cache: int, path: bytes, data: bytes) -> None:
     assert read(opener, cache, path) == data
 
 
@@ -76,7 +76,7 @@ def test_what_lies_below_is_opened(opener: Opener, cache: int, path: bytes, data
         unquote_to_bytes("linux/a.txt%00.png"),
     ],
 )  # fmt: skip
-def test_what_leads_elsewhere_is_refused(opener: Opener, cache: int, path: bytes) -> None:
+def test_path_that_leads_outside_is_refused(opener: Opener, cache: int, path: bytes) -> None:
     with pytest.raises(PermissionError):
         opener(cache, path)
 
@@ -100,13 +100,13 @@ def test_the_kernel_s_own_links_are_refused(opener: Opener) -> None:
 @pytest.mark.parametrize(
     ("path", "code"), [(b"linux/none", errno.ENOENT), (b"none/a", errno.ENOENT), (b"linux/a.txt/x", errno.ENOTDIR)]
 )
-def test_what_is_not_there_is_said_so(opener: Opener, cache: int, path: bytes, code: int) -> None:
+def test_missing_path_gives_its_errno(opener: Opener, cache: int, path: bytes, code: int) -> None:
     with pytest.raises(OSError) as caught:
         opener(cache, path)
     assert caught.value.errno == code
 
 
-def test_folders_and_pipes_are_no_files(cache: int) -> None:
+def test_folders_and_pipes_are_refused_as_files(cache: int) -> None:
     with pytest.raises(IsADirectoryError):
         confinement.open_confined_file(cache, b"linux")
     with pytest.raises(PermissionError):
@@ -123,7 +123,7 @@ def test_no_descriptor_is_left_open(opener: Opener, cache: int) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_kernel_without_openat2_is_noticed(cache: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernel_without_openat2_is_detected(cache: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for code in (errno.ENOSYS, errno.EPERM):
 
         def refused(*_words: object, code: int = code) -> int:
@@ -134,7 +134,7 @@ def test_a_kernel_without_openat2_is_noticed(cache: int, monkeypatch: pytest.Mon
         assert confinement._choose.__wrapped__() is open_by_parts
 
 
-def test_a_folder_that_was_made_anew_is_opened_anew(tmp_path: Path) -> None:
+def test_replaced_folder_is_opened_again(tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache/a").write_bytes(b"old")
     root = ConfinedRoot(bytes(tmp_path / "cache"))

@@ -1,4 +1,4 @@
-"""Listed modules alone delete or rename files by path; what lies in the cache is changed through `shared.files.confinement`."""
+"""Only listed modules delete or rename files by path; files in the cache are changed through `shared.files.confinement`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CALLS = {
 }
 METHODS = {"unlink", "rmdir", "rename"}
 TREES = {"tree", "logs", "self._sources", "self._targets", "self._memory"}
-"""Names of confined trees, and of one table that is no file."""
+"""Names of confined trees, and of one table that is not a file."""
 ALLOWED = {
     "cli/verify_verb.py": "a folder of its own, made by tempfile",
     "config/": "files of the user: the compiled configuration, edited YAML, what was trusted, the list of written files",

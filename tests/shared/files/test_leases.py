@@ -1,4 +1,4 @@
-"""Whether somebody writes a file just now."""
+"""Detection of processes that have a file open for writing."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def test_readers_do_not_count(tmp_path: Path) -> None:
     assert seen is False
 
 
-def test_nobody_can_tell_of_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_file_gives_none(tmp_path: Path) -> None:
     assert is_open_for_writing(str(tmp_path / "gone")) is None
 
 
-def test_the_question_leaves_no_descriptor_behind(tmp_path: Path) -> None:
+def test_check_leaves_no_descriptor_open(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"x")
     before = len(list(Path("/proc/self/fd").iterdir()))

@@ -7,7 +7,7 @@ from aptui.shared.errors import HostError, UserError
 from aptui.shared.files.replacing import PRIVATE, refuse_unwritable, replace_bytes, replacing
 
 
-def test_what_is_written_takes_the_place_of_what_was_there(tmp_path):
+def test_written_bytes_replace_the_existing_file(tmp_path):
     path = tmp_path / "list.json"
     replace_bytes(path, b"old")
 
@@ -18,7 +18,7 @@ def test_what_is_written_takes_the_place_of_what_was_there(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_writer_that_fails_leaves_what_was_there_and_nothing_else(tmp_path):
+def test_failed_writer_leaves_the_existing_file_and_no_other(tmp_path):
     path = tmp_path / "list.json"
     path.write_bytes(b"old")
 
@@ -30,7 +30,7 @@ def test_a_writer_that_fails_leaves_what_was_there_and_nothing_else(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_folder_that_is_not_there_is_said_with_the_name_that_people_gave(tmp_path):
+def test_missing_folder_is_reported_with_the_name_that_the_user_gave(tmp_path):
     with pytest.raises(UserError) as refused, replacing(tmp_path / "none" / "list.json", what="'none/list.json'"):
         pass
 
@@ -38,7 +38,7 @@ def test_a_folder_that_is_not_there_is_said_with_the_name_that_people_gave(tmp_p
     assert "another file" in refused.value.hint
 
 
-def test_a_link_that_waits_under_the_hidden_name_is_not_followed(tmp_path):
+def test_link_at_the_hidden_name_is_not_followed(tmp_path):
     path, foreign = tmp_path / "list.json", tmp_path / "foreign"
     foreign.write_bytes(b"not ours")
     (tmp_path / f".list.json.{os.getpid()}.new").symlink_to(foreign)
@@ -50,7 +50,7 @@ def test_a_link_that_waits_under_the_hidden_name_is_not_followed(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["/", ".", "", "folder"])
-def test_a_folder_is_no_file_and_stays(name, tmp_path, monkeypatch):
+def test_writing_to_a_folder_is_refused(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
 
@@ -64,7 +64,7 @@ def test_a_folder_is_no_file_and_stays(name, tmp_path, monkeypatch):
     assert (tmp_path / "folder").is_dir()
 
 
-def test_a_pipe_gets_what_is_written_and_stays_one(tmp_path):
+def test_pipe_is_written_to_and_stays_a_pipe(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -79,7 +79,7 @@ def test_a_pipe_gets_what_is_written_and_stays_one(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["/dev/fd/{}", "/proc/self/fd/{}"])
-def test_an_open_file_that_is_named_by_its_number_is_written_to_as_it_is(name, tmp_path):
+def test_open_file_named_by_its_descriptor_is_written_in_place(name, tmp_path):
     kept = tmp_path / "kept"
     with kept.open("wb") as opened:
         path = Path(name.format(opened.fileno()))

@@ -1,4 +1,4 @@
-"""What is left out of an import is left out of that import alone."""
+"""Modules that are hidden from one import stay available to others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "colorsys", raising=False)
 
 
-def test_a_module_that_is_not_to_be_found_is_found_again_after() -> None:
+def test_hidden_module_is_found_after_the_block() -> None:
     with without("colorsys"), pytest.raises(ImportError):
         import colorsys
 
@@ -34,7 +34,7 @@ def test_a_deferred_function_imports_its_module_when_it_is_called() -> None:
     assert "colorsys" in sys.modules
 
 
-def test_a_deferred_module_has_all_that_the_real_one_has_after() -> None:
+def test_deferred_module_is_complete_after_the_block() -> None:
     with defer("colorsys"):
         import colorsys
 
@@ -43,7 +43,7 @@ def test_a_deferred_module_has_all_that_the_real_one_has_after() -> None:
         _ = colorsys.no_such_thing  # type: ignore[attr-defined]
 
 
-def test_a_replaced_module_has_the_given_functions_alone_and_is_itself_after() -> None:
+def test_substituted_module_has_only_the_given_functions_until_the_block_ends() -> None:
     with substitute("colorsys", rgb_to_hsv=lambda *_of: "mine"):
         import colorsys
 
@@ -56,7 +56,7 @@ def test_a_replaced_module_has_the_given_functions_alone_and_is_itself_after() -
 
 
 @pytest.mark.parametrize("leave_out", [without, defer, substitute])
-def test_what_is_imported_already_stays(leave_out: Callable[..., AbstractContextManager[None]]) -> None:
+def test_imported_module_stays_visible(leave_out: Callable[..., AbstractContextManager[None]]) -> None:
     import colorsys
 
     with leave_out("colorsys"):
