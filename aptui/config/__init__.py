@@ -1,1 +1,1 @@
-"""`aptui.yaml` and its layers: read, checked, merged, compiled into the records that the engine runs by. It knows no engine."""
+"""`aptui.yaml` and its layers: read, checked, merged, compiled into records for the engine. It does not import the engine."""

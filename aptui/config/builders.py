@@ -43,7 +43,7 @@ _HOST_TAGS = ("renderer", "tools")
 
 
 class DeclaredPlatforms:
-    """The platforms of a project: `enabled` are made, `resting` are not asked for this time, `disabled` are switched off.
+    """The platforms of a project: `enabled` get products, `resting` are enabled but not requested now, `disabled` are switched off.
 
     Args:
         host: the platform of this machine, which is always on.
@@ -100,7 +100,7 @@ PLACEHOLDERS = (
 )  # fmt: skip
 _BRACED = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_.]*)\}")
 _PROGRAM = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_]*=[^\s'\"`$;&|<>()]*\s+)*([A-Za-z0-9_][A-Za-z0-9_.+-]*)(?=\s|$|[;&|<>])")
-"""The first word of a line, after settings of variables, if it is a plain name."""
+"""The first word of a line, after assignments of variables, if it is a plain name."""
 _SHELL_WORDS = frozenset({
     ".", ":", "[", "alias", "bg", "break", "case", "cd", "command", "continue", "do", "echo", "eval", "exec", "exit", "export",
     "false", "for", "function", "getopts", "hash", "if", "kill", "local", "printf", "pwd", "read", "readonly", "return", "select",
@@ -141,9 +141,9 @@ def program_of(line: str) -> str:
 
 
 def missing_programs(config: Config) -> Iterator[str]:
-    """Yield a sentence for each builder whose command begins with a program that is nowhere in the PATH.
+    """Yield a sentence for each builder whose command begins with a program that is not in the PATH.
 
-    Not remembered with the configuration: a program may be installed at any time.
+    Not stored with the configuration: a program may be installed at any time.
     """
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
     for builder in config.project.builders:
@@ -171,7 +171,7 @@ _LOADS = {"pre": 0, "queue": 1, "none": 2}
 
 
 class BuilderCompiler:
-    """Compiles builders one by one; `tools` are the programs that they need, `places` where their parameters stand."""
+    """Compiles builders one by one; `tools` are the programs that they need, `places` the places of their parameters."""
 
     def __init__(self, tree: MergedTree, platforms: DeclaredPlatforms, limits: ResourceLimits) -> None:
         self._tree, self._platforms, self._limits = tree, platforms, limits
@@ -179,7 +179,7 @@ class BuilderCompiler:
         self.places: dict[str, str] = {}
 
     def compile(self, node: Node) -> Builder | None:
-        """Return the builder that a node declares; None = no platform wants it."""
+        """Return the builder that a node declares, None if no platform uses it."""
         name = node.value["name"].value
         form = self._form(node, name)
         kind, origin = self._kind(node, form)
@@ -229,14 +229,14 @@ class BuilderCompiler:
         return builder if platforms else None
 
     def compile_unlisted(self) -> Builder:
-        """Return what holds for a Python builder without an entry: the same as for one whose entry has only a name."""
+        """Return the settings of a Python builder without an entry: those of an entry with only a name."""
         entry = Node({"name": Node("", ""), "uses": Node("", "")}, "")
         builder = self.compile(entry) or Builder(b"", "", BuilderKind.PYTHON)
         del self.places[""]
         return replace(builder, uuid=b"", origin="")
 
     def _variables(self, builder: Node) -> tuple[tuple[str, str], ...]:
-        """Return the environment variables that all builders get, and this one besides, with their digests."""
+        """Return the environment variables of this builder and of all builders, with their digests."""
         listed = builder.get("environment")
         return digests_of(item.value for item in (*self._tree.items("environment"), *(listed.value if listed else ())))
 
@@ -283,7 +283,7 @@ class BuilderCompiler:
         return tuple(pattern for pattern in found if pattern is not None)
 
     def _plain_patterns(self, listed: Node | None) -> tuple[Pattern, ...]:
-        """Return patterns of `exclude` or of a rule, which stand beside others in one regular expression."""
+        """Return patterns of `exclude` or of a rule, in a form that can be joined with others to one regular expression."""
         found = [self._tree.attempt(self._pattern, item) for item in (listed.value if listed else [])]
         for pattern, item in zip(found, listed.value if listed else [], strict=True):
             if pattern is not None and pattern.kind is PatternKind.REGEX and re.compile(pattern.regex).groups:
@@ -306,7 +306,7 @@ class BuilderCompiler:
         return pattern
 
     def _platforms_of(self, node: Node) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-        """Return the platforms it works for and their parameters: of id, tags and `*`, the first that is there decides."""
+        """Return its platforms and their parameters: the entry of the id applies, else those of tags, else `*`."""
         listed = node.get("platforms")
         rules = {key.lower(): rule for key, rule in listed.value.items()} if listed else {}
         for key, rule in rules.items():
@@ -331,12 +331,12 @@ class BuilderCompiler:
         return tuple(platforms), tuple(overrides)
 
     def _place_params(self, path: tuple[str, ...], params: Node | None) -> None:
-        """Remember where each of some parameters stands: what is wrong with them is only known when the builder's class is."""
+        """Store the places of parameters, because their mistakes are found only when the builder's class is loaded."""
         for key, child in params.value.items() if params else ():
             self.places[place_key((*path, key))] = child.key_where
 
     def _find_trusted_params(self, node: Node) -> tuple[str, ...]:
-        """Return the parameters that no folder of assets may set: those listed, and those that stand for a program in a command."""
+        """Return the parameters that folder settings may not set: listed ones, and those that name a program in a command."""
         listed, command = node.get("trusted_params"), node.get("command")
         names = {item.value for item in (listed.value if listed else [])}
         if command is not None:
@@ -369,7 +369,7 @@ class BuilderCompiler:
                 yield rule
 
     def _reference(self, node: Node) -> ReferenceRule:
-        """Return a rule whose groups are those that its path names."""
+        """Return a rule whose groups are the ones that its path uses."""
         given: dict[str, Node] = node.value if isinstance(node.value, dict) else {"regex": node}
         regex = scalars.compile_regex(given["regex"])
         path = given["path"].value if "path" in given else ""

@@ -1,4 +1,4 @@
-"""The compiled form of a configuration, kept so that the next start reads no YAML; a damaged file is ignored.
+"""The compiled form of a configuration, stored so that the next start reads no YAML; a damaged file is ignored.
 
 Tests: `tests/config/test_load.py`.
 """
@@ -139,7 +139,7 @@ def _unpack_pattern(data: dict[str, Any]) -> Pattern:
 
 
 def recall(file: str, key: str) -> Config | None:
-    """Return what an earlier load kept, if nothing it depends on changed; a damaged file is ignored."""
+    """Return the stored configuration if nothing that it depends on changed; a damaged file is ignored."""
     config = read_compiled(file, key)
     if config is None or not all(os.path.isdir(folder.path) for folder in config.project.scan_folders):
         return None
@@ -147,7 +147,7 @@ def recall(file: str, key: str) -> Config | None:
 
 
 def read_compiled(file: str, key: str | None = None) -> Config | None:
-    """Return the compiled form in `file`, for any key where `key` is None; a damaged file is ignored."""
+    """Return the compiled form in `file`, for any key if `key` is None; a damaged file is ignored."""
     try:
         with open(file, encoding="ascii") as stream:
             stored_key, digest, text = stream.read().split("\n", 2)
@@ -159,13 +159,13 @@ def read_compiled(file: str, key: str | None = None) -> Config | None:
 
 
 def keep(file: str, key: str, config: Config) -> None:
-    """Keep the compiled form for `recall`."""
+    """Store the compiled form for `recall`."""
     text = canonical(pack(config))
     write_compiled(file, f"{key}\n{hashlib.sha256(text.encode()).hexdigest()}\n{text}")
 
 
 def write_compiled(file: str, text: str) -> None:
-    """Write a file of the user's cache folder, whole or not at all; a folder that cannot be written costs only time."""
+    """Write a file of the user's cache folder, whole or not at all; an unwritable folder only costs time."""
     temporary = f"{file}.{os.getpid()}"
     try:
         os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)

@@ -41,7 +41,7 @@ class FolderCompiler:
         self._tree, self._platforms, self._own = tree, platforms, own
 
     def scan_folders(self) -> tuple[ScanFolder, ...]:
-        """Return the scan folders, the one that wins first."""
+        """Return the scan folders in order of precedence, highest first."""
         nodes = self._tree.items("scan_folders")
         if not nodes:
             self._tree.wrong("no scan folders", self._tree.root, "add 'scan_folders: [{name: game, path: assets}]'")
@@ -96,7 +96,7 @@ class FolderCompiler:
         rules = [rule for rule in found if rule is not None]
         if (
             len(folders) == 1
-        ):  # with several, a relative path would hit the others too; the scanner prunes these by absolute path anyway
+        ):  # with several folders a relative path would match in the others, too; the scanner skips own folders by absolute path
             below = [os.path.relpath(own, folders[0].path) for own in self._own if _contains(folders[0].path, own)]
             rules += [f"(?-i:{re.escape(rel)})(?s:/.*)?" for rel in below]
         return scalars.join_rules(rules)
@@ -214,7 +214,7 @@ def _limit(field: str, bounds: str | float) -> Limit:
 
 
 def mistakes(given: Node | None) -> Iterator[UserError]:
-    """Yield what is wrong with `checks:` beyond its schema, each with its place."""
+    """Yield the mistakes in `checks:` that its schema does not find, each with its place."""
     for name, check in (given.value if given is not None else {}).items():
         if not any(key in check.value for key in _KEYS):
             yield UserError(f"the check '{name}' looks at nothing", where=check.where, hint=f"say one of {', '.join(_KEYS)}")
@@ -277,7 +277,7 @@ class Compiler:
         self._builders = BuilderCompiler(self._tree, self._platforms, self._limits)
 
     def config(self, digests: tuple[tuple[str, str], ...]) -> Config:
-        """Compile everything, or raise all that is wrong."""
+        """Compile everything, or raise all mistakes."""
         project = self._project()
         results = compile_shared_cache(self._tree, {rule.name for rule in project.builders})
         cluster = self._tree.attempt(lambda _root: compile_cluster(self._tree), self._tree.root)

@@ -1,7 +1,7 @@
 """`Config`: the compiled configuration, as the rest of the program reads it.
 
-An unchanged configuration costs no YAML: what it compiles to is kept as JSON in the user's cache folder under a digest of all that
-it depends on, so nothing heavy may be imported at the top of this module.
+An unchanged configuration costs no YAML: its compiled form is stored as JSON in the user's cache folder under a digest of all its
+inputs. So this module must not import anything heavy at its top.
 
 Tests: `tests/config/test_load.py`.
 """
@@ -20,11 +20,11 @@ from aptui.core.project import SHARE_OF_MEMORY, BuilderKind, Pattern, Project
 from aptui.shared.errors import UserError
 
 SANDBOX_VARIABLE = "APTUI_SANDBOX"
-"""The environment variable by which a user turns `sandbox: auto` off."""
+"""The environment variable with which a user disables `sandbox: auto`."""
 
 
 class ConfigErrors(UserError):
-    """Everything that is wrong with a configuration; its text is one line a mistake."""
+    """All mistakes of a configuration; its text has one line for each."""
 
     def __init__(self, errors: Sequence[UserError]) -> None:
         self.errors = tuple(UserError(one_line(each.what), where=one_line(each.where), hint=one_line(each.hint)) for each in errors)
@@ -55,7 +55,7 @@ class ResourceLimits(Struct, frozen=True):
 
 
 class SharedCachePattern(Struct, frozen=True):
-    """Which sources take part in the shared cache."""
+    """A pattern of sources that use the shared cache."""
 
     name: str
     pattern: Pattern
@@ -88,24 +88,24 @@ class SharedCacheSettings(Struct, frozen=True):
 
     @property
     def is_remote(self) -> bool:
-        """Whether a store beyond this machine's own is asked."""
+        """Whether a store besides this machine's own is used."""
         return self.mode != "inactive" and bool(self.store)
 
     @property
     def needs_own_store(self) -> bool:
-        """Whether results are believed only because other users cannot write to the store."""
+        """Whether results are trusted only because other users cannot write to the store."""
         return self.is_remote and not (self.is_unsealed or self.team_key_file or self.writers)
 
     @property
     def writes(self) -> bool:
-        """Whether results are given to others."""
+        """Whether results are uploaded for other users."""
         return self.mode == "server" and bool(self.store)
 
 
 class ToolSettings(Struct, frozen=True):
     """A program that a command builder names.
 
-    While `stamp` (size, mtime_ns, ctime_ns, inode) stays, so does `digest` (SHA-256, hex).
+    `digest` (SHA-256, hex) is valid while `stamp` (size, mtime_ns, ctime_ns, inode) does not change.
     """
 
     builder: str
@@ -121,9 +121,9 @@ class Config(Struct, frozen=True):
 
     `workers` is resolved (never 0). `layers` are (file, SHA-256 in hex), `places` maps a builder's name to the `file:line:column`
     of its `uses` (or of the entry), and the `place_key` of each of its parameters to that of its key, for errors that only the
-    registry can find. `warnings` are lines for people. `meta_delay_ms` is how long a live engine waits for the `.meta` file of a
-    new source. `foreign` is what another program's project says that only its own room understands, "" for projects of aptui's own.
-    `settings_folders` are folders that may come to hold a layer, besides those of the layers. `sandbox` is auto, require or off.
+    registry can find. `warnings` are lines for users. `meta_delay_ms` is how long a live engine waits for the `.meta` file of a
+    new source. `foreign` are settings of another program's project that only its feature reads, "" for projects of aptui's own.
+    `settings_folders` are further folders in which a layer may appear. `sandbox` is auto, require or off.
     """
 
     project_dir: Path
@@ -151,12 +151,12 @@ class Config(Struct, frozen=True):
 
     @property
     def may_use_sandbox(self) -> bool:
-        """Whether workers run in a sandbox if one is at hand: neither the project nor its user switched it off."""
+        """Whether workers run in an available sandbox: neither the project nor its user disabled it."""
         return self.sandbox == "require" or (self.sandbox == "auto" and os.environ.get(SANDBOX_VARIABLE) != "off")
 
     @property
     def has_code(self) -> bool:
-        """Whether any builder is a class, or may be: the registry knows them."""
+        """Whether any builder is a class, or may be one: the registry finds them."""
         return self.has_builders_to_find or any(builder.kind is BuilderKind.PYTHON for builder in self.project.builders)
 
     @property

@@ -17,12 +17,12 @@ FILE_NAME = "aptui.yaml"
 DATABASE = "assetdb.sqlite"
 """The asset database, in the cache's folder; the name is O3DE's."""
 OWN_FOLDER = ".aptui"
-"""Ours, in the cache's folder; it marks a cache as one of ours."""
+"""The folder of aptui's own files in a cache; it marks a cache as one of aptui."""
 TRUST_VARIABLE = "APTUI_TRUST"
-"""The environment variable that trusts every project when it is 1: for machines, which cannot be asked."""
+"""The environment variable that, if 1, trusts every project: for machines without a user, such as CI."""
 
 
-# ── where things are ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── locations ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def data_dir() -> Path:
@@ -35,8 +35,8 @@ def data_dir() -> Path:
 
 
 def format_of(folder: Path) -> Any | None:
-    """Return the format of the project in `folder` if a feature opens it (extension point `format`), None for a project of ours."""
-    from aptui import feature  # imports msgspec, which the first lines of a start do without
+    """Return the format of the project in `folder` if a feature opens it (extension point `format`), else None."""
+    from aptui import feature  # it imports msgspec, which the start must not load so early
 
     return next((each for each in feature.formats_of(folder) if each.claims(folder)), None)
 
@@ -104,7 +104,7 @@ def _is_unmapped(uid: int) -> bool:
 
 
 def xdg(variable: str, fallback: str) -> str:
-    """Return a base directory of this person, `fallback` below the home where the variable says nothing."""
+    """Return aptui's folder in a base directory of the user; `fallback` if the variable is not an absolute path."""
     folder = os.environ.get(variable, "")
     return os.path.join(folder if os.path.isabs(folder) else os.path.expanduser(fallback), "aptui")
 
@@ -174,7 +174,7 @@ def store_dir() -> str:
 
 
 def host_platform() -> str:
-    """Return the id of the platform that this machine is: linux, mac or pc, as in O3DE."""
+    """Return the platform id of this machine: linux, mac or pc, as in O3DE."""
     return {"darwin": "mac", "win32": "pc"}.get(sys.platform, "linux")
 
 

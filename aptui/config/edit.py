@@ -24,12 +24,12 @@ from aptui.shared.errors import HostError, UserError
 
 Value = str | int | float | bool
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9 ._/-]*[A-Za-z0-9]|[0-9]+(ms|s|m|h|B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)")
-"""Texts that can stand without quotes, if they are then read as text."""
+"""Texts that need no quotes if YAML reads them as text."""
 _NEW_FILE = "# Your own layer: it is laid over every project's aptui.yaml.\n"
 
 
 class Setting(Struct, frozen=True):
-    """A setting as it is in force: its value, the place that says so, and the file that place is in ("" = shipped with aptui)."""
+    """An effective setting: its value, the place that sets it, and the file of that place ("" = shipped with aptui)."""
 
     key: str
     value: Any
@@ -38,7 +38,7 @@ class Setting(Struct, frozen=True):
 
 
 def settings(project_dir: Path, keys: Sequence[str]) -> dict[str, Setting]:
-    """Return {key: setting} of those of `keys` (with dots, as after `--set`) that are given anywhere.
+    """Return {key: setting} of those `keys` (with dots, as after `--set`) that any layer sets.
 
     Raises:
         KnownError: the configuration cannot be read.
@@ -182,7 +182,7 @@ def _before_bracket(text: str, node: Node, entry: str) -> str:
 
 
 def _line_after(text: str, at: int, line: str) -> str:
-    """Put a line below the one that the character before `at` is on."""
+    """Insert a line below the line of the character before `at`."""
     newline = "\r\n" if "\r\n" in text else "\n"
     if at and text[at - 1] == "\n":
         at -= 1
@@ -198,7 +198,7 @@ def _indent(where: str) -> int:
 
 
 def inline(value: Any) -> str:
-    """Return a value as it can stand in any place of any YAML."""
+    """Return a value in a form that is valid anywhere in YAML."""
     if isinstance(value, dict):
         return f"{{{', '.join(f'{key}: {inline(each)}' for key, each in value.items())}}}"
     if isinstance(value, list):
@@ -226,7 +226,7 @@ def _read(file: Path) -> bytes | None:
 
 
 def _replace(file: Path, data: bytes) -> None:
-    """Write the file atomically, with the rights it had; the temporary file's name is among those that every scan ignores."""
+    """Write the file atomically, with its previous mode; every scan ignores the name of the temporary file."""
     temporary = f"{file}.{os.getpid()}~"
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -248,7 +248,7 @@ def _replace(file: Path, data: bytes) -> None:
         ) from None
 
 
-# Brings a list of `aptui.yaml` to other entries: what stays is not touched, and keeps its place, its style and its comments.
+# Replaces the entries of a list in `aptui.yaml`: unchanged entries keep their place, their style and their comments.
 
 _COMMA_AFTER = re.compile(r"\s*,[ \t]*")
 _COMMA_BEFORE = re.compile(r"[ \t]*,?[ \t]*$")
@@ -275,11 +275,11 @@ def with_entries(text: str, name: str, key: str, entries: Sequence[Any]) -> str:
 
 
 def _change_list(text: str, name: str, key: str, wanted: list[Any]) -> str:
-    """Do one small change after the other."""
+    """Apply one small change after the other."""
     now = _entries(text, name, key)
     identities = {_identity(entry) for entry in wanted}
     differ = [at for at, (one, other) in enumerate(zip(now, wanted, strict=False)) if one != other]
-    if len(now) == len(wanted) and len(differ) == 1:  # one that was renamed keeps its place
+    if len(now) == len(wanted) and len(differ) == 1:  # a renamed entry keeps its place
         identities.add(_identity(now[differ[0]]))
     for at in reversed(range(len(now))):
         if _identity(now[at]) not in identities:

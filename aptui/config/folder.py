@@ -47,7 +47,7 @@ def read(path: str, rel: str) -> str:
 
 
 def read_bytes(path: str | bytes) -> bytes:
-    """Return the bytes of a settings file, at most one more than are allowed.
+    """Return the bytes of a settings file, at most one more than the maximum.
 
     Raises:
         OSError: it cannot be read, or is not a regular file.
@@ -66,7 +66,7 @@ def is_cheap(data: bytes) -> bool:
 
 
 def compile_folder(data: bytes, rel: str) -> str:
-    """Return what `data` says."""
+    """Return the compiled text of `data`."""
     try:
         root = read_yaml(data, rel, max_bytes=MOST_BYTES, max_nodes=MOST_NODES)
         for mistake in check_folder(root):
@@ -83,7 +83,7 @@ def compile_folder(data: bytes, rel: str) -> str:
 
 
 def _compile_builders(builders: Node | None, rel: str) -> dict[str, object]:
-    """Return what a mapping from builders says about each, and the place of every key in it."""
+    """Return the settings for each builder in a mapping, and the place of every key in it."""
     sections = {
         name: {key: child.plain() for key in ("params", "platforms") for child in [node.get(key) or Node({}, "")]}
         for name, node in (builders.value if builders else {}).items()
@@ -98,7 +98,7 @@ def unreadable(rel: str, error: OSError) -> str:
 
 
 def wrong(rel: str, mistake: UserError) -> str:
-    """Return the text of a file that cannot be understood."""
+    """Return the text of a file with a mistake."""
     return canonical({"file": rel, "error": one_line(str(mistake))})
 
 
@@ -115,7 +115,7 @@ def _places(node: Node, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...]
 def files_above(rel: str, project: Project) -> Iterator[tuple[str, str, str]]:
     """Yield (relative folder, file relative to its scan folder, absolute path) of the files above `rel`, the nearest last.
 
-    Of two with one relative path that of the earlier scan folder counts, as for every file.
+    Of two files with one relative path the one in the earlier scan folder counts, as for every file.
     """
     is_ignored = ignore_matcher(project.ignore_regex)
     parts = rel.split("/") if rel else []
@@ -138,7 +138,7 @@ def _file_of(folder: str, project: Project, is_ignored: Callable[[str], bool]) -
 
 
 def find_spelling(root: str, rel: str) -> str:
-    """Return the path of `rel` below `root` as it is spelled there, whatever its case; "" when nothing lies there."""
+    """Return the path of `rel` below `root` in the spelling of the file system, ignoring case; "" if it does not exist."""
     path = root
     for name in rel.split("/") if rel else ():
         exact = f"{path}/{name}"

@@ -41,7 +41,7 @@ def load(
 
     Args:
         sets: `KEY=VALUE` of `--set`, the last wins.
-        platforms: exactly these ids instead of the enabled ones.
+        platforms: exactly these ids; None = the enabled ones.
         workers: instead of the configured number; 0 is one per core.
 
     Raises:
@@ -115,7 +115,7 @@ def find_shipped_files() -> tuple[Path, ...]:
 
 
 def _read(file: Path) -> bytes:
-    """Read a layer, but not much more than the YAML reader accepts, and never from a pipe, which would not end."""
+    """Read a layer, up to the limit of the YAML reader, and never from a pipe, which would not end."""
     try:
         if not stat.S_ISREG(file.stat().st_mode):
             raise UserError("not a regular file", where=str(file))
@@ -126,15 +126,15 @@ def _read(file: Path) -> bytes:
 
 
 def _compile(project_dir: Path, layers: Sequence[tuple[str, bytes]], sets: Sequence[str], wanted: tuple[str, ...] | None) -> Config:
-    """Parse and merge the layers, then say what they mean; mistakes in meaning show only where the form is right."""
-    from aptui.config.compiler import Compiler  # YAML is paid for only when something changed
+    """Parse, merge and compile the layers; mistakes in meaning are reported only if the form is valid."""
+    from aptui.config.compiler import Compiler  # YAML is imported only when a layer changed
 
     digests = tuple((file, hashlib.sha256(data).hexdigest()) for file, data in layers)
     return Compiler(merge_layers(parse_layers(layers, sets)), project_dir, wanted).config(digests)
 
 
 def check_with(project_dir: Path, file: Path, data: bytes) -> None:
-    """Check the configuration as it would be if `file`, the project's layer or the person's, held `data`.
+    """Check the configuration as if `file`, the layer of the project or of the user, held `data`.
 
     Raises:
         ConfigErrors: all mistakes that were found.
@@ -150,12 +150,12 @@ def check_with(project_dir: Path, file: Path, data: bytes) -> None:
 
 
 def tree(project_dir: Path, sets: Sequence[str] = ()) -> Node:
-    """Return the merged layers as they were written, every value with its place: slow, for questions about places."""
+    """Return the merged layers as written, every value with its place; slow, only for requests about places."""
     return merge_layers(layer_trees(project_dir, sets))
 
 
 def layer_trees(project_dir: Path, sets: Sequence[str] = ()) -> list[Node]:
-    """Return the layers one by one, the shipped ones first, those that lie over others later."""
+    """Return the layers one by one, from the shipped ones to the one that overrides all others."""
     project_dir = Path(os.path.abspath(project_dir))
     project_format = format_of(project_dir)
     if project_format is not None:
@@ -175,7 +175,7 @@ def with_workers(config: Config, workers: int) -> Config:
 # Origin of values: the file and line that set a key, for each layer.
 
 _LONGEST = 100
-"""Characters of a value that is explained."""
+"""Maximum characters of a value in an explanation."""
 
 
 class ConfigMessage(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Layers of YAML laid over each other, key by key; where each value stands is kept.
+"""Merges layers of YAML, key by key; each value keeps its place.
 
 Tests: `tests/config/test_load.py`.
 """
@@ -32,7 +32,7 @@ class MergedTree:
 
     Args:
         root: the layers, merged.
-        folder: the project's, which relative paths begin at.
+        folder: the project's folder, the base of relative paths.
     """
 
     def __init__(self, root: Node, folder: Path) -> None:
@@ -72,11 +72,11 @@ class MergedTree:
         self.mistakes.append(UserError(what, where=node.where, hint=hint))
 
     def absolute(self, path: str) -> str:
-        """Return a path that begins at the project."""
+        """Return an absolute path; a relative one is below the project."""
         return os.path.normpath(os.path.join(self.folder, os.path.expanduser(path)))
 
     def file(self, node: Node | None) -> str:
-        """Return the absolute path of a file that may not be named, "" then."""
+        """Return the absolute path of an optional file, "" if it is not set."""
         return self.absolute(node.value) if node is not None else ""
 
     def store(self, text: str) -> str:
@@ -94,14 +94,14 @@ class MergedTree:
 
 # Environment variables that the configuration names: builders get them, and their values decide about products.
 #
-# What counts is the environment that this process was started with. Digests alone are kept and compared: a value may be a
+# Only the environment at the start of this process counts. Only digests are stored and compared: a value may be a
 # secret.
 
 _DIGEST_HEX = 32
 
 
 def digests_of(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Return (name, digest of its value, "" where it is not set) of variables, each once, sorted."""
+    """Return (name, digest of its value, "" if it is not set) of variables, each once, sorted."""
     return tuple((name, _digest(os.environb.get(name.encode()))) for name in sorted(set(names)))
 
 
@@ -122,24 +122,24 @@ def refresh_variables(config: Config) -> Config:
 
 
 def variables_of(config: Config) -> dict[str, str]:
-    """Return {name: digest, "" where it is not set} of all that the configuration names."""
+    """Return {name: digest, "" if it is not set} of all variables that the configuration names."""
     project = config.project
     return dict(sorted(pair for builder in (project.unlisted_builder, *project.builders) for pair in builder.variables))
 
 
 def differing(config: Config, other: Mapping[str, object]) -> list[str]:
-    """Return the names of variables that have another value, or none, where {name: digest} `other` comes from."""
+    """Return the names of variables whose digests differ from {name: digest} `other`."""
     return [name for name, digest in variables_of(config).items() if name in other and other[name] != digest]
 
 
 SHIPPED_LAYERS = 2
-"""How many of the first layers come with the package."""
+"""Number of the first layers, which come with the package."""
 _NAMED = (("builders",), ("scan_folders",))
 """Lists that are merged by the names of their entries."""
 
 
 def merge_layers(trees: Sequence[Node]) -> Node:
-    """Return what layers come to together; the first after the shipped ones is the project's own."""
+    """Return the merged layers; the first after the shipped ones is the project's own."""
     shipped, own = reduce(_merge, trees[:SHIPPED_LAYERS]), reduce(_merge, trees[SHIPPED_LAYERS:])
     rules = own.get("shipped_ignore")
     if rules is not None and rules.value is False:
@@ -209,7 +209,7 @@ def _merge_named(base: Node, top: Node) -> Node:
 
 
 def _set_layer(text: str) -> Node:
-    """Turn `builders.textures.params.format=webp` into a layer that says just that."""
+    """Turn `builders.textures.params.format=webp` into a layer that sets only this key."""
     from aptui.config.yaml.nodes import Node, read_yaml
 
     key, equals, value = text.partition("=")

@@ -1,9 +1,9 @@
-"""The files and folders that aptui itself keeps or writes: they are never sources, in any folder.
+"""The files and folders that aptui itself stores or writes: they are never sources, in any folder.
 
 Two kinds: places that the configuration or the environment names (cache, logs, stores, keys), and files that a verb wrote for
-its user (`--junit FILE`, `--json > FILE`). A file of the second kind is known by its stamp: after an edit it is a source.
+its user (`--junit FILE`, `--json > FILE`). A file of the second kind is recognized by its stamp: after an edit it is a source.
 
-This module is imported by runs that find nothing to do: it must stay light.
+Runs without work import this module: it must stay light.
 
 Tests: `tests/engine/test_own_files.py`.
 """
@@ -31,7 +31,7 @@ _being_written: set[str] = set()
 
 
 def own_paths(config: Config) -> tuple[str, ...]:
-    """Return the absolute paths that aptui keeps: as a walk of the scan folders spells them, and where links lead."""
+    """Return the absolute paths of aptui's files: in the spelling of a walk of the scan folders, and with links resolved."""
     sharing, cluster = config.sharing, config.cluster
     places = (
         *map(str, (config.cache_dir, config.log_dir, config.temp_dir)),
@@ -81,7 +81,7 @@ class OwnFiles:
         self._printed = {(seen.st_ino, seen.st_dev) for _descriptor, seen in printing.find_redirected()}
         self._inodes = {inode for inode, _device in self._printed}
         for line in self._written:
-            with suppress(ValueError):  # a line that is half written
+            with suppress(ValueError):  # an incomplete line
                 inode, device, state = line.split(" ", 2)
                 self._inodes.add(int(inode))
                 if state.startswith(_PRINTING) and _is_alive(int(state[len(_PRINTING) :])):
@@ -114,7 +114,7 @@ def is_own(path: str, config: Config) -> bool:
 
 
 def note_written(path: str | int) -> None:
-    """Note that aptui wrote a file (path or descriptor) for its user: until it is changed it is not a source."""
+    """Note that aptui wrote a file (path or descriptor) for its user: it is not a source until it is changed."""
     with suppress(OSError):
         _append(_stamp(os.stat(path)))
 
@@ -130,7 +130,7 @@ def note_printing(*, is_over: bool = False) -> None:
 
 @contextmanager
 def writing(path: str | None) -> Iterator[None]:
-    """Keep the file that the block writes for its user from being a source, in the block and after it; None = no file."""
+    """Exclude the file that the block writes for its user from sources, during the block and after it; None = no file."""
     if path is None:
         yield
         return

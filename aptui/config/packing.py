@@ -20,7 +20,7 @@ from aptui.config.dirs import data_dir, host_platform
 from aptui.core.project import Project
 
 FORM = 14
-"""Rises when the compiled form changes."""
+"""Version of the compiled form; increase it when the form changes."""
 
 
 def digest_of(value: object) -> str:
@@ -49,11 +49,11 @@ def frozen(value: Any) -> Any:
     return tuple(frozen(item) for item in value) if isinstance(value, list) else value
 
 
-# One digest over everything in a configuration that decides about products: equal signatures need no look at all.
+# One digest over everything in a configuration that decides about products: with equal signatures no job needs a check.
 
 
 def environment(project_dir: Path) -> list[object]:
-    """Return what a compiled form depends on besides its layers."""
+    """Return the inputs of a compiled form besides its layers."""
     return [FORM, __version__, sys.version_info[:3], str(project_dir), str(data_dir()), host_platform(), os.path.expanduser("~")]
 
 
@@ -63,9 +63,9 @@ _UNDECISIVE = (
     "analyse_limit_s", "process_limit_s", "memory_limit_bytes", "undeclared_reads", "traces_reads", "code_files", "params_schema",
     "retry", "resources",
 )  # fmt: skip
-"""Fields of a builder that decide about no job's products."""
+"""Fields of a builder that do not affect products."""
 _ONLY_IF_TRUE = ("reads_debug_output", "takes_pointers", "has_drafts", "fault", "rules", "exclude")
-"""Fields of a builder that are left out where they are not set: who does not use them keeps the signature that he has."""
+"""Fields of a builder that are omitted if unset, so that adding a field does not change existing signatures."""
 
 
 def sign_project(project: Project, project_dir: Path | None = None) -> Project:

@@ -171,7 +171,7 @@ class Proposal(Struct, frozen=True):
     rules: tuple[ProposedRule, ...]
     ignore: tuple[str, ...]
     left: Counter[str] = field(default_factory=Counter)
-    """{extension: files} that no rule takes."""
+    """{extension: number of files} without a rule."""
 
     def text(self) -> str:
         """Return the `aptui.yaml`."""
@@ -261,7 +261,7 @@ def write(proposal: Proposal) -> tuple[Path, Path | None]:
         raise HostError(f"cannot write '{file}': {(error.strerror or str(error)).lower()}", hint="check its permissions") from None
     folder = proposal.folder
     has_git = (folder / ".gitignore").is_file() or any((each / ".git").exists() for each in (folder, *folder.parents))
-    tag = _tag_cache(folder)  # backups that leave tagged folders out do so in a repository, too
+    tag = _tag_cache(folder)  # backup programs skip tagged folders in a repository, too
     return file, _have_git_ignore(folder) if has_git else tag
 
 
@@ -293,7 +293,7 @@ def _have_git_ignore(folder: Path) -> Path | None:
 
 
 def _read_own_patterns(folder: Path) -> list[str]:
-    """Return the patterns of the classes in a `builders/` folder, in lower case, as far as they are written out; nothing is run."""
+    """Return the patterns of the classes in a `builders/` folder, in lower case, as far as they are literals; no code is run."""
     found: list[str] = []
     for path in sorted(folder.glob("*.py")):
         try:
@@ -363,7 +363,7 @@ def _count_matches(root: Path, ignore: Sequence[str], patterns: Sequence[str]) -
 
 
 def _files(root: Path, ignore: Sequence[str]) -> Iterable[str]:
-    """Yield relative paths of files that a scan would look at."""
+    """Yield relative paths of files that a scan would visit."""
     is_ignored = _make_ignore_check(ignore)
     seen = 0
     for folder, below, names in os.walk(root):
@@ -382,7 +382,7 @@ def _files(root: Path, ignore: Sequence[str]) -> Iterable[str]:
 
 
 def _make_ignore_check(rules: Sequence[str]) -> Callable[[str], bool]:
-    """Return what says whether a scan leaves out a file, or a folder (with its slash), by these rules and the shipped ones."""
+    """Return a function that tests whether these rules or the shipped ones ignore a file, or a folder (with its slash)."""
     file = data_dir() / "config" / "defaults.yaml"
     shipped = nodes.read_yaml(file.read_bytes(), str(file)).value["ignore"].value
     every = [*shipped, *(Node(rule, "ignore") for rule in rules)]
@@ -390,7 +390,7 @@ def _make_ignore_check(rules: Sequence[str]) -> Callable[[str], bool]:
 
 
 def _root_documents(folder: Path) -> list[str]:
-    """Return rules for files in the folder of nearly every project that are not assets; CI's are often written later."""
+    """Return rules for files in nearly every project's folder that are not assets; CI's are included, as they often come later."""
     names = [f"/{stem}*" for stem in ("README", "LICENSE", "CHANGELOG", "Makefile") if list(folder.glob(f"{stem}*"))]
     hidden = sorted(path.name for path in folder.glob(".*") if not path.name.startswith(".git") and not is_settings(path.name))
     names += ["/.git*", *(f"/{name}" for name in hidden)]

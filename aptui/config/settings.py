@@ -50,7 +50,7 @@ def has_drafts(builder: Node) -> bool:
 
 
 def run_mistakes(resources: Node | None, builders: Iterable[Node]) -> list[UserError]:
-    """Return what is wrong with the resources that builders name, each with its place."""
+    """Return the mistakes in the resources that builders name, each with its place."""
     from aptui.config.yaml import nodes
 
     known = set(resources.value) if resources else set()
@@ -64,10 +64,10 @@ def run_mistakes(resources: Node | None, builders: Iterable[Node]) -> list[UserE
     return found
 
 
-# Which programs are notified when jobs fail or are mended, and when all is done (`on:` in `aptui.yaml`); `batch.alerts` runs
+# Programs that are notified when jobs fail or recover, and when all work is done (`on:` in `aptui.yaml`); `batch.alerts` runs
 # them.
 #
-# Folder settings cannot say it: what is run here comes from the project's own file, or the person's.
+# Folder settings cannot contain it: these programs come only from the layer of the project or of the user.
 
 EVENTS = ("failed", "mended", "idle")
 QUIET_S = 10.0
@@ -122,7 +122,7 @@ def alert_mistakes(given: Node | None) -> list[UserError]:
 
 
 def _fault(address: str) -> str:
-    """Say why nothing is sent to this address, "" if it may be."""
+    """Return why webhooks to this address are refused, "" if they are allowed."""
     from urllib.parse import urlsplit  # a stored configuration was checked before
 
     from aptui.shared.connections.addresses import is_loopback
@@ -260,8 +260,8 @@ def _words(tags: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted({tag.lower() for tag in tags}))
 
 
-# The configuration of the gateway (`serve:` in `aptui.yaml`); `gateway.peers.peer_settings` writes back what people change while it
-# runs.
+# The configuration of the gateway (`serve:` in `aptui.yaml`); `gateway.peers.peer_settings` writes back changes that users make
+# while it runs.
 
 PORT = 45_650
 
@@ -324,7 +324,7 @@ def compile_gateway(given: Mapping[str, Any], project_dir: Path) -> GatewaySetti
 
 
 def serve_mistakes(given: Node | None) -> list[UserError]:
-    """Return what is wrong with the lists and the connections of `serve:`, each with its place."""
+    """Return the mistakes in the lists and the connections of `serve:`, each with its place."""
     from aptui.shared.connections.addresses import (
         canonical,  # a stored configuration was checked before
         check_dial,

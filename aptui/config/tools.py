@@ -22,7 +22,7 @@ from aptui.shared.files import clocks
 
 
 def identify(builder: str, name: str, where: str, project_dir: Path, known: ToolSettings | None = None) -> ToolSettings | None:
-    """Find a program (a path below the project if it has a slash, else by PATH) and digest it, unless `known` still holds."""
+    """Find a program (a path below the project if it has a slash, else by PATH) and digest it, unless `known` is up to date."""
     path = _which(name, project_dir)
     if path is None:
         return None

@@ -1,8 +1,8 @@
 """Whether the user agreed that the code of a project runs: one small record for each project in the user's state folder.
 
-A project is trusted when a record names it and every file that decides what runs is as it was: the layers of its configuration,
-the code in `builders/`, and files of the project that its commands name. A verb that a person types in order to run jobs records
-trust. The screen asks. A verb that only looks runs no code of a project that is not trusted.
+A project is trusted when a record names it and no file that decides what runs has changed: the layers of its configuration,
+the code in `builders/`, and files of the project that its commands name. A verb that a user types in order to run jobs records
+trust. The screen asks. A verb that only reads runs no code of a project that is not trusted.
 
 The second part says which shared caches are trusted without a key.
 """
@@ -34,7 +34,7 @@ _OPEN_TO_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class _CodeFile(Struct, frozen=True, array_like=True):
-    """A file that decides what runs; while size and times are the same, so is `digest` (SHA-256, hex)."""
+    """A file that decides what runs; `digest` (SHA-256, hex) is valid while size and times do not change."""
 
     size: int
     mtime_ns: int
@@ -84,7 +84,7 @@ def is_trusted(config: Config) -> bool:
 
 
 def require(config: Config, what: str) -> None:
-    """Refuse what cannot be done without running the code of a project.
+    """Refuse an action that must run the code of a project, unless the project is trusted.
 
     Raises:
         UserError: the project is not trusted.
@@ -115,7 +115,7 @@ def record(config: Config) -> None:
 
 
 def follow_edit(project_dir: Path, file: Path, before: bytes, after: bytes) -> None:
-    """Keep trust over a change that aptui makes to a layer for its user: `before` was trusted, so `after` is."""
+    """Keep a project trusted when aptui changes a layer for its user: if `before` was trusted, `after` is."""
     place = _record_file(project_dir)
     known, path = _read(place), str(file)
     if known is None or known.layers.get(path) != hashlib.sha256(before).hexdigest():
@@ -145,7 +145,7 @@ def list_recorded() -> list[str]:
 
 
 def require_for_builders(config: Config, what: str) -> None:
-    """Refuse what asks builders, if some are code of a project that is not trusted.
+    """Refuse an action that queries builders if some are code of an untrusted project.
 
     Raises:
         UserError: the project has code of its own, and is not trusted.
@@ -177,7 +177,7 @@ class RunnableCode(Struct, frozen=True):
 
 
 def find_runnable(config: Config) -> RunnableCode:
-    """Return what a project would run."""
+    """Return the code that a project would run."""
     top = os.path.realpath(config.project_dir)
     code = [os.path.relpath(path, top) for path in sorted(_code_files(config)) if path.endswith(_CODE)]
     return RunnableCode(
@@ -293,7 +293,7 @@ def _files_below(folder: str) -> Iterator[str]:
 
 # Which shared caches are trusted without a key: a store that only this user can write to.
 #
-# Other stores are trusted so only where the project says so.
+# Other stores are trusted without a key only if the project sets `trust`.
 
 UNSEALED = "unsealed"
 OPEN_STORE = "anyone who can write to this shared cache could replace products here: it has no key"
@@ -305,7 +305,7 @@ _NETWORK = ("nfs", "cifs", "smb", "fuse.", "9p", "ceph", "gluster", "afs", "lust
 
 
 def flaw_of_address(store: str) -> str:
-    """Say why nothing can be reached at `store`, "" where something may be."""
+    """Return why `store` is not a valid address, "" if it is."""
     if "://" not in store:
         return ""
     from urllib.parse import urlsplit  # not needed for most starts
@@ -371,12 +371,12 @@ def _is_private(folder: str) -> bool:
 
 
 def risks_of(sharing_store: str, *, is_used: bool, is_sealed: bool) -> list[str]:
-    """Return what is dangerous about a shared cache, a clause each.
+    """Return the dangers of a shared cache, one clause each.
 
     Args:
         sharing_store: its address.
         is_used: whether it is read at all.
-        is_sealed: whether a key decides what is believed.
+        is_sealed: whether results are verified with a key.
     """
     if not is_used:
         return []

@@ -16,7 +16,7 @@ import msgspec
 
 T = TypeVar("T")
 _lock = threading.RLock()
-"""One for all forms: two of them may hold the same record. Looking at annotations may import a module that prepares its own."""
+"""One lock for all forms: two may contain the same record. Reentrant: annotations may import a module that prepares forms."""
 _prepared: set[object] = set()
 _decoders: dict[object, msgspec.json.Decoder[Any]] = {}
 

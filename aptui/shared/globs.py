@@ -11,19 +11,19 @@ import re
 from collections.abc import Sequence
 
 PATTERN_LIMIT = 1_024
-"""Longest pattern that is taken from outside, in characters."""
+"""Maximum length of an untrusted pattern, in characters."""
 _FLAGS = re.IGNORECASE | re.DOTALL
 
 
 class _Piece:
-    """Text of a fixed length; `?` is any character but a slash."""
+    """Text of a fixed length; `?` is any character except a slash."""
 
     def __init__(self, text: str) -> None:
         self.length = len(text)
         self._regex = re.compile(re.escape(text).replace(r"\?", "[^/]"), _FLAGS)
 
     def is_at(self, text: str, at: int) -> bool:
-        """Whether it stands there."""
+        """Whether the piece matches at this place."""
         return at >= 0 and self._regex.match(text, at) is not None
 
     def first(self, text: str, start: int) -> int:
@@ -43,7 +43,7 @@ class Glob:
         self._first, *self._rest = map(_Piece, pattern.split("*"))
 
     def matches(self, text: str) -> bool:
-        """Whether the whole text is meant: each piece takes the first place that is left, the last one the end."""
+        """Whether the whole text matches: each piece takes the first free place, the last piece the end."""
         at, end = self._first.length, len(text)
         if not self._first.is_at(text, 0):
             return False
@@ -58,7 +58,7 @@ class Glob:
         return place >= at and self._rest[-1].is_at(text, place)
 
     def take_stars(self, text: str) -> tuple[str, ...] | None:
-        """Return what each star takes, the first as much as it can, then the next; None = another text."""
+        """Return the text that each star matches, earlier stars as much as possible; None if the text does not match."""
         at, ends = self._first.length, len(text)
         if not self._first.is_at(text, 0):
             return None

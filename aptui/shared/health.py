@@ -1,6 +1,6 @@
 """Health of the engine itself: watched roots, workers, connections, disk, database.
 
-Records that notices carry to people; no rules.
+Records that notices carry to users, without rules.
 
 Tests: `tests/engine/watch/test_watcher.py`.
 """
@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 
 class WatchMode(StrEnum):
-    """How changes below a root become known."""
+    """How changes below a root are detected."""
 
     STARTING = "starting"
     NATIVE = "native"
@@ -35,7 +35,7 @@ class WatchedRoot(Struct, frozen=True):
 
 
 class WorkerInfo(Struct, frozen=True):
-    """One worker process: `state` is starting, idle, working or ending; `job` what it is at ("" = nothing), since `age_ms`.
+    """One worker process: `state` is starting, idle, working or ending; `job` its current job ("" = none), since `age_ms`.
 
     Of a cluster, also its scheduler, which may be lost, and workers that may be unfit for any job.
     """
@@ -50,7 +50,7 @@ class WorkerInfo(Struct, frozen=True):
 
 
 class Connection(Struct, frozen=True):
-    """One client of the engine: `kind` is tui, cli, batch or its own word.
+    """One client of the engine: `kind` is tui, cli, batch or a name that the client chose.
 
     `waiting_bytes` are written to it and not read yet.
     """
@@ -65,7 +65,7 @@ class Connection(Struct, frozen=True):
 
 
 class Health(Struct, frozen=True):
-    """Everything about the engine that may need a person.
+    """Every state of the engine that may need the user.
 
     Args:
         roots: the watched roots.
@@ -75,7 +75,7 @@ class Health(Struct, frozen=True):
         database: "" or the problem of the asset database.
         configuration: "" or why the configuration on disk is not the one in use.
         is_paused: no run starts until `resume`; `is_draining`: pending work is finished, and new changes are ignored.
-        holds: who holds changes back: a version-control lock's path, or the command of an `aptui hold`.
+        holds: reasons why changes are held back: the path of a version-control lock, or the command of an `aptui hold`.
     """
 
     roots: tuple[WatchedRoot, ...] = ()

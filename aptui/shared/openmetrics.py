@@ -13,7 +13,7 @@ CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
 class Sample(Struct, frozen=True):
-    """One line of a family; `suffix` stands behind the family's name."""
+    """One line of a family; `suffix` follows the family's name."""
 
     value: float
     labels: Mapping[str, str]
@@ -48,7 +48,7 @@ def _lines(family: Family) -> Iterator[str]:
 
 
 def _escape(value: str) -> str:
-    """Return a text as the format wants it; half a surrogate pair has no UTF-8."""
+    """Return an escaped text; half a surrogate pair has no UTF-8."""
     whole = value.encode("utf-8", "replace").decode()
     return whole.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 

@@ -1,8 +1,7 @@
 """Validation of builders' parameters against a `params_schema`, a small part of JSON Schema; errors take one line.
 
-`jsonschema` itself takes 100 ms to import, and its messages do not name the nearest known key. A word that is not
-understood here allows
-everything: another package's schema may say more than this.
+`jsonschema` itself takes 100 ms to import, and its messages do not name the nearest known key. A keyword
+that is not supported here allows everything: another package's schema may use more of JSON Schema.
 
 Tests: `tests/engine/test_registry_params.py`.
 """
@@ -21,7 +20,7 @@ _LONGEST_SHOWN = 60
 class ParamError(ValueError):
     """A parameter is unknown, or its value is.
 
-    The text is one line; `what` is the line without its guess, `hint` the guess, and `name` the parameter; "" for none.
+    The text is one line; `what` is the line without its suggestion, `hint` the suggestion, and `name` the parameter; "" = none.
     """
 
     def __init__(self, what: str, hint: str = "", name: str = "") -> None:
@@ -30,7 +29,7 @@ class ParamError(ValueError):
 
 
 def mistakes(schema: Schema, params: Mapping[str, Any]) -> Iterator[ParamError]:
-    """Yield what is wrong with each of `params`; names that `schema` does not know are wrong only where it says so."""
+    """Yield the mistakes in `params`; unknown names are mistakes only if `schema` forbids them."""
     known: Mapping[str, Schema] = schema.get("properties", {})
     is_closed = schema.get("additionalProperties") is False
     for name, value in params.items():
@@ -102,7 +101,7 @@ def _bounds(rule: Schema) -> str:
 
 
 def _guess(rule: Schema, value: object) -> str:
-    """Return `did you mean 'webp'?` when a known value is near."""
+    """Return `did you mean 'webp'?` if a known value is near."""
     words = [str(word) for each in rule.get("anyOf", [rule]) for word in each.get("enum", [])]
     import difflib  # for mistakes alone
 

@@ -1,6 +1,6 @@
 """Printing of results for users and programs: safe text, tables, JSON, durations.
 
-Everything that others wrote goes through `line`, so that no escape sequence reaches a terminal. JSON is pure ASCII, so it
+All untrusted text goes through `line`, so that no escape sequence reaches a terminal. JSON is pure ASCII, so it
 needs nothing else.
 
 Tests: `tests/cli/test_read_verbs.py`.
@@ -27,13 +27,13 @@ _COLOURS = {"red": "31", "yellow": "33", "green": "32", "dim": "2", "bold": "1"}
 
 
 def prepare_streams() -> None:
-    """Let neither a character that the terminal's encoding lacks nor a closed stream stop the program.
+    """Prepare stdout and stderr: characters missing in the terminal's encoding, or a closed stream, must not stop the program.
 
-    What was started with closed streams (`>&-`) would else have its first files, such as the database, under their numbers.
+    Without this, a process started with closed streams (`>&-`) would open its first files, such as the database, as stdout.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            nowhere = os.open(os.devnull, os.O_RDWR)  # it takes the lowest number that is free, which is that stream's own
+            nowhere = os.open(os.devnull, os.O_RDWR)  # the lowest free descriptor is that of the closed stream
             setattr(sys, name, os.fdopen(nowhere, mode, encoding="utf-8", closefd=False))
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
@@ -46,7 +46,7 @@ is_always_coloured = False
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether people look at `stream` right now."""
+    """Whether `stream` is a terminal."""
     try:
         return stream.isatty()
     except ValueError:
@@ -67,7 +67,7 @@ def find_redirected() -> list[tuple[int, os.stat_result]]:
 
 
 def width(stream: TextIO) -> int | None:
-    """Return the columns of the terminal behind `stream`; None = it is a pipe or a file, nothing may be cut."""
+    """Return the columns of the terminal behind `stream`; None = a pipe or a file, where text is not cut."""
     if not is_terminal(stream):
         return None
     try:
@@ -115,7 +115,7 @@ def say_json_list(rows: Iterable[object]) -> None:
 
 
 def is_of_stdout(error: OSError) -> bool:
-    """Whether it is standard output that could not be written."""
+    """Whether the error is a failed write to standard output."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -212,7 +212,7 @@ def columns_of(text: str) -> int:
 
 
 def shorten(text: str, limit: int) -> str:
-    """Return `text`, its middle left out if it needs more than `limit` columns: both ends of a path say something."""
+    """Return `text`, its middle cut if it needs more than `limit` columns, because both ends of a path matter."""
     if columns_of(text) <= limit:
         return text
     head = tail = ""
@@ -234,7 +234,7 @@ def shorten(text: str, limit: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration as people say it: `12 ms`, `3.4 s`, `2 min 5 s`, `1 h 10 min`."""
+    """Return a duration for users: `12 ms`, `3.4 s`, `2 min 5 s`, `1 h 10 min`."""
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     if seconds < _MINUTE_S:
@@ -259,12 +259,12 @@ def count(number: int, noun: str) -> str:
 
 
 def when(time_ms: int) -> str:
-    """Return a moment in local time for people, "" for never."""
+    """Return a time in local time for users, "" for never."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(time_ms / 1000)) if time_ms else ""
 
 
 def iso(time_ms: int) -> str | None:
-    """Return a moment in UTC for programs (ISO 8601), None for never."""
+    """Return a time in UTC for programs (ISO 8601), None for never."""
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(time_ms // 1000))}.{time_ms % 1000:03d}Z" if time_ms else None
 
 

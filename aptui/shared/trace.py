@@ -25,7 +25,7 @@ Details = Mapping[str, object]
 """JSON data that the viewer shows beside an event."""
 _NO: Details = {}
 _HELD = 512
-"""Events that are written together."""
+"""Number of events that are written together."""
 
 
 class TraceFile:
@@ -62,11 +62,11 @@ class TraceFile:
         self._add({"ph": "X", "name": name, "cat": "span", **micros, "pid": process, "tid": track, "args": details})
 
     def begin(self, name: str, number: int, at_ns: int, *, process: int = 1, details: Details = _NO) -> None:
-        """Write the begin of something that overlaps with others of its name; `number` and `name` tell which one ends."""
+        """Write the begin of a span that may overlap with others of its name; its end has the same `number` and `name`."""
         self._add({"ph": "b", **_overlapping(name, number, at_ns), "pid": process, "args": details})
 
     def end(self, name: str, number: int, at_ns: int, *, process: int = 1, details: Details = _NO) -> None:
-        """Write its end."""
+        """Write the end of a span that `begin` started."""
         self._add({"ph": "e", **_overlapping(name, number, at_ns), "pid": process, "args": details})
 
     def _add(self, event: dict[str, object]) -> None:
@@ -76,12 +76,12 @@ class TraceFile:
                 self._write()
 
     def flush(self) -> None:
-        """Write what is held."""
+        """Write the held events."""
         with self._lock:
             self._write()
 
     def _write(self) -> None:
-        """Write what is held; a full disk costs the trace, never the run."""
+        """Write the held events; a full disk ends the trace, never the run."""
         events, self._events = self._events, []
         with contextlib.suppress(OSError, ValueError):
             self._file.write("".join(f"{json.dumps(event, separators=(',', ':'), default=str)},\n" for event in events))
@@ -102,7 +102,7 @@ def _overlapping(name: str, number: int, at_ns: int) -> dict[str, object]:
 # ------------------------------------------------------------------------------------------------ the trace of this process
 
 active: TraceFile | None = None
-"""Where this process writes; None: it is not traced."""
+"""The trace file of this process; None = it is not traced."""
 _NOTHING = contextlib.nullcontext()
 
 
@@ -121,7 +121,7 @@ class _Span:
 
 
 def _track(trace: TraceFile) -> int:
-    """Return the number of the calling thread's track: threads of one name, like those of commits, have one together."""
+    """Return the number of the calling thread's track: threads of one name, such as those of commits, share a track."""
     name = threading.current_thread().name
     if name not in trace.tracks:
         trace.tracks[name] = len(trace.tracks) + 1
@@ -135,19 +135,19 @@ def span(name: str, **details: object) -> AbstractContextManager[None]:
 
 
 def begin(name: str, number: int, **details: object) -> None:
-    """Begin something that overlaps with others of its name."""
+    """Begin a span that may overlap with others of its name."""
     if active is not None:
         active.begin(name, number, time.perf_counter_ns(), details=details)
 
 
 def end(name: str, number: int, **details: object) -> None:
-    """End it."""
+    """End the span."""
     if active is not None:
         active.end(name, number, time.perf_counter_ns(), details=details)
 
 
 def start(path: str) -> None:
-    """Trace this process from now on; one that is traced already stays with its file.
+    """Trace this process from now on; a process that is traced already keeps its file.
 
     Raises:
         UserError, HostError: the file cannot be written.
@@ -160,7 +160,7 @@ def start(path: str) -> None:
 
 
 def start_if_asked() -> None:
-    """Trace this process where the environment names a file."""
+    """Trace this process if the environment names a file."""
     if path := os.environ.get(VARIABLE):
         start(path)
 
@@ -183,7 +183,7 @@ def write_trace_to(path: str | None) -> Iterator[None]:
 
 
 def flush() -> None:
-    """Write what is held, so that others can read it."""
+    """Write the held events, so that other processes can read them."""
     if active is not None:
         active.flush()
 

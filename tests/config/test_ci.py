@@ -1,4 +1,4 @@
-"""The recipes for CI that ship: YAML, and every `aptui` line in them is one that the program takes."""
+"""The shipped CI recipes: valid YAML, and every `aptui` line in them is a valid command."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def test_written_file_names_the_schema_for_editors(folder: Path) -> None:
     assert "aptui schema" in text
 
 
-# where the shipped files are
+# locations of the shipped files
 
 
 def test_shipped_files_are_found_in_a_checkout_and_in_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

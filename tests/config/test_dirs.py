@@ -1,4 +1,4 @@
-"""Folders: whose a cache is, and which folder it is."""
+"""Folders: the owner and the identity of a cache."""
 
 from __future__ import annotations
 

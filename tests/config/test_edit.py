@@ -1,4 +1,4 @@
-"""Settings are written back where they stand, and nothing else in the file changes."""
+"""Settings are written back in place, and nothing else in the file changes."""
 
 import os
 

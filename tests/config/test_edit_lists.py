@@ -1,4 +1,4 @@
-"""A list comes to other entries, and nothing else in the file changes."""
+"""The entries of a list are replaced, and nothing else in the file changes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""From layers of YAML to the records the rest of the program gets, and how little an unchanged configuration costs."""
+"""Loading layers of YAML to records, and the low cost of an unchanged configuration."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Write = Callable[..., Path]
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Return a function that writes a project and gives its folder; the person's own folders are empty ones."""
+    """Return a function that writes a project and returns its folder; the user's own folders are empty."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "kept"))
     monkeypatch.setattr(dirs, "host_platform", lambda: "linux")

@@ -19,7 +19,7 @@ Complain = Callable[..., list[str]]
 
 @pytest.fixture
 def complain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Complain:
-    """Return a function that loads a project and gives the mistakes, from the line number on."""
+    """Return a function that loads a project and returns the mistakes, from the line number on."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "kept"))
     (tmp_path / "assets").mkdir()

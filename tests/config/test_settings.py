@@ -1,4 +1,4 @@
-"""`retry:`, `resources:` and `quality:`: what they mean, what is refused and where, and that they decide about no product."""
+"""`retry:`, `resources:` and `quality:`: their meaning, mistakes with their places, and that they do not affect products."""
 
 from __future__ import annotations
 

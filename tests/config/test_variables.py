@@ -1,4 +1,4 @@
-"""Environment variables that the configuration names: what is known of them, and when the configuration is another one."""
+"""Environment variables that the configuration names: their digests, and their effect on the configuration."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ PATTERN = st.text("aB/*?", max_size=8).filter(lambda text: "**" not in text)
 
 
 def plain(pattern: str, *, crosses: bool) -> re.Pattern[str]:
-    """Return the regex whose groups are what each star takes."""
+    """Return the regular expression whose groups match the text of each star."""
     pieces = [re.escape(piece).replace(r"\?", "[^/]") for piece in pattern.split("*")]
     text = pieces[0]
     for at, piece in enumerate(pieces[1:], 1):

@@ -1,1 +1,1 @@
-"""YAML files of the configuration: read with places, checked against the schema, small values of theirs."""
+"""YAML files of the configuration: read with places, checked against the schema, and conversion of small values."""

@@ -24,7 +24,7 @@ from aptui.shared.errors import UserError
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 50
 _LAST_NUMBER = (1 << 63) - 1
-"""Databases and wires hold no more."""
+"""Limits of integers in databases and in messages."""
 _SHOWN = 60
 """Characters of a value in a message."""
 
@@ -32,7 +32,7 @@ _SHOWN = 60
 class Node(Struct, eq=False):
     """A YAML value with its place: `value` is a scalar, or a list or dict of nodes; `key_where` is the place of its key.
 
-    `span` are the characters it was read from, for `config.edit`; `is_flow`: it is written in brackets or braces.
+    `span` is its range of characters in the text, for `config.edit`; `is_flow`: it is written in brackets or braces.
     """
 
     value: Any
@@ -42,7 +42,7 @@ class Node(Struct, eq=False):
     is_flow: bool = False
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether values and places are the same, however they are written."""
+        """Return whether values and places are equal, independent of the style."""
         if not isinstance(other, Node):
             return NotImplemented
         return (self.value, self.where, self.key_where) == (other.value, other.where, other.key_where)
@@ -58,11 +58,11 @@ class Node(Struct, eq=False):
         return self.value
 
     def get(self, key: str) -> Node | None:
-        """Return the child named `key`, if this is a mapping that has it."""
+        """Return the child named `key`, None if it does not exist or this is not a mapping."""
         return self.value.get(key) if isinstance(self.value, dict) else None
 
     def at(self, path: Iterable[str | int]) -> Node:
-        """Return the node at `path`, a way of keys and indices."""
+        """Return the node at `path`, a sequence of keys and indices."""
         node = self
         for step in path:
             node = node.value[step]
@@ -73,7 +73,7 @@ def read_yaml(data: bytes, name: str, *, max_bytes: int = MAX_BYTES, max_nodes: 
     """Parse one YAML document; refuse what is too large or too deep, anchors, aliases, tags and duplicate keys.
 
     Args:
-        name: what stands in front of `:line:column` in every message.
+        name: the name of the file, before `:line:column` in every message.
         max_bytes: maximum size of `data`.
         max_nodes: maximum number of keys and values.
 
@@ -132,7 +132,7 @@ class _ShallowScanner(Scanner):
 
 
 class _YamlReader:
-    """Nodes straight from the event stream: nothing is expanded before it is checked, and every node knows its place."""
+    """Builds nodes from the event stream: values are checked before they are expanded, and every node has its place."""
 
     def __init__(self, text: str, name: str, max_nodes: int) -> None:
         self._yaml = YAML(typ="safe", pure=True)
@@ -222,7 +222,7 @@ class _YamlReader:
         if str(tag).rpartition(":")[2] not in ("int", "float", "bool", "null"):
             return self._text(event, where)
         value: int | float | bool | None = None
-        if len(event.value) <= _SHOWN:  # no number has more characters, and long ones take very long
+        if len(event.value) <= _SHOWN:  # no valid number is longer, and long ones are very slow to parse
             value = self._yaml.constructor.construct_object(ScalarNode(tag, event.value))
         is_odd = isinstance(value, float) and not math.isfinite(value)
         if is_odd or len(event.value) > _SHOWN or (isinstance(value, int) and abs(value) > _LAST_NUMBER):
@@ -249,7 +249,7 @@ def describe_value(node: Node) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return the hint for a word that is not known: the nearest one, or all when none is near."""
+    """Return the hint for an unknown word: the nearest known word, or all if no word is near."""
     names = sorted(known)
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6) or [name for name in names if name.lower() == word.lower()]
     if near:

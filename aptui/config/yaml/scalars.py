@@ -22,7 +22,7 @@ from aptui.shared.globs import PATTERN_LIMIT
 DURATION = r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)\s*$"
 SIZE = r"^\s*(\d+(?:\.\d+)?)\s*(B|[kK]B?|MB?|GB?|TB?|KiB|MiB|GiB|TiB)\s*$"
 _MOST_SECONDS, _MOST_BYTES = 1e9, 1 << 60
-"""More is as good as no limit: what a clock and a size of the system hold."""
+"""Maximum of durations and sizes: system calls cannot hold more, and real values are far below it."""
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _BYTES = {
     "B": 1,
@@ -77,7 +77,7 @@ def pattern_of(node: Node) -> Pattern:
 
 
 def ignore_regex(node: Node) -> str:
-    """Translate an ignore rule: what it matches and, if that is a folder, all below. Globs mean what they mean in .gitignore."""
+    """Translate an ignore rule: it matches a path and, if that is a folder, everything below. Globs match as in .gitignore."""
     if isinstance(node.value, dict):
         regex = node.value["regex"]
         found = compile_regex(regex)
@@ -95,7 +95,7 @@ def ignore_regex(node: Node) -> str:
 
 
 def join_rules(rules: Iterable[str]) -> str:
-    """Join ignore rules; those for a name at any depth share their beginning, which makes matching three times as fast."""
+    """Join ignore rules; rules for a name at any depth share a prefix, so that matching is three times as fast."""
     start = "(?s:^(?:.+/)?"
     unique = list(dict.fromkeys(rules))
     names = [rule.removeprefix(start)[:-1] for rule in unique if rule.startswith(start)]

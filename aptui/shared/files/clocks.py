@@ -18,7 +18,7 @@ def is_coarse(ctime_ns: int) -> bool:
 
 
 def is_settled(stamp: tuple[int, ...], read_ns: int) -> bool:
-    """Whether any change after `read_ns` shows in the times of a file with this stamp (size, mtime_ns, ctime_ns, inode)."""
+    """Whether every change after `read_ns` shows in the times of a file with this stamp (size, mtime_ns, ctime_ns, inode)."""
     return max(stamp[1:3]) < read_ns - RACY_NS
 
 

@@ -1,4 +1,4 @@
-"""Files below a folder and nowhere else, with any path: every step starts at a descriptor of the folder.
+"""Access to files only below a folder, with any path: every step starts at a descriptor of the folder.
 
 For reading, `openat2` refuses symbolic links, `..` out of the folder, and absolute paths, in one step. If the kernel (5.6) or a
 container's filter does not offer it, each part of the path is opened on its own, without following links. Both refuse the same
@@ -20,7 +20,7 @@ _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK  # a pipe in the place of a file must not stop us
 _NOT_OFFERED = frozenset({errno.ENOSYS, errno.EPERM, errno.E2BIG, errno.EINVAL})
 _TRIES = 64
-"""How often a path is resolved again when a rename elsewhere came between (EAGAIN of openat2)."""
+"""Maximum retries after a concurrent rename elsewhere (EAGAIN of openat2)."""
 
 
 class ConfinementError(PermissionError):
@@ -179,19 +179,19 @@ class ConfinedRoot:
         return self._descriptor
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the folder."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
 
 _FOLDERS_OPEN = 16
-"""More than there are platforms, nearly always."""
+"""Maximum number of open folders: nearly always more than the number of platforms."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class ConfinedTree:
-    """All that lies below one folder, and every change of it.
+    """The files and folders below one folder: reads and changes them.
 
     Paths are relative, in bytes. A path that is empty, absolute, or has the part `.`, `..` or "" is refused, and so is a path over
     a link: with ConfinementError. The folders that were used last stay open: the products of a commit lie
@@ -300,7 +300,7 @@ class ConfinedTree:
         os.rmdir(name, dir_fd=self.descriptor_of(folder))
 
     def remove(self, path: bytes) -> None:
-        """Delete what lies at a path: a file, a link, or a folder with all in it as far as that can be deleted."""
+        """Delete the entry at a path: a file, a link, or a folder with all deletable contents."""
         folder, name = _split(path)
         self._forget(path)
         descriptor = self.descriptor_of(folder)

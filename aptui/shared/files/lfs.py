@@ -1,4 +1,4 @@
-"""Git LFS pointers: the few lines that stand where a large file should be, and the digest of that file, which they name.
+"""Git LFS pointers: the few lines in place of a large file, and the digest of that file, which they contain.
 
 Tests: `tests/worker/test_file_access.py`.
 """
@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 
 LONGEST_POINTER_BYTES = 1024
-"""A pointer is smaller than this (git-lfs docs/spec.md, "The Pointer")."""
+"""Size limit of a pointer, exclusive (git-lfs docs/spec.md, "The Pointer")."""
 NOT_HERE = "not here (LFS): git lfs pull"
 OR_COPY = ", or 'lfs_pointers: copy' in aptui.yaml"
-"""The other way out of a copy that failed so."""
+"""The alternative, added to `NOT_HERE` when a copy fails because its source is a pointer."""
 _FIRST_LINES = (b"version https://git-lfs.github.com/spec/", b"version https://hawser.github.com/spec/")
 _OID = re.compile(rb"\noid sha256:([0-9a-f]{64})\n")
 

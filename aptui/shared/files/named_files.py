@@ -28,17 +28,17 @@ class NamedFileError(Exception):
 
 
 class ForbiddenNameError(NamedFileError):
-    """Content names what it has no business with: no builder should go on without it, its job fails."""
+    """Content names a forbidden file: the builder must not continue, its job fails."""
 
 
 def placed_name(named_by: str, name: str, *, is_uri: bool = False) -> str:
-    r"""Return `name` as the file `named_by` says it, relative to the scan folder of that; one that climbs out begins with `..`.
+    r"""Return `name`, as found in the file `named_by`, relative to the scan folder of that file; `..` at its begin = outside.
 
     An absolute path stays absolute. `\` separates folders too: exporters on Windows write it.
 
     Args:
-        named_by: the file that says it, relative to its scan folder.
-        name: what it says.
+        named_by: the file that contains the name, relative to its scan folder.
+        name: the name in the content.
         is_uri: it is percent-encoded; decoded once, as readers of URIs do.
     """
     plain = (_unquote(name) if is_uri else name).replace("\\", "/")

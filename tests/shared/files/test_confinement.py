@@ -1,4 +1,4 @@
-"""Nothing outside a folder is opened, with the kernel's help and without it."""
+"""Nothing outside a folder is opened, with openat2 and without it."""
 
 from __future__ import annotations
 

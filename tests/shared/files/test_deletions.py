@@ -38,7 +38,7 @@ ALLOWED = {
     "tui/": "files of the user: compiled preferences, pictures of the clipboard",
     "worker/": "the staging folder of one run, whose parts the worker checks; it follows no link",
 }
-"""{module, or folder with a slash: why it may}."""
+"""{module, or folder with a slash: reason}."""
 
 
 def deletes(node: ast.AST) -> bool:
