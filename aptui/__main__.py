@@ -1,4 +1,4 @@
-"""The program's entry: `python -m aptui` and the `aptui` script; what the words mean is in `cli`.
+"""The entry point of `python -m aptui` and of the `aptui` script; `cli` parses the command line.
 
 Tests: `tests/cli/test_main.py`.
 """
@@ -11,11 +11,11 @@ import sys
 from aptui import __version__
 
 _YOUNG_OBJECTS = 20_000
-"""What imports make stays: to look through it for garbage at every 700 objects is a thirtieth of a short command."""
+"""Threshold of the garbage collector: at the default of 700 objects, collecting takes 1/30 of the time of a short command."""
 
 
 def main() -> int:
-    """Do what the command line says and return the exit code."""
+    """Run the command line and return its exit code."""
     if sys.argv[1:] in (["--version"], ["-V"]) and _says_version():
         return 0
     gc.set_threshold(_YOUNG_OBJECTS)
@@ -25,7 +25,7 @@ def main() -> int:
 
 
 def _says_version() -> bool:
-    """Say it without all that a parser needs, for scripts ask often; False = it cannot be written, and `cli` knows what to do."""
+    """Print the version without importing a parser, because scripts ask often; False = the write failed (`cli` reports it)."""
     try:
         sys.stdout.write(f"aptui {__version__}\n")
         sys.stdout.flush()

@@ -22,8 +22,8 @@ in `aptui/features/__init__.py`.
 | `store` | address, namespace, `limit_s` (timeout in seconds) | a store of results (`shared.result_store.Store`) |
 | `restore` | configuration, job id, run key | answers an order with the products of that run (`engine.loop.dispatch.Restore`) |
 | `format` | (a module) | opens projects of another program (below); only for features that ship |
-| `project facts` | configuration of such a project | record with `engine` and `skips_start_scan`, None if there is none |
-| `convert` | folder of such a project | (the `aptui.yaml` that was written, doubts) for `aptui init --from-o3de` |
+| `project facts` | configuration of another program's project | record with `engine` and `skips_start_scan`, None if unknown |
+| `convert` | folder of another program's project | (the `aptui.yaml` that was written, doubts) for `aptui init --from-o3de` |
 | `adopt cache` | configuration | sets another program's cache aside, returns a sentence or "" |
 | `catalogs` | cache folder, platforms; so is its `is_current` | another program's catalogs (`engine.loop.rest.ForeignCatalogs`) |
 | `figures` | database, function that names builders, status of the engine or None | OpenMetrics text of `aptui status` |
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 GROUP = "aptui.features"
-"""Entry points of features that other distributions bring: name → `module:FEATURE`."""
+"""Entry point group for features of other distributions: name → `module:FEATURE`."""
 
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -96,9 +96,9 @@ class Feature(NamedTuple):
 
 
 def features() -> Iterator[Feature]:
-    """Yield all features: ours in the order of the table, then those of other distributions by name.
+    """Yield all features: shipped ones in the order of the table, then those of other distributions by name.
 
-    Other distributions are searched only when a caller gets that far: that takes longer than all else at a start.
+    Other distributions are searched only when the iteration gets there, because that search is the slowest part of a start.
     """
     yield from _read_ours()
     yield from _read_foreign()

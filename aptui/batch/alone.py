@@ -37,7 +37,7 @@ _GRACE_S = 1.0
 
 
 class RerunOptions(Struct, frozen=True):
-    """How a job is run: `settings` is what folders adjust; the others as in `ProcessOrder`."""
+    """Options of a run: `settings` are the folder settings; the other fields are as in `ProcessOrder`."""
 
     settings: str = ""
     debug_output: bool = False
@@ -45,10 +45,10 @@ class RerunOptions(Struct, frozen=True):
 
 
 def new_folder(config: Config, prefix: str) -> str:
-    """Return a new folder for products that the engine does not empty, on the disk of the cache.
+    """Create a folder for products on the disk of the cache; the engine does not empty it.
 
     Raises:
-        HostError: none can be created.
+        HostError: the folder cannot be created.
     """
     try:
         config.temp_dir.mkdir(parents=True, exist_ok=True)
@@ -61,12 +61,12 @@ def new_folder(config: Config, prefix: str) -> str:
 
 
 def scan_paths(config: Config) -> list[str]:
-    """Return the paths of the scan folders in their order, that of intermediates last."""
+    """Return the paths of the scan folders in their order, the intermediates folder last."""
     return [*(folder.path for folder in config.project.scan_folders), f"{config.cache_dir}/{INTERMEDIATES}"]
 
 
 def find_inputs(job: Job, roots: Sequence[str]) -> tuple[PlannedInput, ...]:
-    """Return the existing source dependencies of a job of the database; `roots` are the scan folders, the first one wins."""
+    """Return the existing source dependencies of a stored job; `roots` are the scan folders, the first match wins."""
     found = []
     for kind, name, digest in job.inputs:
         if kind == "dependency" and digest != MISSING:
@@ -78,12 +78,12 @@ def find_inputs(job: Job, roots: Sequence[str]) -> tuple[PlannedInput, ...]:
 def order_for(
     job: Job, root: str, scan_folders: Sequence[str], builder: Builder, staging: str, run_key: int, manner: RerunOptions
 ) -> ProcessOrder | CopyOrder:
-    """Return an order for one job of the database.
+    """Return an order for one stored job.
 
     Args:
         root: path of the source's scan folder.
         scan_folders: paths of all scan folders, in their order.
-        staging: a folder (for a copy: a file) that is not there yet.
+        staging: a folder (for a copy: a file) that does not exist yet.
 
     Raises:
         UserError: the source cannot be read.
@@ -123,12 +123,12 @@ def order_for(
 
 
 class Workers:
-    """Workers with the engine's limits; their output is captured and bounded, and they end with the context.
+    """Workers with the engine's limits; their output is captured and limited, and they end with the context.
 
     Args:
-        count: how many.
-        environment: is added to theirs.
-        writes: folders that they write to beside those of the cache.
+        count: number of workers.
+        environment: variables added to theirs.
+        writes: folders outside the cache that they may write to.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class Workers:
         return {key: result for key, result in self._do(orders).items() if isinstance(result, RunResult)}
 
     def analyse(self, orders: Iterable[AnalyseOrder]) -> dict[int, AnalyseResult]:
-        """Ask builders for their jobs, and return what they said, by run key."""
+        """Run analyses and return their results by run key."""
         return {key: result for key, result in self._do(orders).items() if isinstance(result, AnalyseResult)}
 
     def _do(self, orders: Iterable[AnalyseOrder | ProcessOrder | CopyOrder]) -> dict[int, RunResult | AnalyseResult]:

@@ -1,4 +1,4 @@
-"""`aptui batch` beside an engine that runs already: asks it to settle, follows its events and reports the result.
+"""`aptui batch` with a running engine: asks the engine to settle, follows its events and reports the result.
 
 Nothing is processed here.
 """
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from aptui.config.configuration import Config
 
 _AT_ONCE_S = 0.05
-"""Delay before notices are read: if nothing changed, the answer arrives within milliseconds."""
+"""Delay (seconds) before notices are read: if nothing changed, the answer arrives within milliseconds."""
 _TRIES_AGAIN_S, _POLL_S = 45.0, 0.2
-"""An engine in trouble tries again after 30 s at the latest."""
+"""Timeout and poll interval (seconds); an engine in trouble retries after at most 30 s."""
 
 
 def client_of(config: Config) -> EngineClient | None:
@@ -40,7 +40,7 @@ def settle(client: EngineClient, config: Config, options: RunOptions, reporter: 
     """Have the engine that holds the cache process everything that was changed before now.
 
     Raises:
-        BusyError: it cannot be asked. UserError: it runs with other options, or the configuration is wrong.
+        BusyError: the engine does not answer. UserError: it runs with other options, or the configuration is wrong.
     """
     if client.hello.version != __version__:
         what = f"aptui: the engine that runs is aptui {client.hello.version}, and this is {__version__}: 'aptui start' replaces it"
@@ -76,7 +76,7 @@ def settle(client: EngineClient, config: Config, options: RunOptions, reporter: 
 
 
 def _wait_until_it_works(client: EngineClient) -> None:
-    """Wait until an engine that refused a scan folder has found that it is accepted; it tries again by itself."""
+    """Wait until an engine that refused a scan folder has retried and accepted it."""
     deadline = time.monotonic() + _TRIES_AGAIN_S
     while client.ask(port.ReadStatus())["state"] == "in trouble" and time.monotonic() < deadline:
         time.sleep(_POLL_S)

@@ -1,7 +1,7 @@
 """Jobs as JUnit XML, which every CI service reads.
 
-There is one test case for each job of the whole database, so that a second run says the same. A job that succeeded after a failed
-run has a `flakyFailure` for each, as Maven's Surefire writes them (its surefire-test-report.xsd): CI services count those as flaky.
+The report has one test case for each job of the whole database, so that a second run gives the same report. A job that succeeded
+after failed runs has a `flakyFailure` for each, as in Maven's Surefire (surefire-test-report.xsd); CI services count it as flaky.
 
 Tests: `tests/batch/test_run.py`.
 """
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from aptui.config.configuration import Config
 
 MOST_LOG_LINES = 50
-"""Lines of a job's log in the report: its errors in `failure`, its end in `system-out`."""
+"""Maximum number of lines of a job's log in the report: its errors in `failure`, its end in `system-out`."""
 
 MOST_LOG_CHARACTERS = 8192
 _LONGEST_LINE = 1000
 _NOT_XML = {0xFFFE: "\ufffd", 0xFFFF: "\ufffd"}
-"""XML 1.0 has no way to write these, nor control characters, which `line` replaces."""
+"""Characters that XML 1.0 cannot contain; `line` replaces control characters."""
 
 
 def write_junit(file: str, config: Config, summary: Summary, fail_on: str | None = None) -> None:
-    """Write the report in one step; jobs of platforms that were not asked for are left out.
+    """Write the report atomically; jobs of platforms that were not selected are left out.
 
-    `fail_on`: completed jobs whose logs have warnings or errors are failures as well, as the exit code has it.
+    `fail_on`: completed jobs whose logs have warnings or errors are also failures, as for the exit code.
     """
     with replacing(Path(os.path.abspath(file)), what=f"'{file}'") as stream:
         stream.writelines(f"{text}\n".encode() for text in _lines(config, summary, fail_on))
@@ -92,7 +92,7 @@ def _case(row: JobRow, builders: Mapping[bytes, str], log_dir: Path, *, is_failu
 
 
 def _log_lines(row: JobRow, log_dir: Path) -> list[JobLogLine]:
-    """Return the lines of a job's log, none if it is gone."""
+    """Return the lines of a job's log, an empty list if the log was deleted."""
     try:
         return joblog.parse(path_of(log_dir, row.log)) if row.log else []
     except OSError:
@@ -100,7 +100,7 @@ def _log_lines(row: JobRow, log_dir: Path) -> list[JobLogLine]:
 
 
 def _list_reasons(lines: Sequence[JobLogLine]) -> list[str]:
-    """Return the errors of a log, or its warnings, or its last lines: what says best why a job failed."""
+    """Return the errors of a log, otherwise its warnings, otherwise its last lines."""
     for level in (LogLevel.ERROR, LogLevel.WARNING):
         if found := [each.text for each in lines if each.level >= level]:
             return found[:MOST_LOG_LINES]
@@ -108,7 +108,7 @@ def _list_reasons(lines: Sequence[JobLogLine]) -> list[str]:
 
 
 def _text(lines: Iterable[str]) -> str:
-    """Return lines as the content of an element, no longer than a report bears; the end of the last ones is cut."""
+    """Return lines as the content of an element, cut at the maximum length of a report."""
     text = "\n".join(_safe(each[:_LONGEST_LINE]) for each in lines)
     return escape(text[:MOST_LOG_CHARACTERS])
 

@@ -1,6 +1,6 @@
-"""Options that verbs share: of the project and its configuration, and of those that run the engine.
+"""Options that verbs share: about the project, its configuration, and running the engine.
 
-What is done with them is not known here.
+Callers apply the options.
 
 Tests: `tests/batch/test_attach.py`.
 """
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from aptui.core.pipeline.pipeline import PipelineStatus
 
 
-# The last configuration that was valid, for verbs that ask a running engine or read its database while the files are broken.
+# The last valid configuration, for verbs that ask a running engine or read its database while the files are broken.
 
 
 def last_good(project_dir: Path, sets: Sequence[str] = (), platforms: Sequence[str] | None = None) -> Config | None:
     """Return the last configuration of a project that could be loaded with these options, None if none is stored.
 
-    Where this machine's cache folder has none, the engine that runs says where its cache is; of such a configuration only the
-    places are true, it has no builders and no scan folders.
+    If none is stored on this machine, a running engine reports the place of its cache. That configuration has only valid places;
+    its builders and scan folders are empty.
     """
     project_dir = Path(os.path.abspath(project_dir))
     config = read_compiled(find_compiled_file(project_dir, sets, None if platforms is None else tuple(platforms)))
@@ -59,10 +59,10 @@ def _of_engine(project_dir: Path) -> Config | None:
     return Config(project_dir, project_dir.name, Path(cache), own / "logs", own / "temp", nothing)
 
 
-# Conditions besides failures that decide about a run: `--fail-on slower:2x` and `flaky`, `--stop-after 20:same-cause`.
+# Conditions besides failures that end a run or set its exit code: `--fail-on slower:2x` and `flaky`, `--stop-after 20:same-cause`.
 
 STOPPED_EARLY = 5
-"""The exit code of a run that `--stop-after` ended."""
+"""Exit code of a run that `--stop-after` ended."""
 _LEVELS = ("warning", "error")
 _SLOWER = "slower:"
 _FLAKY = "flaky"
@@ -71,10 +71,10 @@ _QUOTES = "'\"`"
 
 
 class FailOn(Action):
-    """`--fail-on`: a level goes to `fail_on`, a factor to `fail_slower`, a word to `fail_flaky`; all may be given."""
+    """`--fail-on`: a level goes to `fail_on`, a factor to `fail_slower`, `flaky` to `fail_flaky`; all may be given."""
 
     def __call__(self, parser: ArgumentParser, namespace: Namespace, values: Any, _option: str | None = None) -> None:
-        """Take one value."""
+        """Store one value."""
         if values in _LEVELS:
             namespace.fail_on = values
         elif values.startswith(_SLOWER):
@@ -103,10 +103,10 @@ class StopAfter(Struct, frozen=True):
 
 
 def stop_after(text: str) -> StopAfter:
-    """Return what `--stop-after` says: a count, and `:same-cause` behind it.
+    """Parse `--stop-after`: a count, optionally followed by `:same-cause`.
 
     Raises:
-        UserError: it says something else.
+        UserError: the text has another form.
     """
     number, colon, rest = text.partition(":")
     is_number = number.isascii() and number.isdigit() and len(number) < 10 and int(number) > 0
@@ -116,23 +116,23 @@ def stop_after(text: str) -> StopAfter:
 
 
 class FailureCounter:
-    """A listener of the engine that stops it at a maximum number of failures.
+    """Engine listener that stops the engine at a maximum number of failures.
 
     Args:
-        limit: how many.
+        limit: maximum number of failures.
         stop: called once.
     """
 
     def __init__(self, limit: StopAfter, stop: Callable[[], object]) -> None:
         self.why = ""
-        """Why the run was stopped, "" while it was not."""
+        """Reason for which the run was stopped, "" if it was not."""
         self._limit = limit
         self._stop = stop
         self._failed: set[tuple[int, str, str, str]] = set()
         self._causes: Counter[tuple[str, str]] = Counter()
 
     def __call__(self, notice: Notice) -> None:
-        """Take one piece of news."""
+        """Handle one notice."""
         from aptui.core.notices import JobChanged
 
         if not isinstance(notice, JobChanged) or notice.status != "failed" or self.why:
@@ -163,8 +163,8 @@ def mask_error(error: str) -> str:
 class RunOptions(Struct):
     """Options of a run beyond the configuration.
 
-    `sources` are keys of sources whose jobs run again. `removes_disabled`: platforms that are switched off lose their products.
-    `platforms`, `sets` are those of the command line: an engine that runs already may run with others.
+    `sources` are keys of sources whose jobs run again. `removes_disabled`: delete the products of disabled platforms.
+    `platforms` and `sets` are those of the command line; a running engine may have others.
     """
 
     is_full_scan: bool = False
@@ -173,13 +173,13 @@ class RunOptions(Struct):
     platforms: tuple[str, ...] | None = None
     sets: tuple[str, ...] = ()
     accepts_empty: tuple[str, ...] = ()
-    """Names of scan folders that are meant as they are, though they are empty, on another device, or lack most files."""
+    """Names of scan folders that are accepted although they are empty, on another device, or lack most files."""
     removes_disabled: bool = False
     stop_after: StopAfter | None = None
     makes_finals: bool = True
-    """Whether the finals of builders that make drafts first are made, too."""
+    """Whether builders that make drafts first also make their finals."""
     restores: tuple[tuple[int, int], ...] = ()
-    """(job id, run key) of earlier runs whose products are put back."""
+    """(job id, run key) of earlier runs whose products are restored."""
 
 
 def engine_arguments(parser: ArgumentParser) -> None:
@@ -216,13 +216,13 @@ def adopt_argument(parser: ArgumentParser) -> None:
 
 
 def adopt_cache(arguments: Namespace, config: configuration.Config) -> None:
-    """Take over the cache of O3DE's Asset Processor, where the command line wants that and there is one."""
+    """Take over the cache of O3DE's Asset Processor if the command line asks for that and the cache exists."""
     if getattr(arguments, "adopt_cache", False) and (adopted := feature.load_needed("adopt cache")(config)):
         printing.complain(f"aptui: {printing.line(adopted)}")
 
 
 def project_facts(config: configuration.Config) -> Any | None:
-    """Return facts of another program's project beyond its configuration (extension point `project facts`), None for ours.
+    """Return more facts of another program's project (extension point `project facts`), None for an aptui project.
 
     It has `engine`, the folder of the game engine ("" if unknown), and `skips_start_scan`.
     """
@@ -231,12 +231,12 @@ def project_facts(config: configuration.Config) -> Any | None:
 
 
 def project_dir(arguments: Namespace) -> Path:
-    """Return the project that the command line means."""
+    """Return the folder of the project that the command line names."""
     return Path(arguments.project) if arguments.project else dirs.find_project(Path.cwd())
 
 
 def load_config(arguments: Namespace, *, warns: bool = True) -> configuration.Config:
-    """Return the configuration that the command line asks for, and tell what is doubtful about it where jobs may run by it."""
+    """Load the configuration for the command line, and print its warnings if `warns`."""
     platforms = platforms_of(arguments)
     if platforms == []:
         raise UserError("--platforms names no platform", hint="for example --platforms linux,server")
@@ -249,7 +249,7 @@ def load_config(arguments: Namespace, *, warns: bool = True) -> configuration.Co
 
 
 def load_to_run(arguments: Namespace) -> configuration.Config:
-    """Return the configuration for a verb that runs jobs: typing it is consent, so the project is trusted from now on."""
+    """Return the configuration for a verb that runs jobs: typing the verb is consent, so the project is trusted from now on."""
     config = load_config(arguments)
     consent(config)
     return config
@@ -264,16 +264,16 @@ def consent(config: configuration.Config) -> None:
 def _missing_programs(config: configuration.Config) -> Iterable[str]:
     if not any(builder.kind is BuilderKind.COMMAND for builder in config.project.builders):
         return ()
-    from aptui.config.builders import missing_programs  # only projects with commands need it
+    from aptui.config.builders import missing_programs  # imported on demand: only projects with commands need it
 
     return missing_programs(config)
 
 
 def load_last_config(arguments: Namespace) -> configuration.Config:
-    """Return the configuration, without its doubts, and while it is broken the last valid one: for verbs that only read or ask.
+    """Return the configuration without its warnings, or the last valid one if it is broken; for verbs that only read or ask.
 
     Raises:
-        UserError: it is broken, and no earlier one is stored.
+        UserError: the configuration is broken, and no earlier one is stored.
     """
     try:
         return load_config(arguments, warns=False)
@@ -287,13 +287,13 @@ def load_last_config(arguments: Namespace) -> configuration.Config:
 
 
 def platforms_of(arguments: Namespace) -> list[str] | None:
-    """Return what `--platforms` names, None where it was not given."""
+    """Return the platforms of `--platforms`, None if it was not given."""
     text = getattr(arguments, "platforms", None)
     return [name.strip() for name in text.split(",") if name.strip()] if text is not None else None
 
 
 def options_of(arguments: Namespace, *, is_full_scan: bool = False, sources: tuple[PathKey, ...] = ()) -> RunOptions:
-    """Return what the options of `engine_arguments` and, where declared, `report_arguments` ask for."""
+    """Convert the options of `engine_arguments` and, if declared, `report_arguments`."""
     platforms, is_draft = platforms_of(arguments), getattr(arguments, "draft", False)
     if is_draft and arguments.require:
         raise UserError("'--draft' leaves drafts, and '--require final' refuses them", hint="leave one of them out")

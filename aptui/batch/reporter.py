@@ -1,7 +1,7 @@
 """Reports the progress of an engine: one live line on a terminal, plain lines elsewhere, and failures as they happen.
 
-It is a listener of the engine: fast, and it never raises, even if the stream is closed. It also keeps facts of this run only:
-which jobs ran, and which of them were slow; facts of the whole project come from the database (`batch.summary`).
+The reporter is a listener of the engine: fast, and it never raises, even if the stream is closed. It also collects facts about this
+run: which jobs ran, and which of them were slow. Facts about the whole project come from the database (`batch.summary`).
 
 Tests: `tests/batch/test_run.py`.
 """
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 
 _REDRAW_S = 0.1
 _CALM_S = 0.3
-"""A run that takes less than this draws no progress."""
+"""Delay (seconds) before the first progress line; a shorter run draws none."""
 _PLAIN_S = 10.0
-"""Without a terminal a progress line is written this often."""
+"""Interval (seconds) of progress lines without a terminal."""
 _WINDOW_S = 5.0
-"""The rate is that of the last seconds."""
+"""Time window (seconds) of the rate."""
 _MOST_SAMPLES = 2
-"""However old they are: a rate needs two."""
+"""Minimum number of samples that are kept, however old: a rate needs two."""
 _WHOLE_RATE = 10
-"""Jobs a second; below this a decimal says something."""
+"""Jobs per second; lower rates are shown with one decimal."""
 SLOWEST = 5
 _LEAST_SHOWN_MS = 1000
 
 
 class Reporter:
-    """Listens to one engine.
+    """Listener of one engine.
 
     Args:
-        stream: where the news go; stdout is for data.
-        clock: monotonic seconds.
+        stream: for progress and failures; stdout is for data.
+        clock: returns monotonic seconds.
     """
 
     def __init__(self, stream: TextIO, log_dir: Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -59,8 +59,8 @@ class Reporter:
         self._progress: Progress | None = None
 
     def __call__(self, notice: Notice) -> None:
-        """Take one piece of news."""
-        from aptui.core.notices import EngineMessage, JobChanged, Progress  # a run that finds nothing to do has no news
+        """Handle one notice."""
+        from aptui.core.notices import EngineMessage, JobChanged, Progress  # imported on demand: a run without work has no notices
 
         match notice:
             case JobChanged():
@@ -74,13 +74,13 @@ class Reporter:
                 pass
 
     def say(self, text: str, colour: str = "") -> None:
-        """Write one line above the live one; `text` is safe already."""
+        """Write one line above the live line; `text` must be safe for terminals."""
         self._erase()
         self._write(f"{printing.colour_text(text, colour, self._stream)}\n")
         self._draw()
 
     def close(self) -> None:
-        """Take the live line away."""
+        """Remove the live line."""
         self._erase()
         self._is_live = False
         self._progress = None
@@ -171,7 +171,7 @@ class Reporter:
             self._stream.write(text)
             self._stream.flush()
         except (OSError, ValueError):
-            self._is_live = False  # the stream is closed; the work continues
+            self._is_live = False  # the stream is closed, and the run continues
 
 
 def format_time_left(eta_ms: int, least_ms: int) -> str:
@@ -181,7 +181,7 @@ def format_time_left(eta_ms: int, least_ms: int) -> str:
 
 
 def job_name(source: str, platform: str, job_key: str) -> str:
-    """Return how people name a job: PATH@PLATFORM:KEY, safe for terminals."""
+    """Return the displayed name of a job: PATH@PLATFORM:KEY, safe for terminals."""
     return printing.line(f"{source}@{platform}:{job_key}")
 
 

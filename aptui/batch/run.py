@@ -1,6 +1,6 @@
 """`aptui batch`: runs the engine until no work is pending, with a reporter, a summary and an exit code.
 
-Other verbs that need an engine (`reprocess`, `verify --repair`, `demo`) run it through `run`, so that none behaves differently.
+Other verbs that need an engine (`reprocess`, `verify --repair`, `demo`) run it through `run`, so that all behave the same.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def run_and_report(arguments: Namespace, config: configuration.Config, options: 
         summary = run(config, options)
     add_left(summary, config, began_ms)
     limit = arguments.fail_slower
-    if summary.jobs_run or arguments.json or limit is not None:  # a run that found nothing to do looks no further
+    if summary.jobs_run or arguments.json or limit is not None:  # a run without work needs no more checks
         add_slower(summary, config, {builder.uuid: builder.name for builder in config.project.builders}, limit)
     if summary.jobs_run or arguments.json or arguments.fail_flaky:
         add_flaky(summary, config, is_failure=arguments.fail_flaky)
@@ -117,7 +117,7 @@ def run_and_report(arguments: Namespace, config: configuration.Config, options: 
 
 
 def run(config: configuration.Config, options: RunOptions) -> Summary:
-    """Run the engine until no work is pending or a signal stops it; a running engine is asked to do that."""
+    """Run the engine until no work is pending or a signal stops it; if an engine is running, ask that engine."""
     began_s = time.monotonic()
     if options.debug_output:
         config = replace(config, project=replace(config.project, debug_output=True))
@@ -154,7 +154,7 @@ def run(config: configuration.Config, options: RunOptions) -> Summary:
 
 
 def _run_by_engine(config: configuration.Config, options: RunOptions, reporter: Reporter, began_s: float) -> Summary | None:
-    """Have the engine that runs do it; None = none can be reached."""
+    """Ask the running engine to do the work; None = no engine answers."""
     from aptui.batch import attach  # needed only if an engine is running
 
     client = attach.client_of(config)
@@ -166,7 +166,7 @@ def _run_by_engine(config: configuration.Config, options: RunOptions, reporter: 
 
 
 def _refuse_beside_engine(options: RunOptions) -> None:
-    """Refuse what only an engine of one's own does."""
+    """Raise if an option needs its own engine, but one is running already."""
     if options.removes_disabled:
         raise UserError("'--remove' is not for an engine that runs", hint="'aptui stop' first")
     if trace.active is not None:
@@ -225,7 +225,7 @@ def _observers(config: configuration.Config) -> list[Any]:
 
 
 def exit_code(summary: Summary, fail_on: str | None) -> int:
-    """Return the exit code of a run; the state of the whole database counts, so a second run says the same."""
+    """Return the exit code of a run; the state of the whole database counts, so that a second run returns the same."""
     if summary.is_interrupted:
         return INTERRUPTED
     if summary.unknown:
@@ -242,7 +242,7 @@ def exit_code(summary: Summary, fail_on: str | None) -> int:
 
 @contextmanager
 def _accept_scan_folders(config: configuration.Config, names: tuple[str, ...]) -> Iterator[None]:
-    """Have these scan folders taken as they are now, for as long as the run takes; an engine that runs beside finds that, too."""
+    """Accept these scan folders as they are until the run ends; a running engine uses that, too."""
     if not names:
         yield
         return
@@ -263,7 +263,7 @@ def _accept_scan_folders(config: configuration.Config, names: tuple[str, ...]) -
 
 @contextmanager
 def _stop_on_signals(engine: Engine, reporter: Reporter) -> Iterator[None]:
-    """Let the first signal stop the engine cleanly and the second one end the program; what is on disk survives both."""
+    """Let the first signal stop the engine cleanly and the second one end the program; files on disk stay valid in both cases."""
     previous: dict[int, object] = {}
 
     def stop(number: int, _frame: object) -> None:
@@ -273,10 +273,10 @@ def _stop_on_signals(engine: Engine, reporter: Reporter) -> Iterator[None]:
 
     try:
         for wanted in _SIGNALS:
-            # Ignored signals stay so: started by nohup, or in the background by a shell without job control.
+            # Ignored signals stay ignored: nohup, or a background process of a shell without job control.
             if signal.getsignal(wanted) is not signal.SIG_IGN:
                 previous[wanted] = signal.signal(wanted, stop)
-    except ValueError:  # not the main thread, which alone can handle signals
+    except ValueError:  # only the main thread can handle signals
         previous.clear()
     try:
         yield

@@ -1,7 +1,7 @@
 """The result of a run: the state of the whole database and the work of this invocation, as text and as JSON.
 
-A job that was skipped keeps its warnings, errors and failure, so a gate sees the same on a second run: everything but `jobs_run`,
-`jobs_skipped` and `seconds` is read from the database.
+A skipped job keeps its warnings, errors and failure, so that `--fail-on` gives the same result on a second run. Everything but
+`jobs_run`, `jobs_skipped` and `seconds` is read from the database.
 
 Tests: `tests/batch/test_run.py`.
 """
@@ -39,7 +39,7 @@ _MOST_MARKED = 10
 _MOST_FINDINGS = 20
 _LIMITS = {FailureKind.TIMEOUT.value: "time limit", FailureKind.MEMORY.value: "memory limit"}
 _MOST_FAILURES = 50
-"""On a terminal; a pipe gets all."""
+"""Maximum number of failures printed on a terminal; a pipe gets all."""
 
 
 class Failure(Struct, frozen=True):
@@ -55,7 +55,7 @@ class Failure(Struct, frozen=True):
 
 
 class SlowJob(Struct, frozen=True):
-    """A job whose last run took longer than the noise of those before it explains (`store.queries.session_history`)."""
+    """A job whose last run took longer than the noise of its earlier runs explains (`store.queries.session_history`)."""
 
     source: str
     platform: str
@@ -69,7 +69,7 @@ class SlowJob(Struct, frozen=True):
 
 
 class FlakyJob(Struct, frozen=True):
-    """A job that succeeded after runs that failed; `failed_of` says of what (`core.retry`)."""
+    """A job that succeeded after failed runs; `failed_of` is the kind of the failure (`core.retry`)."""
 
     source: str
     platform: str
@@ -88,12 +88,12 @@ class DraftJob(Struct, frozen=True):
 
 
 class Summary(Struct):
-    """See the module; `jobs_pending` is not 0 only where a run was interrupted.
+    """The result of a run; `jobs_pending` is not 0 only if the run was interrupted or stopped.
 
-    `complaints` are jobs that `--fail-on` counts as failed although they completed; their `first_error` says how much their logs
-    complain.
+    `complaints` are jobs that `--fail-on` counts as failed although they completed; their `first_error` counts the warnings and
+    errors in their logs.
 
-    `account` says what results saved that were there already, "" where none were looked up, and `shared` holds its counts.
+    `account` is a sentence about restored results and the time saved, "" if no results were looked up; `shared` has its counts.
     """
 
     sources: int = 0
@@ -112,37 +112,37 @@ class Summary(Struct):
     is_interrupted: bool = False
     slower: list[SlowJob] = field(default_factory=list)
     is_too_slow: bool = False
-    """Whether one is by more than `--fail-on slower:` allows."""
+    """Whether a job is slower than `--fail-on slower:` allows."""
     flaky: list[FlakyJob] = field(default_factory=list)
     is_too_flaky: bool = False
-    """Whether there are some that `--fail-on flaky` does not allow."""
+    """Whether `--fail-on flaky` refuses some jobs."""
     drafts: list[DraftJob] = field(default_factory=list)
     is_unfinished: bool = False
-    """Whether there are some that `--require final` does not allow."""
+    """Whether `--require final` refuses some jobs."""
     stopped_after: str = ""
-    """Reason for which `--stop-after` stopped it."""
+    """Reason for which `--stop-after` stopped the run."""
     is_count_partial: bool = False
-    """Whether it stopped before all sources were checked, so that more jobs than counted are left."""
+    """Whether the run stopped before all sources were checked, so that more jobs are pending than were counted."""
     account: str = ""
     unknown: tuple[str, ...] = ()
-    """Why folders of sources cannot be read: what is known of them stayed as it was."""
+    """Reasons for source folders that cannot be read; their stored state is unchanged."""
     mistakes: tuple[str, ...] = ()
     """Mistakes in folder settings (`.aptui.yaml`), with file, line and column; all sources below them failed."""
     shared: dict[str, int] = field(default_factory=dict)
     findings: list[CheckFinding] = field(default_factory=list)
     """Findings of the checks of the configuration."""
     left: list[tuple[str, str]] = field(default_factory=list)
-    """(source, kind of its failure) of the failed jobs that did not run again because nothing changed (`retry_failed`)."""
+    """(source, kind of its failure) of failed jobs that did not run again because nothing changed (`retry_failed`)."""
 
     @property
     def is_refused(self) -> bool:
-        """Whether a check that does not only warn found something."""
+        """Whether a check above the level `warn` has findings."""
         return any(finding.level != CheckLevel.WARN for finding in self.findings)
 
     def take_account(self, total: SharingSum, *, is_remote: bool) -> None:
-        """Say how many results were restored instead of made.
+        """Set `account` and `shared` from the counts of restored and made results.
 
-        Without a shared cache, a run that restored none says nothing.
+        `account` stays empty if no result was restored and no shared cache is configured.
         """
         from aptui.shared.account import line
 
@@ -186,7 +186,7 @@ class Summary(Struct):
         }
 
     def print_summary(self) -> None:
-        """Write the summary for people to stdout."""
+        """Print the summary as text to stdout."""
         self._print_slow()
         self._print_failures("failed", self.failures, "aptui jobs --status failed")
         self._print_failures(
@@ -300,14 +300,14 @@ def _complaint_json(complaint: Failure) -> dict[str, str]:
 
 
 def complains(row: JobRow, fail_on: str | None) -> bool:
-    """Whether a job that completed counts as failed for `--fail-on`."""
+    """Whether a completed job counts as failed for `--fail-on`."""
     if fail_on is None or row.status == "failed":
         return False
     return row.errors > 0 or (fail_on == "warning" and row.warnings > 0)
 
 
 def add_complaints(summary: Summary, config: Config, fail_on: str | None) -> None:
-    """Name the jobs for which `--fail-on` ends a run with 1 although they completed."""
+    """Add the completed jobs for which `--fail-on` ends the run with exit code 1."""
     if fail_on is None or not (summary.errors or summary.warnings):
         return
     builders = {builder.uuid: builder.name for builder in config.project.builders}
@@ -323,7 +323,7 @@ def add_complaints(summary: Summary, config: Config, fail_on: str | None) -> Non
 
 
 def add_slower(summary: Summary, config: Config, builders: Mapping[bytes, str], limit: float | None) -> None:
-    """Name the jobs that take longer than they did, the worst first; `limit`: the factor from which that is a failure."""
+    """Add the jobs that became slower, the worst first; `limit`: the factor from which that is a failure."""
     from aptui.store.queries import session_history
 
     database = open_reader(asset_database(config.cache_dir))
@@ -344,21 +344,21 @@ def add_slower(summary: Summary, config: Config, builders: Mapping[bytes, str], 
 
 
 def add_flaky(summary: Summary, config: Config, *, is_failure: bool) -> None:
-    """Name the jobs that succeeded after a failed run; `is_failure`: whether that ends a run with 1."""
+    """Add the jobs that succeeded after a failed run; `is_failure`: whether they set exit code 1."""
     marked = _list_marked(config, Reader.flaky_jobs)
     summary.flaky = [FlakyJob(row.source, row.platform, row.job_key, name, row.flaky) for row, name in marked]
     summary.is_too_flaky = is_failure and bool(marked)
 
 
 def add_drafts(summary: Summary, config: Config, *, is_failure: bool) -> None:
-    """Name the jobs whose products are drafts; `is_failure`: whether that ends a run with 1."""
+    """Add the jobs whose products are drafts; `is_failure`: whether they set exit code 1."""
     marked = _list_marked(config, Reader.draft_jobs)
     summary.drafts = [DraftJob(row.source, row.platform, row.job_key, name) for row, name in marked]
     summary.is_unfinished = is_failure and bool(marked)
 
 
 def _list_marked(config: Config, ids: Callable[[Reader], Sequence[int]]) -> list[tuple[JobRow, str]]:
-    """Return the jobs of the platforms asked for that the database has a mark for, each with its builder's name."""
+    """Return the jobs of `ids` on the selected platforms, each with its builder's name."""
     builders = {builder.uuid: builder.name for builder in config.project.builders}
     asked = set(_find_asked_platforms(config))
     with closing(open_reader(asset_database(config.cache_dir))) as database:
@@ -367,7 +367,7 @@ def _list_marked(config: Config, ids: Callable[[Reader], Sequence[int]]) -> list
 
 
 def add_left(summary: Summary, config: Config, began_ms: int) -> None:
-    """Name the failed jobs that were not run again since `began_ms` because `retry_failed` does not retry them."""
+    """Add the failed jobs that did not run since `began_ms` because `retry_failed` does not retry them."""
     if not summary.jobs_failed:
         return
     is_all, asked = config.project.retry_failed is RetryFailed.CHANGED, set(_find_asked_platforms(config))
@@ -389,7 +389,7 @@ def add_findings(summary: Summary, config: Config) -> None:
     """Apply the checks of the configuration that need no program."""
     if not config.checks:
         return
-    from aptui.store.queries.checks import findings  # only projects that have checks pay for it
+    from aptui.store.queries.checks import findings  # imported on demand: only projects with checks need it
 
     database = open_reader(asset_database(config.cache_dir))
     try:
@@ -402,10 +402,10 @@ def collect(config: Config, reporter: Reporter, jobs_run: int, builders: Mapping
     """Return the summary of a run that has ended.
 
     Args:
-        config: what the engine ran with.
-        reporter: the facts that it collected.
-        jobs_run: how many processing runs there were.
-        builders: {uuid: name} of all that the engine knew.
+        config: the engine's configuration.
+        reporter: the reporter of the run, which collected its facts.
+        jobs_run: number of processing runs.
+        builders: {uuid: name} of all builders of the engine.
     """
     database = open_reader(asset_database(config.cache_dir))
     try:
@@ -426,7 +426,7 @@ def collect(config: Config, reporter: Reporter, jobs_run: int, builders: Mapping
 
 
 def _find_asked_platforms(config: Config) -> list[str]:
-    """Return the platforms that the summary is about; failed analyses stand under `all`."""
+    """Return the platforms of the summary; failed analyses belong to the platform `all`."""
     everything = [platform.id for platform in config.project.platforms]
     return [*everything, "common", "all"]
 
@@ -446,7 +446,7 @@ def _whole(database: Reader) -> Summary:
 
 
 def _partial(config: Config, database: Reader) -> Summary:
-    """Count the jobs of the platforms that were asked for; slower, and only where others rest."""
+    """Count the jobs of the selected platforms only; slower, so used only if other platforms are left out."""
     summary = Summary(sources=database.totals().sources)
     for platform in _find_asked_platforms(config):
         for row in database.jobs(platform=platform):
@@ -463,12 +463,12 @@ def _partial(config: Config, database: Reader) -> Summary:
 
 
 def failure_of(row: JobRow, log_dir: Path, builders: Mapping[bytes, str]) -> Failure:
-    """Return a failed row as it is reported."""
+    """Convert a failed row for the report."""
     builder = builders.get(row.builder, uuid_text(row.builder))
     log = log_path(row.log, log_dir)
     return Failure(row.source, row.platform, row.job_key, builder, row.error, log, row.failure_cause)
 
 
 def log_path(log: str, log_dir: Path) -> str:
-    """Return the absolute path of a log, in text form, "" for none."""
+    """Return the absolute path of a log in text form, "" if the job has no log."""
     return f"{log_dir}/{log}" if log else ""

@@ -1,1 +1,1 @@
-"""The command line: words to verbs, errors to exit codes. What a verb does lives in `verbs`."""
+"""The command line: maps words to verbs and errors to exit codes. `verbs` lists the verbs and their modules."""

@@ -1,4 +1,4 @@
-"""`builder`: write a new builder with its test, and run one on a file in the foreground, in front of its author.
+"""`builder`: write a new builder with its test, and run a builder on one file in the foreground.
 
 `builder run` needs no engine and no database. The builder runs in this process, so that `breakpoint()` reaches the terminal.
 
@@ -109,10 +109,10 @@ def _write_new(name: str, project: Path) -> int:
 
 
 class _PrintedLog(RunLog):
-    """Prints each record when it comes."""
+    """A log that prints each record at once."""
 
     def add(self, record: LogRecord) -> None:
-        """Print a record, and keep it."""
+        """Print and store a record."""
         prefix, colour = {LogLevel.WARNING: ("warning: ", "yellow"), LogLevel.ERROR: ("error: ", "red")}.get(
             LogLevel(record.level), ("", "")
         )
@@ -122,7 +122,7 @@ class _PrintedLog(RunLog):
         super().add(record)
 
     def note_progress(self, fraction: float) -> None:
-        """Print how far the run is, in steps of a tenth."""
+        """Print the progress of the run in steps of 10 %."""
         before = self._percent // 10
         super().note_progress(fraction)
         if self._percent // 10 > before and self._percent:
@@ -200,14 +200,14 @@ def _find_builder(config: Config, name: str) -> Builder:
 
 
 def _find_settings(config: Config, found: Builder, rel: str) -> str:
-    """Return what rules and the settings files of folders adjust for a source."""
+    """Return the parameters that rules and folder settings change for a source."""
     files = config_folder.files_above(rel, config.project)
     texts: dict[str, str] = {key_of(RelPath(folder)): config_folder.read(os_path(path), name) for folder, name, path in files}
     return SettingsTree(replace(config.project, builders=(found,)), texts).adjustment(key_of(RelPath(rel)), found).order
 
 
 def _find_files(config: Config, edges: Iterable[SourceEdge], known: tuple[PlannedInput, ...]) -> tuple[PlannedInput, ...]:
-    """Return the files of the scan folders that source dependencies name, as they are now."""
+    """Return the existing files of the scan folders that source dependencies name."""
     from aptui.worker.file_access import hash_file
 
     wanted = [wildcard(edge.target) for edge in edges]

@@ -1,6 +1,6 @@
 """`completion`: shell code that completes verbs, options and names of sources and jobs.
 
-The shells ask `aptui completion words …` each time, so that they never know less than the program.
+The shells run `aptui completion words …` each time, so that their offers are always up to date.
 
 Tests: `tests/cli/test_completion.py`.
 """
@@ -48,7 +48,7 @@ _TAKES_SOURCES = (
     "scan-missing", "lint",
 )  # fmt: skip
 _MOST = 200
-"""Names that are offered."""
+"""Maximum number of offered names."""
 
 
 def completion_arguments(parser: ArgumentParser) -> None:
@@ -58,13 +58,13 @@ def completion_arguments(parser: ArgumentParser) -> None:
 
 
 def completion(arguments: Namespace) -> int:
-    """Print the code of a shell, or what can stand for the last word."""
+    """Print the code of a shell, or the completions of the last word."""
     if arguments.shell != "words":
         printing.say(SHELLS[arguments.shell])
         return 0
     try:
         offered = complete_words(arguments.words or [""])
-    except KnownError:  # no project here, nothing processed: there are no names to offer
+    except KnownError:  # without a project or a database, no names can be offered
         return 0
     for word in offered:
         printing.say(word)
@@ -72,7 +72,7 @@ def completion(arguments: Namespace) -> int:
 
 
 def complete_words(words: Sequence[str]) -> list[str]:
-    """Return what the last of these words may become."""
+    """Return the completions of the last word."""
     *before, begun = words
     verb = next((word for word in before if word in all_verbs()), "")
     if not verb or verb == "help":
@@ -91,7 +91,7 @@ def _options(parser: main.Parser) -> Iterator[str]:
 
 
 def _choices(verb: str, before: Sequence[str]) -> Iterator[str]:
-    """Yield the actions of a verb, or what the option that stands last takes."""
+    """Yield the actions of a verb, or the values of the last option."""
     if actions_of(verb) and not set(actions_of(verb)).intersection(before):
         yield from actions_of(verb)
         return
@@ -102,7 +102,7 @@ def _choices(verb: str, before: Sequence[str]) -> Iterator[str]:
 
 
 def _sources(before: Sequence[str], begun: str) -> Iterator[str]:
-    """Yield sources that begin so, and `#` numbers of jobs, as the database has them."""
+    """Yield sources and `#` numbers of jobs in the database that begin with `begun`."""
     from aptui.batch.options import load_last_config, project_dir
     from aptui.store.queries.reader import open_reader
 
@@ -121,7 +121,7 @@ def _sources(before: Sequence[str], begun: str) -> Iterator[str]:
 
 
 def _step(source: str, begun: str) -> str:
-    """Return the source, or where it lies deeper than what is begun the next folder on the way to it."""
+    """Return the source, or the next folder towards it if the source is in a subfolder of `begun`."""
     if not source.startswith(begun):
         return source
     head, found_slash, _rest = source[len(begun) :].partition("/")

@@ -1,7 +1,7 @@
 """aptui as a conversation in lines, for screen readers, braille and terminals that cannot place a cursor: `aptui --plain`.
 
-One asks with the words of the command line and is answered in lines; the filter is that of `aptui jobs`. Nothing is drawn again and
-nothing moves: what happens meanwhile is told in one line before the next question, or one line each while one follows.
+The user types the words of the command line and gets answers in lines; filters are those of `aptui jobs`. Nothing is redrawn and
+nothing moves. New events are summed up in one line before the next question; `follow` prints one line for each.
 
 Tests: `tests/cli/test_conversation.py`.
 """
@@ -53,12 +53,12 @@ class Conversation:
     """Questions and answers about one project.
 
     Args:
-        arguments: of the command line: they say which project.
-        out: where answers go.
-        copy: copies a text and returns what to say of it.
-        follow: tells news until somebody has enough.
-        news: returns what happened since it was asked last, in one line, or "".
-        ask: asks the engine and returns its answer; None = none can be asked.
+        arguments: the command line, which names the project.
+        out: stream for answers.
+        copy: copies a text and returns a sentence about that.
+        follow: prints events until the user ends it.
+        news: returns the events since the last call in one line, or "".
+        ask: asks the engine and returns its answer; None = no engine.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Conversation:
         self._waiting: list[str] = []
 
     def take(self, question: str) -> bool:
-        """Answer one question; return whether there may be another."""
+        """Answer one question; return whether the conversation continues."""
         try:
             words = shlex.split(question)
         except ValueError:
@@ -119,7 +119,7 @@ class Conversation:
         try:
             return "\n".join(job_lines(self._arguments, " ".join(map(_quote, terms))))
         except KnownError as error:
-            is_about_terms = error.where.startswith(FILTER_PLACE)  # which are told as those of an option
+            is_about_terms = error.where.startswith(FILTER_PLACE)  # such mistakes are reported as those of an option
             return printing.line(f"{error.what}; {error.hint}" if error.hint else error.what) if is_about_terms else _trouble(error)
 
     def _verb(self, verb: str, words: list[str]) -> str:
@@ -156,7 +156,7 @@ class Conversation:
         )
 
     def _print(self, answer: str) -> None:
-        """Give an answer, a page of it at first."""
+        """Print an answer, only its first page at once."""
         self._answer, self._waiting = answer, answer.splitlines()
         self._more()
 
@@ -185,12 +185,12 @@ def _trouble(error: KnownError) -> str:
 
 
 class Meanwhile:
-    """What a session tells, from one question to the next.
+    """The events of a session between two questions.
 
     Args:
-        session: of the project; it is listened to from now on.
-        questions: what people type, unbuffered: what is typed ends `follow`.
-        out: where lines go.
+        session: the project's session, whose notices are received from now on.
+        questions: the user's input, unbuffered, because a typed line ends `follow`.
+        out: stream for lines.
     """
 
     def __init__(self, session: Session, questions: BinaryIO, out: TextIO) -> None:
@@ -199,12 +199,12 @@ class Meanwhile:
         session.listeners.append(self._stream)
 
     def news(self) -> str:
-        """Return in one line what happened since the last time, or ""."""
+        """Return the events since the last call in one line, or ""."""
         lines = list(self._stream.lines())
         return f"{printing.count(len(lines), 'piece')} of news meanwhile, the last: {lines[-1]}" if lines else ""
 
     def follow(self) -> None:
-        """Tell what happens, one line each, until Enter is pressed."""
+        """Print one line for each event until the user presses Enter."""
         self._out.write("following; Enter ends it\n")
         follow(self._session, self._out, self._is_enough)
         list(self._stream.lines())
@@ -214,7 +214,7 @@ class Meanwhile:
         return bool(readable) and self._questions.readline() is not None
 
     def read_typed(self, prompt: str) -> Iterator[str]:
-        """Yield what people type, or a pipe holds, line by line."""
+        """Yield the lines that the user types or a pipe delivers."""
         while True:
             self._out.write(prompt)
             self._out.flush()
@@ -225,7 +225,7 @@ class Meanwhile:
 
 
 def converse(session: Session, arguments: Namespace, reason: str) -> int:
-    """Talk about the project of a session until somebody leaves; the engine goes on."""
+    """Answer questions about a session's project until the user quits; the engine continues."""
     is_typed = sys.stdin.isatty()
     sys.stdout.write(
         f"aptui {printing.line(session.project_name)}: this terminal shows plain lines ({reason}); 'help' says what can be asked\n"
@@ -251,11 +251,11 @@ def converse(session: Session, arguments: Namespace, reason: str) -> int:
 
 
 def copy_text(text: str) -> str:
-    """Copy a text to where people sit, and return what to say of it.
+    """Copy a text to the user's clipboard and return a sentence about that.
 
-    A dumb terminal would print what other ones obey, so there it is tmux or a file.
+    A dumb terminal prints control sequences instead of obeying them, so there the text goes to tmux or into a file.
     """
-    from aptui.tui.terminal.clipboard import Clipboard  # few answers are copied
+    from aptui.tui.terminal.clipboard import Clipboard  # imported on demand: few answers are copied
 
     def write(data: str) -> None:
         if os.environ.get("TERM", "dumb") in {"", "dumb", "unknown"} or not sys.stdout.isatty():

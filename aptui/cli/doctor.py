@@ -42,7 +42,7 @@ TROUBLE = 1
 _LEAST_FILES = 1024
 _LEAST_WATCHES = 65_536
 _LEAST_DISK, _LITTLE_DISK = 128 << 20, 1 << 30
-"""Bytes; below the first the engine starts nothing (engine/cache/cache.py)."""
+"""Limits of free disk space in bytes; below the first, the engine starts no jobs (engine/cache/cache.py)."""
 _LIBRARIES = (
     "msgspec", "xxhash", "peewee", "ruamel.yaml", "jsonschema", "pathspec", "watchfiles", "numpy", "Pillow", "soundfile", "soxr",
     "textual", "google-re2", "pygments",
@@ -57,7 +57,7 @@ _OPTIONAL = (
     ("lupa", "lupa"),
 )
 _PROGRAMS = (("glslangValidator", "glslang", "glslc"), ("luac", "luac5.4", "luac5.3", "luac5.1"))
-"""Of each group one is enough."""
+"""Groups of programs; one program of each group is enough."""
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
@@ -146,7 +146,7 @@ def _libraries() -> DoctorCheck:
 
 
 def _builders_need() -> DoctorCheck:
-    """Say which packages and programs the extra `builders` make use of."""
+    """Check which packages and programs of the extra `builders` are installed."""
     from importlib.util import find_spec
 
     packages = [name for name, module in _OPTIONAL if find_spec(module) is None]
@@ -203,7 +203,7 @@ def _logout() -> DoctorCheck:
 
 
 def _trust(config: Config) -> DoctorCheck:
-    """Say whether the code of the project may run."""
+    """Check whether the code of the project may run."""
     from aptui.cli.trust_verb import change_lines, count_runnable
 
     state = trust.assess(config)
@@ -222,7 +222,7 @@ def _builders(config: Config) -> DoctorCheck:
 
 
 def _rules(config: Config) -> DoctorCheck:
-    """Name the rules of builders that apply to no source."""
+    """Name the builder rules that match none of the sources."""
     builders = [builder for builder in config.project.builders if builder.rules]
     sources = _from_database(config, lambda reader: [row.source for row in reader.sources()]) if builders else None
     if not sources:
@@ -240,7 +240,7 @@ def _rules(config: Config) -> DoctorCheck:
 
 
 def _tracing(config: Config) -> DoctorCheck:
-    """Say whether commands that are to be traced can be."""
+    """Check whether commands with tracing enabled can be traced."""
     tracing = [builder.name for builder in config.project.builders if builder.traces_reads]
     if not tracing:
         return DoctorCheck("tracing", "ok", "no builder has trace_reads")
@@ -312,7 +312,7 @@ def _engine(config: Config) -> DoctorCheck:
 
 
 def _sandbox(config: Config) -> DoctorCheck:
-    """Say what builders and commands can reach."""
+    """Report which files and networks builders and commands can access."""
     from aptui.engine.pool import sandbox
 
     found = sandbox.plan_sandbox(config)
@@ -323,7 +323,7 @@ def _sandbox(config: Config) -> DoctorCheck:
         return DoctorCheck("sandbox", "ok", "off: builders and commands reach what you reach", advice)
     problem = sandbox.MISSING
     if found is not None:
-        problem = sandbox.problem_of(replace(found, writes=()))  # there may be no staging folder yet
+        problem = sandbox.problem_of(replace(found, writes=()))  # the staging folder may not exist yet
     if problem:
         return DoctorCheck("sandbox", "fail" if config.sandbox == "require" else "warn", problem, sandbox.HINT)
     return DoctorCheck("sandbox", "ok", f"{config.sandbox}: builders and commands reach the project alone, and no network")
@@ -366,13 +366,13 @@ _PROJECT_CHECKS: tuple[Callable[[Config], DoctorCheck], ...] = (
 
 
 def _count_folders(config: Config) -> int:
-    """Return the number of folders of a project that was not processed yet."""
+    """Count the folders of a project that was not processed yet."""
     roots = [folder.path for folder in config.project.scan_folders]
     return len({path for root in roots for path, _folders, _files in os.walk(root)})
 
 
 def _from_database(config: Config, ask: Callable[[Reader], T]) -> T | None:
-    """Return what the database says, None when there is none or it cannot be read."""
+    """Return the answer of `ask` from the database, None if the database does not exist or cannot be read."""
     try:
         with closing(open_reader(asset_database(config.cache_dir))) as reader:
             return ask(reader)
@@ -381,5 +381,5 @@ def _from_database(config: Config, ask: Callable[[Reader], T]) -> T | None:
 
 
 def _existing(path: Path) -> Path:
-    """Return the nearest folder upwards that exists."""
+    """Return the nearest existing folder at or above a path."""
     return next(folder for folder in (path, *path.parents) if folder.is_dir())

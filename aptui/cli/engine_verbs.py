@@ -1,4 +1,4 @@
-"""The verbs about engines themselves: start, stop, list and steer them; all but `serve` are words through the socket.
+"""The verbs about engines: start, stop, list and steer them. All but `serve` send requests through the socket.
 
 Tests: `tests/daemon/test_daemon_process.py`.
 """
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 _STOP_LIMIT_S = 30.0
 _POLL_S = 0.02
 _ASK_AGAIN_S = 1.0
-"""Interval of checks whether an engine that stops when idle can become idle."""
+"""Interval (seconds) of checks whether an engine that stops when idle can become idle."""
 _GATEWAY_LIMIT_S = 10.0
-"""So long `start` waits for the gateway to listen: its imports take a second on a busy machine."""
+"""Timeout (seconds) of `start` for the gateway to listen; its imports take a second on a busy machine."""
 
 
 def _no_arguments(parser: ArgumentParser) -> None:
@@ -46,7 +46,7 @@ def engine_of(arguments: Namespace, config: Config | None = None) -> Iterator[En
     """Connect to the engine of the project that the command line means.
 
     Raises:
-        HostError: none runs.
+        HostError: no engine is running.
     """
     config = config or load_last_config(arguments)
     try:
@@ -104,7 +104,7 @@ def _same_configuration(arguments: Namespace) -> list[str]:
 
 
 def _skips_start_scan(config: Config) -> bool:
-    """Whether the user's settings in a project of another program say so."""
+    """Whether the user's settings in another program's project turn the first scan off."""
     facts = project_facts(config)
     return facts is not None and bool(facts.skips_start_scan)
 
@@ -141,14 +141,14 @@ def start(arguments: Namespace) -> int:
 
 
 def _forget_gateway(config: Config) -> None:
-    """Remove what a gateway of an engine that died left behind, for it is not what became of the next."""
+    """Remove the record that the gateway of a crashed engine left, which would be taken for that of the next gateway."""
     record = gateways.find_gateway(config.cache_dir)
     if record is not None and not record.is_alive:
         gateways.retract(config.cache_dir)
 
 
 def _gateway(config: Config) -> gateways.GatewayRecord:
-    """Wait until the gateway that the engine starts listens, or cannot; return which."""
+    """Wait until the engine's gateway listens or fails, and return its record."""
     deadline = time.monotonic() + _GATEWAY_LIMIT_S
     while time.monotonic() < deadline:
         record = gateways.find_gateway(config.cache_dir)
@@ -160,7 +160,7 @@ def _gateway(config: Config) -> gateways.GatewayRecord:
 
 
 def _running(config: Config) -> int:
-    """Return the process of the engine that runs, 0 = none; one of another version is stopped as soon as it has nothing to do."""
+    """Return the process id of the running engine, 0 = none; stop an engine of another version as soon as it is idle."""
     try:
         with EngineClient.of(config.cache_dir) as client:
             welcome = client.hello
@@ -181,14 +181,14 @@ def stop_arguments(parser: ArgumentParser) -> None:
 
 
 def stop(arguments: Namespace) -> int:
-    """Stop the engine; return when it is gone."""
+    """Stop the engine and wait until it has ended."""
     stopped = stop_engines(None if arguments.all else load_last_config(arguments).cache_dir, is_when_idle=arguments.when_idle)
     text = f"stopped: {', '.join(map(str, stopped))}" if stopped else "no engine runs"
     return _say(arguments, {"stopped": stopped}, text)
 
 
 def stop_engines(cache_dir: Path | None, *, is_when_idle: bool = False) -> list[int]:
-    """Stop the engine of a cache, None = every engine of this user; return the processes that are gone.
+    """Stop the engine of a cache, None = every engine of this user; return the ids of the ended processes.
 
     Raises:
         HostError: the cache belongs to another user.
@@ -310,7 +310,7 @@ def run_next_arguments(parser: ArgumentParser) -> None:
 
 
 def _job_id(arguments: Namespace) -> int:
-    """Return the number of the job that the command line names, 0 = none is named."""
+    """Return the number of the job that the command line names, 0 if it names no job."""
     if not arguments.job:
         return 0
     from aptui.cli.naming import find_job
@@ -352,7 +352,7 @@ def hold_arguments(parser: ArgumentParser) -> None:
 
 
 def hold(arguments: Namespace) -> int:
-    """Run a command while the engine holds changes back; exit with its code."""
+    """Run a command while the engine holds changes back; return the command's exit code."""
     words = arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words
     if not words:
         raise UserError("there is no command to run", hint="for example: aptui hold -- git checkout main")

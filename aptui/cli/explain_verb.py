@@ -1,4 +1,4 @@
-"""`explain`: which scan folder, rules, builders and settings apply to a path, and which line of which file says so."""
+"""`explain`: which scan folder, rules, builders and settings apply to a path, and the file and line that set each."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from aptui.shared import printing
 from aptui.shared.errors import KnownError, UserError
 from aptui.shared.printing import line
 
-# Why a file has no jobs: an ignore rule, no builder's pattern, another file that wins its path, no scan folder; for `why`.
+# Reasons for a file without jobs, for `why`: an ignore rule, no matching pattern, another file that wins its path, no scan folder.
 
 _NEAR = 3
 _LEAST_LIKENESS = 0.6
 
 
 def outside(word: str, config: Config) -> str:
-    """Return the sentence for a file that exists but lies in no scan folder, "" for one that does not exist."""
+    """Return the sentence about an existing file outside all scan folders, "" if the file does not exist."""
     if not os.path.lexists(word):
         return ""
     folders = ", ".join(f"'{folder.path}'" for folder in config.project.scan_folders)
@@ -47,7 +47,7 @@ def outside(word: str, config: Config) -> str:
 
 
 def explain_unwanted(named: NamedPath, project: OpenedProject) -> dict[str, Any]:
-    """Return what is known of a file that exists and has no jobs."""
+    """Return the facts about an existing file without jobs."""
     answer: dict[str, Any] = {"path": named.rel, "scan_folder": named.root}
     if os.path.isdir(named.path):
         return {**answer, "is": "folder", "said": "it is a folder; 'aptui jobs --filter source:FOLDER/*' lists the jobs in it"}
@@ -94,7 +94,7 @@ def _explain_wanted(named: NamedPath, builders: list[Builder], project: OpenedPr
 
 
 def find_ignore_rule(rel: str, config: Config) -> str:
-    """Return the rule that ignores a path or a folder above it, "" for none."""
+    """Return the rule that ignores a path or a folder above it, "" if no rule does."""
     is_ignored = ignore_matcher(config.project.ignore_regex)
     parts = rel.split("/")
     above = ["/".join(parts[: count + 1]) for count in range(len(parts))]
@@ -105,12 +105,12 @@ def find_ignore_rule(rel: str, config: Config) -> str:
 
 
 def _rule(paths: list[str], config: Config) -> str:
-    """Read the layers again to find the rule; the compiled configuration has only what they come to together."""
+    """Read the layers again to find the rule; the compiled configuration has only their merged values."""
     from aptui.config.yaml import scalars
 
     try:
         rules = tree(config.project_dir).get("ignore")
-    except KnownError:  # it was changed since
+    except KnownError:  # the file was changed since
         return ""
     for node in rules.value if rules is not None else ():
         if any(re.fullmatch(scalars.ignore_regex(node), path, re.IGNORECASE) for path in paths):
@@ -123,7 +123,7 @@ def _rule(paths: list[str], config: Config) -> str:
 
 
 def _near(rel: str, builders: tuple[Builder, ...]) -> list[str]:
-    """Return patterns that a small change of the name or the pattern would make match, the likeliest first."""
+    """Return patterns that almost match, the likeliest first."""
     found = []
     for builder in builders:
         for pattern in builder.patterns:
@@ -134,7 +134,7 @@ def _near(rel: str, builders: tuple[Builder, ...]) -> list[str]:
 
 
 def _likeness(rel: str, pattern: Pattern) -> float:
-    """Return 0 … 1: the last parts match and the folders do not, or the extensions look alike."""
+    """Return from 0 to 1 how similar the last parts are; equal extensions give 0.95."""
     from difflib import SequenceMatcher
 
     name, wanted = rel.rpartition("/")[2], pattern.text.lower().rpartition("/")[2]
@@ -146,17 +146,16 @@ def _likeness(rel: str, pattern: Pattern) -> float:
     return SequenceMatcher(None, extension[1:], wanted_extension[1:]).ratio()
 
 
-# What the configuration says about one path, each thing with the file and line that says so; how it is told is in
-# `read_explanation`.
+# Values of the configuration for one path, each with the file and line that sets it.
 #
-# The configuration is compiled without places, so its layers are parsed anew here, and so are the `.aptui.yaml` files above the
-# path: what is told is what the next run goes by, whether or not an engine has looked yet.
+# The compiled configuration has no places, so its layers and the `.aptui.yaml` files above the path are parsed again here. The
+# result applies to the next run, whether or not an engine has read the files yet.
 
 
 class ExplainedValue(Struct, frozen=True):
-    """A project: what its configuration comes to, as it was written (`root`), and its builders, completed by their classes.
+    """A project: its effective configuration with places (`root`), and its builders, completed by their classes.
 
-    `files` maps each settings file above the path, relative to the scan folders, to where it lies.
+    `files` maps each settings file above the path, relative to the scan folders, to its absolute path.
     """
 
     config: Config
@@ -168,10 +167,10 @@ class ExplainedValue(Struct, frozen=True):
 
 
 def read_explanation(arguments: Namespace) -> dict[str, Any]:
-    """Return what applies to the path that the command line names.
+    """Return all settings that apply to the path on the command line.
 
     Raises:
-        UserError: it is in no scan folder.
+        UserError: the path is outside all scan folders.
     """
     config = load_config(arguments, warns=False)
     named = next(iter(meanings(arguments.path, config)), None)
@@ -225,7 +224,7 @@ def _explain_given(arguments: Namespace, config: Config, named: NamedPath) -> Ex
     for folder, rel, path in config_folder.files_above(named.rel, config.project):
         texts[key_of(folder)] = config_folder.read(os_path(path), rel)
         files[rel] = path
-    # Who asks where a wrong parameter comes from wants to see it: a batch refuses it.
+    # Wrong parameters are kept, so that the user sees where they come from; a batch refuses them.
     unchecked = tuple(replace(builder, params_schema="") for builder in builders)
     settings = SettingsTree(replace(config.project, builders=unchecked), texts, config.places)
     return ExplainedValue(config, root, builders, nodes, settings, files)
@@ -237,7 +236,7 @@ def _items(root: Node, key: str) -> list[Node]:
 
 
 def _place_text(text: str, given: ExplainedValue) -> str:
-    """Return a place, or a message that begins with one, with the absolute path that a settings file's relative one stands for."""
+    """Replace the relative path of a settings file at the start of a place or message by its absolute path."""
     for file, path in given.files.items():
         if text.startswith(f"{file}:"):
             return path + text[len(file) :]
@@ -248,7 +247,7 @@ def _place_text(text: str, given: ExplainedValue) -> str:
 
 
 def _matching(rel: str, folder: ScanFolder, given: ExplainedValue) -> Iterator[dict[str, Any]]:
-    """Yield what is known of each builder that wants the path."""
+    """Yield the facts about each builder that matches the path."""
     for builder in given.builders if not is_settings(rel) else ():
         pattern = next((item for item in builder.patterns if matches(item, rel, folder.path)), None)
         if pattern is not None:
@@ -281,7 +280,7 @@ def _class_of(builder: Builder) -> str:
 
 
 def _find_switched_off(rel: str, folder: ScanFolder, given: ExplainedValue) -> Iterator[dict[str, Any]]:
-    """Yield builders that match but work for no enabled platform: the compiled configuration has no trace of them."""
+    """Yield builders that match, but are off for all enabled platforms; the compiled configuration does not have them."""
     known = {builder.name for builder in given.builders}
     for name, node in given.nodes.items():
         listed = node.get("patterns") or node.get("copy")
@@ -309,7 +308,7 @@ def _find_switch(node: Node, platform: str, tags: Iterable[str]) -> dict[str, An
 
 
 def _environment(builder: Builder, node: Node | None, given: ExplainedValue) -> Iterator[dict[str, Any]]:
-    """Yield the environment variables that a builder gets because the configuration names them."""
+    """Yield the environment variables that the configuration passes to a builder."""
     own = _items(node, "environment") if node else []
     places = {item.value: item.where for item in (*_items(given.root, "environment"), *own)}
     for name, digest in builder.variables:
@@ -340,7 +339,7 @@ def _limits(builder: Builder, node: Node | None, given: ExplainedValue) -> dict[
 def _platform(
     builder: Builder, node: Node | None, platform: str, key: PathKey, folder: ScanFolder, given: ExplainedValue
 ) -> dict[str, Any]:
-    """Say whether a builder works for a platform here, and if so, with which parameters."""
+    """Return whether a builder works for a platform here, and if so, its parameters."""
     adjustment = given.settings.adjustment(key, builder)
     tags = next(item.tags for item in given.config.project.platforms if item.id == platform)
     answer: dict[str, Any] = {"platform": platform, "enabled": False, "said": "", "from": "", "params": {}}
@@ -391,7 +390,7 @@ def _folder_place(folder: ScanFolder, given: ExplainedValue) -> str:
 
 
 def _find_adjusted(key: PathKey, folder: ScanFolder, given: ExplainedValue) -> Iterator[dict[str, Any]]:
-    """Yield what settings change below a folder, for each builder that they change anything for."""
+    """Yield the changes of settings below a folder, for each builder that they change."""
     for builder in given.builders:
         adjustment = given.settings.adjustment(key, builder)
         platforms = [
@@ -430,7 +429,7 @@ def _companions(rel: RelPath, given: ExplainedValue) -> Iterator[dict[str, Any]]
 
 
 def kind_word(kind: str) -> str:
-    """Return what people call a kind of builder."""
+    """Return the displayed word for a kind of builder."""
     return {BuilderKind.COPY.value: "copies", BuilderKind.COMMAND.value: "runs a command"}.get(kind, "Python")
 
 
@@ -464,11 +463,11 @@ def explain(arguments: Namespace) -> int:
 
 
 Shown = Callable[[str], str]
-"""Makes a place safe and short."""
+"""Makes a place safe for terminals and short."""
 
 
 def _format_answer(answer: dict[str, Any], shown: Shown) -> Iterator[tuple[str, str]]:
-    """Yield (line, colour) for people."""
+    """Yield (line, colour) of the text output."""
     yield printing.line(answer["path"]), "bold"
     if answer["is"] in _NOT_A_SOURCE:
         yield f"  {_NOT_A_SOURCE[answer['is']]}", ""

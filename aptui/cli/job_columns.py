@@ -1,4 +1,4 @@
-"""Job rows as the filter language sees them, for `aptui jobs --filter`.
+"""Job rows as columns for the filter language of `aptui jobs --filter`.
 
 Tests: `tests/features/shipping/test_verbs.py`.
 """
@@ -40,7 +40,7 @@ class JobRowColumns:
         self._log_dir, self._lines = log_dir, dict[int, LinesByField]()
 
     def row_count(self) -> int:
-        """Return how many rows there are."""
+        """Return the number of rows."""
         return len(self._rows)
 
     def text(self, field: str) -> tuple[npt.NDArray[np.int32], Texts]:
@@ -52,7 +52,7 @@ class JobRowColumns:
         return texts.extend_distinct([self._text(row, field) for row in self._rows]), texts
 
     def read_log_lines(self, field: str, rows: npt.NDArray[np.integer], _check: Callable[[], None] | None) -> list[str]:
-        """Return what the logs of these rows say, "error" or "warning"; each is read once."""
+        """Return the "error" or "warning" lines of the logs of these rows; each log is read once."""
         for row in rows.tolist():
             if row not in self._lines:
                 name = self._rows[row].log

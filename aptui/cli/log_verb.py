@@ -1,4 +1,4 @@
-"""`log`: what a job's run said, or which runs there were; an engine is needed for a run that goes on alone.
+"""`log`: the log of a job's run, or the list of its runs; only `--follow` needs an engine.
 
 Tests: `tests/cli/test_read_verbs.py`.
 """
@@ -104,7 +104,7 @@ def logs_arguments(parser: ArgumentParser) -> None:
 
 
 def logs(arguments: Namespace) -> int:
-    """Show the end of the engine's own log, or where its logs are."""
+    """Show the end of the engine's own log, or the paths of its logs."""
     config = load_last_config(arguments)
     refuse_other_user(config.cache_dir)
     files = engine_logs(config.log_dir)
@@ -166,27 +166,27 @@ def _copy_raw(file: Path) -> int:
     return 0
 
 
-# `log --follow`: what a job logs while it runs, line by line, until its run has ended; then the rest of its log.
+# `log --follow`: prints a job's log line by line until its run has ended, then the rest of the log.
 
 _EVERY_S = 0.5
 _LIMIT_S = 10.0
 _RECORDED_S, _POLL_S = 10.0, 0.1
-"""A run has ended before it is in the database: so long we wait for that."""
+"""Timeout (seconds) for an ended run to be in the database, and poll interval."""
 
 Say = Callable[[Sequence[JobLogLine]], None]
 
 
 class Followed(Struct):
-    """The run that was followed, 0 = the job does not run; and the lines that were said of it."""
+    """The followed run, 0 = the job is not running, and its lines that were printed."""
 
     run_key: int = 0
     lines: list[JobLogLine] = field(default_factory=list)
 
 
 def follow(config: Config, job_id: int, say: Say) -> bool:
-    """Say what a job logs until its run has ended and all of its log was said; return whether it ran at all.
+    """Print a job's log until its run has ended and the whole log is printed; return whether the job was running.
 
-    The database is not open meanwhile: who looks at one moment of it for long keeps others from tidying it.
+    The database is closed in the meantime, because a long read transaction blocks checkpoints of its log.
     """
     followed = Followed()
     try:
@@ -195,7 +195,7 @@ def follow(config: Config, job_id: int, say: Say) -> bool:
     except NoAnswer:
         raise
     except HostError:
-        pass  # nothing runs, then; what is in the database is all there is
+        pass  # no engine, so the job is not running; the stored log is complete
     if followed.run_key and (file := _log_of(config, job_id, followed.run_key)):
         print_new(followed, joblog.parse(file), say)
     return followed.run_key != 0
@@ -214,11 +214,11 @@ def _take_news(client: EngineClient, job_id: int, followed: Followed, say: Say) 
 
 
 def print_new(followed: Followed, lines: list[JobLogLine], say: Say) -> None:
-    """Say those of the lines of a run that were not said yet."""
+    """Print the lines of a run that were not printed yet."""
     before = followed.lines
     count = len(before)
     if lines[:count] != before:
-        is_longer = lines[: count - 1] == before[:-1]  # the last one had not ended
+        is_longer = lines[: count - 1] == before[:-1]  # the last line was incomplete
         last = next((at for at in reversed(range(len(lines))) if lines[at] == before[-1]), -1)
         count = count - 1 if is_longer else last + 1
     followed.lines = lines
@@ -226,7 +226,7 @@ def print_new(followed: Followed, lines: list[JobLogLine], say: Say) -> None:
 
 
 def _log_of(config: Config, job_id: int, run_key: int) -> Path | None:
-    """Return the log of a run that has ended, as soon as it is recorded; None = it is not, for its result was of no use."""
+    """Wait until an ended run is recorded and return its log; None = not recorded, because its result was discarded."""
     end_s = time.monotonic() + _RECORDED_S
     while time.monotonic() < end_s:
         with closing(open_reader(config.cache_dir / DATABASE)) as reader:
@@ -237,14 +237,14 @@ def _log_of(config: Config, job_id: int, run_key: int) -> Path | None:
     return None
 
 
-# `log --history` and `log --compare`: the runs of an asset's jobs, their inputs and products, and how two of them differ.
+# `log --history` and `log --compare`: runs of an asset's jobs, their inputs and products, and the difference of two runs.
 
 _SHORT = 12
 _OUTCOMES = {Outcome.SUCCEEDED: "completed", Outcome.FAILED: "failed", Outcome.CANCELLED: "cancelled"}
 
 
 class _HistoryRun(Struct, frozen=True):
-    """A run with its number (1 is the last one), what it was made of and what it made."""
+    """A run with its number (1 is the latest), its inputs and its products."""
 
     number: int
     row: RunRow
@@ -281,7 +281,7 @@ def _jobs(word: str, project: OpenedProject) -> list[JobRow]:
 
 
 def _runs(row: JobRow, project: OpenedProject) -> list[_HistoryRun]:
-    """Return the runs that are kept, the last first."""
+    """Return the stored runs, the latest first."""
     database = project.database
     made = tuple((product.name, product.digest.hex()[:32], product.size) for product in database.products_of(row.job_id))
     rows = database.runs_of(row.job_id)
@@ -333,7 +333,7 @@ def _run_json(run: _HistoryRun, project: OpenedProject) -> dict[str, Any]:
 
 
 def compare(arguments: Namespace) -> int:
-    """Show what two runs of a job differ in."""
+    """Show the differences between two runs of a job."""
     with open_for_reading(arguments) as project:
         row = find_job(arguments.job, project.config, project.database)
         runs = {run.number: run for run in _runs(row, project)}

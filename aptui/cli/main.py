@@ -1,4 +1,4 @@
-"""The command line: words → one of the verbs, and its result or error → an exit code.
+"""The command line: maps words to a verb, and its result or error to an exit code.
 
 Only the module of the requested verb is imported, so that `aptui batch` with nothing to do starts fast.
 """
@@ -25,16 +25,16 @@ INTERRUPTED = 130
 _LEAN_START = "aptui.shared.lean.lean_start"
 """Must be imported before any module that imports msgspec; `--version` and `--help` need neither."""
 _WITH_VALUE = frozenset({"-C", "--project", "--engine-path", "--theme", "--color"})
-"""Options that may stand before a verb and whose value is the next word."""
+"""Options that are allowed before a verb and whose value is the next word."""
 
 
 class Parser(ArgumentParser):
-    """A parser that raises `UserError` (one line, exit code 3) and ends its help with the examples of the verb."""
+    """Argument parser that raises `UserError` (one line, exit code 3) and ends its help with the examples of the verb."""
 
     verb = ""
 
     def __init__(self, **options: Any) -> None:
-        # `argparse` formats every declared option at once to find mistakes; to get the terminal's width it would import `shutil`.
+        # `argparse` formats every option when it is declared; to get the terminal's width it would import `shutil`.
         super().__init__(formatter_class=partial(RawDescriptionHelpFormatter, width=80), allow_abbrev=False, **options)
 
     def list_declared(self) -> list[Action]:
@@ -42,7 +42,7 @@ class Parser(ArgumentParser):
         return [action for action in self._actions if action.help != SUPPRESS and action.dest != "help"]
 
     def format_help(self) -> str:
-        """Return the help, with the examples at its end."""
+        """Return the help with the examples at the end."""
         self.formatter_class = RawDescriptionHelpFormatter
         if self.verb:
             self.epilog = "\n\n".join(filter(None, [self.epilog, verbs.ending(self.verb)]))
@@ -51,7 +51,7 @@ class Parser(ArgumentParser):
         return super().format_help()
 
     def _print_message(self, message: str, _file: object = None) -> None:
-        """Print help or the version; `argparse` itself would ignore an output that cannot be written."""
+        """Print help or the version; `argparse` itself ignores write errors."""
         printing.say(message.rstrip())
 
     def error(self, message: str) -> NoReturn:
@@ -60,7 +60,7 @@ class Parser(ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Do what the command line says and return the exit code."""
+    """Run the command line and return its exit code."""
     printing.prepare()
     if printing.find_redirected():
         import_module("aptui.config.own_files").note_printing()  # most output goes to a terminal or a pipe
@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except SystemExit as leaving:  # argparse, after --help and --version
         return leaving.code if isinstance(leaving.code, int) else 0
-    except Exception as error:  # noqa: BLE001 - the last border: a bug of ours is reported in one line
+    except Exception as error:  # noqa: BLE001 - the outermost handler reports a bug in one line
         return _report_crash(error)
     finally:
         if printing.find_redirected():
@@ -91,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def find_verb(name: str) -> VerbInfo:
-    """Return a verb; features are loaded only if the kernel has none of this name.
+    """Return a verb; features are loaded only if it is not a verb of the kernel.
 
     Raises:
         UserError: the verb does not exist.
@@ -133,7 +133,7 @@ def parser_of(verb: str, words: Sequence[str] = ()) -> Parser:
 
 
 def _with_color(arguments: Namespace) -> Namespace:
-    """Apply `--color` to everything that prints, and to processes that are started from here."""
+    """Apply `--color` to all output and to child processes."""
     if arguments.color == "never":
         os.environ["NO_COLOR"] = "1"
     printing.is_always_coloured = arguments.color == "always"
@@ -141,7 +141,7 @@ def _with_color(arguments: Namespace) -> Namespace:
 
 
 def _split(words: list[str]) -> tuple[str | None, list[str]]:
-    """Return the verb and the other words; options may also stand before the verb."""
+    """Return the verb and the other words; options may also come before the verb."""
     at = 0
     while at < len(words) and words[at].startswith("-"):
         at += 2 if words[at] in _WITH_VALUE else 1

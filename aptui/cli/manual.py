@@ -76,7 +76,7 @@ Every address but `/` needs a token, on this machine too: `Authorization: Bearer
 
 
 class ReferencePage(Struct, frozen=True):
-    """A page of `aptui docs`: `file` is the page that ships, `sections` returns {heading: rows of (name, text)}."""
+    """A page of `aptui docs`: `file` is the shipped page, `sections` returns {heading: rows of (name, text)}."""
 
     file: str
     title: str
@@ -85,7 +85,7 @@ class ReferencePage(Struct, frozen=True):
 
 
 def pages() -> dict[str, ReferencePage]:
-    """Return {topic: page}: ours, then those of features (extension point `reference`)."""
+    """Return {topic: page}: those of the kernel, then those of features (extension point `reference`)."""
     ours = {
         "keys": ReferencePage("KEYS.md", "Keys of aptui.yaml", _KEYS_INTRODUCTION, _key_sections),
         "filters": ReferencePage("FILTERS.md", "The filter of jobs", _FILTERS_INTRODUCTION, _filter_sections),
@@ -95,7 +95,7 @@ def pages() -> dict[str, ReferencePage]:
 
 
 def reference_markdown(topic: str) -> str:
-    """Return a page as it ships."""
+    """Return a page as Markdown, as shipped."""
     page = pages()[topic]
     lines = [f"# {page.title}", "", f"Made by `aptui docs {topic} --markdown`; a test compares it with the program.", ""]
     lines += [page.introduction]
@@ -110,7 +110,7 @@ def reference_text(topic: str) -> str:
 
 
 def table(rows: Rows) -> list[str]:
-    """Return rows as a table of Markdown."""
+    """Return rows as a Markdown table."""
     cells = [(name.replace("|", "\\|"), reference_text.replace("|", "\\|").replace("\n", " ")) for name, reference_text in rows]
     return ["| | |", "|---|---|", *(f"| `{name}` | {reference_text} |" for name, reference_text in cells)]
 
@@ -244,7 +244,7 @@ def _texts(verbs: list[str]) -> Iterator[str]:
 
 
 def _page(text: str) -> None:
-    """Show a long text through $PAGER on a terminal, else print it."""
+    """Show a long text in $PAGER on a terminal, otherwise print it."""
     pager = os.environ.get("PAGER") or shutil.which("less") or ""
     if not pager or not printing.is_terminal(sys.stdout):
         printing.say(text.rstrip())
@@ -260,7 +260,7 @@ def _entries(verbs: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def actions_of(verb: str) -> dict[str, str]:
-    """Return {action: text} of a verb that has some."""
+    """Return {action: text} of a verb."""
     actions: dict[str, str] = getattr(import_module(main.find_verb(verb).module), f"{verb.upper()}_ACTIONS", {})
     return actions
 

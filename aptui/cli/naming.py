@@ -1,4 +1,4 @@
-"""How people name things: a path in any form, a job as `#<JobID>` or `PATH[@PLATFORM][:JOB KEY]`; and pieces of names.
+"""Parses the names on the command line: a path in any form, a job as `#<JobID>` or `PATH[@PLATFORM][:JOB KEY]`, and parts of names.
 
 Tests: `tests/test_linear_patterns.py`.
 """
@@ -30,7 +30,7 @@ _LISTED = 20
 
 
 class NamedPath(Struct, frozen=True):
-    """What a path names: the relative path, the scan folder's path ("" = only the relative path was given), the absolute path."""
+    """A resolved path: relative path, path of the scan folder ("" = only the relative path was given), absolute path."""
 
     rel: str
     root: str
@@ -46,7 +46,7 @@ def as_text(word: str) -> str:
 
 
 def meanings(word: str, config: Config) -> list[NamedPath]:
-    """Return what a path may mean, likeliest first: a file that exists seen from here, then below the scan folders."""
+    """Return the possible meanings of a path, likeliest first: an existing file below the working folder, then the scan folders."""
     text = as_text(word)
     here = to_text(os.fsencode(os.path.abspath(os.fsencode(word))))
     seen_from_here = [
@@ -57,7 +57,7 @@ def meanings(word: str, config: Config) -> list[NamedPath]:
     seen_from_here.sort(key=lambda named: -len(named.root))
     if os.path.isabs(word):
         return seen_from_here
-    # As it is called; as people of other systems write it; as `--json` names what is not UTF-8.
+    # The plain name; with backslashes as on Windows; as `--json` prints names that are not UTF-8.
     rels = dict.fromkeys(
         (text, normalize(text), *([normalize(word)] if any(character >= "\U0010ff00" for character in word) else []))
     )
@@ -95,7 +95,7 @@ def nearest_sources(word: str, database: Reader, limit: int = 3) -> list[str]:
 
 
 def unknown(word: str, database: Reader) -> UserError:
-    """Return the error for a path that is no source, with what it may have meant."""
+    """Return the error for a path that is not a source, with similar paths as suggestions."""
     near = nearest_sources(word, database)
     hint = f"did you mean {' or '.join(repr(line(path)) for path in near)}?" if near else "'aptui jobs' lists what there is"
     return UserError(f"'{line(as_text(word))}' is no source of this project", hint=hint)
@@ -108,7 +108,7 @@ def find_job(word: str, config: Config, database: Reader) -> JobRow:
     """Return the one job that `word` names.
 
     Raises:
-        UserError: none, or several, which are listed.
+        UserError: no job matches, or several do; the message lists them.
     """
     if re.fullmatch(r"#\d+", word):
         found = database.job(int(word[1:]))
@@ -124,7 +124,7 @@ def find_job(word: str, config: Config, database: Reader) -> JobRow:
 
 
 def jobs_named(word: str, config: Config, database: Reader) -> list[JobRow] | None:
-    """Return the jobs that `PATH[@PLATFORM][:JOB KEY]` names; None when there is no such source.
+    """Return the jobs that `PATH[@PLATFORM][:JOB KEY]` names, None if the source does not exist.
 
     The longest path that exists wins.
     """
@@ -141,14 +141,14 @@ def jobs_named(word: str, config: Config, database: Reader) -> list[JobRow] | No
 
 
 def _is_key(word: str, row: JobRow) -> bool:
-    """Whether `word` is the key of a job; that of an analysis is `analysis`, or `analysis:BUILDER`."""
+    """Whether `word` is the key of a job; the key of an analysis is `analysis` or `analysis:BUILDER`."""
     name, _, builder = word.partition(":")
     is_builder = not builder or builder_uuid(builder) == row.builder
     return row.job_key.lower() == word.lower() or (describe_key(row.job_key) == name.lower() and is_builder and not row.job_id)
 
 
 def _readings(word: str) -> Iterator[tuple[str, str | None, str | None]]:
-    """Yield every (path, platform, key) that `word` can be read as, the longest paths first: names may hold `@` and `:`."""
+    """Yield every (path, platform, key) that `word` can mean, the longest paths first, because names may contain `@` and `:`."""
     readings: list[tuple[str, str | None, str | None]] = [(word, None, None)]
     marks = [at for at, char in enumerate(word) if char in "@:" and at > 0]
     for at in marks:
@@ -177,7 +177,7 @@ def _ambiguous(word: str, rows: Sequence[JobRow]) -> UserError:
 
 
 def value_matcher(value: str, *, is_path: bool) -> Callable[[str], bool]:
-    """Return whether a text has `value` in it or, when it has `*` or `?`, matches it."""
+    """Return a function: whether a text contains `value` or, if `value` has `*` or `?`, matches it."""
     if "*" not in value and "?" not in value:
         wanted = value.lower()
         return lambda text: wanted in text.lower()
@@ -187,23 +187,23 @@ def value_matcher(value: str, *, is_path: bool) -> Callable[[str], bool]:
     return lambda text: match(text) is not None
 
 
-# Assets as people name them on the command line (sources, products, asset ids, globs), and the database that they mean.
+# Assets named on the command line (sources, products, asset ids, globs), and the database to search.
 
 _GLOB = re.compile(r"[*?]")
 
 
 class AskedAssets(Struct, frozen=True):
-    """A database open for reading; `config` None = it is nobody's project. `cache_dir` has the products."""
+    """A database open for reading; `config` None = its project is unknown. `cache_dir` has the products."""
 
     config: Config | None
     database: Reader
     cache_dir: Path
 
     def graph(self, platform: str = "") -> AssetGraph:
-        """Return its graph, of one platform or ("") of all.
+        """Return the asset graph of one platform, "" = of all.
 
         Raises:
-            UserError: nothing was ever made for that platform.
+            UserError: the database has no products for that platform.
         """
         if platform:
             known = {name.lower(): name for name in AssetGraph(self.database).platforms()}
@@ -226,7 +226,7 @@ def database_argument(parser: ArgumentParser) -> None:
 
 @contextmanager
 def open_asked(arguments: Namespace) -> Iterator[AskedAssets]:
-    """Open what the command line means, for one consistent look at it."""
+    """Open the database that the command line names, in one read transaction."""
     if arguments.database:
         config, path = None, Path(os.path.abspath(arguments.database))
         path = path / DATABASE if path.is_dir() else path
@@ -246,14 +246,14 @@ def open_asked(arguments: Namespace) -> Iterator[AskedAssets]:
 
 
 class AssetNames:
-    """What words mean in one graph."""
+    """Resolves words of the command line in one graph."""
 
     def __init__(self, place: AskedAssets, graph: AssetGraph) -> None:
         self._place = place
         self._graph = graph
 
     def nodes(self, word: str) -> list[Node]:
-        """Return what a word names: a source and its products, a product, an asset id, a dependency's file, a glob's matches.
+        """Return the nodes of a source and its products, a product, an asset id, a dependency's file or a glob.
 
         Raises:
             UserError: nothing has that name.
@@ -264,7 +264,7 @@ class AssetNames:
         return found
 
     def products(self, word: str) -> list[Node]:
-        """Return the products that a word names, those of its sources among them.
+        """Return the products that a word names, including those of its sources.
 
         Raises:
             UserError: nothing has that name.
@@ -328,10 +328,10 @@ class AssetNames:
 
 
 def product_path(cache_dir: Path, name: str) -> Path:
-    """Return where a product lies.
+    """Return the absolute path of a product.
 
     Raises:
-        UserError: its name leads out of the cache, which a name that we wrote never does.
+        UserError: its name leads out of the cache, which a name that aptui wrote never does.
     """
     if name.startswith(("/", "..")) or "/" not in name or normalize(name) != name:
         raise UserError(f"'{line(name)}' cannot be the name of a product", hint="'aptui verify' looks at the database")

@@ -1,4 +1,4 @@
-"""`init`, `demo`, `config`, `schema`: a project's beginning and its settings.
+"""`init`, `demo`, `config`, `schema`: create a project and print its settings.
 
 Tests: `tests/features/shipping/test_verbs.py`.
 """
@@ -56,7 +56,7 @@ def init(arguments: Namespace) -> int:
         printing.say(f"\nThis would be {printing.line(str(folder / 'aptui.yaml'))}:\n\n{found.text().rstrip()}")
         return 0
     file, ignored = proposal.write(found)
-    if not (folder / trust.FOLDER).exists():  # all that would run is what was shown here
+    if not (folder / trust.FOLDER).exists():  # the project can run only the code that was shown here
         with suppress(UserError):
             consent(load.load(folder))
     also = f", and {_describe_cache(ignored)}" if ignored else ""
@@ -71,7 +71,7 @@ def _describe_cache(file: Path) -> str:
 
 
 def _project_above(folder: Path) -> Path | None:
-    """Return the project that a folder lies in.
+    """Return the project that contains a folder.
 
     Raises:
         UserError: the folder is an O3DE project, which needs no `aptui.yaml`.
@@ -112,9 +112,9 @@ def demo_arguments(parser: ArgumentParser) -> None:
 
 
 def demo(arguments: Namespace) -> int:
-    """Write the demo project, process it, explain; exit 0 when exactly the intended failure occurs.
+    """Write, process and explain the demo project; exit 0 if exactly the intended jobs fail.
 
-    On a terminal the screen shows how it is processed, and the engine ends when people leave it.
+    On a terminal the screen shows the progress, and the engine ends when the user leaves the screen.
     """
     from aptui.demo import demo_project
 
@@ -183,7 +183,7 @@ def config_arguments(parser: ArgumentParser) -> None:
 
 
 def _explain(arguments: Namespace) -> int:
-    """Tell what every layer says about one key: the one in force first, then what it overrode."""
+    """Print the values of one key in all layers: the effective value first, then the overridden ones."""
     messages = load.explain(project_dir(arguments), arguments.explain, arguments.set)
     for explain_more in feature.load_all("explain"):
         messages = [*messages, *explain_more(arguments.explain, partial(load_config, arguments))]
@@ -202,7 +202,7 @@ def _format_value(text: str | None) -> str:
 
 
 def config(arguments: Namespace) -> int:
-    """Show what the configuration comes to, and which files say so."""
+    """Print the effective configuration and its files."""
     if arguments.explain:
         return _explain(arguments)
     found = load_config(arguments)

@@ -1,4 +1,4 @@
-"""What the verbs that only read begin with: the configuration, the database, the names of builders; no engine.
+"""Access for verbs that only read: configuration, database and builder names, without an engine.
 
 Tests: `tests/features/o3de/scripts/test_azlmbr_project.py`.
 """
@@ -39,15 +39,15 @@ class OpenedProject(Struct, frozen=True):
     builders: Mapping[bytes, str]
 
     def builder_of(self, uuid: bytes) -> str:
-        """Return a builder's name, or its UUID when the configuration does not know it (any more)."""
+        """Return a builder's name, or its UUID if the configuration does not (or no longer) have the builder."""
         return self.builders.get(uuid) or uuid_text(uuid)
 
 
 @contextmanager
 def open_for_reading(arguments: Namespace, config: Config | None = None) -> Iterator[OpenedProject]:
-    """Open the project that the command line means (or whose configuration is known already), for one consistent look at it.
+    """Open the project of the command line (or of `config`) in one read transaction.
 
-    Where the configuration is broken, the last one that was not says where the database is.
+    If the configuration is broken, the last valid one gives the place of the database.
     """
     config = config or load_last_config(arguments)
     path = asset_database(config.cache_dir)
@@ -63,7 +63,7 @@ def open_for_reading(arguments: Namespace, config: Config | None = None) -> Iter
 
 
 def _missing(config: Config, path: Path) -> KnownError:
-    """Return why there is no database: an engine that runs has had one."""
+    """Return the error for a missing database; it is another one if an engine is running, because that engine had a database."""
     if (answer := engine_answer(config)) is None:
         return UserError(f"nothing was processed yet: there is no '{path}'", hint="'aptui batch' processes the project")
     if trouble := answer["health"]["disk"]:
@@ -73,10 +73,10 @@ def _missing(config: Config, path: Path) -> KnownError:
 
 
 def builder_names(config: Config) -> dict[bytes, str]:
-    """Return {uuid: name} of all builders, those in the project's `builders/` folder and those of scripts among them.
+    """Return {uuid: name} of all builders, including those in the project's `builders/` folder and those of scripts.
 
-    Their code is only looked at where there is any: that can mean to start a process. While some of it is broken, the names are
-    those that were found the last time.
+    Code is loaded only if the project has builders in code, because that may start a process. While some code is broken, the
+    result has the names from the last successful load.
     """
     names = {builder.uuid: builder.name for builder in config.project.builders}
     if hides_code(config):
@@ -102,7 +102,7 @@ def _read_remembered_names(config: Config) -> dict[bytes, str]:
 
 
 def all_builders(config: Config) -> tuple[Builder, ...]:
-    """Return the builders as the engine sees them, completed by their classes; of an untrusted project the configured ones."""
+    """Return the builders, completed by their classes as in the engine; only the configured ones if the project is not trusted."""
     if hides_code(config):
         why = "you have not trusted this project, so builders of its own code are unknown here; see 'aptui trust'"
         printing.complain(f"aptui: {why}", "yellow")
@@ -111,7 +111,7 @@ def all_builders(config: Config) -> tuple[Builder, ...]:
         return _complete_builders(config, builders_record(config.cache_dir))
     from tempfile import TemporaryDirectory
 
-    # That folder marks a cache as ours, so only the engine may make it.
+    # That folder marks a cache of aptui, so only the engine may create it.
     with TemporaryDirectory(prefix="aptui-") as folder:
         return _complete_builders(config, Path(folder, "builders"))
 
@@ -123,20 +123,20 @@ def _complete_builders(config: Config, memory: Path) -> tuple[Builder, ...]:
 
 
 def log_file(row: JobRow, config: Config) -> Path:
-    """Return where the log of a job's last run lies."""
+    """Return the path of the log of a job's last run."""
     return Path(config.log_dir, os_path(row.log))
 
 
 def os_path(text: str) -> str:
-    """Return a path in text form as Python's file functions want it."""
+    """Convert a path in text form for Python's file functions."""
     return os.fsdecode(from_text(text))
 
 
-# What a running engine says of itself.
+# The state of a running engine.
 
 
 def engine_answer(config: Config) -> dict[str, Any] | None:
-    """Return what the engine says of itself, None when none answers."""
+    """Return the state that the engine reports, None if no engine answers."""
     try:
         with EngineClient.of(config.cache_dir, timeout_s=1.0) as client:
             return client.ask(port.ReadStatus(), timeout_s=2.0)

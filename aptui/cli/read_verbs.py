@@ -1,4 +1,4 @@
-"""`jobs`, `status`, `builders`: what the database says; no engine is needed, one that runs tells what it does."""
+"""`jobs`, `status`, `builders`: print facts from the database. They need no engine; a running engine adds its current work."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 _WITH = {"warnings": "warnings", "errors": "errors"}
-"""Shown statuses that are `completed` and a count."""
+"""Displayed statuses that mean `completed` with this count above 0."""
 
 # -------------------------------------------------------------------------------------------------------------------- jobs
 
@@ -130,11 +130,11 @@ def _checks(project: OpenedProject) -> dict[int, CheckMark]:
 
 
 FILTER_PLACE = "--filter:"
-"""Before the column of a mistake in a filter."""
+"""Start of the place of a mistake in a filter; the column follows."""
 
 
 def job_lines(arguments: Namespace, terms: str) -> Iterator[str]:
-    """Yield how many jobs hold all terms, then each in one line, for people who hear them."""
+    """Yield the number of jobs that match all terms, then one line per job, for screen readers."""
     config = load_last_config(arguments)
     running = running_ids(config)
     with open_for_reading(arguments, config) as project:
@@ -142,14 +142,14 @@ def job_lines(arguments: Namespace, terms: str) -> Iterator[str]:
         rows = list(_filter_rows(everything, project, terms)) if terms else everything
         yield f"{len(rows):,} of {printing.count(len(everything), 'job')}"
         for row in rows:
-            error = row.error.removeprefix(f"{row.source}:").lstrip()  # the path is said before
+            error = row.error.removeprefix(f"{row.source}:").lstrip()  # the line already names the path
             why = f": {printing.line(error)}" if error else ""
             key = printing.line(describe_key(row.job_key, project.builder_of(row.builder)))
             yield f"{_status(row)}: {printing.line(row.source)}, {row.platform}, {key}, #{row.job_id}{why}"
 
 
 def find_unsettled_jobs(arguments: Namespace) -> set[int]:
-    """Return the numbers of the jobs that wait or run."""
+    """Return the numbers of waiting and running jobs."""
     config = load_last_config(arguments)
     running = running_ids(config)
     with open_for_reading(arguments, config) as project:
@@ -181,7 +181,7 @@ def _status(row: JobRow, slow: session_history.JobPace | None = None) -> str:
 
 
 def facts_json(facts: ContentFacts | None) -> dict[str, Any]:
-    """Return what is said of products as programs get it: what nothing is said of is left out."""
+    """Return the facts about products for `--json`, without unknown ones."""
     return {} if facts is None else {name: value for name, value in asdict(facts).items() if value}
 
 
@@ -194,7 +194,7 @@ def _figures(row: JobRow) -> tuple[str, str, str, str]:
 
 
 def job_json(row: JobRow, project: OpenedProject) -> dict[str, Any]:
-    """Return a job as programs get it."""
+    """Return a job for `--json`."""
     return {
         "source": row.source,
         "scan_folder": row.scan_folder,
@@ -243,7 +243,7 @@ def status(arguments: Namespace) -> int:
         draft_count, found = len(project.database.draft_jobs()), findings(project.database, config.checks)
         product_bytes, last_ms = health.product_bytes(project.database), health.last_completed_ms(project.database)
     engine, gateway = engine_process(config), gateways.find_gateway(config.cache_dir)
-    answer = engine_answer(config)  # one in trouble, as on a full disk, has let go of the cache
+    answer = engine_answer(config)  # an engine in trouble, as with a full disk, has released the cache's lock
     engine = engine or (answer["pid"] if answer else engine)
     if arguments.json:
         printing.say_json(
@@ -306,7 +306,7 @@ def status(arguments: Namespace) -> int:
 def _print_changes(config: Config) -> None:
     """Print which files changed since the user trusted the project."""
     if (state := trust.assess(config)).changed:
-        from aptui.cli.trust_verb import change_lines  # an unchanged project does not pay for it
+        from aptui.cli.trust_verb import change_lines  # imported on demand: an unchanged project does not need it
 
         for text in change_lines(config, state):
             printing.say(f"trust      {text}", "yellow")
@@ -320,7 +320,7 @@ def _print_figures(arguments: Namespace) -> int:
 
 
 def _estimate_left(answer: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return when an engine believes it will be done, None when it rests or cannot say."""
+    """Return the engine's estimate of the time left, None if the engine is idle or has no estimate."""
     progress = (answer or {}).get("progress") or {}
     if progress.get("eta_ms", 0) <= 0:
         return None
@@ -352,9 +352,9 @@ def _engine_line(answer: dict[str, Any]) -> str:
 
 
 def engine_process(config: Config) -> int | None:
-    """Return the process that holds the cache's lock, 0 when none does, None when that cannot be told.
+    """Return the process that holds the cache's lock, 0 = none, None = unknown.
 
-    The kernel's list is read: to try the lock could make an engine that starts in this moment believe that it is taken.
+    Reads the kernel's list of locks. Trying the lock could make an engine that starts at this moment find it taken.
     """
     try:
         facts = os.stat(own_folder(config.cache_dir) / "lock")
@@ -377,7 +377,7 @@ def builders_arguments(parser: ArgumentParser) -> None:
 
 
 def builders(arguments: Namespace) -> int:
-    """List builders with what they did."""
+    """List builders with their numbers of jobs."""
     config = load_config(arguments)
     metrics, slower = {}, {}
     if asset_database(config.cache_dir).is_file():

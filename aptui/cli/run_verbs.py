@@ -1,4 +1,4 @@
-"""`reprocess` and `rerun`: run jobs that nothing made necessary, through the engine or alone in the foreground."""
+"""`reprocess` and `rerun`: run jobs again although nothing changed, through the engine or alone in the foreground."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def reprocess_arguments(parser: ArgumentParser) -> None:
 
 
 def reprocess(arguments: Namespace) -> int:
-    """Run all jobs of the named sources, and whatever else is owed."""
+    """Run all jobs of the named sources again, and all other pending jobs."""
     config = load_to_run(arguments)
     with open_for_reading(arguments, config) as project:
         keys = [key for pattern in arguments.patterns for key in sources_of(pattern, config, project.database)]
@@ -61,7 +61,7 @@ def sources_of(pattern: str, config: Config, database: Reader) -> list[PathKey]:
     """Return the keys of the sources that a path, a folder or a glob names.
 
     Raises:
-        UserError: there is none, or nothing is named.
+        UserError: no source matches, or the pattern is empty.
     """
     if not pattern:
         raise UserError("'' names no source", hint="'*' means all of them")
@@ -83,7 +83,7 @@ def sources_of(pattern: str, config: Config, database: Reader) -> list[PathKey]:
 
 
 def _matcher(rel: str) -> Callable[[str], bool]:
-    """Return whether a source path in lower case is `rel`, lies below it, or matches it."""
+    """Return a function: whether a source path in lower case is `rel`, is below it, or matches it."""
     key = rel.lower()
     if "*" in key or "?" in key:
         return value_matcher(key, is_path=True)
@@ -101,7 +101,7 @@ def interest_arguments(parser: ArgumentParser) -> None:
 
 
 def interest(arguments: Namespace) -> int:
-    """Tell the running engine what somebody looks at."""
+    """Report the sources that the user is viewing to the running engine."""
     config = load_last_config(arguments)
     with open_for_reading(arguments, config) as project:
         found = [key for pattern in arguments.patterns for key in sources_of(pattern, config, project.database)]
@@ -127,7 +127,7 @@ def rerun_arguments(parser: ArgumentParser) -> None:
 
 
 def rerun(arguments: Namespace) -> int:
-    """Run one job in a worker of its own, show all it says, keep what it leaves."""
+    """Run one job in its own worker, print all its output, keep its products."""
     config = load_to_run(arguments)
     with open_for_reading(arguments, config) as project:
         row = find_job(arguments.job, config, project.database)
@@ -153,7 +153,7 @@ def _origin(builder: Builder) -> str:
 
 
 def _result(config: Config, root: str, row: JobRow, builder: Builder, folder: str) -> RunResult:
-    """Run the job as the engine would: in a worker with its limits, its output captured and bounded."""
+    """Run the job as the engine does: in a worker with the engine's limits; its output is captured and limited."""
     job, texts = _read_stored(config, row)
     adjusted = SettingsTree(replace(config.project, builders=all_builders(config)), texts).adjustment(key_of(row.source), builder)
     staging = f"{folder}/{os.path.basename(row.source)}" if builder.is_plain_copy else folder
@@ -163,7 +163,7 @@ def _result(config: Config, root: str, row: JobRow, builder: Builder, folder: st
 
 
 def _read_stored(config: Config, row: JobRow) -> tuple[Job, dict[str, str]]:
-    """Return the job with its plan, and the settings of folders, which the reader for people does not know."""
+    """Return the job with its plan and the folder settings, which `Reader` does not load."""
     from aptui.store.db.archive import DatabaseArchive
 
     key = key_of(row.source)
@@ -197,7 +197,7 @@ def _print(result: RunResult, folder: str) -> int:
     return 0 if is_done else JOBS_FAILED
 
 
-# Which jobs run now: a running engine alone knows, for the database holds what settled.
+# Running jobs: only a running engine has them, because the database stores settled states.
 
 STATUS = "processing"
 _LIMIT_S = 2.0
@@ -205,7 +205,7 @@ _MOST_HOLDERS = 3
 
 
 def running_ids(config: Config) -> frozenset[int]:
-    """Return the ids of the jobs that run, none where no engine answers; ask before the database is opened."""
+    """Return the ids of running jobs, empty if no engine answers; call it before the database is opened."""
     try:
         with EngineClient.of(config.cache_dir, timeout_s=1.0) as client:
             answer = client.ask(port.Subscribe(wants_all=False), timeout_s=_LIMIT_S)
@@ -215,12 +215,12 @@ def running_ids(config: Config) -> frozenset[int]:
 
 
 def as_running(rows: Iterator[JobRow], running: frozenset[int]) -> Iterator[JobRow]:
-    """Yield rows, those of running jobs as such."""
+    """Yield rows, with status `running` for the running jobs."""
     return (replace(row, status=STATUS) if row.job_id in running else row for row in rows)
 
 
 def counts(database: Reader, jobs: dict[str, int], running: frozenset[int]) -> dict[str, int]:
-    """Return {status: number of jobs}, with those that run counted as such."""
+    """Return {status: number of jobs}, with running jobs counted as running."""
     found = dict(jobs)
     for row in filter(None, map(database.job, running)):
         found[row.status] -= 1
@@ -229,7 +229,7 @@ def counts(database: Reader, jobs: dict[str, int], running: frozenset[int]) -> d
 
 
 def resource_line(use: Mapping[str, Any]) -> str:
-    """Return in one line who holds a resource (`core.priority.ResourceUse`), and how many wait for it."""
+    """Return one line with the holders of a resource (`core.priority.ResourceUse`) and the number of waiting jobs."""
     holders = use["holders"]
     held = f", held by {', '.join(holders[:_MOST_HOLDERS])}" if holders else ""
     more = f" and {len(holders) - _MOST_HOLDERS} more" if len(holders) > _MOST_HOLDERS else ""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def tui(arguments: Namespace) -> int:
-    """Open the screen over the project's engine, which is started if none runs."""
+    """Open the screen over the project's engine; start the engine if it is not running."""
     from aptui.batch.options import adopt_cache, load_config
 
     try:
@@ -33,10 +33,10 @@ def tui(arguments: Namespace) -> int:
 
 
 def _open_read_only(arguments: Namespace, broken: UserError) -> int:
-    """Open the screen although the configuration is broken: over the engine that runs by an earlier one, or to look alone.
+    """Open the screen with a broken configuration: over an engine that runs with an earlier one, or read-only.
 
     Raises:
-        UserError: `broken`, where no engine runs and nobody asks for a look alone, or nobody knows where the cache is.
+        UserError: `broken`, if no engine is running and `--read-only` is not given, or if the place of the cache is unknown.
     """
     from aptui.batch.options import last_good, platforms_of, project_dir
     from aptui.link import places
@@ -50,9 +50,9 @@ def _open_read_only(arguments: Namespace, broken: UserError) -> int:
 
 
 def show(config: Config, arguments: Namespace, *, is_read_only: bool = False, starts_engine: bool = True) -> int:
-    """Open the screen over the engine of a project, which is started if none runs and it may be.
+    """Open the screen over the engine of a project; start the engine if it is not running and `starts_engine` allows it.
 
-    The engine of a project that is not trusted is started only after the user was asked.
+    The engine of an untrusted project starts only after the user agreed.
     """
     from aptui.config import trust
     from aptui.tui.data.session import EnginePlaces, LinkSession
@@ -66,7 +66,7 @@ def show(config: Config, arguments: Namespace, *, is_read_only: bool = False, st
         daemon_process.start(config.project_dir, config.cache_dir, [f"--set={text}" for text in getattr(arguments, "set", ())])
 
     def holder() -> int:
-        from aptui.cli.read_verbs import engine_process  # asked after the first paint
+        from aptui.cli.read_verbs import engine_process  # the user is asked after the first paint
 
         return engine_process(config) or 0
 
@@ -85,9 +85,9 @@ def open_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def open(arguments: Namespace) -> int:  # noqa: A001  # the verb is called so
+def open(arguments: Namespace) -> int:  # noqa: A001  # named like the verb
     """Show a cache without an engine."""
-    from pathlib import Path  # all of this for start-up: the frame comes first
+    from pathlib import Path  # imported here, so that the frame is shown first
 
     from aptui.config.dirs import DATABASE, FILE_NAME
     from aptui.store.queries.reader import open_reader
@@ -96,7 +96,7 @@ def open(arguments: Namespace) -> int:  # noqa: A001  # the verb is called so
 
     path = Path(os.path.abspath(arguments.database))
     if path.is_dir() and not (path / DATABASE).is_file() and (path / FILE_NAME).is_file():
-        from aptui.config import load  # a project was named, not its cache
+        from aptui.config import load  # the argument is a project, not its cache
 
         path = load.load(path).cache_dir
     path = path / DATABASE if path.is_dir() else path
@@ -104,16 +104,16 @@ def open(arguments: Namespace) -> int:  # noqa: A001  # the verb is called so
         raise UserError(f"there is no '{path}'", hint=f"name a folder that has an '{DATABASE}', or the file")
     if path.name != DATABASE:
         raise UserError(f"'{path}' is not called '{DATABASE}'", hint="put it into a folder of its own under that name")
-    open_reader(path).close()  # whoever cannot read it says so before there is a screen
+    open_reader(path).close()  # an unreadable database is reported before the screen opens
     return _run(None, NoSession(name_of_cache(str(path)), path.parent), arguments)
 
 
 def _run(config: Config | None, session: Session, arguments: Namespace, asked: tuple[Trust, LinkSession] | None = None) -> int:
-    """Open the screen; `asked` is what to ask before an engine starts, and of which session."""
+    """Open the screen; `asked` is the question to ask before an engine starts, and its session."""
     from aptui.tui.start import run
 
     if config and (reason := reason_for_lines(arguments, os.environ, is_typed=sys.stdin.isatty())):
-        from aptui.cli.conversation import converse  # who has a screen does not wait for it
+        from aptui.cli.conversation import converse  # imported here, so that the screen is not delayed
 
         if asked is not None:
             _ask_in_lines(config, *asked)
@@ -144,7 +144,7 @@ def _ask_in_lines(config: Config, state: Trust, session: LinkSession) -> None:
 
 
 def _trust_question(config: Config, state: Trust, session: LinkSession) -> TrustQuestion:
-    """Return what the screen asks, or with a running engine only reports, about a project that is not trusted."""
+    """Return the question about an untrusted project; with a running engine the screen only reports it."""
     from aptui.cli import trust_verb
     from aptui.config import trust
     from aptui.link import places
@@ -164,7 +164,7 @@ def _trust_question(config: Config, state: Trust, session: LinkSession) -> Trust
 
 
 def _engine_root(config: Config | None) -> str:
-    """Return the folder of the engine of an O3DE project, "" for any other project."""
+    """Return the folder of an O3DE project's game engine, "" for any other project."""
     from aptui.batch.options import project_facts  # after the first paint
 
     facts = project_facts(config) if config is not None else None
@@ -172,10 +172,10 @@ def _engine_root(config: Config | None) -> str:
 
 
 def reason_for_lines(arguments: Namespace, environ: Mapping[str, str], *, is_typed: bool) -> str:
-    """Return why there are to be lines instead of a screen, or "".
+    """Return the reason to print lines instead of a screen, or "".
 
     Args:
-        arguments: of the command line.
+        arguments: the command line.
         environ: the environment.
         is_typed: whether keys can be read from a terminal.
     """
@@ -189,6 +189,6 @@ def reason_for_lines(arguments: Namespace, environ: Mapping[str, str], *, is_typ
 
 
 def _all_builders(config: Config) -> tuple[Builder, ...]:
-    from aptui.cli.read_access import all_builders, hides_code  # they are asked for after the first paint
+    from aptui.cli.read_access import all_builders, hides_code  # they are shown after the first paint
 
     return config.project.builders if hides_code(config) else all_builders(config)

@@ -1,4 +1,6 @@
-"""References whose spelling differs from the file's: found here, or on Windows, and not on Linux. `lint` and `deps` tell them.
+"""References that differ from the file's name in letter case: they work here or on Windows, but not on Linux.
+
+`lint` and `deps` report them.
 
 Tests: `tests/features/shipping/test_findings.py`.
 """
@@ -19,7 +21,7 @@ _BINARY_SAMPLE = 8192
 
 
 class Misspelling(Struct, frozen=True):
-    """A file in whose text the file `needed` is spelled otherwise; `what` says how."""
+    """A file whose text spells the file `needed` differently; `what` describes the difference."""
 
     named_by: str
     needed: str
@@ -27,7 +29,7 @@ class Misspelling(Struct, frozen=True):
 
 
 def find_misspelt(item: NamedSource) -> Iterator[Misspelling]:
-    """Yield the references that the text of a source spells otherwise, or that of a file that it needs: an .mtl names pictures."""
+    """Yield misspelt references in the text of a source, or of a file that it needs, as an .mtl that names pictures."""
     places = [(item.root, item.source), *((each.root, each.path) for each in item.needs)]
     places += ((item.root, find_spelling(item.root, file).removeprefix(f"{item.root}/")) for file in item.files)
     for needed in item.needs:
@@ -41,7 +43,7 @@ def find_misspelt(item: NamedSource) -> Iterator[Misspelling]:
 
 
 def _text_of(root: str, path: str) -> bytes:
-    """Return the bytes of a text, b"" for what is none, or cannot be read."""
+    """Return the bytes of a text file, b"" if it is binary or cannot be read."""
     try:
         with open(os.path.join(os.fsdecode(from_text(root)), os.fsdecode(from_text(path))), "rb") as stream:
             data = stream.read(_BINARY_SAMPLE)
@@ -51,9 +53,9 @@ def _text_of(root: str, path: str) -> bytes:
 
 
 def spelling(data: bytes, path: bytes) -> bytes | None:
-    """Return how a text spells a path, whole or its end, None = not at all.
+    """Return the spelling of a path, or of its end, in a text, None if the text does not contain it.
 
-    The longest end of the path that the text has in any case decides.
+    The longest end of the path that the text contains, ignoring case, wins.
     """
     lowered = data.lower()
     steps = path.split(b"/")

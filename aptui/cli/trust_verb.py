@@ -1,4 +1,4 @@
-"""`trust`: the projects whose code may run; and how verbs and the screen say what a project would run.
+"""`trust`: list and change the projects whose code may run; and the sentences about the code of a project.
 
 `aptui.config.trust` keeps the records. Tests: `tests/cli/test_trust_verb.py`.
 """
@@ -27,12 +27,12 @@ _GIT = (
     "-c",
     "log.showSignature=false",
 )
-"""git without the programs that a repository may name."""
+"""git with all programs disabled that a repository's configuration can name."""
 _GIT_LIMIT_S = 5.0
 _MOST_NAMED = 3
-"""Limit of changed files that are named."""
+"""Maximum number of changed files that are named."""
 MOST_LISTED = 200
-"""Limit of commands and files of each kind that are listed."""
+"""Maximum number of listed commands and files of each kind."""
 
 
 # ------------------------------------------------------------------------------------------------------------------- trust
@@ -53,7 +53,7 @@ APTUI_TRUST=1 trusts every project: for machines that build what you build anywa
 
 
 def trust(arguments: Namespace) -> int:
-    """Trust a project, after saying what it runs; or no longer, or list the trusted projects."""
+    """Print the code of a project and trust it; or revoke that; or list the trusted projects."""
     if arguments.list:
         for folder in records.list_recorded():
             printing.say(printing.line(folder))
@@ -81,7 +81,7 @@ def _revoke(folder: Path) -> int:
 
 
 def count_runnable(config: Config) -> str:
-    """Return what a project would run, in one sentence."""
+    """Return one sentence that counts the code that a project can run."""
     counts = [printing.count(number, noun) for number, noun in records.find_runnable(config).counts()]
     if not counts:
         return "it names no command, hook, check with a command or Python file"
@@ -89,7 +89,7 @@ def count_runnable(config: Config) -> str:
 
 
 def runnable_lines(config: Config, limit: int) -> list[str]:
-    """Return what a project would run: a sentence, then at most `limit` lines of each kind."""
+    """Return the code that a project can run: a sentence, then at most `limit` lines of each kind."""
     found = records.find_runnable(config)
     kinds = [
         [f"command {name}: {text}" for name, text in found.commands],
@@ -106,7 +106,7 @@ def runnable_lines(config: Config, limit: int) -> list[str]:
 
 
 def change_lines(config: Config, state: records.Trust) -> list[str]:
-    """Return which files changed since the user trusted the project, with the author of the commit if git knows it."""
+    """Return the files that changed since the user trusted the project, with the author of the commit if it is in git."""
     lines = [
         f"{printing.line(path)} changed since you trusted this project{_describe_author(config.project_dir, path)}"
         for path in state.changed[:_MOST_NAMED]
@@ -127,7 +127,7 @@ def _describe_author(folder: Path, path: str) -> str:
 
 
 def _ask_git(folder: Path, *words: str) -> str | None:
-    """Return what git prints, None if it fails or is missing."""
+    """Return the output of git, None if git fails or is missing."""
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
     try:
         done = subprocess.run(
@@ -142,7 +142,7 @@ def _ask_git(folder: Path, *words: str) -> str | None:
 
 
 def ask_in_lines(config: Config, state: records.Trust) -> bool:
-    """Ask on a terminal whether a project is trusted, and record the answer; elsewhere say that it is not, and return False."""
+    """Ask on a terminal whether to trust a project, and record the answer; else report that it is untrusted, return False."""
     for line in change_lines(config, state) or ["you have not trusted this project yet"]:
         printing.say(line, "yellow")
     for line in runnable_lines(config, _MOST_NAMED):

@@ -1,6 +1,6 @@
 """The verbs of the kernel, and the texts of help: groups, examples, exit codes, environment variables.
 
-`--help`, the man page, `aptui docs` and the reference pages are made from these texts. Features declare their own verbs
+`--help`, the man page, `aptui docs` and the reference pages are generated from these texts. Features declare their own verbs
 (`aptui.feature`). Tests: `tests/cli/test_verbs.py`.
 """
 
@@ -20,7 +20,7 @@ GROUP_TEXTS = {
     "team": "shared results, editors, games, clusters",
     "more": "verbs of other features",
 }
-"""{group of verbs: heading}, in the order of help; a verb without a group is in the last."""
+"""{group of verbs: heading}, in the order of help; a verb without a group is in the last one."""
 O3DE = """\
   Every verb works in a folder with O3DE's project.json; --engine-path names the engine.
   aptui init --from-o3de      write the equivalent aptui.yaml

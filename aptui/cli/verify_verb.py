@@ -1,6 +1,6 @@
-"""`verify`: every product's bytes against the digest that the database has, and with `--repair` what is wrong made again.
+"""`verify`: compare every product's bytes with the digest in the database; `--repair` makes wrong products again.
 
-What `--rebuild` does is in `rebuild`.
+`rebuild` does the work of `--rebuild`.
 
 Tests: `tests/features/shipping/test_verbs.py`.
 """
@@ -41,24 +41,24 @@ from aptui.store.queries.integrity import Finding, OrphanFile, examine_products,
 from aptui.store.queries.reader import JobRow, Reader
 from aptui.worker.file_access import FileChanged, hash_file
 
-# `verify --rebuild`: jobs run twice more, in private; products that are not the same bytes each time name their builder.
+# `verify --rebuild`: runs jobs twice in private folders, and names the builders whose products differ in bytes.
 
-# A share of many things, as the command line has it: `5%`, or `12`.
+# A share of the jobs, as on the command line: `5%`, or `12`.
 
 
 class SharedCacheSetup(Struct, frozen=True):
-    """How many jobs: `percent` of all, or `count` when that is not 0."""
+    """The number of jobs: `percent` of all, or `count` if that is not 0."""
 
     percent: float = 0.0
     count: int = 0
 
     def of(self, total: int) -> int:
-        """Return how many of `total` that is, at least one."""
+        """Return this share of `total`, at least 1."""
         return min(total, self.count or max(1, math.ceil(total * self.percent / 100)))
 
 
 def share(text: str) -> SharedCacheSetup:
-    """Return what "5%" or "12" says, for the command line."""
+    """Parse "5%" or "12" of the command line."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)%|(\d+)", text.strip())
     if match is None or (match[1] and not 0 < float(match[1]) <= 100) or (match[2] and int(match[2]) == 0):
         raise ArgumentTypeError(f"'{text}' is neither a percentage like 5% nor a number of jobs")
@@ -66,19 +66,19 @@ def share(text: str) -> SharedCacheSetup:
 
 
 _AT_A_TIME = 64
-"""Jobs whose products lie on the disk twice before they are compared."""
+"""Maximum number of jobs whose products are on the disk twice before they are compared."""
 _HASH_SEEDS = ("1", "4294967295")
-"""PYTHONHASHSEED of the two runs: the order of a Python set, and so what is written from it, differs between them."""
+"""PYTHONHASHSEED of the two runs: it changes the order of a Python set, and so the output of builders that depend on it."""
 _BITE_BYTES = 1 << 16
 DIFFERENT = 1
 
 
 class RebuildDifference(Struct, frozen=True):
-    """What a job made otherwise than before.
+    """A difference between two results of a job.
 
-    `against` is "second run", or what both runs agree against: "recorded" (by the database) or "kept" (in this machine's store).
-    `kind`: "names" (other products), "size", "bytes" or "failed". `offset` is that of the first byte that differs, -1 = not known;
-    `said` is a sentence.
+    `against` names the other result: "second run", or if both runs agree, "recorded" (database) or "kept" (this machine's store).
+    `kind`: "names" (other products), "size", "bytes" or "failed". `offset` is the first byte that differs, -1 = not known;
+    `message` is a sentence.
     """
 
     builder: str
@@ -93,7 +93,7 @@ class RebuildDifference(Struct, frozen=True):
 
 
 class ExpectedProduct(Struct, frozen=True):
-    """What a job made before: `digest` b"" = not known; its bytes are at `path`, if they are still there."""
+    """A product of the last run: `digest` b"" = not known; `path` is its file, which may be deleted."""
 
     digest: bytes
     size: int
@@ -101,9 +101,9 @@ class ExpectedProduct(Struct, frozen=True):
 
 
 class RebuildTask(Struct, frozen=True):
-    """One job of the sample; its two results are known by `number`.
+    """One job of the sample; `number` identifies its two results.
 
-    `expected` are its products by name, as `compared_with` has them (`RebuildDifference.against`).
+    `expected` has the products by name, from the source that `compared_with` names (`RebuildDifference.against`).
     """
 
     number: int
@@ -117,7 +117,7 @@ class RebuildTask(Struct, frozen=True):
 
 
 class RebuildSample(Struct, frozen=True):
-    """The jobs to run, the settings of folders that apply to them, and sources that are left out: they are owed a run."""
+    """The jobs to run, their folder settings, and the sources that are left out because they have pending jobs."""
 
     tasks: list[RebuildTask]
     settings: Mapping[str, str]
@@ -125,7 +125,7 @@ class RebuildSample(Struct, frozen=True):
 
 
 class Rebuilt(Struct, frozen=True):
-    """What came of it: `total` jobs could be run; `counts` are those of the sample by their builders."""
+    """The result: `total` jobs could be run; `counts` are the jobs of the sample by builder."""
 
     seed: int
     total: int
@@ -135,7 +135,7 @@ class Rebuilt(Struct, frozen=True):
 
     @property
     def facts(self) -> dict[str, object]:
-        """What `--json` prints."""
+        """Return the object of `--json`."""
         return {
             "seed": self.seed,
             "jobs": self.total,
@@ -146,7 +146,7 @@ class Rebuilt(Struct, frozen=True):
         }
 
     def report(self, verdict: str) -> None:
-        """Say it for people; `verdict` where nothing differs."""
+        """Print the text output; `verdict` is printed if nothing differs."""
         for item in self.differences:
             job = printing.line(f"{item.source}@{item.platform}:{item.job_key}")
             product = f" {printing.line(item.product)}:" if item.product else ""
@@ -169,8 +169,8 @@ class Rebuilt(Struct, frozen=True):
 
 
 def sample(rows: Sequence[JobRow], wanted: SharedCacheSetup, seed: int) -> list[JobRow]:
-    """Return a sample of jobs, the same for the same seed: of every builder one at least, the rest as they come."""
-    dice = random.Random(seed)  # a sample that can be drawn again, no secret
+    """Return a sample of jobs, the same for the same seed: at least one job of every builder, the rest at random."""
+    dice = random.Random(seed)  # a repeatable sample, not a secret
     shuffled = sorted(rows, key=lambda row: (row.builder, row.source, row.platform, row.job_key))
     dice.shuffle(shuffled)
     first: dict[bytes, JobRow] = {}
@@ -185,7 +185,7 @@ def sample(rows: Sequence[JobRow], wanted: SharedCacheSetup, seed: int) -> list[
 
 
 def rebuild(config: Config, project: OpenedProject, wanted: SharedCacheSetup, seed: int | None, *, as_json: bool) -> int:
-    """Run a sample of the completed jobs twice, say what differs; exit 1 when something does."""
+    """Run a sample of the completed jobs twice and print the differences; return 1 if there are any."""
     seed = any_seed() if seed is None else seed
     builders = {builder.uuid: builder for builder in all_builders(config)}
     rows = list_completed(project, builders)
@@ -200,7 +200,7 @@ def rebuild(config: Config, project: OpenedProject, wanted: SharedCacheSetup, se
 
 
 def any_seed() -> int:
-    """Return a number that people can repeat."""
+    """Return a random seed that is short enough to type."""
     return secrets.randbelow(1_000_000)
 
 
@@ -208,12 +208,12 @@ def list_completed(project: OpenedProject, builders: Mapping[bytes, Builder]) ->
     """Return the completed jobs of these builders.
 
     Raises:
-        UserError: there is none.
+        UserError: none of the jobs is completed.
     """
     rows = [
         row
         for row in project.database.jobs(statuses=["completed"])
-        if row.job_id and row.builder in builders and not row.is_restored  # a run of today would make other products
+        if row.job_id and row.builder in builders and not row.is_restored  # a new run would make other products
     ]
     if not rows:
         raise UserError("there is no completed job to run again", hint="'aptui batch' processes the project")
@@ -221,12 +221,12 @@ def list_completed(project: OpenedProject, builders: Mapping[bytes, Builder]) ->
 
 
 def counts_of(tasks: Iterable[RebuildTask]) -> Counter[str]:
-    """Return {name of a builder: how many of these jobs are its}."""
+    """Return {builder name: number of its jobs}."""
     return Counter(task.builder.name for task in tasks)
 
 
 def sample_of(config: Config, project: OpenedProject, rows: Sequence[JobRow], builders: Mapping[bytes, Builder]) -> RebuildSample:
-    """Return what is needed to run these jobs, with what the database says that they made."""
+    """Return the sample: everything needed to run these jobs, and their products in the database."""
     from aptui.store.db.archive import DatabaseArchive
 
     archive = DatabaseArchive(asset_database(config.cache_dir), {})
@@ -258,7 +258,7 @@ def _read_recorded(config: Config, job: Job) -> dict[str, ExpectedProduct]:
 
 
 def differences_of(config: Config, tasks: Sequence[RebuildTask], texts: Mapping[str, str]) -> Iterator[RebuildDifference]:
-    """Run all of these twice, in private, and yield what differs."""
+    """Run all tasks twice in private folders and yield the differences."""
     builders = tuple({task.builder.uuid: task.builder for task in tasks}.values())
     settings = SettingsTree(replace(config.project, builders=builders), dict(texts))
     folder = new_folder(config, "verify-")
@@ -269,7 +269,7 @@ def differences_of(config: Config, tasks: Sequence[RebuildTask], texts: Mapping[
         ):
             for start in range(0, len(tasks), _AT_A_TIME):
                 part = tasks[start : start + _AT_A_TIME]
-                # The second time in the other order: what a builder remembers from one job must not show in the next.
+                # The second run is in reverse order, to find builders that carry state from one job to the next.
                 first = one.run([_order(config, task, settings, f"{folder}/{task.number}-1") for task in part])
                 second = other.run([_order(config, task, settings, f"{folder}/{task.number}-2") for task in reversed(part)])
                 for task in part:
@@ -328,7 +328,7 @@ def _other_names(
 
 
 def _describe_difference(one: StagedProduct, size: int, path: str, what: str) -> tuple[str, int, str]:
-    """Return (kind, offset, sentence) of how the file of `one` differs from the file at `path`, which should have `size` bytes."""
+    """Compare the file of `one` with the file at `path`, which should have `size` bytes; return (kind, offset, sentence)."""
     offset = _first_difference(os_path(one.staged), path)
     at = f" from byte {offset:,} on" if offset >= 0 else ""
     if size not in (one.size, -1):
@@ -337,7 +337,7 @@ def _describe_difference(one: StagedProduct, size: int, path: str, what: str) ->
 
 
 def _first_difference(one: str, other: str) -> int:
-    """Return the offset of the first byte that differs, -1 when there is none, or a file cannot be read."""
+    """Return the offset of the first byte that differs, -1 if the files are equal or cannot be read."""
     try:
         with open(one, "rb") as left, open(other, "rb") as right:
             offset = 0
@@ -355,15 +355,15 @@ def _first_difference(one: str, other: str) -> int:
         return -1
 
 
-# Whether a job would be made today of what its last run was made of: the configuration of its builder, and every file's bytes.
+# Checks whether the inputs of a job are those of its last run: the configuration of its builder, and the bytes of every file.
 #
-# Products of other jobs that it waits for are taken for what they were.
+# Products of other jobs that it waits for count as unchanged.
 
 _FILES = frozenset({"source", "dependency", "companion", "discovered"})
 
 
 class UnchangedInputs:
-    """Answers for the jobs of one database; each file is read once."""
+    """Compares the inputs of the jobs of one database; each file is read once."""
 
     def __init__(self, config: Config, database: Reader) -> None:
         self._project, self._database = with_intermediates(config.project, str(config.cache_dir)), database
@@ -423,7 +423,7 @@ def verify_arguments(parser: ArgumentParser) -> None:
 
 
 def verify(arguments: Namespace) -> int:
-    """Compare all products; exit 1 when something is wrong (and was not repaired)."""
+    """Compare all products; return 1 if some are wrong and were not repaired."""
     config = load_to_run(arguments) if arguments.rebuild or arguments.repair else load_config(arguments)
     if arguments.rebuild:
         if arguments.repair:
@@ -456,7 +456,7 @@ def verify(arguments: Namespace) -> int:
 
 
 def _check(arguments: Namespace, config: Config) -> tuple[int, int, list[Finding], list[OrphanFile]]:
-    """Return (how many products, how many of them without a digest, what is wrong, files that belong to no product)."""
+    """Return (number of products, number without a digest, findings, files in the cache that are not products)."""
     checked = unknown = 0
     findings = []
     with open_for_reading(arguments, config) as project:
@@ -471,7 +471,7 @@ def _check(arguments: Namespace, config: Config) -> tuple[int, int, list[Finding
 
 
 def _repair(arguments: Namespace, config: Config, findings: list[Finding]) -> tuple[int, bool]:
-    """Run the jobs of these products again; return the exit code, and whether all is well now."""
+    """Run the jobs of these products again; return the exit code, and whether all products are right now."""
     summary = run(config, RunOptions(sources=tuple(sorted({key_of(finding.source) for finding in findings}))))
     if summary.is_interrupted:
         return INTERRUPTED, False

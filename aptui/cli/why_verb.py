@@ -1,4 +1,4 @@
-"""`why`: what a file is to aptui, and for each of its jobs why it last ran, waits or failed, naming the very input."""
+"""`why`: the role of a file, and for each of its jobs why it last ran, waits or failed, with the input that caused it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from aptui.shared import printing
 from aptui.store.queries.reader import JobRow, Reader, RunRow, SourceRow
 from aptui.store.queries.reasons import dependents, edge_type, makers, sentence
 
-# For `why`: what a file on the disk says that the database does not know yet, and what a file in the cache comes from.
+# For `why`: edits of a file that are not in the database yet, and the source of a file in the cache.
 
 _PENDING_ADVICE = "what follows is about it as it was; 'aptui batch' processes it"
 
 
 def describe_edit(source: SourceRow, database: Reader) -> str:
-    """Return how a source's file differs from what was looked at last, "" when it does not."""
+    """Return the difference between a source's file and the last scan, "" if it is unchanged."""
     fact = database.file(source.source)
     path = os_path(f"{source.root}/{source.source}")
     try:
@@ -37,7 +37,7 @@ def describe_edit(source: SourceRow, database: Reader) -> str:
         return ""
     if fact is None or (fact.size, fact.mtime_ns) == (found.st_size, found.st_mtime_ns):
         return ""
-    if _digest(path) in {source.digest, fact.digest} - {b""}:  # a folder's row may be some seconds older than the source's
+    if _digest(path) in {source.digest, fact.digest} - {b""}:  # a folder's row may be seconds older than the source's
         return ""
     return f"its file changed since the last scan; {_PENDING_ADVICE}"
 
@@ -53,10 +53,10 @@ def _digest(path: str) -> bytes:
 def product_answer(
     word: str, project: OpenedProject, explain: Callable[[str, OpenedProject], dict[str, Any]]
 ) -> dict[str, Any] | None:
-    """Return what is known of a path in the cache: that of its source, with the jobs that made it alone; None for any other path.
+    """Return the facts about a path in the cache: those of its source, with only the jobs that made it; None for any other path.
 
     Args:
-        explain: answers for a source.
+        explain: returns the facts about a source.
     """
     cache = str(project.config.cache_dir)
     path = os.path.abspath(word)
@@ -95,10 +95,10 @@ def why(arguments: Namespace) -> int:
 
 
 def explain(word: str, project: OpenedProject) -> dict[str, Any]:
-    """Return everything that is known of what `word` names.
+    """Return all facts about the file or job that `word` names.
 
     Raises:
-        UserError: nothing has that name.
+        UserError: neither a file nor a job has that name.
     """
     config, database = project.config, project.database
     if word.startswith("#"):
@@ -109,7 +109,7 @@ def explain(word: str, project: OpenedProject) -> dict[str, Any]:
         return product_answer(word, project, explain) or _without_jobs(word, project)
     source = database.source(rows[0].source) if rows else find_source(word, config, database)
     if source is None:
-        find_job(word, config, database)  # raises: the file has jobs, but none of that name
+        find_job(word, config, database)  # raises, because the file has jobs, but none with that name
     answer = _source_answer(source, word, project)
     answer["made_by"] = [{**job_json(row, project), "said": text} for row, text in makers(source, database)]
     if not rows:
@@ -119,7 +119,7 @@ def explain(word: str, project: OpenedProject) -> dict[str, Any]:
 
 
 def _source_answer(source: SourceRow | None, word: str, project: OpenedProject) -> dict[str, Any]:
-    """Say which file wins the path, and who depends on it."""
+    """Return which file wins the path, and the sources that depend on it."""
     if source is None:
         return {"path": word, "is": "source"}
     answer: dict[str, Any] = {"path": source.source, "is": "source", "scan_folder": source.scan_folder}
@@ -136,7 +136,7 @@ def _source_answer(source: SourceRow | None, word: str, project: OpenedProject) 
 
 
 def _dependents(rel: str, hidden: Sequence[str], project: OpenedProject) -> list[str]:
-    """Return who depends on a path, and who reads what is `hidden` (absolute paths) at that very place."""
+    """Return the sources that depend on a path, and those that read the overridden files `hidden` (absolute paths)."""
     found = {name for path in hidden for name in project.database.dependents_of(path)}
     return sorted({*dependents(rel, project.database), *found})
 
@@ -173,7 +173,7 @@ def _run_json(run: RunRow, project: OpenedProject) -> dict[str, Any]:
 
 
 def _without_jobs(word: str, project: OpenedProject) -> dict[str, Any]:
-    """Say what a file without jobs is: ignored, wanted by nobody, outside, not looked at yet, or not there at all."""
+    """Return the state of a file without jobs: ignored, without builder, outside, not scanned yet, or missing."""
     from aptui.cli import explain_verb
 
     found = [named for named in meanings(word, project.config) if named.rel and os.path.lexists(named.path)]
@@ -190,7 +190,7 @@ def _without_jobs(word: str, project: OpenedProject) -> dict[str, Any]:
 
 
 def _format_answer(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield (line, colour) for people."""
+    """Yield (line, colour) of the text output."""
     yield printing.line(answer["path"]), "bold"
     if "said" in answer:
         yield f"  {printing.line(answer['said'])}", ""
@@ -262,5 +262,5 @@ def _list_names(names: Sequence[str]) -> str:
 
 
 def _local(iso: str | None) -> str:
-    """Return a moment of the answer in local time, for people."""
+    """Convert a time of the answer to local time for display."""
     return datetime.fromisoformat(iso).astimezone().strftime("%Y-%m-%d %H:%M:%S") if iso else "never"

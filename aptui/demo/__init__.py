@@ -1,1 +1,1 @@
-"""A small project written on the spot, with assets worth looking at. Nothing else imports it but the verb."""
+"""The demo project: generated sources for every kind of builder. Only the verb `demo` imports this package."""

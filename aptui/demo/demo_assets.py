@@ -1,6 +1,6 @@
-"""The demo project's models, shaders, fonts and data: what they are made of, and which of them can be built on this host.
+"""The demo project's models, shaders, fonts and data: their sources, and which of them this host can build.
 
-What needs a package of the extra `builders`, or a program, is an `Extra`; the demo leaves out those that would fail here.
+A part that needs a package of the extra `builders`, or a program, is an `Extra`; the demo leaves out those that would fail here.
 
 Tests: `tests/demo/test_demo_project.py`.
 """
@@ -23,8 +23,8 @@ from aptui.shared.errors import install_advice
 class Extra(Struct, frozen=True):
     """A part of the demo that not every host can build.
 
-    `config` are its builders, `files` {path below assets: text, or what makes its bytes}; `told` says in one line what becomes of
-    it, `needs` how to get what it takes.
+    `config` has its builders, `files` is {path below assets: text, or a function that returns its bytes}; `told` describes its
+    products in one line, `needs` says how to install its requirements.
     """
 
     name: str
@@ -96,11 +96,11 @@ FILES: Mapping[str, str] = {
         "  <line>Good evening.</line>\n  <line mood='tired'>Is it late?</line>\n</dialogue>\n"
     ),
 }
-"""{path below assets: text} of what every host can build."""
+"""{path below assets: text} of the sources that every host can build."""
 
 
 def moth_buffer() -> bytes:
-    """Return the numbers of `models/moth.gltf`: two triangles with normals and texture coordinates, then their indices."""
+    """Return the buffer of `models/moth.gltf`: two triangles with normals and texture coordinates, then their indices."""
     corners = [(-0.5, 0.0, 0.0), (0.5, 0.0, 0.0), (0.5, 1.0, 0.0), (-0.5, 1.0, 0.0)]
     places = [(0.0, 1.0), (0.25, 1.0), (0.25, 0.0), (0.0, 0.0)]
     numbers = (
@@ -110,7 +110,7 @@ def moth_buffer() -> bytes:
 
 
 def moth_model() -> str:
-    """Return `models/moth.gltf`, which names its buffer, and a picture in another folder."""
+    """Return `models/moth.gltf`, which refers to its buffer and to a picture in another folder."""
     views = [(0, 48), (48, 48), (96, 32), (128, 12)]
     tree = {
         "asset": {"version": "2.0", "generator": "aptui demo"},
@@ -139,7 +139,7 @@ def moth_model() -> str:
 
 
 def _font() -> bytes:
-    """Return a font of four letters that are boxes."""
+    """Return a font with four letters, drawn as boxes."""
     from fontTools.fontBuilder import FontBuilder
     from fontTools.pens.ttGlyphPen import TTGlyphPen
 
@@ -201,7 +201,7 @@ EXTRAS = (
         "fonts/     become WOFF2 for linux, and a few letters for the server",
         _ADVICE,
     ),
-    # Without it the scripts are copied.
+    # Without luac, the scripts are copied.
     Extra(
         "lua",
         can_compile,

@@ -1,6 +1,6 @@
-"""Writes the demo project: generated sources that show every kind of builder; processing it is the verb's work (cli), not ours.
+"""Writes the demo project: generated sources that show every kind of builder. The verb (`cli`) processes it.
 
-What comes out of it, `count_expected_products()` products in all:
+Its products, `count_expected_products()` in all:
 
 | sources                        | builder                  | linux                  | server               | products |
 |--------------------------------|--------------------------|------------------------|----------------------|---------:|
@@ -25,7 +25,7 @@ What comes out of it, `count_expected_products()` products in all:
 | 1 `fonts/*.ttf`                | `fonts` (font)           | WOFF2                  | TTF of four letters  |        2 |
 |                                |                          |                        |                      |   **96** |
 
-The last three, and `scripts`, are there where they can be built (`demo.demo_assets`).
+The last three, and `scripts`, are written only if this host can build them (`demo.demo_assets`).
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ if TYPE_CHECKING:
     from PIL import Image
 
 MARKER = "# aptui demo project: made by `aptui demo`, which rewrites its files when it runs again."
-"""First line of `aptui.yaml`; a folder with it is ours to write in."""
+"""First line of `aptui.yaml`; the demo may overwrite files in a folder with this line."""
 
 INTENDED_FAILURES = ("data/broken.json",)
-"""Sources, relative to their scan folder, whose jobs fail, on every platform."""
+"""Sources, relative to their scan folder, whose jobs fail on every platform."""
 
 INTENDED_WARNINGS = ("data/palette.json",)
-"""Sources whose jobs complete with warnings, on every platform."""
+"""Sources whose jobs complete with warnings on every platform."""
 
 _BASE_PRODUCT_COUNT = 90
 
@@ -173,9 +173,9 @@ _TEXTS = {
     '  {"name": "beetle", "health": 5, "speed": 0.75}\n]\n',
     "assets/data/dialogue.json": '{\n  "greeting": ["Good evening.", "Is it late?"],\n  "farewell": "It is hot \\u2013 mind."\n}\n',
     "assets/data/seed.json": '{\n  "world": 170141183460469231731687303715884105727,\n  "gravity": 9.80665\n}\n',
-    # Warns: the second "night" is what most readers would use.
+    # Warns: most readers would use the second "night".
     "assets/data/palette.json": '{\n  "day": "#ffe9b0",\n  "night": "#101830",\n  "dusk": "#b0607a",\n  "night": "#0a1020"\n}\n',
-    # Fails: no comma after the second line.
+    # Fails: the comma after the second line is missing.
     "assets/data/broken.json": '{\n  "level": 3\n  "name": "The Unlit Stair"\n}\n',
     "assets/scripts/main.lua": 'local lamp = require("lamp")\n\nfunction update(dt)\n  lamp.flicker(dt)\nend\n',
     "assets/scripts/lamp.lua": (
@@ -196,15 +196,15 @@ _TEXTS = {
 
 
 def write_project(folder: Path, *, has_page: bool = False) -> None:
-    """Write the demo project into `folder`, which may be missing, empty, or a demo project; a file that is right is not touched.
+    """Write the demo project into `folder`, which may be missing, empty, or a demo project; correct files are not touched.
 
     Args:
-        folder: where.
-        has_page: with the model that the page in the browser turns around.
+        folder: of the project.
+        has_page: whether to add the model that the browser page rotates.
 
     Raises:
-        UserError: when `folder` holds something else.
-        HostError: when a file cannot be written there.
+        UserError: `folder` contains other files.
+        HostError: a file cannot be written.
     """
     try:
         _refuse_foreign(folder)
@@ -215,7 +215,7 @@ def write_project(folder: Path, *, has_page: bool = False) -> None:
 
 
 def _write_files(folder: Path, *, has_page: bool) -> None:
-    # First of all, so that an interrupted demo is still known as one.
+    # Written first, so that an interrupted demo is still recognized.
     _write(folder / "aptui.yaml", _config().encode())
     for path, text in _TEXTS.items():
         _write(folder / path, text.encode())
@@ -230,17 +230,17 @@ def _write_files(folder: Path, *, has_page: bool) -> None:
 
 
 def count_expected_products() -> int:
-    """Return how many products come out here."""
+    """Return the number of products on this host."""
     return _BASE_PRODUCT_COUNT + sum(extra.product_count for extra in possible_extras())
 
 
 def possible_extras() -> list[Extra]:
-    """Return the parts that not every host can build, and this one can."""
+    """Return the optional parts that this host can build."""
     return [extra for extra in EXTRAS if extra.is_possible()]
 
 
 def explain() -> str:
-    """Return what the demo shows, for people."""
+    """Return the explanation of the demo for the user."""
     possible = possible_extras()
     extras_text = "".join(f"  {extra.description}\n" for extra in possible)
     copied = "docs/      are" if any(extra.name == "lua" for extra in possible) else "scripts/   and docs/ are"
@@ -269,7 +269,7 @@ Two sources are wrong on purpose:
 
 
 def _say_gaps(possible: list[Extra]) -> str:
-    """Return the line about what this host cannot build, "" for nothing."""
+    """Return the line about parts that this host cannot build, "" if it can build all."""
     missing = [extra for extra in EXTRAS if extra not in possible]
     if not missing:
         return ""
@@ -321,7 +321,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _pictures() -> Iterator[tuple[str, Image.Image]]:
-    """Yield (path, picture) of everything drawn."""
+    """Yield (path, picture) of all pictures."""
     from PIL import Image
 
     yield "assets/textures/checker.png", _checkerboard(128, 16, (236, 226, 198), (70, 58, 80))
@@ -357,7 +357,7 @@ def _noise(side: int) -> Image.Image:
 
 
 def _sprite_sheet() -> Image.Image:
-    """Draw four frames of a moth that beats its wings, 32 by 32 each."""
+    """Draw four frames of a moth that flaps its wings, 32 x 32 pixels each."""
     from PIL import Image, ImageDraw
 
     sheet = Image.new("RGBA", (128, 32), (0, 0, 0, 0))
@@ -371,7 +371,7 @@ def _sprite_sheet() -> Image.Image:
 
 
 def _icon(number: int) -> Image.Image:
-    """Draw a polygon of three and more corners."""
+    """Draw a polygon with three or more corners."""
     from PIL import Image, ImageDraw
 
     picture = Image.new("RGBA", (48, 48), (0, 0, 0, 0))
@@ -387,7 +387,7 @@ def _png(picture: Image.Image) -> bytes:
 
 
 def _sounds() -> Iterator[tuple[str, array[int]]]:
-    """Yield (path, samples) of everything played."""
+    """Yield (path, samples) of all sounds."""
     chance = random.Random(11)
     yield "assets/sounds/chime.wav", _render_sound(0.8, lambda t: math.exp(-4 * t) * math.sin(2 * math.pi * 880 * t))
     yield "assets/sounds/hum.wav", _render_sound(1.0, lambda t: 0.5 * math.sin(2 * math.pi * 55 * t))

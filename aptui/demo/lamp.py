@@ -1,4 +1,4 @@
-"""The model that the demo's page turns around: a paper lantern with caps of brass and a handle, as glTF and its buffer.
+"""The model on the demo's page: a paper lantern with brass caps and a handle, as glTF and its buffer.
 
 Tests: `tests/features/gateway/web/test_web_demo.py`.
 """
@@ -15,11 +15,11 @@ from msgspec import Struct, field
 
 Vector: TypeAlias = tuple[float, float, float]
 Surface: TypeAlias = Callable[[float, float], Vector]
-"""A point for u, v from 0 to 1."""
+"""Function from u, v (0 to 1) to a point."""
 
 MODEL, BUFFER = "models/lamp.gltf", "models/lamp.bin"
 PAPER = (0.93, 0.56, 0.24, 1.0)
-"""The colour of the paper, which people are asked to change."""
+"""The colour of the paper (RGBA), which the demo asks the user to change."""
 _BRASS = (0.35, 0.29, 0.22, 1.0)
 _RIBS = 9
 _STEP = 1e-4
@@ -58,7 +58,7 @@ def _cap(height: float) -> Surface:
 
 
 def _handle(u: float, v: float) -> Vector:
-    """Half a ring above the upper cap."""
+    """Return a point of a half ring above the upper cap."""
     along, around = math.pi * v, 2 * math.pi * u
     radius = 0.17 + 0.017 * math.cos(around)
     return radius * math.cos(along), 1.03 + radius * math.sin(along), 0.017 * math.sin(around)
@@ -85,7 +85,7 @@ class _Mesh(Struct):
 
 
 def _normal(surface: Surface, u: float, v: float) -> Vector:
-    v = min(max(v, 2 * _STEP), 1 - 2 * _STEP)  # at its ends a surface may come down to one point
+    v = min(max(v, 2 * _STEP), 1 - 2 * _STEP)  # a surface may end in a single point
     across = _minus(surface(u + _STEP, v), surface(u - _STEP, v))
     along = _minus(surface(u, v + _STEP), surface(u, v - _STEP))
     x, y, z = (across[(i + 1) % 3] * along[(i + 2) % 3] - across[(i + 2) % 3] * along[(i + 1) % 3] for i in range(3))
@@ -101,7 +101,7 @@ def _minus(one: Vector, other: Vector) -> Vector:
 
 
 def _assemble(parts: list[tuple[str, _Mesh, tuple[float, ...], tuple[float, ...]]]) -> tuple[bytes, dict[str, object]]:
-    """Return the buffer and the tree of meshes, each with (name, mesh, colour, what it shines)."""
+    """Return the buffer and the glTF tree of parts (name, mesh, colour, emitted light)."""
     data = b""
     views, accessors, primitives, materials = (list[dict[str, object]]() for _ in range(4))
     for name, mesh, colour, glow in parts:
@@ -132,5 +132,5 @@ def _assemble(parts: list[tuple[str, _Mesh, tuple[float, ...], tuple[float, ...]
 
 
 def _floats(vectors: list[Vector]) -> bytes:
-    # Rounded, so that other machines' arithmetic makes the same file.
+    # Rounded, so that every machine writes the same file.
     return struct.pack(f"<{3 * len(vectors)}f", *(round(number, 6) for vector in vectors for number in vector))

@@ -1,4 +1,4 @@
-"""What `aptui batch` makes of the answer of an engine that runs already."""
+"""`aptui batch` with the answer of a running engine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def settled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: object, set
     return settle(loaded, tmp_path)
 
 
-def test_a_run_beside_an_engine_ends_with_the_caches_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_with_running_engine_prints_cache_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counts = {"local_hits": 96, "misses": 4, "built_ms": 2_640_000, "fetch_ms": 180_000, "of a later version": 7}
 
     summary = settled(tmp_path, monkeypatch, counts)
@@ -47,19 +47,19 @@ def test_a_run_beside_an_engine_ends_with_the_caches_account(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("shared", [{}, None, {"misses": 3}])
-def test_where_nothing_is_shared_and_nothing_was_found_it_says_nothing(
+def test_cache_account_without_shared_cache_and_hits_is_empty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: object
 ) -> None:
     assert settled(tmp_path, monkeypatch, shared).account == ""
 
 
-def test_with_a_team_it_says_also_that_nothing_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_account_with_shared_store_reports_zero_hits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = f"shared_cache: {{mode: client, store: {tmp_path / 'share'}}}\n"
 
     assert settled(tmp_path, monkeypatch, {"misses": 3}, settings).account == "0 % from cache"
 
 
-def test_mistakes_in_settings_of_folders_are_those_that_the_engine_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_mistakes_of_running_engine_are_in_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "aptui.yaml").write_text("scan_folders: [{name: game, path: .}]\n")
     monkeypatch.setattr(attach, "_follow", lambda *_all: {"run": 0, "folder_mistakes": ["a/.aptui.yaml:1:2: wrong"]})
     monkeypatch.setattr(attach, "collect", lambda *_all: Summary())
@@ -69,7 +69,7 @@ def test_mistakes_in_settings_of_folders_are_those_that_the_engine_says(tmp_path
     assert summary.mistakes == ("a/.aptui.yaml:1:2: wrong",)
 
 
-def test_a_configuration_that_the_engine_does_not_take_over_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configuration_refused_by_engine_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = {"run": 0, "configuration": "aptui.yaml:3:60: unknown parameter 'fromat'"}
     (tmp_path / "aptui.yaml").write_text("scan_folders: [{name: game, path: .}]\n")
     monkeypatch.setattr(attach, "_follow", lambda *_all: wrong)
@@ -78,7 +78,7 @@ def test_a_configuration_that_the_engine_does_not_take_over_is_an_error(tmp_path
         settle(load.load(tmp_path), tmp_path)
 
 
-def test_engine_of_another_version_is_reported(
+def test_engine_of_other_version_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(attach, "__version__", "9.9")

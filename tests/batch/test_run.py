@@ -49,7 +49,7 @@ workers: 2
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -68,7 +68,7 @@ def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 # ------------------------------------------------------------------------------------------------------------------- batch
 
 
-def test_everything_is_processed_once(run: Run, project: Path) -> None:
+def test_second_run_processes_nothing(run: Run, project: Path) -> None:
     code, out, _ = run("batch", "--json")
     again, out_again, _ = run("batch", "--json")
 
@@ -79,7 +79,7 @@ def test_everything_is_processed_once(run: Run, project: Path) -> None:
     assert (project / "Cache" / "server" / "b.txt").read_text() == "B"
 
 
-def test_json_is_one_object_on_stdout_and_news_go_to_stderr(run: Run, project: Path) -> None:
+def test_json_is_one_object_on_stdout_and_progress_goes_to_stderr(run: Run, project: Path) -> None:
     (project / "assets" / "bad.json").write_text('{"a": 1,\n oops}')
 
     code, out, err = run("batch", "--json")
@@ -108,7 +108,7 @@ def test_json_is_one_object_on_stdout_and_news_go_to_stderr(run: Run, project: P
     assert "\x1b" not in err
 
 
-def test_a_failure_is_there_on_the_second_run_too_and_heals(run: Run, project: Path) -> None:
+def test_failure_is_reported_on_second_run_until_fixed(run: Run, project: Path) -> None:
     bad = project / "assets" / "bad.json"
     bad.write_text("{oops}")
     first = run("batch", "--json")[0]
@@ -122,7 +122,7 @@ def test_a_failure_is_there_on_the_second_run_too_and_heals(run: Run, project: P
 
 
 @pytest.mark.parametrize(("fail_on", "expected"), [(None, 0), ("error", 0), ("warning", 1)])
-def test_a_warning_gate_sees_the_same_on_a_second_run(run: Run, project: Path, fail_on: str | None, expected: int) -> None:
+def test_fail_on_warning_gives_same_result_on_second_run(run: Run, project: Path, fail_on: str | None, expected: int) -> None:
     (project / "assets" / "twice.json").write_text('{"a": 1, "a": 2}')
     gate = ["--fail-on", fail_on] if fail_on else []
 
@@ -131,7 +131,7 @@ def test_a_warning_gate_sees_the_same_on_a_second_run(run: Run, project: Path, f
     assert codes == [expected, expected]
 
 
-def test_a_job_that_was_tried_again_is_flaky_and_a_gate_sees_it_on_every_run(run: Run, project: Path) -> None:
+def test_retried_job_is_flaky_on_every_run(run: Run, project: Path) -> None:
     (project / "assets" / "a.odd").write_text("x")
     odd = f"""
   - name: odd
@@ -157,7 +157,7 @@ workers:"""
     assert json.loads(run("status", "--json")[1])["flaky_jobs"] == 2
 
 
-def test_runs_that_hold_one_resource_come_one_after_the_other(run: Run, project: Path) -> None:
+def test_runs_with_the_same_resource_do_not_overlap(run: Run, project: Path) -> None:
     command = f"mkdir {project}/lock && cp {{source}} {{products_dir}} && rmdir {project}/lock"
     lone = f"""
   - {{name: one, patterns: ["*.one"], command: "{command}", resources: [card]}}
@@ -174,7 +174,7 @@ workers: 4
     assert (code, json.loads(out)["failures"]) == (0, [])
 
 
-def test_only_the_platforms_asked_for_count(run: Run, project: Path) -> None:
+def test_only_selected_platforms_count(run: Run, project: Path) -> None:
     (project / "assets" / "bad.json").write_text("{oops}")
     run("batch")
 
@@ -187,7 +187,7 @@ def test_only_the_platforms_asked_for_count(run: Run, project: Path) -> None:
     assert (project / "Cache" / "server" / "a.txt").is_file()
 
 
-def test_summary_for_people_names_failures_and_logs(run: Run, project: Path) -> None:
+def test_text_summary_names_failures_and_logs(run: Run, project: Path) -> None:
     (project / "assets" / "bad.json").write_text("{oops}")
 
     code, out, _ = run("batch")
@@ -198,7 +198,7 @@ def test_summary_for_people_names_failures_and_logs(run: Run, project: Path) -> 
     assert out.splitlines()[-1].startswith("6 jobs run, 0 skipped, 2 failed, ")
 
 
-def test_a_hostile_name_reaches_the_terminal_as_pictures(run: Run, project: Path) -> None:
+def test_control_characters_in_names_are_replaced_on_terminal(run: Run, project: Path) -> None:
     (project / "assets" / "evil\x1b]0;x\x07\u202e.json").write_text("{oops}")
     (project / "assets" / os.fsdecode(b"caf\xe9.json")).write_text("{oops}")
 
@@ -224,7 +224,7 @@ def test_junit_lists_all_jobs(run: Run, project: Path) -> None:
 
 
 @pytest.mark.real
-def test_junit_holds_the_errors_of_a_failed_job_and_the_end_of_its_log(run: Run, project: Path) -> None:
+def test_junit_contains_errors_and_end_of_log_of_failed_job(run: Run, project: Path) -> None:
     (project / "aptui.yaml").write_text(
         "scan_folders: [{name: game, path: assets}]\n"
         "builders: [{name: tool, patterns: ['*.txt'], command: 'cat {source}; false', errors: '^error:.*'}]\n"
@@ -244,7 +244,7 @@ def test_junit_holds_the_errors_of_a_failed_job_and_the_end_of_its_log(run: Run,
     assert "last" in (output.text or "")
 
 
-def test_a_report_that_cannot_be_written_is_told_before_the_work(run: Run, project: Path) -> None:
+def test_unwritable_report_is_refused_before_the_run(run: Run, project: Path) -> None:
     code, _, err = run("batch", "--junit", "no/such/folder/report.xml")
 
     assert code == 3
@@ -257,7 +257,7 @@ def test_unknown_platforms_are_a_mistake(run: Run) -> None:
     assert run("batch", "--platforms", ",")[0] == 3
 
 
-def test_a_mistake_in_the_settings_of_a_folder_is_one_of_configuration(run: Run, project: Path) -> None:
+def test_mistake_in_folder_settings_is_a_configuration_mistake(run: Run, project: Path) -> None:
     (project / "assets" / "a.json").write_text("{}")
     settings = project / "assets" / ".aptui.yaml"
     settings.write_text("builders:\n  tables:\n    params: {fromat: x}\n")
@@ -270,10 +270,10 @@ def test_a_mistake_in_the_settings_of_a_folder_is_one_of_configuration(run: Run,
     assert (code, again, mended) == (3, 3, 0)
     assert "aptui: .aptui.yaml:3:14: unknown parameter 'fromat'" in err
     assert json.loads(out)["configuration"][0].startswith(".aptui.yaml:3:14: ")
-    assert json.loads(out)["jobs_failed"] == 3  # what lies below it; what was made stays
+    assert json.loads(out)["jobs_failed"] == 3  # the jobs below the broken settings; existing products stay
 
 
-def test_a_mistake_in_settings_above_no_source_is_one_too(run: Run, project: Path) -> None:
+def test_mistake_in_settings_of_empty_folder_is_a_configuration_mistake(run: Run, project: Path) -> None:
     (project / "assets" / "none").mkdir()
     (project / "assets" / "none" / ".aptui.yaml").write_text("builders: {tabels: {}}\n")
 
@@ -284,7 +284,7 @@ def test_a_mistake_in_settings_above_no_source_is_one_too(run: Run, project: Pat
     assert "aptui: none/.aptui.yaml:1:12: no builder is called 'tabels'; did you mean 'tables'?" in err
 
 
-def test_full_scan_finds_what_times_hide(run: Run, project: Path) -> None:
+def test_full_scan_runs_no_job_for_unchanged_content(run: Run, project: Path) -> None:
     run("batch")
     source = project / "assets" / "a.txt"
     old = time.time() - 3600
@@ -298,7 +298,7 @@ def test_full_scan_finds_what_times_hide(run: Run, project: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_cleanly_with_130(project: Path, number: signal.Signals) -> None:
+def test_signal_ends_run_cleanly_with_exit_code_130(project: Path, number: signal.Signals) -> None:
     (project / "assets" / "a.slow").write_text("a")
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     engine = subprocess.Popen(
@@ -319,7 +319,7 @@ def test_a_signal_ends_cleanly_with_130(project: Path, number: signal.Signals) -
     assert b"stopping" in err
 
 
-def test_a_held_cache_is_exit_code_4(run: Run, project: Path) -> None:
+def test_locked_cache_is_exit_code_4(run: Run, project: Path) -> None:
     (project / "assets" / "a.slow").write_text("a")
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     engine = subprocess.Popen(
@@ -358,7 +358,7 @@ def test_exit_codes(summary: Summary, fail_on: str | None, code: int) -> None:
 
 
 class Clock:
-    """A clock that moves when told."""
+    """A clock that the test sets."""
 
     now = 0.0
 
@@ -374,7 +374,7 @@ def progress(done: int, *, waiting: int = 0, failed: int = 0, is_scanning: bool 
     return Progress(0, 7, 0, 0, waiting, 1, done, failed, is_scanning)
 
 
-def test_a_pipe_gets_plain_lines_now_and_then() -> None:
+def test_pipe_gets_plain_progress_lines_at_intervals() -> None:
     stream, clock = io.StringIO(), Clock()
     reporter = Reporter(stream, Path("/logs"), clock)
     for second in range(25):
@@ -392,7 +392,7 @@ def test_a_pipe_gets_plain_lines_now_and_then() -> None:
     assert "\x1b" not in stream.getvalue()
 
 
-def test_a_terminal_gets_one_line_that_fits_and_is_redrawn_at_most_ten_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_progress_line_fits_and_redraws_at_most_ten_times_per_second(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aptui.shared.printing.width", lambda _stream: 30)
     monkeypatch.setenv("NO_COLOR", "1")
     stream, clock = Terminal(), Clock()
@@ -411,7 +411,7 @@ def test_a_terminal_gets_one_line_that_fits_and_is_redrawn_at_most_ten_times_a_s
     assert stream.getvalue().endswith("\r\x1b[K")
 
 
-def test_a_quick_run_draws_nothing() -> None:
+def test_quick_run_draws_no_progress() -> None:
     stream, clock = Terminal(), Clock()
     reporter = Reporter(stream, Path("/logs"), clock)
     reporter(progress(1))
@@ -422,7 +422,7 @@ def test_a_quick_run_draws_nothing() -> None:
     assert stream.getvalue() == ""
 
 
-def test_what_is_left_is_estimated_once_the_scan_ended() -> None:
+def test_time_left_is_estimated_after_the_scan() -> None:
     stream, clock = io.StringIO(), Clock()
     reporter = Reporter(stream, Path("/logs"), clock)
     clock.now = 10.0
@@ -436,7 +436,7 @@ def test_what_is_left_is_estimated_once_the_scan_ended() -> None:
     assert known.endswith("about 10.0 s left")
 
 
-def test_a_job_that_ran_twice_counts_once_and_the_slowest_are_kept() -> None:
+def test_job_with_two_runs_counts_once_and_slowest_jobs_are_kept() -> None:
     reporter = Reporter(io.StringIO(), Path("/logs"))
     for number in range(1, 21):
         reporter(job(f"{number}.png", duration_ms=number, job_id=number * 997))
@@ -449,7 +449,7 @@ def test_a_job_that_ran_twice_counts_once_and_the_slowest_are_kept() -> None:
     assert sorted(duration for duration, _ in reporter.slowest) == [16, 17, 18, 19, 20]
 
 
-def test_a_stream_that_was_closed_stops_nothing() -> None:
+def test_closed_stream_does_not_stop_the_run() -> None:
     stream = io.StringIO()
     reporter = Reporter(stream, Path("/logs"))
     stream.close()
@@ -458,7 +458,7 @@ def test_a_stream_that_was_closed_stops_nothing() -> None:
     reporter.close()
 
 
-def test_a_platform_that_is_switched_off_keeps_its_products_unless_it_is_asked_otherwise(run: Run, project: Path) -> None:
+def test_disabled_platform_keeps_products_unless_remove_is_given(run: Run, project: Path) -> None:
     product = project / "Cache" / "server" / "a.txt"
     (project / "aptui.yaml").write_text(CONFIG.replace("server: {tags: [server]}", "server: {tags: [server], enabled: false}"))
     run("batch")
@@ -476,7 +476,7 @@ def test_a_platform_that_is_switched_off_keeps_its_products_unless_it_is_asked_o
     assert "0 jobs run, 2 skipped" in run("batch", "--remove")[1]
 
 
-def test_a_trace_shows_turns_runs_commits_transactions_and_syncs(run: Run, project: Path) -> None:
+def test_trace_contains_turns_runs_commits_transactions_and_syncs(run: Run, project: Path) -> None:
     assert run("batch", "--trace", "t.json")[0] == 0
 
     events = [event for event in json.loads((project / "t.json").read_text()) if event]
@@ -487,7 +487,7 @@ def test_a_trace_shows_turns_runs_commits_transactions_and_syncs(run: Run, proje
     assert sum(phase == "e" for phase, _source in runs) == 4
 
 
-def test_the_products_of_a_platform_go_with_it_though_it_was_left_alone_before(run: Run, project: Path) -> None:
+def test_products_of_removed_platform_are_deleted(run: Run, project: Path) -> None:
     product = project / "Cache" / "server" / "a.txt"
     run("batch")
     run("batch", "--platforms", "linux")
@@ -499,7 +499,7 @@ def test_the_products_of_a_platform_go_with_it_though_it_was_left_alone_before(r
     assert not product.exists()
 
 
-def test_what_fail_on_counts_is_named_and_is_a_failure_for_ci(run: Run, project: Path) -> None:
+def test_jobs_refused_by_fail_on_are_listed_and_fail_in_junit(run: Run, project: Path) -> None:
     (project / "assets" / "twice.json").write_text('{"a": 1, "a": 2}')
     assert run("batch", "--platforms", "linux")[0] == 0
 
@@ -514,7 +514,7 @@ def test_what_fail_on_counts_is_named_and_is_a_failure_for_ci(run: Run, project:
     assert [complaint["source"] for complaint in report["complaints"]] == ["twice.json"]
 
 
-# ------------------------------------------------------------------------------------------------------- what is not retried
+# ------------------------------------------------------------------------------------------------------ jobs without retry
 
 
 HANGING = """
@@ -568,7 +568,7 @@ def test_undone_mistake_is_not_an_error_in_any_report(run: Run, project: Path) -
     assert run("status", "--json")[0] == 0
 
 
-def test_failed_analysis_is_called_by_its_builder_everywhere(run: Run, project: Path) -> None:
+def test_failed_analysis_has_its_builder_name_in_all_reports(run: Run, project: Path) -> None:
     for name in ("Case.json", "case.json"):
         (project / "assets" / name).write_text("{}")
 

@@ -1,4 +1,4 @@
-"""`aptui builder`: a new builder that works with its test, and a run in front of its author."""
+"""`aptui builder`: a new builder passes its test, and a builder runs in the foreground."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`completion`: what shells offer for the last word, and that the code for them is code."""
+"""`completion`: completions of the last word, and valid code for each shell."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_sources_and_jobs_are_completed_folder_by_folder(
     assert "#1" in completion.complete_words(["-C", str(project), "log", "#"])
 
 
-def test_nothing_processed_offers_no_names(
+def test_unprocessed_project_offers_no_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     verb_project.write(tmp_path, monkeypatch)
@@ -54,7 +54,7 @@ def test_nothing_processed_offers_no_names(
 
 @pytest.mark.real
 @pytest.mark.parametrize("shell", ["bash", pytest.param("zsh", marks=needs("zsh")), pytest.param("fish", marks=needs("fish"))])
-def test_the_code_of_each_shell_is_code(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_code_for_each_shell_is_valid(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["completion", shell]) == 0
     code = capsys.readouterr().out
 

@@ -1,4 +1,4 @@
-"""A transcript: what failed, why, copy, follow; line by line, and nothing that moves a cursor."""
+"""Transcripts of `aptui --plain`: failed jobs, `why`, `copy` and `follow`, line by line, without cursor movement."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Talk:
-    """Somebody who asks and remembers what was said."""
+    """A user who asks and stores the answers."""
 
     def __init__(self, project: Path) -> None:
         self.out, self.copied, self.goes_on = io.StringIO(), [], True
@@ -63,7 +63,7 @@ class Talk:
 
 
 @pytest.mark.real
-def test_a_transcript(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_conversation_answers_questions_in_lines(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     talk = Talk(project)
 
     count, failed = talk("failed")
@@ -100,7 +100,7 @@ def test_a_transcript(project: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out == "", "everything goes where the conversation is"
 
 
-def test_what_was_copied_is_told(monkeypatch, tmp_path):
+def test_copy_reports_the_copied_lines(monkeypatch, tmp_path):
     for name in ("TMUX", "STY", "SSH_TTY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
@@ -118,11 +118,11 @@ def test_what_was_copied_is_told(monkeypatch, tmp_path):
         (False, {"TERM": "xterm", "ACCESSIBLE": "0"}, True, ""),
     ],
 )
-def test_lines_are_chosen_for_a_reason_that_is_told(plain: bool, environ: dict[str, str], is_typed: bool, reason: str) -> None:
+def test_reason_for_lines_names_option_or_variable(plain: bool, environ: dict[str, str], is_typed: bool, reason: str) -> None:
     assert reason_for_lines(Namespace(plain=plain), environ, is_typed=is_typed) == reason
 
 
-def test_news_are_told_before_the_next_question_and_one_by_one_while_somebody_follows(tmp_path: Path) -> None:
+def test_events_are_reported_before_next_question_and_by_follow(tmp_path: Path) -> None:
     session, out = NoSession("lantern", tmp_path), io.StringIO()
     read, write = os.pipe()
     with open(read, "rb", buffering=0) as typed:
@@ -140,7 +140,7 @@ def test_news_are_told_before_the_next_question_and_one_by_one_while_somebody_fo
     assert out.getvalue() == "following; Enter ends it\n> "
 
 
-def test_jobs_are_cancelled_and_escalated_by_their_numbers(monkeypatch):
+def test_cancel_and_escalate_accept_job_numbers(monkeypatch):
     monkeypatch.setattr(conversation, "find_unsettled_jobs", lambda _arguments: {9, 12, 13})
     asked, out = [], io.StringIO()
 

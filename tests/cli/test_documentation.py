@@ -19,9 +19,9 @@ from aptui.shared.errors import UserError
 ROOT = Path(main.__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "aptui").glob("*.md"))]
 _INCOMPLETE = re.compile(r"are required|expected one argument|expected at least one argument")
-"""Mistakes of a mention, which may leave arguments out."""
+"""Errors of a command that the text only mentions, which may leave out arguments."""
 _PLACEHOLDER = re.compile(r"\b[A-Z][A-Z]+\b|…|\.\.\.|\[|\]|\|")
-"""Words in capitals stand for a value, brackets for an optional word: such a line shows a form and is not an example."""
+"""Words in capitals stand for a value, brackets for an optional word: such a line shows a form and is not run."""
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -29,7 +29,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def commands(lines: list[str]) -> list[list[str]]:
-    """Return the words of every `aptui VERB …` that is an example and not a form."""
+    """Return the words of every `aptui VERB …` line that is an example."""
     found = []
     for line in lines:
         for part in re.split(r"&&|\|\||;|\||[^-]>|\s#\s", line.removeprefix("$ ")):
@@ -67,10 +67,10 @@ def test_command_lines_of_a_page_parse(page: Path) -> None:
 def test_configurations_of_a_page_are_valid(page: Path) -> None:
     for block in blocks(page, "yaml"):
         root = read_yaml(block.encode(), page.name)
-        if root.get("apiVersion") is not None:  # of Kubernetes
+        if root.get("apiVersion") is not None:  # a manifest of Kubernetes
             continue
         mistakes = check(root, is_partial=True)
-        if mistakes and check_folder(root):  # a page may show an `.aptui.yaml`, too
+        if mistakes and check_folder(root):  # a page may also show an `.aptui.yaml`
             pytest.fail(f"{block}\n{mistakes[0]}")
 
 

@@ -1,4 +1,4 @@
-"""`explain`: everything that applies to a path, with the line that says so; no engine, no database."""
+"""`explain`: all settings of a path with the lines that set them, without engine or database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Explain = Callable[..., dict[str, Any]]
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     project = verb_project.write(tmp_path, monkeypatch)
-    (project / "Cache" / ".aptui").mkdir(parents=True)  # where it is remembered which builder classes there are
+    (project / "Cache" / ".aptui").mkdir(parents=True)  # the list of builder classes is cached there
     return project
 
 
@@ -37,13 +37,13 @@ def explain(project: Path, capsys: pytest.CaptureFixture[str]) -> Explain:
 
 
 def told(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """Return what people read, without the folder of the shipped files."""
+    """Return the text output without the folder of the shipped files."""
     assert main.main(["explain", *words]) == 0
     return capsys.readouterr().out
 
 
 def platforms(answer: dict[str, Any], builder: str) -> dict[str, dict[str, Any]]:
-    """Return {platform: what is said of it}."""
+    """Return {platform: its facts}."""
     found = next(item for item in answer["builders"] if item["builder"] == builder)
     return {item["platform"]: item for item in found["platforms"]}
 
@@ -74,7 +74,7 @@ def test_each_parameter_names_the_line_that_sets_it(explain: Explain, project: P
     assert found["server"]["params"]["d"] == {"value": 4, "from": "aptui.yaml:11:78"}
 
 
-def test_where_a_builder_does_not_work_is_said_with_the_reason(explain: Explain, project: Path) -> None:
+def test_skipped_platform_has_reason_and_line(explain: Explain, project: Path) -> None:
     config = verb_project.CONFIG.replace("path: shared,", "path: shared, exclude: [server],").replace(
         "{server: skip}", "{'*': skip}"
     )
@@ -90,7 +90,7 @@ def test_where_a_builder_does_not_work_is_said_with_the_reason(explain: Explain,
     assert (off["said"], off["from"]) == ("skipped", "aptui.yaml:17:22")
 
 
-def test_the_scan_folder_that_wins_and_those_it_overrides(explain: Explain) -> None:
+def test_explain_names_winning_and_overridden_scan_folders(explain: Explain) -> None:
     answer = explain("A.TXT")
 
     assert answer["is"] == "source"
@@ -98,7 +98,7 @@ def test_the_scan_folder_that_wins_and_those_it_overrides(explain: Explain) -> N
     assert answer["overridden"] == [{"name": "shared", "file": "shared/a.txt"}]
 
 
-def test_a_file_that_is_not_there_is_explained_as_if_it_were(explain: Explain) -> None:
+def test_missing_file_is_explained_like_an_existing_one(explain: Explain) -> None:
     answer = explain("models/new.fbx")
 
     assert (answer["is"], answer["scan_folder"], answer["builders"]) == ("missing", None, [])
@@ -120,14 +120,14 @@ def test_limits_and_patterns_name_their_origin(explain: Explain, project: Path) 
     assert echo["limits"] == words["limits"]
 
 
-def test_an_ignore_rule_is_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_names_the_ignore_rule(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "ignored       by the rule '*.tmp' (aptui.yaml:8:10): nothing below applies" in told(capsys, "notes.tmp")
     write(project, "assets/.aptui.yaml", "builders: {data: {platforms: {server: skip}}}")
     write(project, "aptui.yaml", verb_project.CONFIG.replace('"raw/"]', '"raw/", "/.aptui.yaml"]'))
     assert "settings" not in told(capsys, "a.txt")
 
 
-def test_a_folder_shows_what_is_adjusted_there(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_of_folder_shows_its_settings(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "nothing is adjusted here" in told(capsys, "sub")
     write(project, "assets/.aptui.yaml", "builders: {upper: {params: {mark: [é]}}, data: {platforms: {server: skip}}}")
 
@@ -148,7 +148,7 @@ def test_a_folder_shows_what_is_adjusted_there(project: Path, capsys: pytest.Cap
     assert told(capsys, "assets").splitlines()[0] == "."
 
 
-def test_a_broken_file_is_told_with_its_place(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_broken_settings_file_is_reported_with_line(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(project, "assets/.aptui.yaml", "builders:\n  daat: {}\n")
     write(project, "assets/sub/.aptui.yaml", "builders: [")
 
@@ -159,13 +159,13 @@ def test_a_broken_file_is_told_with_its_place(project: Path, capsys: pytest.Capt
     assert "until that is fixed, all sources below it fail" in text
 
 
-def test_what_lies_in_no_scan_folder_is_refused(explain: Explain, capsys: pytest.CaptureFixture[str]) -> None:
+def test_path_outside_scan_folders_is_refused(explain: Explain, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["explain", "/etc/passwd"]) == 3
     assert "is in no scan folder" in capsys.readouterr().err
     assert explain("assets/sub/b.up")["path"] == "sub/b.up"
 
 
-def test_rerun_uses_the_settings_and_why_knows_the_file(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rerun_applies_folder_settings_and_why_explains_the_file(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(project, "aptui.yaml", verb_project.CONFIG.replace("tr a-z A-Z < {source}", "echo {params.mark}"))
     write(project, "assets/.aptui.yaml", "builders: {upper: {params: {mark: seen}}}")
     main.main(["batch"])

@@ -1,4 +1,4 @@
-"""Which lines of a log that grows are said: each once, one that was not at its end again, and what is left out is not said anew."""
+"""`print_new` prints each line of a growing log once, and an incomplete line again; lines that were left out are not repeated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def lines(*texts: str) -> list[JobLogLine]:
         (["one", "two"], ["[… 9 left out …]", "twelve"], ["[… 9 left out …]", "twelve"]),
     ],
 )
-def test_what_came_is_said_and_nothing_twice(before: list[str], now: list[str], said: list[str]) -> None:
+def test_print_new_prints_each_line_once(before: list[str], now: list[str], said: list[str]) -> None:
     heard: list[JobLogLine] = []
     followed = Followed(7, lines(*before))
 

@@ -1,4 +1,4 @@
-"""`log --history` and `log --compare`: the runs of an asset, and what two of them differ in."""
+"""`log --history` and `log --compare`: the runs of an asset, and the differences of two runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture(scope="module")
 def processed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`tables/bad.json` fails, is put right, and fails again; `sub/b.up` has a new version in between; `a.txt` changes twice."""
+    """`tables/bad.json` fails, is fixed, and fails again; `sub/b.up` has a new version in between; `a.txt` changes twice."""
     folder = tmp_path_factory.mktemp("history")
     with pytest.MonkeyPatch.context() as patch:
         project = verb_project.write(folder, patch)
@@ -46,7 +46,7 @@ def runs(out: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_the_history_of_an_asset_has_every_run(run: Run) -> None:
+def test_history_lists_every_run(run: Run) -> None:
     _, out, _ = run("log", "a.txt@linux", "--history", "--json")
 
     found = runs(out)
@@ -58,7 +58,7 @@ def test_the_history_of_an_asset_has_every_run(run: Run) -> None:
     assert found[-1]["reason"] == "new source"
 
 
-def test_failures_stand_among_the_runs_with_what_they_were_made_of(run: Run, processed: Path) -> None:
+def test_history_lists_failed_runs_with_their_inputs(run: Run, processed: Path) -> None:
     _, out, _ = run("log", "tables/bad.json@linux", "--history", "--json")
 
     found = runs(out)
@@ -69,13 +69,13 @@ def test_failures_stand_among_the_runs_with_what_they_were_made_of(run: Run, pro
     assert all(bool(item["products"]) is (item["outcome"] == "completed") for item in found)
 
 
-def test_the_version_of_the_builder_is_kept(run: Run) -> None:
+def test_history_has_the_builder_version_of_each_run(run: Run) -> None:
     _, out, _ = run("log", "sub/b.up@linux", "--history", "--json")
 
     assert [item["builder_version"] for item in runs(out)] == ["2", "1"]
 
 
-def test_people_get_a_table_for_each_job(run: Run) -> None:
+def test_text_output_has_a_table_for_each_job(run: Run) -> None:
     code, out, _ = run("log", "a.txt", "--history")
 
     lines = out.splitlines()
@@ -85,7 +85,7 @@ def test_people_get_a_table_for_each_job(run: Run) -> None:
     assert "source 'a.txt' changed" in out
 
 
-def test_two_runs_are_compared(run: Run) -> None:
+def test_compare_prints_differences_of_two_runs(run: Run) -> None:
     _, out, _ = run("log", "a.txt@linux", "--compare", "3", "1", "--json")
     _, told, _ = run("log", "a.txt@linux", "--compare", "3", "1")
     _, version, _ = run("log", "sub/b.up@linux", "--compare", "2", "1")
@@ -99,20 +99,20 @@ def test_two_runs_are_compared(run: Run) -> None:
     assert "the same products" in version
 
 
-def test_a_failed_run_is_not_said_to_have_lost_products(run: Run) -> None:
+def test_compare_with_failed_run_reports_no_lost_products(run: Run) -> None:
     _, told, _ = run("log", "tables/bad.json@linux", "--compare", "2", "1")
 
     assert "a run that did not complete made no products" in told
 
 
-def test_a_run_that_is_not_kept_is_a_mistake(run: Run) -> None:
+def test_unknown_run_number_is_a_mistake(run: Run) -> None:
     code, _, complaint = run("log", "a.txt@linux", "--compare", "1", "9")
 
     assert (code, "there are 3; 1 is the last one" in complaint) == (3, True)
     assert run("log", "nothing.txt", "--history")[0] == 3
 
 
-def test_the_plain_form_still_shows_the_log(run: Run) -> None:
+def test_log_without_options_shows_the_log(run: Run) -> None:
     _, out, _ = run("log", "sub/b.up@linux")
 
     assert "working" in out

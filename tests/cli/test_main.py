@@ -1,4 +1,4 @@
-"""Words → verbs, mistakes → one line and an exit code, bugs → a file."""
+"""Words map to verbs, mistakes to one line and an exit code, bugs to a file."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from aptui.cli.verbs import all_verbs
 from aptui.shared import printing
 
 MOST_MODULES = 90
-"""Of ours, where `aptui batch` finds nothing to do."""
+"""Maximum number of imported aptui modules if `aptui batch` has no work."""
 MOST_FOR_A_COPY = 194
-"""Of ours, where it copies one file that changed."""
+"""Maximum number of imported aptui modules if it copies one changed file."""
 
 
-def test_alone_it_lists_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_line_without_verb_lists_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main([]) == 0
 
     said = capsys.readouterr().out
@@ -32,7 +32,7 @@ def test_alone_it_lists_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("verb", list(all_verbs()))
-def test_every_verb_has_help_and_takes_a_project(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_verb_has_help_and_project_option(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main([verb, "--help"]) == 0
 
     assert "--project DIR" in capsys.readouterr().out
@@ -52,7 +52,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["why"], "aptui: the following arguments are required: PATH|JOB; see 'aptui why --help'\n"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_3(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistake_is_one_line_and_exit_code_3(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(words) == 3
 
     captured = capsys.readouterr()
@@ -67,7 +67,7 @@ def test_a_folder_without_project_is_a_mistake(tmp_path: Path, capsys: pytest.Ca
         assert "no 'aptui.yaml' in" in capsys.readouterr().err
 
 
-def test_each_mistake_of_a_configuration_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_configuration_mistake_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "aptui.yaml").write_text("scan_folder: 1\nworkers: many\n")
 
     assert main.main(["batch", "--project", str(tmp_path)]) == 3
@@ -77,7 +77,9 @@ def test_each_mistake_of_a_configuration_is_a_line(tmp_path: Path, capsys: pytes
     assert all(line.startswith(f"aptui: {tmp_path}/aptui.yaml:") for line in lines)
 
 
-def test_a_bug_is_one_line_and_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bug_is_one_line_and_a_traceback_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(main, "_split", lambda words: words.no_such_thing)
 
@@ -91,7 +93,7 @@ def test_a_bug_is_one_line_and_a_file(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "no_such_thing" in crash.read_text()
 
 
-def test_trouble_with_the_machine_is_told_as_such(
+def test_os_error_is_reported_with_exit_code_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def trouble(words: list[str]) -> tuple[str, list[str]]:
@@ -105,7 +107,7 @@ def test_trouble_with_the_machine_is_told_as_such(
     assert capsys.readouterr().err.startswith("aptui: '/some/file': No space left on device; the traceback is in")
 
 
-def test_an_interrupt_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_is_exit_code_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(words: list[str]) -> tuple[str, list[str]]:
         raise KeyboardInterrupt
 
@@ -115,7 +117,7 @@ def test_an_interrupt_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.real
-def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+def test_closed_pipe_is_not_an_error(tmp_path: Path) -> None:
     script = f"exec {sys.executable} -m aptui schema | head -c 10 >/dev/null; echo ${{PIPESTATUS[0]}}"
     ended = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=_environment(), capture_output=True, text=True, check=True)
 
@@ -129,8 +131,8 @@ def test_batch_without_work_or_with_one_copy_imports_nothing_heavy(tmp_path: Pat
     (tmp_path / "assets" / "a.txt").write_text("a")
     (tmp_path / "aptui.yaml").write_text('scan_folders: [{name: game, path: assets}]\nbuilders: [{name: data, copy: ["*.txt"]}]\n')
     environment = {**_environment(), "XDG_CACHE_HOME": str(tmp_path / "xdg")}
-    # A file that changed less than two seconds before a scan is read once more by the next run, and how fast runs follow each
-    # other is the machine's business: the first one trusts what it sees.
+    # The next run reads a file again that changed less than two seconds before a scan. The time between runs depends on the
+    # machine, so the first run accepts such files.
     trusting = "from aptui.engine.loop import scans; scans.RACY_NS = 0; "
     script = (
         "import sys; from aptui.cli.main import main; code = main(['batch']); print(code, *sorted(sys.modules), file=sys.stderr)"
@@ -188,7 +190,7 @@ def test_batch_without_work_or_with_one_copy_imports_nothing_heavy(tmp_path: Pat
 
 
 @pytest.mark.real
-def test_what_is_left_for_later_at_the_start_works_when_it_is_wanted() -> None:
+def test_lazy_modules_of_lean_start_work_on_demand() -> None:
     script = (
         "import sys, aptui.shared.lean.lean_start, msgspec, pathlib, uuid; from aptui.config.configuration import Config\n"
         "print({'urllib.parse', 'platform', 'msgspec.inspect', 'msgspec._json_schema', 'typing_extensions'} & set(sys.modules))\n"
@@ -207,7 +209,7 @@ def test_what_is_left_for_later_at_the_start_works_when_it_is_wanted() -> None:
 
 @pytest.mark.real
 @pytest.mark.parametrize("words", [["--project", "game"], ["open", "game/Cache"]])
-def test_the_first_frame_of_a_screen_is_there_before_anything_heavy_and_has_its_name(words: list[str]) -> None:
+def test_first_frame_is_shown_before_heavy_imports(words: list[str]) -> None:
     script = (
         "import os, sys; from aptui.tui.terminal import skeleton; from aptui.cli.main import main; os.isatty = lambda _: True\n"
         "def show(name): print(name, *sorted(sys.modules)); sys.stdout.flush(); os._exit(0)\n"
@@ -222,7 +224,7 @@ def test_the_first_frame_of_a_screen_is_there_before_anything_heavy_and_has_its_
 
 
 @pytest.mark.real
-def test_a_version_is_told_without_a_parser() -> None:
+def test_version_does_not_import_argparse() -> None:
     script = "import sys; from aptui.__main__ import main; sys.argv = ['aptui', '-V']; main(); print('argparse' in sys.modules)"
 
     ended = subprocess.run([sys.executable, "-c", script], env=_environment(), capture_output=True, text=True, check=True)
@@ -236,7 +238,7 @@ def _environment() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("option", ["--theme", "--project", "--engine-path"])
-def test_the_value_of_an_option_is_no_verb(option):
+def test_option_value_is_not_read_as_verb(option):
     assert main._split([option, "dark"]) == (None, [option, "dark"])
     assert main._split([option, "dark", "status", "--json"]) == ("status", [option, "dark", "--json"])
 
@@ -250,7 +252,7 @@ def run_in_shell(line: str, home: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.real
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason=MACHINE + "there is no /dev/full")
 @pytest.mark.parametrize("verb", ["docs", "doctor --json", "help batch"])
-def test_standard_output_that_cannot_be_written_is_told_as_such(verb: str, tmp_path: Path) -> None:
+def test_unwritable_stdout_is_reported_in_one_line(verb: str, tmp_path: Path) -> None:
     done = run_in_shell(f"{verb} > /dev/full", tmp_path)
 
     assert done.returncode == 2
@@ -260,13 +262,13 @@ def test_standard_output_that_cannot_be_written_is_told_as_such(verb: str, tmp_p
 
 
 @pytest.mark.real
-def test_closed_streams_are_as_if_nobody_listened(tmp_path: Path) -> None:
+def test_closed_streams_are_not_an_error(tmp_path: Path) -> None:
     done = run_in_shell("schema --path <&- >&-", tmp_path)
 
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_what_is_closed_is_opened_to_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_stdout_is_replaced_by_devnull(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", None)
 
     printing.prepare_streams()
@@ -277,7 +279,7 @@ def test_what_is_closed_is_opened_to_nowhere(monkeypatch: pytest.MonkeyPatch) ->
     os.close(sys.stdout.fileno())
 
 
-def test_children_are_waited_for_whoever_started_us_with_them_ignored() -> None:
+def test_ignored_sigchld_is_reset_to_default() -> None:
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         assert main.main(["schema", "--path"]) == 0

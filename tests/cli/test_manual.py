@@ -1,4 +1,4 @@
-"""`help` and `docs`: the same texts as help, as text, as a man page, as Markdown; the page that ships is what the program says."""
+"""`help` and `docs`: the same texts as help, plain text, man page and Markdown; the shipped page is up to date."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aptui.cli.verbs import all_verbs
 PAGE = Path(main.__file__).parents[1] / "VERBS.md"
 
 
-def test_help_of_a_verb_is_that_of_its_option(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_verb_equals_help_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["help", "batch"]) == 0
     said = capsys.readouterr().out
     assert main.main(["batch", "-h"]) == 0
@@ -21,7 +21,7 @@ def test_help_of_a_verb_is_that_of_its_option(capsys: pytest.CaptureFixture[str]
     assert "examples:\n  aptui batch\n" in said
 
 
-def test_help_alone_groups_the_verbs_and_says_where_to_begin(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_without_verb_groups_verbs_and_shows_first_steps(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["help"]) == 0
 
     said = capsys.readouterr().out
@@ -47,7 +47,7 @@ def test_each_action_of_cache_has_a_help_of_its_own(capsys: pytest.CaptureFixtur
     assert "--writable" not in said
 
 
-def test_the_page_that_ships_is_what_the_program_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_shipped_verbs_page_is_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
     main.main(["docs", "--markdown"])
 
     assert PAGE.read_text(encoding="utf-8") == capsys.readouterr().out, "aptui docs --markdown > aptui/VERBS.md"
@@ -62,7 +62,7 @@ def test_the_man_page_names_every_verb_and_starts_no_line_with_a_stray_dot(capsy
     assert all(line.startswith(known) for line in lines if line.startswith("."))
 
 
-def test_docs_of_one_verb_and_of_none(capsys: pytest.CaptureFixture[str]) -> None:
+def test_docs_of_one_verb_and_of_all(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["docs", "verify"]) == 0
     assert "--rebuild" in capsys.readouterr().out
     assert main.main(["docs", "gc"]) == 3

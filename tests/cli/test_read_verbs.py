@@ -1,4 +1,4 @@
-"""`jobs`, `log`, `status`, `builders`, `why` on a processed project; nothing here starts an engine but the fixture."""
+"""`jobs`, `log`, `status`, `builders`, `why` on a processed project; only the fixture starts an engine."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def sources(out: str) -> list[str]:
 # -------------------------------------------------------------------------------------------------------------------- jobs
 
 
-def test_jobs_as_json_have_the_promised_keys(run: Run, processed: Path) -> None:
+def test_jobs_json_has_documented_keys(run: Run, processed: Path) -> None:
     code, out, _ = run("jobs", "--json")
 
     rows = json.loads(out)
@@ -97,7 +97,7 @@ def test_jobs_as_json_have_the_promised_keys(run: Run, processed: Path) -> None:
         (["--platform", "server", "--filter", r"\.up$"], []),
     ],
 )
-def test_jobs_are_filtered(run: Run, words: list[str], expected: list[str]) -> None:
+def test_jobs_filter_selects_jobs(run: Run, words: list[str], expected: list[str]) -> None:
     code, out, _ = run("jobs", "--json", *words)
 
     assert code == 0
@@ -107,7 +107,7 @@ def test_jobs_are_filtered(run: Run, words: list[str], expected: list[str]) -> N
 @pytest.mark.parametrize(
     ("text", "column"), [('"open', 1), ("tables/ b[ad", 10), ("!*.up", 2), ("statsu:failed", 1), ("slower:1.5x", 8)]
 )
-def test_a_filter_that_cannot_be_understood_is_a_mistake_with_its_column(run: Run, text: str, column: int) -> None:
+def test_invalid_filter_is_a_mistake_with_column(run: Run, text: str, column: int) -> None:
     code, _, err = run("jobs", "--filter", text)
 
     assert code == 3
@@ -115,7 +115,7 @@ def test_a_filter_that_cannot_be_understood_is_a_mistake_with_its_column(run: Ru
     assert f", at '{text[column - 1 :]}'" in err
 
 
-def test_a_table_is_aligned_and_fits_the_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_table_is_aligned_and_fits_the_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     wide = run("jobs")[1].splitlines()
     monkeypatch.setattr(printing, "width", lambda _stream: 100)
     narrow = run("jobs")[1].splitlines()
@@ -127,15 +127,15 @@ def test_a_table_is_aligned_and_fits_the_terminal(run: Run, monkeypatch: pytest.
 # --------------------------------------------------------------------------------------------------------------------- log
 
 
-def test_a_log_is_shown_without_what_a_terminal_obeys(run: Run) -> None:
+def test_log_is_shown_without_control_sequences(run: Run) -> None:
     code, out, _ = run("log", "x.words@linux")
 
     assert code == 0
-    assert "hello\n    colour = red\n" in out  # what belongs to a line is said after it
+    assert "hello\n    colour = red\n" in out  # details follow their line
     assert "\x1b" not in out
 
 
-def test_a_raw_log_is_the_file(run: Run, processed: Path) -> None:
+def test_raw_log_equals_the_log_file(run: Run, processed: Path) -> None:
     (row,) = json.loads(run("jobs", "--json", "--filter", "x.words platform:linux")[1])
 
     _, out, _ = run("log", f"#{row['job_id']}", "--raw")
@@ -161,7 +161,7 @@ def test_a_log_as_json_and_of_a_numbered_run(run: Run) -> None:
     assert "there is no run 7" in err
 
 
-def test_a_job_that_logged_nothing_says_so(run: Run) -> None:
+def test_log_of_job_without_lines_reports_that(run: Run) -> None:
     code, out, err = run("log", "a.txt@linux")
 
     assert (code, out) == (0, "")
@@ -210,7 +210,7 @@ def test_status_counts(run: Run) -> None:
     assert "failed     2" in told
 
 
-def test_an_engine_in_trouble_has_let_go_of_the_cache_and_is_told_all_the_same(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_reports_engine_in_trouble_without_lock(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     health = {"roots": [], "holds": [], "disk": "the disk is full", "database": "", "pool": "", "configuration": ""}
     answer = {"pid": 77, "state": "in trouble", "uptime_s": 1.0, "rss_bytes": 1, "health": health, "progress": None}
     monkeypatch.setattr(read_verbs, "engine_process", lambda _config: 0)
@@ -223,9 +223,7 @@ def test_an_engine_in_trouble_has_let_go_of_the_cache_and_is_told_all_the_same(r
     assert "the disk is full" in told
 
 
-def test_a_database_that_is_gone_under_an_engine_is_not_told_as_never_made(
-    run: Run, processed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_deleted_database_of_running_engine_is_reported_as_gone(run: Run, processed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     database = next(processed.rglob("assetdb.sqlite"))
     away = database.rename(database.with_name("away"))
     answer = {"pid": 77, "health": {"disk": ""}}
@@ -240,7 +238,7 @@ def test_a_database_that_is_gone_under_an_engine_is_not_told_as_never_made(
     assert "is gone, while the engine (process 77) uses it; put it back, or 'aptui rescan'" in told
 
 
-def test_builders_are_listed_with_what_they_did(run: Run) -> None:
+def test_builders_are_listed_with_job_counts(run: Run) -> None:
     rows = {row["name"]: row for row in json.loads(run("builders", "--json")[1])}
     told = run("builders")[1]
 
@@ -272,13 +270,13 @@ def test_why_of_a_product_leads_to_its_source(run: Run, name: str) -> None:
     assert [(job["source"], job["platform"]) for job in answer["jobs"]] == [("x.words", "linux")]
 
 
-def test_why_of_a_file_in_the_cache_that_nobody_made(run: Run) -> None:
+def test_why_of_cache_file_without_job(run: Run) -> None:
     answer = json.loads(run("why", "Cache/assetdb.sqlite", "--json")[1])
 
     assert (answer["is"], answer["said"]) == ("outside", "it is in the cache, but no job made it")
 
 
-def test_why_of_an_edited_source_says_that_nobody_looked_yet(run: Run, processed: Path) -> None:
+def test_why_of_edited_source_reports_unscanned_change(run: Run, processed: Path) -> None:
     path = processed / "assets" / "x.words"
     text = path.read_text()
     try:
@@ -320,11 +318,11 @@ def test_why_of_a_file_without_jobs(run: Run, name: str, is_what: str, said: str
     assert said in answer["said"]
 
 
-def test_why_names_the_pattern_that_came_near(run: Run) -> None:
+def test_why_names_the_pattern_that_almost_matches(run: Run) -> None:
     assert "came near: 'tables/*.json' of builder 'tables'" in run("why", "odd.jsn")[1]
 
 
-def test_why_of_a_new_file_says_that_nobody_looked_yet(run: Run, processed: Path) -> None:
+def test_why_of_new_file_reports_not_scanned_yet(run: Run, processed: Path) -> None:
     new = processed / "assets" / "new.txt"
     new.touch()
     try:
@@ -335,14 +333,14 @@ def test_why_of_a_new_file_says_that_nobody_looked_yet(run: Run, processed: Path
     assert answer["is"] == "not yet"
 
 
-def test_why_of_a_hidden_file_names_the_winner(run: Run, processed: Path) -> None:
+def test_why_of_overridden_file_names_the_winner(run: Run, processed: Path) -> None:
     answer = json.loads(run("why", f"{processed}/shared/a.txt", "--json")[1])
 
     assert answer["is"] == "overridden"
     assert f"{processed}/assets/a.txt" in answer["said"]
 
 
-def test_why_of_a_hidden_file_names_who_reads_it_all_the_same(
+def test_why_of_overridden_file_names_sources_that_read_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own_homes(tmp_path, monkeypatch)
@@ -372,7 +370,7 @@ def test_why_of_an_unknown_path_names_the_nearest(run: Run) -> None:
     assert "did you mean 'sub/b.up'" in err
 
 
-def test_before_the_first_batch_reading_verbs_say_so(
+def test_reading_verbs_without_database_report_nothing_processed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     verb_project.write(tmp_path, monkeypatch)
@@ -383,7 +381,7 @@ def test_before_the_first_batch_reading_verbs_say_so(
     assert not os.path.exists("Cache")
 
 
-def test_what_json_calls_a_source_names_it_everywhere(tmp_path, run, monkeypatch):
+def test_source_name_of_json_is_accepted_by_why(tmp_path, run, monkeypatch):
     root = tmp_path / "odd"
     (root / "assets").mkdir(parents=True)
     (root / "aptui.yaml").write_text('scan_folders: [{name: game, path: assets}]\nbuilders: [{name: data, copy: ["*.txt"]}]\n')
@@ -395,9 +393,7 @@ def test_what_json_calls_a_source_names_it_everywhere(tmp_path, run, monkeypatch
         assert run("why", row["source"], "--project", str(root))[0] == 0
 
 
-def test_why_of_an_intermediate_names_the_jobs_that_it_comes_from(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_why_of_intermediate_names_the_jobs_that_made_it(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = Project(tmp_path / "chains", "builders: []\nscan_folders: [{name: game, path: assets}]\n")
     project.write("builders/chained.py", (Path(__file__).parents[1] / "stories/chained.py").read_text())
     project.write("assets/Deep.top", "one")
@@ -416,7 +412,7 @@ def test_why_of_an_intermediate_names_the_jobs_that_it_comes_from(
 
 
 @pytest.mark.real
-def test_what_is_doubtful_is_said_by_verbs_that_process_and_not_by_those_that_look(
+def test_configuration_warnings_are_printed_only_by_verbs_that_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
@@ -436,7 +432,7 @@ def test_what_is_doubtful_is_said_by_verbs_that_process_and_not_by_those_that_lo
         assert "sqush" not in capsys.readouterr().err, looking
 
 
-def test_doctor_counts_the_folders_of_a_project_that_was_not_processed(
+def test_doctor_counts_folders_of_unprocessed_project(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     project = own_project(tmp_path, monkeypatch, {"aptui.yaml": CONFIG, "assets/a/b/x.txt": "", "shared/c.txt": ""})
@@ -446,7 +442,7 @@ def test_doctor_counts_the_folders_of_a_project_that_was_not_processed(
     assert "the project has 4" in capsys.readouterr().out
 
 
-def test_open_takes_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_accepts_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = own_project(tmp_path, monkeypatch, {"aptui.yaml": "scan_folders: [{name: a, path: assets}]\ncache: Here\n"})
     shown: list[Path] = []
     monkeypatch.setattr(screen_verb, "_run", lambda _config, session, _arguments: shown.append(session.cache_dir) or 0)

@@ -1,4 +1,4 @@
-"""`verify --rebuild`: a sample of jobs is run twice, and whoever makes something else each time is named."""
+"""`verify --rebuild`: runs a sample of jobs twice and names the builders whose products differ."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def files_below(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file() and "sqlite" not in path.name}
 
 
-def test_where_all_is_well_nothing_differs_and_nothing_is_touched(run: Run, project: Path) -> None:
+def test_rebuild_of_equal_products_changes_no_file(run: Run, project: Path) -> None:
     run("batch")
     before = files_below(project / "Cache")
 
@@ -82,7 +82,7 @@ def test_where_all_is_well_nothing_differs_and_nothing_is_touched(run: Run, proj
     assert list((project / "Cache" / ".aptui" / "temp").iterdir()) == []
 
 
-def test_builders_that_throw_dice_are_named_with_what_differs_where(run: Run, project: Path) -> None:
+def test_rebuild_names_nondeterministic_builders_and_differences(run: Run, project: Path) -> None:
     for name in ("bytes", "size", "names", "set", "fragile", "outside", "well"):
         (project / "assets" / f"{name}.dice").write_text(name)
     run("batch")
@@ -109,7 +109,7 @@ def test_builders_that_throw_dice_are_named_with_what_differs_where(run: Run, pr
     assert "builder 'dice': 6 of 7 jobs" in told
 
 
-def test_a_source_that_changed_since_is_left_out(run: Run, project: Path) -> None:
+def test_rebuild_leaves_out_changed_sources(run: Run, project: Path) -> None:
     run("batch")
     (project / "assets" / "sub" / "b.up").write_text("changed")
 
@@ -118,7 +118,7 @@ def test_a_source_that_changed_since_is_left_out(run: Run, project: Path) -> Non
     assert (code, json.loads(out)["left_out"]) == (0, ["sub/b.up"])
 
 
-def test_what_cannot_be_is_said(run: Run, project: Path) -> None:
+def test_rebuild_refuses_impossible_options(run: Run, project: Path) -> None:
     assert run("verify", "--rebuild", "5%")[0] == 3
     run("batch")
     assert run("verify", "--rebuild", "5%", "--repair")[0] == 3

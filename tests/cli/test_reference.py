@@ -1,4 +1,4 @@
-"""The pages of the reference say what the program does: every key, field and address, and nothing else."""
+"""The reference pages list exactly the keys, fields and addresses of the program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(main.__file__).parents[1]
 
 
 @pytest.mark.parametrize(("topic", "page"), [(topic, page.file) for topic, page in manual.pages().items()])
-def test_the_page_that_ships_is_what_the_program_says(topic: str, page: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_shipped_reference_page_is_up_to_date(topic: str, page: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["docs", topic, "--markdown"]) == 0
 
     said = capsys.readouterr().out

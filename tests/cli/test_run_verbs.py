@@ -39,30 +39,30 @@ def reasons(run: Run, terms: str) -> set[str]:
     ("pattern", "expected"),
     [("a.txt", 2), ("assets/sub", 1), ("*.up", 1), ("*.txt", 4), ("assets/*.txt", 2), ("sub/*", 1), ("tables/tw*", 2)],
 )
-def test_reprocess_runs_what_it_names(run: Run, pattern: str, expected: int) -> None:
+def test_reprocess_runs_jobs_of_named_sources(run: Run, pattern: str, expected: int) -> None:
     run("batch")
 
     _, out, _ = run("reprocess", pattern, "--json")
 
-    # Failed jobs (two of tables/bad.json) are tried again by every run.
+    # Every run retries failed jobs (two of tables/bad.json).
     assert json.loads(out)["jobs_run"] == expected + 2
 
 
-def test_reprocess_is_the_reason_afterwards(run: Run) -> None:
+def test_reprocess_is_recorded_as_reason(run: Run) -> None:
     run("batch")
     run("reprocess", "sub/b.up")
 
     assert "person" in run("why", "sub/b.up")[1]
 
 
-def test_reprocess_of_nothing_is_a_mistake(run: Run) -> None:
+def test_reprocess_without_match_is_a_mistake(run: Run) -> None:
     run("batch")
 
     assert run("reprocess", "*.nothing")[0] == 3
     assert run("reprocess", "")[0] == 3
 
 
-def test_a_changed_input_is_named(run: Run, project: Path) -> None:
+def test_why_names_the_changed_input(run: Run, project: Path) -> None:
     run("batch")
     (project / "assets" / "a.txt").write_text("changed")
     run("batch")
@@ -70,7 +70,7 @@ def test_a_changed_input_is_named(run: Run, project: Path) -> None:
     assert "dependency 'a.txt' changed" in run("why", "x.words@linux")[1]
 
 
-def test_a_failed_analysis_is_a_failure_on_all_platforms(run: Run, project: Path) -> None:
+def test_failed_analysis_fails_on_all_platforms(run: Run, project: Path) -> None:
     (project / "assets" / "broken.words").write_text("x")
 
     code, out, _ = run("batch", "--json")
@@ -90,7 +90,7 @@ def kept(out: str) -> Path:
     return Path(out.splitlines()[-1].removeprefix("kept").strip())
 
 
-def test_rerun_shows_the_command_and_keeps_the_folder_and_touches_nothing(run: Run, project: Path) -> None:
+def test_rerun_shows_command_keeps_folder_and_changes_no_product(run: Run, project: Path) -> None:
     run("batch")
     product = project / "Cache" / "linux" / "sub" / "b.txt"
     product.write_text("mine")
@@ -126,7 +126,7 @@ def test_rerun_of_copies_and_python_builders(run: Run, name: str) -> None:
     assert any(path.is_file() for path in kept(out).rglob("*"))
 
 
-def test_what_rerun_kept_survives_the_next_batch(run: Run) -> None:
+def test_folder_of_rerun_survives_the_next_batch(run: Run) -> None:
     run("batch")
     folder = kept(run("rerun", "sub/b.up")[1])
 
@@ -138,7 +138,7 @@ def test_what_rerun_kept_survives_the_next_batch(run: Run) -> None:
 # ------------------------------------------------------------------------------------------------------------------ verify
 
 
-def test_verify_finds_and_repairs(run: Run, project: Path) -> None:
+def test_verify_finds_and_repairs_wrong_products(run: Run, project: Path) -> None:
     run("batch")
     well, _, _ = run("verify")
     (project / "Cache" / "linux" / "a.txt").write_text("A")
@@ -159,7 +159,7 @@ def test_verify_finds_and_repairs(run: Run, project: Path) -> None:
 # ------------------------------------------------------------------------------------------------------------------ doctor
 
 
-def test_doctor_finds_a_sound_project_sound(run: Run, project: Path) -> None:
+def test_doctor_passes_for_a_valid_project(run: Run, project: Path) -> None:
     before, _, _ = run("doctor")
     assert not (project / "Cache").exists()
     run("batch")
@@ -173,7 +173,7 @@ def test_doctor_finds_a_sound_project_sound(run: Run, project: Path) -> None:
     assert {"python", "sqlite", "libraries", "open files", "watches", "cache", "disk", "host"} <= set(checks)
 
 
-def test_doctor_sees_a_damaged_database(run: Run, project: Path) -> None:
+def test_doctor_reports_a_damaged_database(run: Run, project: Path) -> None:
     run("batch")
     database = project / "Cache" / "assetdb.sqlite"
     database.write_bytes(database.read_bytes()[:4096] + os.urandom(len(database.read_bytes()) - 4096))
@@ -195,7 +195,7 @@ def test_doctor_warns_of_a_cache_that_is_a_link(run: Run, project: Path, tmp_pat
     assert "is a link to" in out
 
 
-def test_doctor_fails_on_a_bad_configuration_but_looks_at_the_machine(run: Run, project: Path) -> None:
+def test_doctor_fails_on_broken_configuration_but_checks_the_machine(run: Run, project: Path) -> None:
     (project / "aptui.yaml").write_text("workers: many\n")
 
     code, out, _ = run("doctor")
@@ -205,7 +205,7 @@ def test_doctor_fails_on_a_bad_configuration_but_looks_at_the_machine(run: Run, 
     assert "python" in out
 
 
-def test_doctor_warns_of_little_disk_and_of_networks(monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path) -> None:
+def test_doctor_warns_of_low_disk_space_and_network_mounts(monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path) -> None:
     monkeypatch.setattr(
         doctor.shutil, "disk_usage", lambda _path: os.terminal_size((0, 0)) and type("Usage", (), {"free": 200 << 20})()
     )
@@ -217,7 +217,7 @@ def test_doctor_warns_of_little_disk_and_of_networks(monkeypatch: pytest.MonkeyP
     assert "network file system (nfs4)" in out
 
 
-def test_the_file_system_is_that_of_the_longest_mount(tmp_path: Path) -> None:
+def test_file_system_is_that_of_the_longest_mount(tmp_path: Path) -> None:
     mounts = tmp_path / "mountinfo"
     mounts.write_text(
         "1 0 8:1 / / rw - ext4 /dev/a rw\n"
@@ -230,7 +230,7 @@ def test_the_file_system_is_that_of_the_longest_mount(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("version", "has_bug"), [((3, 40, 1), True), ((3, 51, 2), True), ((3, 51, 3), False), ((3, 54, 1), False)])
-def test_the_wal_reset_bug_is_known(monkeypatch: pytest.MonkeyPatch, version: tuple[int, ...], has_bug: bool) -> None:
+def test_sqlite_wal_reset_bug_is_detected(monkeypatch: pytest.MonkeyPatch, version: tuple[int, ...], has_bug: bool) -> None:
     monkeypatch.setattr(integrity, "sqlite_version", lambda: version)
 
     assert integrity.has_wal_reset_bug() is has_bug
@@ -239,7 +239,7 @@ def test_the_wal_reset_bug_is_known(monkeypatch: pytest.MonkeyPatch, version: tu
 # ----------------------------------------------------------------------------------------------------------------- project
 
 
-def test_init_writes_a_file_that_works(tmp_path: Path, run: Run) -> None:
+def test_init_writes_a_valid_configuration(tmp_path: Path, run: Run) -> None:
     folder = tmp_path / "fresh"
     folder.mkdir()
     (folder / "a.txt").write_text("a")
@@ -269,7 +269,7 @@ def test_schema_is_json(run: Run) -> None:
     assert "properties" in json.loads(run("schema")[1])
 
 
-def test_config_says_what_the_layers_come_to(run: Run, project: Path) -> None:
+def test_config_prints_effective_configuration(run: Run, project: Path) -> None:
     told = run("config", "--set", "workers=3")[1]
     answer = json.loads(run("config", "--json")[1])
 

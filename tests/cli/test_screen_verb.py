@@ -1,4 +1,4 @@
-"""Which screen opens while the configuration is broken: over a running engine, or to look alone, but none that starts one."""
+"""Screens with a broken configuration: over a running engine or read-only, but without starting an engine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.tui.database import database
 
 @pytest.fixture
 def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """A project whose `aptui.yaml` is broken and whose last good configuration is remembered; what was opened."""
+    """A project with a broken `aptui.yaml` and a stored valid configuration; returns the list of opened screens."""
     (tmp_path / "aptui.yaml").write_text("platforms: {linux: \n  - oops")
     good = SimpleNamespace(name="game", project_dir=tmp_path, cache_dir=tmp_path / "Cache")
     monkeypatch.setattr(batch_config, "last_good", lambda *_: good)
@@ -33,7 +33,7 @@ def arguments(folder: Path, *, read_only: bool = False) -> Namespace:
     return Namespace(project=str(folder), set=[], read_only=read_only, theme="", no_mouse=False)
 
 
-def test_a_running_engine_is_reached_and_none_is_started(
+def test_screen_with_broken_configuration_uses_running_engine(
     opened: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(places, "engine_of", lambda cache: cache == tmp_path / "Cache")
@@ -45,7 +45,7 @@ def test_a_running_engine_is_reached_and_none_is_started(
     assert (config.name, session.is_read_only, session._wants_engine) == ("game", False, False)
 
 
-def test_without_an_engine_the_mistake_is_told_unless_somebody_only_looks(opened: list[Any], tmp_path: Path) -> None:
+def test_broken_configuration_without_engine_opens_only_read_only(opened: list[Any], tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"aptui\.yaml"):
         screen_verb.tui(arguments(tmp_path))
     assert opened == []
@@ -54,7 +54,9 @@ def test_without_an_engine_the_mistake_is_told_unless_somebody_only_looks(opened
     assert opened[0][1].is_read_only
 
 
-def test_what_nobody_remembers_cannot_be_shown(opened: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broken_configuration_without_stored_one_is_an_error(
+    opened: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(batch_config, "last_good", lambda *_: None)
 
     with pytest.raises(UserError):
@@ -71,7 +73,7 @@ def test_what_nobody_remembers_cannot_be_shown(opened: list[Any], tmp_path: Path
         ("builds/nightly", "", "nightly"),
     ],
 )
-def test_a_database_is_titled_as_its_project(opened: list[Any], tmp_path: Path, folder: str, named: str, title: str) -> None:
+def test_screen_of_database_has_project_title(opened: list[Any], tmp_path: Path, folder: str, named: str, title: str) -> None:
     with database(tmp_path / folder):
         assert screen_verb.open(Namespace(database=str(tmp_path / folder / named), theme="", no_mouse=False)) == 0
 

@@ -77,7 +77,7 @@ LOOK = {
     "verify": [["verify"]],
     "why": [["why", "b.a"], ["why", "c.e"]],
 }
-"""Verbs that look, or that ask an engine that runs; none runs here."""
+"""Verbs that only read or ask a running engine; no engine is running here."""
 STAY = {
     "demo": "it writes a project of its own",
     "gateway": "it listens to clients and runs nothing of a project",
@@ -85,7 +85,7 @@ STAY = {
     "web": "it starts the screen in a browser, which asks",
     "worker": "it does what a cluster sends",
 }
-"""Verbs that do not end by themselves, or bring their own project."""
+"""Verbs that run until they are stopped, or that write their own project."""
 YAML = """\
 scan_folders: [{{name: game, path: assets}}]
 builders:
@@ -120,7 +120,7 @@ class Evil:
 
 @pytest.fixture
 def markers(tmp_path: Path) -> Markers:
-    """Return a function that names the kinds of code that ran since its last call."""
+    """Return a function that returns the kinds of code that ran since its last call."""
     file = tmp_path / "markers"
 
     def take() -> set[str]:
@@ -148,7 +148,7 @@ def _git(folder: Path, *words: str) -> None:
 
 
 def ran_by(table: dict[str, list[list[str]]], markers: Markers) -> dict[str, set[str]]:
-    """Return what ran by command line, those that ran nothing left out."""
+    """Return {command line: kinds of code that ran}, without commands that ran none."""
     markers()
     found = {}
     for words in [words for lines in table.values() for words in lines]:
@@ -159,7 +159,7 @@ def ran_by(table: dict[str, list[list[str]]], markers: Markers) -> dict[str, set
 
 
 def process(project: Path, markers: Markers) -> None:
-    """Run the project's jobs as its author did, and change its builder file: nothing is trusted afterwards."""
+    """Run the project's jobs as its author, then change its builder file, so that the project is untrusted."""
     main.main(["batch"])
     with (project / "builders/evil.py").open("a") as file:
         file.write("# changed\n")
@@ -171,7 +171,7 @@ def test_every_verb_is_in_the_table() -> None:
 
 
 @pytest.mark.usefixtures("hostile")
-def test_verbs_that_look_run_nothing_in_a_fresh_clone(markers: Markers) -> None:
+def test_reading_verbs_run_no_code_in_fresh_clone(markers: Markers) -> None:
     assert ran_by(LOOK, markers) == {}
     assert trust.list_recorded() == []
 
@@ -183,13 +183,13 @@ def test_guide_names_the_verbs_that_are_consent() -> None:
     assert [verb for verb in (*RUN, "serve") if f"`{verb}" not in row] == []
 
 
-def test_verbs_that_look_run_nothing_after_a_change(hostile: Path, markers: Markers) -> None:
+def test_reading_verbs_run_no_code_after_change(hostile: Path, markers: Markers) -> None:
     process(hostile, markers)
 
     assert ran_by(LOOK, markers) == {}
 
 
-def test_verbs_that_look_run_nothing_after_revoke(hostile: Path, markers: Markers) -> None:
+def test_reading_verbs_run_no_code_after_revoke(hostile: Path, markers: Markers) -> None:
     process(hostile, markers)
     assert main.main(["trust"]) == 0
     assert main.main(["trust", "--revoke"]) == 0
@@ -197,7 +197,7 @@ def test_verbs_that_look_run_nothing_after_revoke(hostile: Path, markers: Marker
     assert ran_by(LOOK, markers) == {}
 
 
-def test_verbs_that_look_describe_builders_and_apply_checks_of_a_trusted_project(hostile: Path, markers: Markers) -> None:
+def test_reading_verbs_run_code_of_trusted_project(hostile: Path, markers: Markers) -> None:
     process(hostile, markers)
     main.main(["trust"])
 
@@ -217,7 +217,7 @@ def test_verbs_that_run_jobs_are_consent(hostile: Path, markers: Markers, verb: 
     assert "import" in markers()
 
 
-def test_change_is_reported_by_status_with_its_author(hostile: Path, markers: Markers, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_reports_change_with_author(hostile: Path, markers: Markers, capsys: pytest.CaptureFixture[str]) -> None:
     process(hostile, markers)
     main.main(["status"])
     assert "trust      builders/evil.py changed since you trusted this project, and is not committed\n" in capsys.readouterr().out
@@ -228,7 +228,7 @@ def test_change_is_reported_by_status_with_its_author(hostile: Path, markers: Ma
     assert f"changed since you trusted this project, by Bea in {commit}" in capsys.readouterr().out
 
 
-def test_programs_that_a_repository_names_do_not_run_for_the_author(hostile: Path, markers: Markers, tmp_path: Path) -> None:
+def test_git_of_change_lines_runs_no_program_of_the_repository(hostile: Path, markers: Markers, tmp_path: Path) -> None:
     process(hostile, markers)
     script = tmp_path / "hostile.sh"
     script.write_text(f"#!/bin/sh\necho git >> {tmp_path}/markers\n")
@@ -244,7 +244,7 @@ def test_programs_that_a_repository_names_do_not_run_for_the_author(hostile: Pat
     assert markers() == set()
 
 
-def test_trust_lists_what_runs(hostile: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_trust_lists_code_that_can_run(hostile: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["trust", str(hostile)]) == 0
     out = capsys.readouterr().out
 
@@ -254,14 +254,14 @@ def test_trust_lists_what_runs(hostile: Path, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == f"{hostile}\n"
 
 
-def test_check_that_was_not_applied_is_no_success(hostile: Path, markers: Markers, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_of_untrusted_project_is_an_error(hostile: Path, markers: Markers, capsys: pytest.CaptureFixture[str]) -> None:
     process(hostile, markers)
 
     assert main.main(["check"]) == 3
     assert "check 'look' was not applied: it runs a command of this project" in capsys.readouterr().err
 
 
-def test_lines_on_a_pipe_ask_nothing_and_start_no_engine(
+def test_plain_screen_on_pipe_does_not_ask_or_start_engine(
     hostile: Path, markers: Markers, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with open(os.devnull) as nothing:

@@ -31,7 +31,7 @@ def test_all_environment_variables_are_documented() -> None:
     for file in ROOT.rglob("*.py"):
         read |= set(re.findall(r'"(APTUI_[A-Z_]+|XDG_[A-Z_]+|NO_COLOR|ACCESSIBLE|PAGER)"', file.read_text(encoding="utf-8")))
 
-    read -= {"APTUI_WORKER", "APTUI_WORKER_STORE"}  # said by an engine to its own workers
-    read -= {"APTUI_QUALITY"}  # said to commands
-    read -= {"APTUI_EVENT", "APTUI_TEXT"}  # said to the programs that `on` starts
+    read -= {"APTUI_WORKER", "APTUI_WORKER_STORE"}  # set by an engine for its workers
+    read -= {"APTUI_QUALITY"}  # set for commands
+    read -= {"APTUI_EVENT", "APTUI_TEXT"}  # set for the programs that `on` starts
     assert read <= verbs.ENVIRONMENT.keys(), "verbs.ENVIRONMENT lists the variables that users can set"

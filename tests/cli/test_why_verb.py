@@ -1,4 +1,4 @@
-"""`why` over several runs: jobs that never succeed, files that are no assets and are needed."""
+"""`why` over several runs: jobs that never succeed, and needed files that are not assets."""
 
 from __future__ import annotations
 
@@ -37,16 +37,14 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def told(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """Return what a verb prints."""
+    """Return the output of a verb."""
     capsys.readouterr()
     main.main(words)
     return capsys.readouterr().out
 
 
 @pytest.mark.real
-def test_a_job_that_never_succeeded_says_since_when_it_fails_and_what_changed(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_why_of_never_completed_job_reports_first_failure_and_change(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = project / "assets" / "a.bad"
     source.write_text("1")
     main.main(["batch"])
@@ -65,7 +63,7 @@ def test_a_job_that_never_succeeded_says_since_when_it_fails_and_what_changed(
 
 
 @pytest.mark.real
-def test_a_file_that_is_no_asset_says_who_needs_it(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_why_of_dependency_names_sources_that_need_it(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "assets" / "a.words").write_text("")
     main.main(["batch"])
 

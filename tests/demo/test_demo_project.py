@@ -62,7 +62,7 @@ def snapshot(folder):
 
 
 def sources(project, config):
-    """Return {relative path: scan folder}, the lower order winning."""
+    """Return {relative path: scan folder}; the lower order wins."""
     found = {}
     for scan_folder in sorted(config["scan_folders"], key=lambda each: -each["order"]):
         base = project / scan_folder["path"]
@@ -77,7 +77,7 @@ def python_builders(project):
 
 
 def patterns_of(entry):
-    """Return the compiled patterns of a configured builder, its class's where it has none."""
+    """Return the compiled patterns of a configured builder, by default those of its class."""
     shipped = {kind.name: kind.patterns for kind in SHIPPED}
     return [wildcard(pattern) for pattern in entry.get("patterns") or entry.get("copy") or shipped[entry["uses"]]]
 
@@ -146,7 +146,7 @@ def outcome(project, config, tmp_path_factory):
     return processed(project, config, tmp_path_factory.mktemp("products"))
 
 
-def test_as_many_products_come_out_as_promised_and_none_twice(outcome):
+def test_demo_makes_expected_number_of_unique_products(outcome):
     products, _, _ = outcome
 
     assert len(products) == demo_project.count_expected_products() >= 90
@@ -157,7 +157,7 @@ def test_as_many_products_come_out_as_promised_and_none_twice(outcome):
     )
 
 
-def test_the_intended_sources_alone_fail_and_warn(outcome):
+def test_only_intended_sources_fail_and_warn(outcome):
     _, errors, warnings = outcome
 
     assert tuple(errors) == demo_project.INTENDED_FAILURES
@@ -166,7 +166,7 @@ def test_the_intended_sources_alone_fail_and_warn(outcome):
     assert set(warnings["data/palette.json"]) == {'data/palette.json:5:3: duplicate key "night", first on line 3'}
 
 
-def test_the_server_skips_textures_and_gets_less_of_the_rest(outcome):
+def test_server_skips_textures_and_gets_smaller_products(outcome):
     products, _, _ = outcome
     counts = Counter((platform, path.split("/")[0]) for platform, path in products)
 
@@ -185,7 +185,7 @@ def test_every_source_has_a_builder_or_is_a_dependency(project, config):
     assert set(unwanted) - {"models/lantern.mtl", "shaders/light.glsl"} == dependencies
 
 
-def test_what_needs_a_package_or_a_program_that_is_not_there_is_left_out(tmp_path, monkeypatch):
+def test_extras_with_missing_requirements_are_left_out(tmp_path, monkeypatch):
     monkeypatch.setattr(demo_assets, "has_library", lambda _name: False)
     monkeypatch.setattr(lua_builder, "has_library", lambda _name: False)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -203,14 +203,14 @@ def test_what_needs_a_package_or_a_program_that_is_not_there_is_left_out(tmp_pat
     assert f"'mesh', 'shader', 'font', 'lua'; {install_advice('builders')}, the package glslang-tools.\n" in demo_project.explain()
 
 
-def test_what_every_package_and_program_makes_is_built(config):
+def test_extras_with_all_requirements_are_built(config):
     used = {entry.get("uses") for entry in config["builders"]}
 
     assert used >= {"gltf", "yaml", "xml"}
     assert used & {"mesh", "shader", "font", "lua"} == {extra.name for extra in demo_project.possible_extras()}
 
 
-def test_the_projects_own_builder_depends_on_the_stop_words(project):
+def test_wordlist_builder_depends_on_stop_words(project):
     builder = python_builders(project)["wordlist"]
     log = JobLog(lambda *_: None)
     response = builder.create_jobs(
@@ -223,7 +223,7 @@ def test_the_projects_own_builder_depends_on_the_stop_words(project):
     assert (project / "assets" / dependency.path).is_file()
 
 
-def test_the_command_is_one_that_runs_here(project, config, tmp_path):
+def test_command_of_demo_runs_on_this_host(project, config, tmp_path):
     (entry,) = [each for each in config["builders"] if "command" in each]
     source = project / "assets/signs/exit.up"
 
@@ -232,7 +232,7 @@ def test_the_command_is_one_that_runs_here(project, config, tmp_path):
     assert (tmp_path / "exit.txt").read_text() == source.read_text().upper()
 
 
-def test_writing_again_touches_only_what_differs(project, tmp_path):
+def test_writing_again_changes_only_different_files(project, tmp_path):
     demo_project.write_project(tmp_path)
     (tmp_path / "Cache").mkdir()
     (tmp_path / "Cache" / "mine").write_text("mine")
@@ -257,7 +257,7 @@ def test_an_empty_folder_is_accepted(tmp_path):
 
 
 @pytest.mark.parametrize("config_text", [None, "platforms: {}\n", "# aptui demo", demo_project.MARKER + "x\n", "\xff\n"])
-def test_a_folder_with_something_else_is_refused_and_left_alone(tmp_path, config_text):
+def test_folder_with_other_files_is_refused_and_unchanged(tmp_path, config_text):
     (tmp_path / "thesis.txt").write_text("years of work")
     if config_text is not None:
         (tmp_path / "aptui.yaml").write_text(config_text, encoding="latin-1")
@@ -269,21 +269,21 @@ def test_a_folder_with_something_else_is_refused_and_left_alone(tmp_path, config
     assert snapshot(tmp_path) == before
 
 
-def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
+def test_file_at_path_of_folder_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
 
     with pytest.raises(UserError, match="is not a folder"):
         demo_project.write_project(tmp_path / "file")
 
 
-def test_a_place_where_nothing_can_be_written_is_an_error_and_no_crash(tmp_path):
+def test_unwritable_folder_is_a_host_error(tmp_path):
     (tmp_path / "file").write_text("")
 
     with pytest.raises(HostError, match=r"the demo cannot be written to .*: not a directory; name another folder"):
         demo_project.write_project(tmp_path / "file" / "demo")
 
 
-def test_the_explanation_names_what_is_wrong_on_purpose():
+def test_explanation_names_intended_failures():
     text = demo_project.explain()
 
     assert all(source in text for source in demo_project.INTENDED_FAILURES + demo_project.INTENDED_WARNINGS)
@@ -291,6 +291,6 @@ def test_the_explanation_names_what_is_wrong_on_purpose():
     assert max(map(len, text.splitlines())) <= 120
 
 
-def test_importing_the_demo_imports_nothing_heavy():
+def test_demo_imports_no_heavy_module():
     code = "import sys, aptui.demo.demo_project; sys.exit(bool({'PIL', 'fontTools', 'trimesh', 'numpy'} & set(sys.modules)))"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path.cwd())

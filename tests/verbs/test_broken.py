@@ -1,4 +1,4 @@
-"""Verbs that only look or ask, beside a configuration or a builder that cannot be loaded, or a scan folder that is away."""
+"""Verbs that only read or ask, with a configuration or builder that cannot be loaded, or a missing scan folder."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Break = Callable[[Path], None]
 
 
 def break_yaml(project: Path) -> None:
-    """Leave a list open."""
+    """Write YAML with an unclosed list."""
     (project / "aptui.yaml").write_text(verb_project.CONFIG + "cache: [\n")
 
 
 def break_builder(project: Path) -> None:
-    """Leave a function without a name."""
+    """Write a builder with a syntax error."""
     (project / "builders" / "words.py").write_text("def (\n")
 
 
@@ -64,7 +64,7 @@ def project(processed: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     "words", [("status",), ("why", "x.words"), ("jobs",), ("log", "x.words@linux"), ("stop",), ("changes", "--since", "0")]
 )
-def test_what_only_looks_or_asks_works_and_says_what_is_broken(
+def test_reading_verbs_work_and_report_the_mistake(
     project: Path, capsys: pytest.CaptureFixture[str], name: str, words: tuple[str, ...]
 ) -> None:
     spoil, place = WRONG[name]
@@ -75,11 +75,11 @@ def test_what_only_looks_or_asks_works_and_says_what_is_broken(
     told = capsys.readouterr()
     assert code == 0
     assert told.out
-    # A builder that cannot be imported fails its own jobs when they run, and nothing else.
+    # A builder that cannot be imported fails only its own jobs.
     assert place in told.err or name == "builder"
 
 
-def test_the_names_of_broken_builders_are_those_of_the_last_time(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_of_broken_builders_come_from_last_load(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     break_builder(project)
 
     assert main.main(["why", "x.words@linux"]) == 0
@@ -87,14 +87,14 @@ def test_the_names_of_broken_builders_are_those_of_the_last_time(project: Path, 
     assert "builder words" in capsys.readouterr().out
 
 
-def test_what_runs_something_still_refuses(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_batch_refuses_broken_configuration(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     break_yaml(project)
 
     assert main.main(["batch"]) == 3
     assert "aptui.yaml:" in capsys.readouterr().err
 
 
-def test_where_nobody_remembers_one_that_was_right_the_mistake_is_told(
+def test_status_without_stored_configuration_reports_the_mistake(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(project / "empty"))
