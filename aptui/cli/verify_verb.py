@@ -117,7 +117,7 @@ class RebuildTask(Struct, frozen=True):
 
 
 class RebuildSample(Struct, frozen=True):
-    """The jobs to run, their folder settings, and the sources that are left out because they have pending jobs."""
+    """The jobs to run, their folder settings, and the sources that are left out because an input changed."""
 
     tasks: list[RebuildTask]
     settings: Mapping[str, str]
