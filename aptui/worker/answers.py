@@ -19,11 +19,11 @@ from aptui.sdk import CreateJobsResponse, JobDescriptor, SourceDependency, Sourc
 _SHOWN = 100
 """Characters of a path, or a job key, in a message."""
 _LONGEST_KEY = 4096
-"""Characters: as many as a path has. A key stands in every row, line and picture of its job."""
+"""Maximum characters of a job key, as of a path. Every row, log line and screen line of its job contains it."""
 
 
 class AnswerRefused(Exception):
-    """The call failed; the text is the reason, one line, and `kind` what it failed of (`core.retry`)."""
+    """The call failed; the text is the reason in one line, and `kind` the kind of failure (`core.retry`)."""
 
     def __init__(self, text: str, kind: str = FailureKind.ERROR) -> None:
         super().__init__(text)
@@ -35,7 +35,7 @@ def plans_and_edges(
 ) -> tuple[tuple[JobPlan, ...], tuple[SourceEdge, ...]]:
     """Return the jobs and the source dependencies that a builder named.
 
-    Of two jobs with the same key and platform the later counts; the engine leaves out jobs for platforms that are not made here.
+    The later of two jobs with the same key and platform counts; the engine drops jobs for platforms that it does not make.
 
     Raises:
         Refused: an additional fingerprint without an analysis fingerprint, or values of wrong types.
@@ -127,11 +127,11 @@ def _text(text: str) -> str:
 
 
 MOST_CHARS = 16 << 20
-"""Characters of a file in which a command says something; dependencies by the hundred thousand have fewer."""
+"""Maximum characters of an answer file of a command; 100,000 dependencies take fewer."""
 
 
 def read_answer_text(path: str) -> str:
-    """Return what a command wrote into a file for us.
+    """Return the text of an answer file that a command wrote.
 
     Raises:
         AnswerRefused: it is too long or is not text. FileNotFoundError: the file does not exist.

@@ -1,4 +1,4 @@
-"""Exceptions of builders as their authors read them: the line of their code in the error, and a traceback of their frames alone.
+"""Exceptions of builders, formatted for their authors: the error names the line of their code, the traceback has only their frames.
 
 Tests: `tests/worker/test_builder_run.py`.
 """

@@ -1,8 +1,8 @@
 """Import of a builder's class by its `origin`, in worker processes only: builder code may do anything.
 
 Origins: `entry:NAME` (an entry point of the group `aptui.builders`, looked up in the metadata of installed packages),
-`entry:NAME:MODULE:CLASS` (the same, looked up before: saves a worker the search) and `file:PATH:CLASS` (a file in a
-project's `builders/` folder). A builder with an adapter is made by that, whatever its origin.
+`entry:NAME:MODULE:CLASS` (already resolved, which saves the worker the search) and `file:PATH:CLASS` (a file in a
+project's `builders/` folder). If a builder has an adapter, the adapter makes it, whatever its origin.
 
 Tests: `tests/builders/test_gltf_builder.py`.
 """
@@ -25,7 +25,7 @@ _FILE_PREFIX = "aptui_project_builders_"
 
 
 class NoSuchBuilder(Exception):
-    """An origin names nothing that exists; `known` are the names that do."""
+    """An origin does not exist; `known` are the existing names."""
 
     def __init__(self, what: str, known: tuple[str, ...] = ()) -> None:
         super().__init__(what)
@@ -38,7 +38,7 @@ def load_builder(builder: Builder) -> Any:
     Raises:
         JobError: its file cannot be imported, or it lacks a package or a program.
         NoSuchBuilder: the code does not exist.
-        Exception: whatever its import raises.
+        Exception: any exception of its import.
     """
     if builder.fault:
         raise JobError(builder.fault)
@@ -65,8 +65,8 @@ def load_class(origin: str) -> type[Any]:
     """Import and return the class that `origin` names.
 
     Raises:
-        NoSuchBuilder: nothing has that name.
-        Exception: whatever the import of the builder's code raises.
+        NoSuchBuilder: the name does not exist.
+        Exception: any exception of the import of the builder's code.
     """
     kind, _, rest = origin.partition(":")
     if kind == "file":

@@ -1,6 +1,6 @@
 """One call of a builder: `analyse` and `process`. Runs in a worker, or in the foreground for `aptui rerun`; never in the engine.
 
-Whatever the builder does short of killing the process becomes a result: an exception, a lie about products, a process left behind.
+Unless the builder kills the process, every failure becomes a result: an exception, a false product claim, a process left behind.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from aptui.worker.processes import end_children
 
 
 class Stale(Exception):
-    """A file is not any more what it was when the run began: the source, or those at `paths`."""
+    """A file changed since the run began: the source, or the files at `paths`."""
 
     def __init__(self, text: str, *paths: str) -> None:
         super().__init__(text)
@@ -66,7 +66,7 @@ class Stale(Exception):
 
 
 class RunEnding(Struct):
-    """How a step of a run ended: `error` is one line for people, `kind` a `FailureKind`, `changed` the paths that made it stale."""
+    """How a step of a run ended: `error` is one line for users, `kind` a `FailureKind`, `changed` the paths that made it stale."""
 
     outcome: Outcome
     error: str = ""
@@ -75,13 +75,13 @@ class RunEnding(Struct):
 
 
 def guard(log: RunLog, step: Callable[[], None]) -> RunEnding:
-    """Take a step of a run and say how it ended; no child process survives it."""
+    """Run a step and record how it ended; no child process survives it."""
     pid = os.getpid()
     try:
         ending = _attempt(log, step)
     finally:
         if os.getpid() != pid:
-            os._exit(1)  # a forked child of the builder came back into our code: it must not answer for its parent
+            os._exit(1)  # a forked child of the builder returned into this code: it must not answer for its parent
     left = end_children()
     if left:
         names = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if len(left) > 5 else "")
@@ -106,7 +106,7 @@ def _attempt(log: RunLog, step: Callable[[], None]) -> RunEnding:
         text = f": {error}" if str(error) else ""
         return failure(log, f"out of memory{text}{_memory_limit()}", kind=FailureKind.MEMORY)
     except Exception as error:  # noqa: BLE001 - a builder may raise anything, and a failing builder is a result
-        from aptui.worker.author_trace import describe_error  # no run that succeeds needs it
+        from aptui.worker.author_trace import describe_error  # only failed runs need it
 
         return failure(log, *describe_error(error), kind=FailureKind.ERROR)
     return RunEnding(Outcome.SUCCEEDED)
@@ -151,7 +151,7 @@ Load = Callable[[Builder], Any]
 class BatchSharing(Struct, frozen=True):
     """Shared state of the commands that one worker runs.
 
-    The commands use `folders` one after the other. `meanwhile` is called when a command has begun, and again when it takes long;
+    The commands use `folders` one after the other. `meanwhile` is called when a command has started, and again when it takes long;
     its owner syncs the products. `environment` are the variables of all commands, because `os.environ` is slow.
     """
 
@@ -196,7 +196,7 @@ def analyse(
     if request.unknown_patterns and ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED):
         declared = edges_of(request.source_dependencies)
         return AnalyseResult(order.run_key, Outcome.SUCCEEDED, edges=declared, log=log.records(), is_unfinished=True)
-    if is_pointer and seen.is_source_read:  # its answer is about the bytes of the pointer
+    if is_pointer and seen.is_source_read:  # the builder would analyse the bytes of the pointer
         ending = failure(log, lfs.NOT_HERE)
     plans: tuple[JobPlan, ...] = ()
     edges: tuple[SourceEdge, ...] = ()
@@ -213,7 +213,7 @@ def analyse(
     is_done = ending.outcome is Outcome.SUCCEEDED
     found = _find_reads(seen, builder) if ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED) else ()
     found = (*found, *_find_ignored(edges, root, found)) if is_done else found
-    found = tuple(read for read in found if is_done or read.is_hidden)  # one that failed did not come to name all it read
+    found = tuple(read for read in found if is_done or read.is_hidden)  # a failed analysis may not have declared all its reads
     used = Used(code(), began_ns, seen.list_used(), changed=seen.find_changed())
     if used.changed and ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED):
         return AnalyseResult(order.run_key, Outcome.STALE, "a file changed while it was analysed", used=used)
@@ -223,7 +223,7 @@ def analyse(
 
 
 def _find_ignored(edges: Iterable[SourceEdge], root: str, found: Iterable[Read]) -> Iterator[Read]:
-    """Yield the declared files that the project ignores, as if they had been read: no source stands for them."""
+    """Yield the declared files that the project ignores, as if the run had read them, because they are not sources."""
     known = {read.path for read in found}
     for edge in edges:
         if edge.kind is not EdgeKind.UUID and not WILDCARDS.intersection(edge.target):
@@ -268,12 +268,12 @@ def process(
 
     Args:
         order: the job.
-        builder: who does it.
-        platforms: all that are configured.
+        builder: its builder.
+        platforms: all configured platforms.
         load: makes the builder.
-        sharing: what a command shares with others; without it the run has folders of its own, and syncs what it made.
-        log: where what is logged goes.
-        threads: how many threads a Python builder may use.
+        sharing: state that commands share; without it the run has its own folders and syncs its products.
+        log: receives the records.
+        threads: maximum number of threads of a Python builder.
     """
     started_ns, began_ns = time.perf_counter_ns(), time.time_ns()
     code = worker_used.code_of(builder)
@@ -353,7 +353,7 @@ class _BuilderRun:
 
     @property
     def keeps_all(self) -> bool:
-        """Whether what the run leaves besides its products is for people to look at."""
+        """Whether the run keeps its temporary files for users."""
         return self.keeps_temp or self.order.debug_output
 
     def enter(self) -> None:
@@ -387,7 +387,10 @@ class _BuilderRun:
         self._check_source()
 
     def note_reads(self, outcome: Outcome) -> None:
-        """Say what was read; of a run that failed, which did not come to name all it read, only what will be added anyway."""
+        """Report what the run read.
+
+        A failed run may not have declared all its reads, so only files that are added anyway are reported.
+        """
         if outcome in (Outcome.SUCCEEDED, Outcome.FAILED):
             adds = self.builder.undeclared_reads is UndeclaredReads.ADD
             found = _find_reads(self._seen, self.builder)
@@ -395,7 +398,7 @@ class _BuilderRun:
             self.probed = self._seen.find_probed()
 
     def check_ending(self, ending: RunEnding) -> RunEnding:
-        """Return how the run ended: STALE, with any outcome, when files changed that it was seen to read."""
+        """Return how the run ended: STALE, whatever its outcome, if observed reads changed."""
         if not _counts(self.builder):
             return ending
         self.used_files, self.changed = self._seen.list_used(), ending.changed
@@ -430,7 +433,7 @@ class _BuilderRun:
         self._made, self._found = job.products, job.dependencies
 
     def _copy(self) -> None:
-        """Make the bytes of the source its product."""
+        """Copy the source as the product."""
         copy = os.path.join(self.folders.products, os.path.basename(self.source))
         try:
             file_access.copy_into(self.source, copy)
@@ -518,11 +521,11 @@ class _BuilderRun:
 
 
 _known_digests: dict[str, tuple[file_access.StatKey, str]] = {}
-"""Digests of dependencies by path: every shader names the same headers."""
+"""{path: digest} of dependencies, cached because every shader names the same headers."""
 
 
 def _dependency_digest(path: str) -> str:
-    """Return the digest of a file in hex, "" when it is missing or no file."""
+    """Return the digest of a file in hex, "" when it is missing or not a file."""
     read_ns = time.time_ns()
     try:
         known = _known_digests.get(path)
@@ -546,18 +549,18 @@ def _dependency_digest(path: str) -> str:
 
 
 class _Peak:
-    """The most memory that this process, or a child of it that has ended, takes from now on."""
+    """Peak memory of this process, or of its ended children, from now on."""
 
     def __init__(self) -> None:
         self._children_kib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
         try:
             with open("/proc/self/clear_refs", "wb", buffering=0) as file:
-                file.write(b"5")  # proc_pid_clear_refs(5): else the peak would be that of the hungriest run this worker ever did
+                file.write(b"5")  # proc_pid_clear_refs(5): otherwise the peak would include all earlier runs of this worker
         except OSError:
             pass
 
     def read_peak_bytes(self) -> int:
-        # Not `ru_maxrss` of ourselves: that survives exec, so a worker would report what the engine had when it started it.
+        # Not `ru_maxrss` of this process: it survives exec, so a worker would report the memory of the engine that started it.
         with open("/proc/self/status", "rb", buffering=0) as file:
             _, _, rest = file.read().partition(b"VmHWM:")
         own_kib = int(rest.split(None, 1)[0]) if rest else 0
@@ -604,4 +607,4 @@ def _set_temp(path: str) -> None:
         os.environ.pop("TMPDIR", None)
     tempfile = sys.modules.get("tempfile")
     if tempfile is not None:
-        vars(tempfile)["tempdir"] = None  # it remembers the first answer
+        vars(tempfile)["tempdir"] = None  # it caches the first answer

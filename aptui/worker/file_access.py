@@ -1,7 +1,7 @@
 """Files in a worker: read, hash, copy, sync; no builder is involved here.
 
-A file is read once, and that one read feeds both hashes. `fstat` of the open file before and after must agree, else the
-bytes may be a mixture of two versions: the outcome is STALE, and the scanner looks again.
+A file is read once for both hashes. `fstat` of the open file before and after must agree; otherwise the bytes may mix two
+versions, the outcome is STALE, and the scanner checks the file again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from aptui.shared.files import leases, lfs
 
 CHUNK_BYTES = 1 << 20
 SYNC_EACH_BELOW = 32
-"""Reports of fewer files sync them one by one (one fsync ≤ 1 ms); more share one `syncfs`."""
+"""Minimum number of files that share one `syncfs`; fewer are synced one by one (an fsync takes ≤ 1 ms)."""
 
 _READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 """O_NONBLOCK: opening a FIFO must not hang; it means nothing for regular files."""
@@ -38,7 +38,7 @@ FileHash = tuple[bytes, int, int]
 
 
 class FileChanged(Exception):
-    """The file is not what it was: changed while it was read, gone, or no regular file any more."""
+    """The file changed while it was read, is gone, or is no longer a regular file."""
 
 
 class _NotHere(Exception):
@@ -51,7 +51,7 @@ def os_path(text: str) -> str:
 
 
 def stat_key(result: os.stat_result) -> StatKey:
-    """Return (size, mtime_ns, ctime_ns, inode): what must not differ for a file to be taken as unchanged."""
+    """Return (size, mtime_ns, ctime_ns, inode); a file counts as unchanged if all are equal."""
     return result.st_size, result.st_mtime_ns, result.st_ctime_ns, result.st_ino
 
 
@@ -74,7 +74,7 @@ def open_regular(path: str, flags: int = 0) -> tuple[int, os.stat_result]:
 
 
 def hash_open(descriptor: int, copy_to: int = -1, copy: _Copy | None = None) -> FileHash:
-    """Read an open file from its start, hash it, and write what was read to `copy_to` unless that is -1, and to `copy`."""
+    """Read an open file from its start, hash it, and write its bytes to `copy_to` unless that is -1, and to `copy`."""
     sha, xxh, size = hashlib.sha256(), xxhash.xxh64(), 0
     os.lseek(descriptor, 0, os.SEEK_SET)
     while data := os.read(descriptor, CHUNK_BYTES):
@@ -91,7 +91,7 @@ def hash_open(descriptor: int, copy_to: int = -1, copy: _Copy | None = None) -> 
 def read_small(descriptor: int, size: int) -> bytes:
     """Read a file of fewer than `CHUNK_BYTES` with one call; one byte more than `size`, its size before, shows that it grew.
 
-    To ask for more than that costs several times the reading: memory for all of it is mapped, and unmapped again.
+    A larger request takes several times as long as the read: memory for all of it is mapped, and unmapped again.
     """
     return os.read(descriptor, size + 1)
 
@@ -101,7 +101,7 @@ def hash_file(path: str, *, sees_through: bool = False, copy: _Copy | None = Non
 
     Args:
         sees_through: give a Git LFS pointer the digest of the file that it stands for.
-        copy: what takes the bytes too, unless the file is such a pointer.
+        copy: receives the bytes too, unless the file is such a pointer.
 
     Raises:
         Changed, OSError: as `open_regular`; Changed also if it was written to in the meantime.
@@ -132,7 +132,7 @@ def hash_file(path: str, *, sees_through: bool = False, copy: _Copy | None = Non
 
 
 def _hash_large(descriptor: int, before: os.stat_result, copy: _Copy | None) -> FileHash:
-    if copy is None or copy.is_known:  # one that is known may well be as it was; then nothing is to be written
+    if copy is None or copy.is_known:  # a known file is often unchanged; then the copy is not needed
         return hash_open(descriptor)
     copy.begin(before.st_mode)
     found = hash_open(descriptor, copy=copy)
@@ -175,7 +175,7 @@ def sync_file(path: str) -> None:
 def sync_files(paths: Sequence[str]) -> dict[str, str]:
     """Make the bytes of files durable; return {path: why} of those that are not.
 
-    The disk is given all of it before the first one is waited for: so they share one commit of the file system's journal.
+    All writes are started before the first wait, so that the files share one commit of the file system's journal.
     """
     failed: dict[str, str] = {}
     opened: list[tuple[str, int]] = []
@@ -232,7 +232,7 @@ def hash_files(order: HashOrder) -> HashResult:
 
 
 def discard_copies(order: HashOrder) -> None:
-    """Remove the copies that a dead worker staged for an order: the next worker begins again."""
+    """Remove the copies that a dead worker staged for an order; the next worker starts again."""
     for path in chain.from_iterable(order.copies):
         _discard(path)
 
@@ -338,7 +338,7 @@ class _Copies:
 
 
 def copy_files(orders: Sequence[CopyOrder]) -> list[RunResult]:
-    """Do copy orders and return their results in order, when what was staged is durable. Never raises for a file's sake."""
+    """Do copy orders and return their results in order when the copies are durable. Errors of single files are results."""
     syncs_each = len(orders) < SYNC_EACH_BELOW
     results = [_copy_one(order, syncs_each) for order in orders]
     staged = next((result.products[0].staged for result in results if result.products and result.products[0].staged), "")
@@ -373,7 +373,7 @@ def _copy_one(order: CopyOrder, is_synced: bool) -> RunResult:
 
 
 def _digest_of_source(order: CopyOrder, product: StagedProduct) -> bytes:
-    """Return the digest that the source is known by: that of the copied bytes, or of the file that they are the pointer of."""
+    """Return the digest of the source: that of the copied bytes, or of the file that a Git LFS pointer stands for."""
     if order.takes_pointers and product.size < lfs.LONGEST_POINTER_BYTES:
         with open(os_path(product.staged or order.path), "rb") as file:
             return lfs.read_pointed(file.read(lfs.LONGEST_POINTER_BYTES)) or product.digest
@@ -413,7 +413,7 @@ def _stage_small(order: CopyOrder, source: int, before: os.stat_result, is_synce
 
 def _stage_large(order: CopyOrder, source: int, before: os.stat_result, is_synced: bool) -> tuple[FileHash, str]:
     if order.present_digest:
-        # Reading it twice when it did change is cheaper than writing it once when it did not.
+        # Reading a changed file twice is cheaper than writing an unchanged one once.
         found = hash_open(source)
         if found[0] == order.present_digest:
             return found, ""
@@ -424,7 +424,7 @@ def _stage_large(order: CopyOrder, source: int, before: os.stat_result, is_synce
 
 @contextmanager
 def _open_staged(path: str, mode: int, *, is_synced: bool) -> Iterator[int]:
-    """Yield the descriptor of a new file; it goes again when writing or syncing fails."""
+    """Yield the descriptor of a new file; remove the file when writing or syncing fails."""
     target = _create(path, mode)
     try:
         yield target
@@ -476,7 +476,7 @@ def copy_into(path: str, staged: str, flags: int = 0) -> FileHash:
 
 
 def reason(error: OSError) -> str:
-    """Return what went wrong without number and path: `No space left on device`."""
+    """Return the reason without number and path: `No space left on device`."""
     return error.strerror or str(error)
 
 

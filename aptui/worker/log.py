@@ -22,7 +22,7 @@ from aptui.sdk import JobLog
 from aptui.worker import wire
 
 MOST_RECORDS = 2000
-"""Kept of each end of a log; a builder that logs in a loop must not fill the engine."""
+"""Records kept of each end of a log, so that a builder that logs in a loop does not fill the engine's memory."""
 MOST_ANSWER_RECORDS, MOST_ANSWER_CHARS = 2 * MOST_RECORDS, 256 << 10
 """Limits of one answer about a running job; clients ask about once a second."""
 TEXT_CHARS = 16_000
@@ -54,10 +54,10 @@ class CommandOutput(Protocol):
 
     @property
     def byte_count(self) -> int:
-        """How many bytes came."""
+        """Number of bytes received."""
 
     def records(self) -> Iterable[LogRecord]:
-        """Return the records that they are."""
+        """Return the output as records."""
 
 
 class RunLog:
@@ -105,9 +105,9 @@ class RunLog:
         self._dropped += is_full
 
     def note_sandbox(self, *, is_silent: bool = False) -> None:
-        """Say what a run that failed in a sandbox had no access to, if that can be the reason.
+        """Note in the log of a failed run that the sandbox may be the reason.
 
-        It can if the log mentions something that a sandbox hides, or if a command failed without a word (`is_silent`).
+        It may be if the log mentions something that a sandbox hides, or if a command failed without output (`is_silent`).
         """
         if os.environ.get("APTUI_SANDBOX") != "on":
             return
@@ -140,7 +140,7 @@ class RunLog:
             self._percent, self._progress_count = percent, self._progress_count + 1
 
     def so_far(self, seen: int = -1) -> tuple[int, tuple[LogRecord, ...]]:
-        """Return (stamp, the last records) as it is now, from any thread; no records where the stamp is still `seen`."""
+        """Return (stamp, the last records) from any thread; no records if the stamp is still `seen`."""
         with self._settling:
             output = self._output
             # Counted before they are read: records that come in between are reported twice, and none is left out.
@@ -154,7 +154,7 @@ class RunLog:
             return stamp, latest(records, self._window)
 
     def for_builder(self) -> JobLog:
-        """Return the face that the builder sees."""
+        """Return the logger for the builder."""
         return JobLog(self.write)
 
     def records(self) -> tuple[LogRecord, ...]:
@@ -172,7 +172,7 @@ _FOR_DEVELOPERS = (DeprecationWarning, PendingDeprecationWarning, ImportWarning,
 def noting_warnings(log: RunLog) -> Iterator[None]:
     """Log each warning of Python code (`warnings.warn`) as one warning, with its place; a later run is warned again.
 
-    Warnings for developers, which Python hides unless `PYTHONWARNINGS` asks for them, are information and count for nothing.
+    Warnings for developers, which Python hides unless `PYTHONWARNINGS` shows them, are logged as information and not counted.
     """
     builder_log = log.for_builder()
 
@@ -210,13 +210,13 @@ def latest(records: tuple[LogRecord, ...], window: str) -> tuple[LogRecord, ...]
 
 
 def one_line(text: str) -> str:
-    """Return the first line of `text` that says something, cut to a bearable length."""
+    """Return the first line of `text` that is not blank, truncated to a maximum length."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     return line if len(line) <= ERROR_CHARS else f"{line[:ERROR_CHARS]}…"
 
 
 def valid_text(text: str) -> str:
-    """Return `text` without lone surrogates (of undecodable names): no wire and no database takes them."""
+    """Return `text` without lone surrogates (from undecodable names): the wire and the database refuse them."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
@@ -242,7 +242,7 @@ _RECEIVE_BYTES = 1 << 12
 
 
 class LogAnswerer:
-    """Answers what is asked over `questions` about the run that is under way; its thread begins with the first run."""
+    """Answers requests over `questions` about the current run; its thread starts with the first run."""
 
     def __init__(self, questions: socket.socket) -> None:
         self._questions = questions
@@ -250,7 +250,7 @@ class LogAnswerer:
         self._has_begun = False
 
     def begin(self, run_key: int, log: RunLog) -> None:
-        """This run is under way, and none before it."""
+        """Set the current run."""
         self._run = run_key, log
         if not self._has_begun:
             self._has_begun = True
@@ -259,7 +259,7 @@ class LogAnswerer:
             stack_size(before)
 
     def end(self) -> None:
-        """No run is under way."""
+        """Clear the current run."""
         self._run = None
 
     def _serve(self) -> None:
@@ -275,7 +275,7 @@ class LogAnswerer:
                 pass  # a builder has all of it; the engine asks again
 
     def _take(self, reader: wire.FrameReader) -> bool:
-        """Take questions in and answer them; return whether there may be more."""
+        """Read and answer requests; return whether more may arrive."""
         data = self._questions.recv(_RECEIVE_BYTES)
         for kind, payload in reader.feed(data):
             question = wire.decode(kind, payload)

@@ -1,11 +1,11 @@
 """The worker process: takes orders from the engine over a socket, does them one after another, answers.
 
 Started as `python -m aptui.worker.main FD PARENT QUESTIONS`, or with `--describe` to look at builder classes
-(`worker.describing.describe`). It lives through thousands of orders and expects the worst of builders: they may close its files,
-change its folder, leave threads and processes, or end it. The engine sees the death of this process as the loss of the one run that
-it was doing.
+(`worker.describing.describe`). It handles thousands of orders and tolerates hostile builders: they may close its files,
+change its folder, leave threads and processes, or end it. When this process dies, the engine loses only the run in progress.
 
-Imports here are what every order needs; numpy, Pillow and the like come with the first builder that wants them.
+This module imports only what every order needs; numpy, Pillow and similar packages are imported by the first builder that uses
+them.
 
 Tests: `tests/worker/test_main.py`, `tests/engine/pool/test_pool.py`.
 """
@@ -43,7 +43,7 @@ _DESCRIPTOR_FLOOR = 128
 """A free descriptor above this means that builders leak files: the worker asks to be replaced before it runs out."""
 _RECEIVE_BYTES = 1 << 18
 _LEAST_SHARE_BYTES, _LARGEST_SHARE_BYTES = 2 << 30, 8 << 30
-"""The limit counts addresses, not pages: libraries reserve some that they never use."""
+"""Range of the default memory limit. It counts addresses, not pages, and libraries reserve addresses that they never use."""
 
 
 class Worker:
@@ -162,7 +162,7 @@ class Worker:
         self._outbox.settle()
 
     def _find_sharing(self, builder: str) -> BatchSharing:
-        """Return what the commands of a builder share."""
+        """Return the shared state of a builder's commands."""
         found = self._sharing.get(builder)
         if found is None:
             from aptui.worker.builder_run import BatchSharing
@@ -234,7 +234,7 @@ def _unknown(builder: str) -> str:
 
 
 def memory_limit_of(builder: Builder, limit_bytes: int) -> int:
-    """Return how much memory a run may take (bytes), 0 = no limit."""
+    """Return the memory limit of a run (bytes), 0 = no limit."""
     if limit_bytes != SHARE_OF_MEMORY:
         return limit_bytes
     if builder.kind is not BuilderKind.PYTHON:
@@ -244,13 +244,13 @@ def memory_limit_of(builder: Builder, limit_bytes: int) -> int:
 
 
 def _with_answerer(limit_bytes: int) -> int:
-    """Return the limit for code that shares the process with our own thread, which takes nothing away from it."""
+    """Return the limit for code that shares the process with the worker's own thread, whose memory is added."""
     return limit_bytes and limit_bytes + ADDRESS_BYTES
 
 
 @contextlib.contextmanager
 def _make_safe(memory_limit_bytes: int) -> Iterator[None]:
-    """Undo what an earlier builder may have changed, and let the next one take no more memory than this."""
+    """Undo possible changes of an earlier builder, and set the memory limit of the next one."""
     signal.signal(signal.SIGTERM, functools.partial(_terminate, os.getpid()))
     if memory_limit_bytes:
         _limit_memory(memory_limit_bytes)
@@ -260,7 +260,7 @@ def _make_safe(memory_limit_bytes: int) -> Iterator[None]:
 
 
 def _terminate(worker: int, _number: int, _frame: object) -> NoReturn:
-    """End the run; a process that its builder forked has this handler too, and ends as it would without."""
+    """End the run. A process forked by the builder inherits this handler, and ends as by default."""
     if os.getpid() != worker:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTERM)
@@ -286,7 +286,7 @@ def _flush() -> None:
 
 
 def _leave(status: int) -> NoReturn:
-    """End without the clean-up of builders' modules, which could hang."""
+    """Exit without the clean-up of builders' modules, which could hang."""
     _flush()
     os._exit(status)
 
@@ -309,7 +309,7 @@ def _prepare(parent: int, *descriptors: int) -> list[socket.socket]:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run a worker, or with `--describe` the look at builder classes that `registry` asks for."""
+    """Run a worker, or with `--describe` describe builder classes for `registry`."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     if words[:1] == ["--describe"]:
         from aptui.worker.describing.describe import main as describe

@@ -1,11 +1,10 @@
 """The outbox of a worker: results of commands held back for a moment, so that many share one sync, one write, one wake-up.
 
-A run is reported only when its products are durable. The engine takes the first run that it has no answer for as the
-one that a worker is at: therefore what is held back is handed over at the latest when a command takes long, or when there is
-nothing more to run.
+A run is reported only when its products are durable. The engine considers the first run without an answer as the one in
+progress. Therefore held results are sent at the latest when a command takes long, or when no order is left.
 
-A disk that syncs leaves the processor free: a thread waits for it (`AnswerOutbox.works_apart`) while the next command runs.
-Whatever is finished in that time shares the next sync.
+During a sync the processor is free: a thread waits for it (`AnswerOutbox.works_apart`) while the next command runs.
+Runs that finish in that time share the next sync.
 
 Tests: `tests/worker/test_outbox.py`.
 """
@@ -27,7 +26,7 @@ from aptui.worker import file_access
 from aptui.worker.outputs.products import discard
 
 HELD_S = 0.02
-"""So long an answer waits for others; the engine waits as long before it commits."""
+"""Maximum delay of an answer that waits for others (seconds); the engine waits as long before it commits."""
 _STACK_BYTES = 512 << 10
 
 _Held = tuple[str, str, RunResult]
@@ -38,7 +37,7 @@ class AnswerOutbox:
     """Answers of runs whose products are not synced yet.
 
     Args:
-        send: says what became of runs, in their order.
+        send: reports results of runs, in their order.
         clock: seconds of a monotonic clock.
         hang_up: wakes the main thread, which waits for the next command: the answering thread failed.
     """
@@ -53,7 +52,7 @@ class AnswerOutbox:
         self._held: list[_Held] = []
         self._since_s = 0.0
         self.works_apart = False
-        """Whether a thread does what takes time. It takes addresses, which a limit of memory counts."""
+        """Whether a thread syncs and sends. The thread takes addresses, which the memory limit counts."""
         self._apart: _Thread | None = None
 
     def add(self, builder: str, staging: str, result: RunResult) -> None:
@@ -63,12 +62,12 @@ class AnswerOutbox:
         self._held.append((builder, staging, result))
 
     def meanwhile(self, *, takes_long: bool = False) -> None:
-        """Use the time in which a command runs."""
+        """Flush held results while a command runs."""
         if self._held and (takes_long or self._clock() - self._since_s >= HELD_S):
             self.flush()
 
     def flush(self) -> None:
-        """Have made durable what was made, and have it answered: at once, or by the thread as soon as it can."""
+        """Sync and send the held results: at once, or by the thread as soon as possible."""
         if self._held and self.works_apart:
             self._apart = self._apart or _Thread(self._answer, self._hang_up)
             self._apart.take(self._held)
@@ -79,7 +78,7 @@ class AnswerOutbox:
             self._held = []
 
     def settle(self) -> None:
-        """Return when nothing that was handed over is unanswered."""
+        """Wait until all results that were handed over are sent."""
         if self._apart is not None:
             self._apart.wait()
 
@@ -102,14 +101,14 @@ class _Thread:
         stack_size(before)
 
     def take(self, held: list[_Held]) -> None:
-        """Answer this, too."""
+        """Queue another batch."""
         with self._changed:
             self._refuse_after_error()
             self._given += held
             self._changed.notify_all()
 
     def wait(self) -> None:
-        """Return when all is answered."""
+        """Wait until all batches are sent."""
         with self._changed:
             while self._error is None and (self._given or self._is_at_work):
                 self._changed.wait()
@@ -154,7 +153,7 @@ def _sync(paths: list[str]) -> dict[str, str]:
 def _check_failed(builder: str, staging: str, result: RunResult, failed: dict[str, str]) -> RunResult:
     """Turn a run with a product that is not durable into a failed one.
 
-    What it staged is thrown away: a second sync proves nothing.
+    Its staged files are removed: a second sync would not prove that they are durable.
     """
     reasons = [failed[path] for product in result.products if (path := file_access.os_path(product.staged)) in failed]
     if not reasons:

@@ -1,4 +1,4 @@
-"""Processes on Linux: what a worker asks of the kernel for itself, and how process trees are found and ended.
+"""Processes on Linux: kernel settings of the worker itself, and how process trees are found and ended.
 
 Tests: `tests/worker/inputs/test_reads.py`.
 """
@@ -12,7 +12,7 @@ import time
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 KILLED = "command killed by SIGKILL: likely out of memory"
-"""How the error of a run begins that the pool gives another try."""
+"""Beginning of the error of a run that the pool retries."""
 _SETTLE_S = 0.05
 """Children that are just ending (the last of a shell's pipeline) get this long before they count as left behind."""
 _TOLERATED = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")
@@ -51,7 +51,7 @@ def signal_name(number: int) -> str:
 def end_children() -> list[str]:
     """End every child of this process that still runs; return what to call them: `sleep (pid 4711)`.
 
-    Zombies are reaped and not named: a builder that forgot to wait for a process that ended did no harm.
+    Zombies are reaped and not named: an ended process that the builder did not wait for is harmless.
     """
     deadline = time.monotonic() + _SETTLE_S
     pause_s = 0.0005
@@ -70,9 +70,9 @@ def end_children() -> list[str]:
 
 
 def await_child(name: str, timeout_s: float) -> None:
-    """Wait for children called `name`, which end when there is nothing left to do for them; kill them when they do not.
+    """Wait for children called `name`, which end when their work is done; kill them if they do not end.
 
-    While other children live they have something to do, and get no longer than those to settle.
+    While other children live, they still have work; they get the same time limit as those.
     """
     started = time.monotonic()
     pause_s = 0.0005
@@ -133,8 +133,8 @@ def _read(path: str) -> bytes:
 def family(session: int, mark: str) -> set[int]:
     """Return the processes of a worker: its session, those with `mark` in their environment, descendants of any.
 
-    A child leaves the process group by setpgid, the session by setsid, its parent by forking twice; hardly ever all of it
-    with an empty environment, too.
+    A child may leave the process group by setpgid, the session by setsid, and its parent by forking twice, but hardly ever does all
+    of these and also empties its environment.
     """
     wanted = mark.encode("utf-8")
     parents: dict[int, int] = {}
@@ -175,7 +175,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def reap(pids: set[int]) -> set[int]:
-    """Reap those of `pids` that this process adopted and that are dead; return those that are still to come."""
+    """Reap the dead processes of `pids` that this process adopted; return the remaining ones."""
     left = set()
     for pid in pids:
         try:

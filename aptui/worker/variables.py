@@ -1,4 +1,4 @@
-"""Environment variables of builders: each call sees those that the configuration names for its builder, and no other's."""
+"""Environment variables of builders: each call sees only the variables that the configuration names for its builder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aptui.core.project import Builder
 
 
 def values_of(builders: Iterable[Builder]) -> tuple[tuple[str, bytes], ...]:
-    """Return (name, value) of all variables that these builders name, as this process has them; those that are not set left out."""
+    """Return (name, value) of all variables of this process that these builders name; unset ones are left out."""
     names = sorted({name for builder in builders for name, _digest in builder.variables})
     return tuple((name, os.environb[name.encode()]) for name in names if name.encode() in os.environb)
 
@@ -33,7 +33,7 @@ class BuilderVariables:
         self._environments: dict[str, Mapping[str, str]] = {}
 
     def apply(self, builder: str) -> None:
-        """Let this process have what `builder` names, and nothing that others name alone."""
+        """Set the variables that `builder` names, and remove those that only other builders name."""
         for name, value in self._of.get(builder, {}).items():
             if value is None:
                 os.environb.pop(name.encode(), None)
@@ -41,7 +41,7 @@ class BuilderVariables:
                 os.environb[name.encode()] = value
 
     def environment(self, builder: str) -> Mapping[str, str]:
-        """Return all variables of a command: `os.environ` is slow to be asked for each."""
+        """Return all variables of a command; `os.environ` is too slow to be read for each."""
         found = self._environments.get(builder)
         if found is None:
             self.apply(builder)

@@ -20,14 +20,14 @@ from aptui.core.project import Builder, Platform
 from aptui.shared.forms import prepare_form
 
 FRAME_LIMIT_BYTES = 64 << 20
-"""Longest frame either side accepts: room for a run of 200,000 products, and nothing a broken length could make us allocate."""
+"""Maximum length of a frame (bytes): enough for a run of 200,000 products, and a limit for allocations after a broken length."""
 HEADER_BYTES = 5
 
 
 class FrameKind(IntEnum):
-    """Content of a frame. The first five and LOG_QUESTION go to a worker; the others come from it.
+    """Content of a frame. The engine sends the first five and LOG_QUESTION, a worker the others.
 
-    LOG_QUESTION and LOG_ANSWER have a socket pair of their own (`worker.log`).
+    LOG_QUESTION and LOG_ANSWER use their own socket pair (`worker.log`).
     """
 
     SETUP = 1
@@ -94,7 +94,7 @@ class LogAnswer(Struct, frozen=True):
 
 
 class WireError(Exception):
-    """The other side sent what is not a frame of ours."""
+    """The other side sent an invalid frame."""
 
 
 _TYPES: dict[FrameKind, object] = {
@@ -136,8 +136,8 @@ def _decoder(kind: FrameKind) -> msgspec.msgpack.Decoder[Record]:
 def encode(kind: FrameKind, record: Record) -> bytes:
     """Return the frame for `record`.
 
-    Raises:
-        WireError: it would be longer than the limit, or holds what msgpack cannot say: lone surrogates, numbers over 64 bits.
+    Raises: WireError: it would be longer than the limit, or holds values that msgpack does not support: lone surrogates, numbers
+    over 64 bits.
     """
     buffer = bytearray(HEADER_BYTES)
     try:
@@ -165,13 +165,13 @@ def decode(kind: FrameKind, payload: bytes | bytearray | memoryview) -> Record:
 
 
 class FrameReader:
-    """Puts frames together from the pieces that `recv` returned."""
+    """Assembles frames from the pieces that `recv` returned."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[tuple[FrameKind, bytes]]:
-        """Take `data` and yield (kind, payload) of each frame that is now whole.
+        """Add `data` and yield (kind, payload) of each complete frame.
 
         Raises:
             WireError: a length or a kind that does not exist.

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.bench.tail import Sample, Span, explain, read_spans
 
 
-def test_a_trace_that_was_cut_off_is_read_with_its_threads(tmp_path: Path) -> None:
+def test_truncated_trace_is_read_with_its_threads(tmp_path: Path) -> None:
     events = [
         {"ph": "M", "name": "thread_name", "pid": 1, "tid": 2, "args": {"name": "commit"}},
         {"ph": "X", "name": "sync", "cat": "span", "ts": 7.0, "dur": 3.0, "pid": 1, "tid": 2, "args": {}},

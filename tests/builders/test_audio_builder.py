@@ -139,7 +139,7 @@ PARAMS = [
 
 @pytest.mark.real
 @pytest.mark.parametrize("params", PARAMS)
-def test_equal_sources_give_equal_bytes_here_and_in_another_process(bench, made_elsewhere, digests_of, params):
+def test_equal_sources_give_equal_bytes_across_processes(bench, made_elsewhere, digests_of, params):
     source = bench.write("a.ogg", encoded(sine(channels=2), "OGG", "VORBIS"))
 
     first = bench.build(source, **params)
@@ -325,7 +325,7 @@ IMPOSSIBLE = [
 
 
 @pytest.mark.parametrize(("data", "reason"), IMPOSSIBLE)
-def test_wav_whose_header_cannot_be_true_fails_saying_what_is_wrong(bench, data, reason):
+def test_wav_with_impossible_header_fails_with_the_reason(bench, data, reason):
     assert bench.fail(bench.write("a.wav", data)) == f"a.wav: {reason}"
 
 

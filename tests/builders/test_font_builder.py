@@ -131,7 +131,7 @@ def test_a_range_that_ends_before_it_begins_fails(bench):
 
 @pytest.mark.real
 @pytest.mark.parametrize("params", [{"text": "am"}, {"flavor": "woff"}, {"flavor": "woff2"}])
-def test_equal_sources_give_equal_bytes_at_any_time_and_in_another_process(bench, made_elsewhere, digests_of, monkeypatch, params):
+def test_equal_sources_give_equal_bytes_across_time_and_processes(bench, made_elsewhere, digests_of, monkeypatch, params):
     source = bench.write("a.ttf", TTF)
     first = bench.build(source, **params)
     monkeypatch.setattr(time, "time", lambda: 2_000_000_000.0)

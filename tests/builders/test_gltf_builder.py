@@ -117,7 +117,7 @@ def test_a_glb_is_copied_unless_it_is_to_be_packed(bench, sample):
 
 
 @pytest.mark.real
-def test_equal_sources_give_equal_bytes_here_and_in_another_process(bench, made_elsewhere, digests_of, sample):
+def test_equal_sources_give_equal_bytes_across_processes(bench, made_elsewhere, digests_of, sample):
     source = sample.write(bench)
 
     first = bench.build(source)
@@ -485,7 +485,7 @@ def test_accessor_of_more_than_a_gibibyte_is_refused(more):
     assert errors == ["accessor 0: count is 2,147,483,648, which takes 137,438,953,472 bytes; more than 1,073,741,824 are refused"]
 
 
-def test_model_that_stands_for_far_more_than_its_files_is_refused(sample, monkeypatch):
+def test_model_that_expands_far_beyond_its_files_is_refused(sample, monkeypatch):
     """Accessors of zeros, buffers and images of one file, and accessors of one view count each time."""
     monkeypatch.setattr("aptui.builders.gltf.data.FREE_EXPANDED_BYTES", 0)
     data = bytes(1000)

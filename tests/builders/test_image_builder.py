@@ -189,7 +189,7 @@ PARAMS = [
 
 @pytest.mark.real
 @pytest.mark.parametrize("params", PARAMS)
-def test_equal_sources_give_equal_bytes_here_and_in_another_process(bench, made_elsewhere, digests_of, params):
+def test_equal_sources_give_equal_bytes_across_processes(bench, made_elsewhere, digests_of, params):
     source = bench.write("a.png", encoded(picture("RGBA")))
 
     first = bench.build(source, **params)
@@ -256,7 +256,7 @@ def test_transparent_jpeg_is_white(bench):
 
 
 @pytest.mark.parametrize(("kind", "source"), [("GIF", "a.gif"), ("PNG", "a.png"), ("WEBP", "a.webp"), ("TIFF", "a.tif")])
-def test_of_an_animation_the_first_frame_is_used_with_a_warning(bench, kind, source):
+def test_animation_uses_its_first_frame_with_a_warning(bench, kind, source):
     frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "blue", "lime")]
     data = encoded(frames[0], kind, save_all=True, append_images=frames[1:], **({"lossless": True} if kind == "WEBP" else {}))
 
@@ -315,7 +315,7 @@ def test_every_cut_of_a_picture_fails_or_succeeds_with_one_line(bench):
 
 
 @pytest.mark.slow
-def test_more_pixels_than_pillows_own_limit_are_fine_if_the_project_says_so(bench):
+def test_project_may_allow_more_pixels_than_pillow(bench):
     source = bench.write("a.png", encoded(Image.new("1", (15000, 15000))))
 
     assert only(bench.build(source, max_size=16, max_megapixels=1000)).size == (16, 16)
@@ -331,7 +331,7 @@ def test_a_decompression_bomb_fails(bench):
 
 
 @pytest.mark.slow
-def test_a_picture_between_pillows_two_limits_is_fine_where_the_project_says_so(bench):
+def test_project_may_allow_pixels_between_both_pillow_limits(bench):
     source = bench.write("a.png", encoded(Image.new("1", (9600, 9600))))
 
     assert only(bench.build(source, max_size=16, max_megapixels=100)).size == (16, 16)

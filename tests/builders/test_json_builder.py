@@ -19,7 +19,7 @@ INDENTS = st.none() | st.integers(0, 4) | st.sampled_from(["\t", "\r\n"])
 
 
 @given(tree=TREES, indent=INDENTS, is_ascii=st.booleans())
-def test_minified_text_means_the_same_and_has_no_blank_too_many(tree, indent, is_ascii):
+def test_minified_text_is_equivalent_without_extra_blanks(tree, indent, is_ascii):
     text = json.dumps(tree, indent=indent, ensure_ascii=is_ascii)
 
     minified = json_builder._minify(text)
@@ -81,7 +81,7 @@ def test_neither_minified_nor_indented_stays_as_it_is(bench):
 
 
 @pytest.mark.real
-def test_equal_sources_give_equal_bytes_here_and_in_another_process(bench, made_elsewhere, digests_of):
+def test_equal_sources_give_equal_bytes_across_processes(bench, made_elsewhere, digests_of):
     source = bench.write("a.json", '{"b": {"x": 1, "y": [1, 2]}, "a": 2}')
 
     first = bench.build(source)

@@ -128,7 +128,7 @@ def test_a_compiler_checks_where_there_is_no_library(bench, fake_luac):
 
 @pytest.mark.real
 @pytest.mark.usefixtures("fake_luac")
-def test_what_a_compiler_complains_of_has_its_line(bench):
+def test_compiler_errors_have_their_line(bench):
     assert bench.fail(bench.write("a.lua", "broken")) == "a.lua:7: '=' expected near 'x'"
     assert bench.fail(bench.write("b.lua", "silent")) == "b.lua: does not compile"
 
@@ -170,7 +170,7 @@ def test_parameters_differ_by_platform(bench):
     )
 
 
-def test_script_in_utf_16_says_what_to_do(bench):
+def test_utf_16_script_error_says_how_to_fix_it(bench):
     error = bench.fail(bench.write("a.lua", "return 1".encode("utf-16")))
 
     assert error == "a.lua:1: is UTF-16, which Lua does not read; save it as UTF-8"

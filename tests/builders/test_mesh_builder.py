@@ -146,7 +146,7 @@ def test_too_many_materials_fail(bench):
         ("a.off", "OFF\n1 1 0\nx y z\n3 0 0 0\n", "a.off: the model is damaged: what it says of itself does not fit together"),
     ],
 )
-def test_model_that_promises_more_than_it_has_fails_in_plain_words(bench, name, data, error):
+def test_model_with_missing_data_fails_with_plain_message(bench, name, data, error):
     assert error in bench.fail(bench.write(name, data))
 
 
@@ -214,7 +214,7 @@ def test_normals_are_kept_made_or_left_out(bench):
 
 
 @pytest.mark.real
-def test_equal_sources_give_equal_bytes_here_and_in_another_process(bench, made_elsewhere, digests_of):
+def test_equal_sources_give_equal_bytes_across_processes(bench, made_elsewhere, digests_of):
     bench.write("mat/a.mtl", "newmtl wood\nmap_Kd w.png\nnewmtl red\nKd 1 0 0\n")
     bench.write("mat/w.png", picture())
     source = bench.write("a.obj", TEXTURED + "usemtl red\nf 1 2 3\nf 4 1 2\n")
@@ -236,7 +236,7 @@ def test_material_files_and_textures_are_dependencies_also_the_missing_ones(benc
     assert bench.dependencies(source) == ["art/mat/a.mtl", "art/t/my wood.png", "art/none.mtl"]
 
 
-def test_what_lies_outside_the_project_fails_the_job_and_names_who_named_it(bench):
+def test_reference_outside_the_project_fails_naming_its_file(bench):
     (bench.folder / "key").write_bytes(b"newmtl canary\n")
     outside = "is outside the project's scan folders"
 
@@ -295,7 +295,7 @@ def test_a_ply_names_its_texture(bench):
     assert bench.dependencies(bench.write("a.stl", stl())) == []
 
 
-def test_what_is_missing_or_damaged_beside_a_model_warns_by_name(bench):
+def test_missing_or_damaged_companion_of_a_model_warns_by_name(bench):
     source = bench.write("a.obj", TEXTURED.replace("wood", "oak").replace("mat/a.mtl", "mat/a.mtl gone.mtl"))
     bench.write("mat/a.mtl", "newmtl wood\nmap_Kd gone.png\nbump bad.png\n")
     bench.write("mat/bad.png", b"\x89PNG\r\n\x1a\n")

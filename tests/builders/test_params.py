@@ -161,7 +161,7 @@ def test_a_long_or_many_lined_value_stays_one_short_line(bench):
     assert len(error) < 200
 
 
-def test_analysis_gives_one_job_per_platform_keyed_by_the_configured_name(bench):
+def test_analysis_returns_one_job_per_platform(bench):
     bench.name = "textures"
     response = bench.analyse("a.x", {"format": "webp"}, {"server": {"max_size": 16}})
 

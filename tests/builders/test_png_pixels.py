@@ -124,7 +124,7 @@ def test_deep_pictures_are_resized_with_16_bits(bench, kind):
     assert {pixel for data in products.values() for row in samples_of(data)[2] for pixel in row} == {(0x1234,) * CHANNELS[kind]}
 
 
-def test_colour_of_transparent_pixels_does_not_bleed_when_a_deep_picture_is_resized(bench):
+def test_deep_picture_resize_ignores_transparent_colours(bench):
     rows = [[(65535, 0, 0, 65535), (0, 65535, 0, 0)] * 2] * 4
 
     (made,) = bench.build(bench.write("a.png", png(rows, 16, 6)), max_size=2).values()

@@ -100,7 +100,7 @@ def test_the_compiler_is_called_in_the_scan_folder_with_relative_names(bench, fa
 
 
 @pytest.mark.real
-def test_hlsl_is_compiled_where_it_is_asked_for(bench, fake):
+def test_hlsl_is_compiled_on_request(bench, fake):
     note = fake()
 
     assert bench.build(bench.write("a.frag.hlsl", "fine"), entry_point="main_ps")
@@ -146,7 +146,7 @@ OUTPUTS = [
 
 @pytest.mark.real
 @pytest.mark.parametrize(("name", "text", "error", "logged"), OUTPUTS)
-def test_what_the_compiler_complains_of_has_its_file_and_line(bench, fake, name, text, error, logged):
+def test_compiler_errors_have_file_and_line(bench, fake, name, text, error, logged):
     fake(name)
 
     assert bench.fail(bench.write("fx/a.frag", text)) == error
@@ -210,7 +210,7 @@ def test_unknown_stage_fails(bench, fake):
 # ------------------------------------------------------------------------------------------------------------ dependencies
 
 
-def test_includes_are_dependencies_recursively_with_every_place_where_they_were_missed(bench):
+def test_nested_includes_and_missed_paths_are_dependencies(bench):
     bench.write("fx/near.glsl", '#include "../lib/far.glsl"\n')
     bench.write("lib/far.glsl", '  #  include   "near2.glsl" // comment\n#include "../fx/a.frag"\n')
     bench.write("inc/found.glsl", "")
@@ -357,7 +357,7 @@ def test_real_compiler_takes_byte_order_marks(bench, name):
 
 
 @pytest.mark.real
-def test_shader_in_utf_16_says_what_to_do(bench, fake):
+def test_utf_16_shader_error_says_how_to_fix_it(bench, fake):
     fake()
 
     error = bench.fail(bench.write("a.frag", "void main() {}".encode("utf-16")))

@@ -138,7 +138,7 @@ def test_encodings_of_east_asia_are_read_and_kept(bench, name, codec, word):
     assert bench.build(source, output="min") == {"a.xml": wished.encode(codec)}
 
 
-def test_mistake_in_an_encoding_of_east_asia_is_named_by_line_and_column(bench):
+def test_east_asian_encoding_error_has_line_and_column(bench):
     text = '<?xml version="1.0" encoding="Shift_JIS"?>\n<a>日本</b>'
 
     assert bench.fail(bench.write("a.xml", text.encode("shift_jis"))) == "a.xml:2:8: mismatched tag"

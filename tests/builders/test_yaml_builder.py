@@ -82,7 +82,7 @@ def test_broken_text_fails_naming_line_and_column(bench, data, error):
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "{" * 100_000, "a:\n - " + "[{" * 50_000, "- [a, " + "[b, " * 50_000])
-def test_lists_in_lists_are_refused_before_more_than_a_few_are_read(bench, text, monkeypatch):
+def test_nested_lists_are_refused_early(bench, text, monkeypatch):
     parsed = []
     scanner = import_module("ruamel.yaml.scanner").RoundTripScanner
     base = import_module("ruamel.yaml.scanner").Scanner
@@ -117,7 +117,7 @@ NO_JSON = [
 
 
 @pytest.mark.parametrize(("text", "error"), NO_JSON)
-def test_what_json_cannot_say_fails_where_it_stands(bench, text, error):
+def test_value_without_json_form_fails_with_its_place(bench, text, error):
     assert bench.fail(bench.write("a.yaml", text), output="json") == error
 
 

@@ -45,7 +45,7 @@ DRILLS: dict[str, Drill] = {
     "w7": lambda folder, chosen: hosts.rewritten(folder, chosen.count, is_atomic=True, seed=chosen.seed),
     "w7-in-place": lambda folder, chosen: hosts.rewritten(folder, chosen.count, is_atomic=False, seed=chosen.seed),
     "ctrl-c": lambda folder, _chosen: hosts.interrupted(folder),
-    # Builders and clients that mean no good.
+    # Hostile builders and clients.
     "b1": lambda folder, chosen: hostile.hostile_mix(folder, max(1, chosen.count // 50), chosen.seed, mutant=chosen.mutant),
     "b1-batch": lambda folder, _chosen: hostile.hostile_batch(folder),
     "b2": lambda folder, chosen: hostile.lies(folder, many=100_000, mutant=chosen.mutant),
@@ -113,12 +113,12 @@ MUTANTS = {name for room in _ROOMS for name in room.MUTANTS} - {""}
 
 
 def _laps(chosen: argparse.Namespace) -> int:
-    """Of drills that do hundreds of things a lap."""
+    """Laps of drills that take hundreds of steps each."""
     return max(1, chosen.count // 5)
 
 
 def main() -> int:
-    """Run the drills that were asked for; 1 when one found something."""
+    """Run the requested drills; return 1 if one found a violation."""
     parser = argparse.ArgumentParser(prog="python -m tests.drills", description=__doc__)
     parser.add_argument("name", choices=[*DRILLS, "all"])
     parser.add_argument("--count", type=int, default=50, help="kills, damages or saves")

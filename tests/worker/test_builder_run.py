@@ -179,7 +179,7 @@ def test_an_additional_fingerprint_needs_an_analysis_fingerprint(room):
     assert "analysis_fingerprint" in result.error
 
 
-def test_an_error_that_was_logged_is_the_reason_of_an_unexplained_failure(room):
+def test_unexplained_failure_uses_the_first_logged_error(room):
     def create_jobs(request):
         request.log.error("line 3 is odd\nvery")
         return CreateJobsResponse()
@@ -204,7 +204,7 @@ def test_undecodable_names_reach_the_engine(room):
 # ---------------------------------------------------------------------------------------------------------------- processing
 
 
-def test_a_job_is_done_in_folders_of_its_own_which_are_gone_afterwards(room):
+def test_job_runs_in_own_folders_that_are_removed_afterwards(room):
     asked = []
 
     def process_job(request):
@@ -273,7 +273,7 @@ def test_unreadable_product_becomes_readable(room):
     assert os.stat(staged.staged).st_mode & 0o777 == 0o644
 
 
-def test_no_product_runs_as_its_owner_or_is_written_by_others(room):
+def test_product_is_never_setuid_or_writable_by_others(room):
     def process_job(request):
         os.chmod(write(request.product_path("a.out")), 0o7777)
         return made(JobProduct("a.out"))
@@ -346,7 +346,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_lie_about_products_fails_the_run_by_the_name_of_the_file(room, lie):
+def test_false_product_claim_fails_naming_the_file(room, lie):
     make, error = LIES[lie]
 
     result = room.process(lambda request: made(*make(request)))
@@ -418,7 +418,7 @@ def test_a_source_that_vanished_is_stale(room):
     assert (result.outcome, result.error) == (Outcome.STALE, "the source cannot be read: No such file or directory")
 
 
-def test_bytes_read_that_are_not_those_of_the_order_make_it_stale(room):
+def test_source_bytes_that_differ_from_the_order_are_stale(room):
     def process_job(request):
         request.read_source()
         return made(product(request))
@@ -555,7 +555,7 @@ def test_warnings_and_errors_are_counted_and_do_not_fail_a_run(room):
     assert [record.level for record in result.log] == [2, 3, 0]
 
 
-def test_a_builder_that_logs_in_a_loop_is_cut_in_the_middle(room):
+def test_endless_log_is_truncated_in_the_middle(room):
     def process_job(request):
         for number in range(10_000):
             request.log.warning(f"w{number}")

@@ -43,7 +43,7 @@ def append_to(path):
 
 
 @pytest.mark.parametrize("data", [b"", SMALL, LARGE[: file_access.CHUNK_BYTES], LARGE])
-def test_a_copy_is_equal_and_its_hashes_are_those_of_its_bytes(tmp_path, data):
+def test_copy_is_equal_and_has_correct_hashes(tmp_path, data):
     (result,) = file_access.copy_files([order(tmp_path, data)])
 
     (product,) = result.products
@@ -77,7 +77,7 @@ def test_a_source_that_differs_from_the_product_there_is_written(tmp_path, data)
 
 @pytest.mark.parametrize("data", [SMALL, LARGE])
 @pytest.mark.parametrize("present", [b"", bytes(32)])
-def test_a_source_that_changes_while_it_is_copied_is_stale_and_leaves_nothing(tmp_path, monkeypatch, data, present):
+def test_source_changed_during_copy_is_stale_and_leaves_no_files(tmp_path, monkeypatch, data, present):
     one = order(tmp_path, data, present)
     while_reading(monkeypatch, append_to(one.path))
 
@@ -88,7 +88,7 @@ def test_a_source_that_changes_while_it_is_copied_is_stale_and_leaves_nothing(tm
     assert not os.path.exists(one.staged)
 
 
-def test_a_source_that_is_written_with_equal_size_while_it_is_copied_is_stale(tmp_path, monkeypatch):
+def test_source_rewritten_with_equal_size_during_copy_is_stale(tmp_path, monkeypatch):
     one = order(tmp_path, LARGE)
     while_reading(monkeypatch, lambda: os.utime(one.path, ns=(1, 1)))
 
@@ -170,7 +170,7 @@ def test_a_large_batch_that_cannot_be_synced_fails_whole(tmp_path, monkeypatch):
     }
 
 
-def test_a_copy_is_executable_when_its_source_is_and_writable_in_any_case(tmp_path):
+def test_copy_is_writable_and_executable_like_its_source(tmp_path):
     one = order(tmp_path)
     os.chmod(one.path, 0o555)
 
@@ -233,7 +233,7 @@ def test_a_file_that_changes_while_it_is_hashed_has_no_hash(tmp_path, monkeypatc
     assert (result.files, result.errors) == ((None,), ())
 
 
-def test_files_are_synced_together_and_those_that_cannot_be_are_named(tmp_path, monkeypatch):
+def test_files_sync_together_and_failures_are_named(tmp_path, monkeypatch):
     paths = [str(tmp_path / name) for name in "abcd"]
     for path in paths[:3]:
         open(path, "wb").close()
@@ -268,7 +268,7 @@ def test_a_small_file_is_read_without_room_for_a_large_one(tmp_path, monkeypatch
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize 7\n" % (b"a" * 64)
 
 
-def test_the_pointer_of_a_file_that_is_not_here_is_copied_only_where_that_is_wanted(tmp_path):
+def test_lfs_pointer_without_content_is_copied_only_on_request(tmp_path):
     one = order(tmp_path, POINTER)
 
     (failed,) = file_access.copy_files([one])
@@ -297,7 +297,7 @@ def staged(tmp_path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("data", [b"", SMALL, LARGE])
-def test_a_file_that_is_copied_while_it_is_hashed_is_opened_and_read_once(tmp_path, monkeypatch, data):
+def test_hashing_with_copy_reads_the_file_once(tmp_path, monkeypatch, data):
     one = hash_order(tmp_path, data)
     opened, read, open_, read_ = [], [], os.open, os.read
     monkeypatch.setattr(os, "open", lambda path, *more: (opened.append(str(path)), open_(path, *more))[1])
@@ -313,7 +313,7 @@ def test_a_file_that_is_copied_while_it_is_hashed_is_opened_and_read_once(tmp_pa
 
 
 @pytest.mark.parametrize("data", [SMALL, LARGE])
-def test_a_file_that_is_as_it_was_is_not_copied(tmp_path, data):
+def test_unchanged_file_is_not_copied(tmp_path, data):
     result = file_access.hash_files(hash_order(tmp_path, data, known=(hashlib.sha256(data).digest(),)))
 
     assert (result.staged, staged(tmp_path)) == ((), {})
@@ -375,7 +375,7 @@ def test_copies_that_cannot_be_synced_are_dropped(tmp_path, monkeypatch):
     assert all(found is not None for found in result.files)
 
 
-def test_the_pointer_of_a_file_that_is_not_here_is_not_copied_while_it_is_hashed(tmp_path):
+def test_lfs_pointer_without_content_is_not_copied_during_hashing(tmp_path):
     result = file_access.hash_files(hash_order(tmp_path, POINTER, SMALL))
 
     assert [index for index, _took_ms in result.staged] == [1]

@@ -37,7 +37,7 @@ def has_note(output: str, error: str, kind: str) -> bool:
         ("", "FileNotFoundError: [Errno 2] No such file or directory: 'HERE/x.bin'", FailureKind.ERROR, False),
     ],
 )
-def test_sandbox_is_mentioned_only_where_it_can_be_the_reason(
+def test_sandbox_is_mentioned_only_as_a_possible_reason(
     output: str, error: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_noted: bool
 ) -> None:
     monkeypatch.setenv("APTUI_SANDBOX", "on")

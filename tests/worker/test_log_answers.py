@@ -47,7 +47,7 @@ def test_progress_is_the_last_record_until_the_run_ends():
     assert [record.text for record in log.records()] == ["one"]
 
 
-def test_the_stamp_rises_with_every_record_of_a_log_that_drops_some():
+def test_log_stamp_rises_with_dropped_records():
     log = RunLog("w")
     for at in range(2 * MOST_RECORDS + 5):
         log.write(LogLevel.INFO, str(at))
@@ -85,7 +85,7 @@ def test_end_of_a_long_log_is_returned():
     assert latest(wide[:2], "w") == wide[:2]
 
 
-def test_a_copy_of_a_stream_is_what_it_was_when_it_was_made():
+def test_copy_of_a_stream_does_not_change_with_it():
     stream = BoundedText(4 * MOST_BYTES)
     stream.add(b"one\ntwo\n", 5)
     copy = stream.copy_text()
@@ -120,7 +120,7 @@ def asked():
     theirs.close()
 
 
-def test_every_question_is_answered_also_about_a_run_that_is_no_more_or_not_yet(asked):
+def test_log_request_for_ended_or_future_run_is_answered(asked):
     teller, ask = asked
     log = RunLog("w")
     teller.begin(7, log)

@@ -51,7 +51,7 @@ with main._make_safe(0):
 
 
 @pytest.mark.real
-def test_what_a_builder_forked_ends_by_a_signal_as_any_process_does_and_says_nothing() -> None:
+def test_forked_builder_process_ends_silently_on_a_signal() -> None:
     done = subprocess.run([sys.executable, "-c", _FORKS], capture_output=True, text=True, check=True, timeout=30)
 
     assert (done.stdout.strip(), done.stderr) == (str(-signal.SIGTERM), "")

@@ -52,7 +52,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Told:
     return Told(monkeypatch)
 
 
-def test_runs_share_one_answer_that_comes_after_all_their_products_are_durable(told: Told, tmp_path: Path) -> None:
+def test_held_runs_are_answered_together_when_all_are_durable(told: Told, tmp_path: Path) -> None:
     told.add(tmp_path, 1)
     told.add(tmp_path, 2, product_count=2)
 
@@ -87,7 +87,7 @@ def test_nothing_is_held_while_a_command_takes_long(told: Told, tmp_path: Path) 
     assert [result.run_key for result in told.results] == [1]
 
 
-def test_a_product_that_cannot_be_synced_fails_its_run_alone_and_is_thrown_away(told: Told, tmp_path: Path) -> None:
+def test_failed_sync_fails_only_its_run_and_removes_the_product(told: Told, tmp_path: Path) -> None:
     for run_key in (1, 2, 3):
         told.add(tmp_path, run_key, product_count=2)
     told.broken = {str(tmp_path / "2/2-1")}
@@ -122,7 +122,7 @@ def test_a_file_system_that_cannot_be_synced_fails_all(told: Told, tmp_path: Pat
     assert [result.outcome for result in told.results] == [Outcome.FAILED, Outcome.FAILED]
 
 
-def test_an_answer_that_could_not_be_sent_is_not_forgotten(told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsent_answer_is_kept(told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told.add(tmp_path, 1)
     with monkeypatch.context() as patched:
         patched.setattr(outbox, "_check_failed", None)
@@ -158,7 +158,7 @@ def test_the_next_command_runs_while_products_are_synced(told: Told, tmp_path: P
     assert [deed for deed in told.deeds if isinstance(deed, list)] == [[1], [2, 3]]
 
 
-def test_what_the_thread_cannot_send_ends_the_worker_and_not_the_thread_alone(told: Told, tmp_path: Path) -> None:
+def test_send_failure_in_the_thread_ends_the_worker(told: Told, tmp_path: Path) -> None:
     def refuse(results: list[RunResult]) -> None:
         raise BrokenPipeError
 

@@ -46,7 +46,7 @@ def test_a_command_gets_the_same(engine: tuple[tuple[str, bytes], ...]) -> None:
     assert variables.environment("two").keys() & names == {"BOTH"}
 
 
-def test_what_is_not_set_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unset_variables_stay_unset(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LANG")
 
     assert values_of([TWO]) == ()

@@ -70,7 +70,7 @@ def test_there_is_a_record_here_for_every_kind():
 
 
 @pytest.mark.parametrize("kind", FrameKind)
-def test_every_record_comes_out_as_it_went_in(kind):
+def test_records_round_trip_unchanged(kind):
     frame = encode(kind, RECORDS[kind])
 
     ((found, payload),) = FrameReader().feed(frame)

@@ -1,7 +1,7 @@
 """Command builders: template, execution, warnings and errors found in the output, products by glob, dependencies.
 
-A command without anything that only a shell understands is started directly: that saves the start of a shell, which costs
-as much as many tools do. A shell gets values in variables, never in its text (`core.command_template`).
+A command without shell syntax is started directly: that saves the start of a shell, which costs as much as many tools do. A shell
+gets values in variables, never in its text (`core.command_template`).
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _MEANS_NOTHING = re.compile(r"[A-Za-z0-9@%+=:,./_-]+")
 _NAMES_OF_FILES = ("name", "stem", "ext", "rel")
 _READ_BYTES = 1 << 16
 DEPENDENCY_OUTPUT_BYTES = 16 << 20
-"""Output kept of each end when dependencies are read from it; more than both fails the run, for dependencies would be missing."""
+"""Output kept of each end if dependencies are read from it; longer output fails the run, because dependencies would be missing."""
 
 
 _LONG_MS = 5
-"""A command that has not ended by then takes long. Most tools of assets do; those that do not come by the thousand."""
+"""Time after which a command counts as long. Most asset tools take longer; the quick ones run in thousands."""
 
 
 class CommandWatch(Protocol):
     """Work that the worker does while a command runs."""
 
     def __call__(self, *, takes_long: bool = False) -> None:
-        """The command has been started; `takes_long`: a while ago."""
+        """Called when the command has started, and with `takes_long` when it takes long."""
         ...
 
 
@@ -52,7 +52,7 @@ class CommandError(Exception):
 
 
 class Invocation(Struct, frozen=True):
-    """A command ready to run: the program's path, its arguments, the line that people see, and the variables that it refers to."""
+    """A command ready to run: the program's path, its arguments, the displayed line, and the variables that it refers to."""
 
     program: str
     arguments: tuple[str, ...]
@@ -61,7 +61,7 @@ class Invocation(Struct, frozen=True):
 
 
 class Execution(Struct, frozen=True):
-    """How a command ended: `error` is "" for exit status 0, `kind` what it failed of (`core.retry`)."""
+    """How a command ended: `error` is "" for exit status 0, `kind` the kind of failure (`core.retry`)."""
 
     error: str
     output: BoundedText
@@ -76,7 +76,7 @@ def invocation(template: str, values: Mapping[str, str]) -> Invocation:
     """Fill in a template.
 
     Raises:
-        CommandError: a parameter that is not there, a placeholder where no value is safe, a name that would be an option.
+        CommandError: a missing parameter, a placeholder in an unsafe place, or a name that would be an option.
     """
     try:
         found = examine_template(template)
@@ -107,7 +107,7 @@ def _direct_words(template: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(template))
     except ValueError:
-        return ()  # the shell says better what is wrong with the quotes
+        return ()  # the shell explains wrong quotes better
 
 
 @lru_cache(maxsize=256)
@@ -128,9 +128,9 @@ def _fill(text: str, values: Mapping[str, str]) -> str:
 
 
 def _format_line(template: Template, values: Mapping[str, str]) -> str:
-    """Return a line that people may paste into a shell.
+    """Return a line that users can paste into a shell.
 
-    Values that mean nothing to a shell stand in it, the others in variables before it.
+    Values without special characters are in the line, others in variables before it.
     """
     plain = {name for name in template.variables if _MEANS_NOTHING.fullmatch(values[name])}
     text, position = "", 0
@@ -172,7 +172,7 @@ def execute(
 ) -> Execution:
     """Run a command in the current folder, in a process group of its own, and wait for its exit, never for the end of its output.
 
-    What it writes comes into `output` as it is written. Once it runs there is time for `meanwhile`, and again when it takes long.
+    Its output is added to `output` as it arrives. `meanwhile` is called after the start, and again when the command takes long.
 
     Args:
         limit_s: time limit after which its process group is killed, 0 = none: the engine ends workers that take too long.
@@ -194,7 +194,7 @@ def execute(
             meanwhile()
         status, peak, is_late = _wait(pid, reader, output, meanwhile, limit_s)
     except BaseException:
-        # We are being stopped: what the command said so far goes where the engine reads it.
+        # This worker is being stopped: write the output so far where the engine reads it.
         if pid:
             kill_group(pid, signal.SIGKILL)
             _say(output)
@@ -218,7 +218,7 @@ def _spawn(command: Invocation, environment: Mapping[str, str], writer: int) -> 
         {**environment, **dict(command.environment)} if command.environment else environment,
         file_actions=actions,
         setpgroup=0,
-        setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),  # Python ignores these two, and children would inherit that
+        setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),  # Python ignores these two signals, and children would inherit that
     )
 
 
@@ -255,7 +255,7 @@ def _wait(pid: int, reader: int, output: BoundedText, meanwhile: CommandWatch | 
 
 
 def _pipe_reads(reader: int) -> int:
-    # The pipe holds the rest of the command's own output; more can only come from a process that it left behind.
+    # The pipe holds the rest of the command's own output; later output can only come from a process that it left behind.
     return fcntl.fcntl(reader, fcntl.F_GETPIPE_SZ) // _READ_BYTES + 1
 
 
@@ -286,7 +286,7 @@ def _status_text(status: int) -> str:
 
 
 def _kind_of(status: int) -> str:
-    """Return what a command failed of, "" when it did not."""
+    """Return the kind of failure of a command, "" if it succeeded."""
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
         return FailureKind.MEMORY if -code == signal.SIGKILL else FailureKind.CRASH
@@ -362,7 +362,10 @@ def _rules(text: str) -> Iterator[tuple[str, list[str] | None]]:
 
 
 def _prerequisites(words: list[str]) -> list[str] | None:
-    """Return what follows the colon that ends a word, or else the first inside a word; that of a drive counts as neither."""
+    """Return the text after the first colon that ends a word, else after the first inside a word.
+
+    The colon of a drive does not count.
+    """
     for at, word in enumerate(words):
         if word.endswith(":") and not word.endswith("\\:"):
             return words[at + 1 :]

@@ -57,9 +57,9 @@ def run_command(
     meanwhile: commands.CommandWatch | None = None,
     inherited: Mapping[str, str] = os.environ,
 ) -> CommandJob:
-    """Run the command of `builder` for one source, in the current folder; `reads` records what it opens, if that is asked for.
+    """Run the command of `builder` for one source, in the current folder; `reads`, if given, records the files that it opens.
 
-    While it runs there is time for `meanwhile`. It gets the variables `inherited`.
+    `meanwhile` is called while it runs. The command gets the variables `inherited`.
 
     Raises:
         Refused: it cannot be started, or made no product.
@@ -101,10 +101,10 @@ def run_command(
 
 
 def _place_path(path: str, places: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the file that a command means: where it was started, beside its source, in the scan folder; the first that is there.
+    """Return the first existing file that a command may mean: in its current folder, beside its source, in the scan folder.
 
-    One that is nowhere is missed beside the source. Behind one of the scan folder comes what was missing beside the source: it
-    would be meant if it came.
+    If none exists, the file counts as missing beside the source. For a file of the scan folder, the missing path beside the source
+    is returned too, because a file that appears there would be used instead.
     """
     started, beside, far = (os.path.normpath(os.path.join(place, path)) for place in places)
     if os.path.lexists(started):

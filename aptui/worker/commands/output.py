@@ -1,8 +1,8 @@
 """Output of a run, from bytes to log lines: bounded text, markers that divide a stream into runs, severities.
 
 The engine reads what workers write (native code may hold the GIL while it writes, so no thread of the worker could). A
-flood costs it time in proportion but never memory: of each run the first and the last 128 KiB are kept, and the log says
-how much was left out.
+flood of output takes time but not memory: the first and the last 128 KiB of each run are kept, and the log says how much
+was left out.
 
 Tests: `tests/worker/commands/test_command.py`.
 """
@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator
 from aptui.core.notices import LogLevel, LogRecord
 
 MOST_BYTES = 128 << 10
-"""Kept of each end of a run's output: a builder may print gigabytes."""
+"""Bytes kept of each end of a run's output: a builder may print gigabytes."""
 MOST_LINES = 1000
-"""Kept of each end as log lines: 256 KiB of empty lines would be a quarter of a million records."""
+"""Log lines kept of each end: 256 KiB of empty lines would be a quarter of a million records."""
 _ONE_TIME_MS, _MOST_ARRIVALS = 10, 4096
 LINE_CHARS = 16_000
 """A longer line is cut; the log is read by people."""
@@ -30,14 +30,14 @@ _KEY_DIGITS = 16
 
 
 class TimedLine(str):
-    """A line of output that knows when it came."""
+    """A line of output with its arrival time."""
 
     __slots__ = ("time_ms",)
     time_ms: int
 
 
 class BoundedText:
-    """The head and the tail of a stream, when they came, and how many bytes between them were dropped."""
+    """The head and the tail of a stream, their arrival times, and the number of bytes dropped between them."""
 
     __slots__ = ("_arrivals", "_limit_bytes", "_tail", "dropped_count", "head")
 
@@ -49,7 +49,7 @@ class BoundedText:
         self._arrivals: list[tuple[int, int]] = []
 
     def add(self, data: bytes | bytearray, time_ms: int = 0) -> None:
-        """Append `data`, which came at `time_ms`, dropping from the middle what is too much."""
+        """Append `data`, which arrived at `time_ms`; drop bytes from the middle above the limit."""
         if time_ms and data:
             self._note_arrival(len(self.head) + len(self._tail) + self.dropped_count + len(data), time_ms)
         free_bytes = self._limit_bytes - len(self.head)
@@ -77,7 +77,10 @@ class BoundedText:
         return copy
 
     def _note_arrival(self, end: int, time_ms: int) -> None:
-        """Note that everything before `end` was there at `time_ms`; output that came at nearly one time is one note."""
+        """Record that all bytes before `end` had arrived at `time_ms`.
+
+        Output that arrives at nearly the same time shares one record.
+        """
         arrivals = self._arrivals
         if arrivals and (time_ms - arrivals[-1][1] < _ONE_TIME_MS or len(arrivals) >= _MOST_ARRIVALS):
             arrivals[-1] = (end, arrivals[-1][1] if len(arrivals) < _MOST_ARRIVALS else time_ms)
@@ -85,7 +88,7 @@ class BoundedText:
             arrivals.append((end, time_ms))
 
     def list_timed_lines(self) -> list[str]:
-        """Return what `lines` yields, each as a `TimedLine` where it is known when its end came."""
+        """Return the lines, each as a `TimedLine` if the arrival time of its end is known."""
         if not self._arrivals:
             return list(self.lines())
         tail = self.tail
@@ -182,7 +185,7 @@ def count_levels(records: Iterable[LogRecord]) -> tuple[int, int]:
 
 
 def marker(nonce: str, run_key: int) -> bytes:
-    """Return what a worker writes to its output at the end of the run `run_key`."""
+    """Return the marker that a worker writes to its output at the end of the run `run_key`."""
     return f"\x00\x01{nonce}{run_key:0{_KEY_DIGITS}x}\n".encode("ascii")
 
 
@@ -197,7 +200,7 @@ class MarkedStream:
         self.finished: deque[tuple[int, BoundedText]] = deque()
 
     def feed(self, data: bytes, time_ms: int = 0) -> None:
-        """Take bytes as they came, at `time_ms`; finished runs are appended to `finished` as (run key, text)."""
+        """Add bytes that arrived at `time_ms`; append finished runs to `finished` as (run key, text)."""
         data = self._rest + data
         at = data.find(self._prefix)
         while at >= 0 and len(data) >= at + self._length:
@@ -216,7 +219,7 @@ class MarkedStream:
         return at if at >= 0 else len(data)
 
     def take(self, run_key: int) -> BoundedText | None:
-        """Return the text of a finished run, forgetting those before it; None when its marker has not come."""
+        """Return the text of a finished run and drop earlier ones; None if its marker has not arrived."""
         while self.finished:
             key, text = self.finished.popleft()
             if key == run_key:
@@ -229,7 +232,7 @@ class MarkedStream:
         return self._text
 
     def take_unfinished(self) -> BoundedText:
-        """Return what came after the last marker: the output of a run that never ended."""
+        """Return the output after the last marker: that of a run that never ended."""
         self._text.add(self._rest)
         self._rest, text, self._text = b"", self._text, BoundedText()
         return text

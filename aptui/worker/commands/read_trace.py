@@ -25,7 +25,7 @@ from aptui.worker.inputs.reads import Reads
 _NAME = "strace"
 _OPTIONS = ("-D", "-ff", "-qq", "-y", "-s", "0", "-e", "trace=open,openat,openat2,execve", "-e", "signal=none")
 _FASTER = ("--seccomp-bpf",)
-"""The kernel stops the command at these calls alone; strace 5.3 and later."""
+"""The kernel stops the command only at these calls; strace 5.3 and later."""
 _TRY_S = 10.0
 _ATTACH_TIMEOUT_S = 10.0
 _TEXT = r'"((?:[^"\\]|\\.)*)"'
@@ -81,7 +81,7 @@ def trace_command(command: Invocation, folder: str) -> Invocation:
 
 
 def note_reads(folder: str, program: str, reads: Reads) -> None:
-    """Tell `reads` what a command that has ended opened; `program` is its name."""
+    """Record in `reads` the files that an ended command opened; `program` is its name."""
     processes.await_child(_NAME, _ATTACH_TIMEOUT_S)
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         with open(entry.path, encoding="ascii", errors="surrogateescape") as file:

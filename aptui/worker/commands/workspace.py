@@ -1,7 +1,7 @@
-"""Reusable workspaces of commands: to make and remove folders for every run costs as much as a short command.
+"""Reusable workspaces of commands: making and removing folders for every run costs as much as a short command.
 
-What a run leaves in them is removed, and they are used again only as long as they are the very folders that were made, with
-nothing else beside them: no run can leave anything for the next one. No process of a run is alive by then
+Files that a run leaves in them are removed. The folders are used again only if they are still the original ones, without other
+files beside them, so that a run cannot leave anything for the next one. By then all processes of the run have ended
 (`worker.processes.end_children`).
 """
 
@@ -18,7 +18,7 @@ _Mark = tuple[int, int, int, int]
 
 
 class ReusableWorkspace:
-    """The folders of one worker. They lie beside those that runs have for themselves."""
+    """The folders of one worker, beside the folders of single runs."""
 
     def __init__(self) -> None:
         self._folders: StagingFolders | None = None
@@ -26,12 +26,12 @@ class ReusableWorkspace:
         self._marks: tuple[_Mark, ...] = ()
 
     def for_run(self, staging: str, run_key: int) -> StagingFolders | None:
-        """Return the folders for a run that stages at `staging`; None where no other runs of this engine stage."""
+        """Return the folders for a run that stages at `staging`; None if other runs of this engine do not stage there."""
         parent, name = os.path.split(staging)
         return StagingFolders(f"{parent}/{_PREFIX}{os.getpid()}-{self._given_up_count}") if name == str(run_key) else None
 
     def prepare(self, folders: StagingFolders) -> None:
-        """Have `folders` ready for a run: there, and empty.
+        """Prepare `folders` for a run: existing and empty.
 
         Raises:
             OSError: they cannot be made.
@@ -61,9 +61,9 @@ class ReusableWorkspace:
     def remove(self) -> None:
         """Remove the folders."""
         if self._folders is not None:
-            discard(self._folders.staging)  # which may be a link by now
+            discard(self._folders.staging)  # the path may be a link by now
             self._folders = None
-            self._given_up_count += 1  # and may be there still: others never get its name
+            self._given_up_count += 1  # it may still exist: its name is never used again
 
 
 def _marks(folders: StagingFolders) -> tuple[_Mark, ...]:
@@ -82,7 +82,7 @@ def _empty(folder: str) -> None:
 
 
 def remove_of_the_dead(parent: str) -> None:
-    """Remove what workers that were killed left beside the folders of others."""
+    """Remove the folders that killed workers left."""
     for name in os.listdir(parent) if os.path.isdir(parent) else ():
         pid = name.removeprefix(_PREFIX).partition("-")[0]
         if name.startswith(_PREFIX) and not os.path.exists(f"/proc/{pid}"):

@@ -1,7 +1,7 @@
 """Description of builder classes in a process of its own: version, patterns, the files of their code.
 
 Reads a list of `ClassQuestion` as JSON from stdin, writes a list of `ClassAnswer` to stdout. Each question is answered in a
-fork, so that a builder that dies at its import, or changes the interpreter, spoils no other answer. `registry` is the only
+fork, so that a builder that dies at its import or changes the interpreter does not affect other answers. `registry` is the only
 caller.
 
 Tests: `tests/builders/test_gltf_builder.py`.
@@ -50,7 +50,7 @@ def main() -> None:
     """Answer the questions on stdin."""
     questions = msgspec.json.decode(sys.stdin.buffer.read(), type=prepare_form(list[ClassQuestion]))
     answers = os.dup(1)
-    os.dup2(2, 1)  # the output of a builder at its import must not get between the answers
+    os.dup2(2, 1)  # output that a builder prints at its import must not mix with the answers
     found = [_apart(question) for question in questions]
     with open(answers, "wb") as stream:
         stream.write(msgspec.json.encode(found))

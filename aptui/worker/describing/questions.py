@@ -1,6 +1,6 @@
 """Questions of the engine to a short-lived process about builder classes, and the answers.
 
-Who asks is `engine.registry`, who answers `worker.describing.describe`.
+`engine.registry` asks, `worker.describing.describe` answers.
 
 Tests: `tests/features/cluster/test_cluster_pool.py`.
 """
@@ -16,7 +16,7 @@ from aptui.core.project import Builder
 
 
 class ClassQuestion(Struct):
-    """What to look at.
+    """A request to describe builder classes.
 
     `entry` is the name of an entry point, or `path` an absolute path of a file whose builder classes are all wanted, or
     `stand_in` is a builder whose adapter finds others.
@@ -28,7 +28,7 @@ class ClassQuestion(Struct):
 
 
 class ClassDescription(Struct):
-    """One builder class; `params_schema` is JSON, "" when it says nothing about its parameters."""
+    """One builder class; `params_schema` is JSON, "" if the class does not declare its parameters."""
 
     name: str
     origin: str
@@ -55,7 +55,7 @@ class IncompleteClass(Struct):
 
 
 class ScriptProblem(Struct):
-    """Why a script that an adapter ran gave less than it should; one that `is_lasting` stays so until the code changes."""
+    """Why a script that an adapter ran gave an incomplete result; with `is_lasting` the problem stays until the code changes."""
 
     script: str
     text: str

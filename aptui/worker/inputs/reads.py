@@ -43,16 +43,16 @@ _LONGEST = 4096
 _MOST_NAMES = 10_000
 _QUOTES = tuple(bytes([mark]) for mark in b"\r\n\0\"'`<>|")
 _ENDS = (_QUOTES, (*_QUOTES, *(bytes([mark]) for mark in b" \t()[]{},;=")))
-"""Where the name of a file begins: names may be bare, or quoted with blanks in them."""
+"""Marks before the name of a file: names may be bare, or quoted with blanks in them."""
 
 
 def is_of_the_system(path: str) -> bool:
-    """Whether a file belongs to the system, or to Python and its packages: content that names it learns nothing."""
+    """Whether a file belongs to the system, or to Python and its packages: content that names it learns no secret."""
     return path.startswith(_OWN)
 
 
 def find_named_by_content(opened: Iterable[str], content: Sequence[str], roots: Sequence[str]) -> tuple[str, str]:
-    """Return (a path of `opened`, the file that names it), ("", "") when content names none of them.
+    """Return (a path of `opened`, the file that names it), ("", "") if content does not name any.
 
     Args:
         opened: absolute paths outside the project.
@@ -86,7 +86,7 @@ def _texts(file: str) -> Iterator[bytes]:
 
 
 def _names(text: bytes, last: bytes) -> Iterator[bytes]:
-    """Yield what may be a name that ends with `last`, each once."""
+    """Yield each possible name that ends with `last` once."""
     for ends in _ENDS:
         known: set[bytes] = set()
         begin = seen = 0
@@ -142,11 +142,11 @@ class Reads:
         self.is_source_read = False
 
     def note(self, path: str, where: Callable[[], str], flags: int = 0, *, is_before: bool = False) -> None:
-        """Take note that `path` (absolute, or relative to the current folder) is opened; `where` is asked when it counts.
+        """Record that `path` (absolute, or relative to the current folder) is opened; `where` is called if the read counts.
 
         Args:
             flags: of open(2).
-            is_before: it is not open yet, so what it is now is what will be read.
+            is_before: whether the file is not open yet, so its current state is the one that will be read.
         """
         path = _absolute(path)
         self.is_source_read = self.is_source_read or path == self._source
@@ -171,7 +171,7 @@ class Reads:
             self._absent[path] = where()
 
     def note_listed(self, path: str) -> None:
-        """Take note that the folder `path` is listed."""
+        """Record that the folder `path` is listed."""
         path = _absolute(path)
         if f"{path}/".startswith(_roots) and not f"{path}/".startswith(self._own) and path not in self._listed:
             self._listed[path] = file_access.digest_listing(path)
@@ -179,7 +179,7 @@ class Reads:
     def find_probed(self) -> tuple[tuple[str, str], ...]:
         """Return (absolute path, "") of missing files, and (folder and `/*`, digest of its names) of listed folders.
 
-        What the call itself made is left out.
+        Files that the call itself made are left out.
         """
         opened = (path for path in self._found if self._stamps.get(path, stamp_of(path)) == () and not os.path.isdir(path))
         absent = dict.fromkeys((*self._absent, *opened))
@@ -192,7 +192,7 @@ class Reads:
             self._outside[path] = None
 
     def find_outside_read(self) -> str:
-        """Return what is wrong when a file below no scan folder was read because content names it, "" when none was."""
+        """Return the error if a file outside the scan folders was read because content names it, "" otherwise."""
         opened = [path for path in self._outside if not is_of_the_system(path) and os.path.isfile(path)]
         path, file = find_named_by_content(opened, (self._source, *self._found), _folders)
         if not path:
@@ -203,7 +203,7 @@ class Reads:
         )
 
     def find_read(self, digest_of: Callable[[str], str], *, adds: bool) -> tuple[Read, ...]:
-        """Return what was read and not written as well.
+        """Return the files that were read and not written.
 
         Args:
             digest_of: digests a file, "" for one that is missing.
@@ -223,15 +223,15 @@ class Reads:
         return tuple(reads)
 
     def find_changed(self) -> tuple[str, ...]:
-        """Return what is not any more what it was when it was opened, what was written as well left out."""
+        """Return the files that changed since they were opened, except files that the call wrote."""
         return tuple(_text(path) for path, stamp in self._stamps.items() if path not in self._written and stamp_of(path) != stamp)
 
     def list_used(self) -> tuple[UsedFile, ...]:
-        """Return what was opened, with the stamp that each file had then."""
+        """Return the opened files with their stamps at that time."""
         return tuple(UsedFile(_text(path), stamp) for path, stamp in self._stamps.items() if path not in self._written)
 
     def pointer(self) -> str:
-        """Return the path of a file that was opened and is a Git LFS pointer, "" when none is."""
+        """Return the path of an opened file that is a Git LFS pointer, "" if there are only others."""
         found = (path for path, stamp in self._stamps.items() if path not in self._written and _is_pointer(path, stamp))
         return next(found, "")
 
@@ -337,7 +337,7 @@ def _watch_probes(name: str) -> None:
 def _note_absent(path: Any, options: Mapping[str, Any]) -> None:
     reads = _reads
     if reads is not None and not isinstance(path, int) and options.get("dir_fd") is None:
-        with suppress(Exception):  # the caller gets what `os` says
+        with suppress(Exception):  # the caller gets the answer of `os`
             reads.note_absent(os.fsdecode(path), _place)
 
 

@@ -1,8 +1,8 @@
 """Code that a worker really loaded, and tools that its commands start, by their bytes.
 
-`ExactLoader` loads a project's own builders and the modules beside them: it digests exactly the bytes that it compiles. It uses no
-`.pyc` file, because those are checked by size and whole seconds only. Of code
-that is installed, the files are digested before the import, and have to be the same after it.
+`ExactLoader` loads a project's own builders and the modules beside them: it digests exactly the bytes that it compiles. It does
+not use `.pyc` files, because Python checks those only by size and whole seconds. Files of installed code are digested before the
+import, and must be unchanged after it.
 
 Tests: `tests/worker/commands/test_workspace.py`.
 """
@@ -24,7 +24,7 @@ from aptui.shared.files import clocks
 
 _Stamp = tuple[int, int, int, int]
 _CHANGED = "changed"
-"""In place of the digest of a file that was written to while it was loaded: no file has this one."""
+"""Used in place of the digest of a file that was written while it was loaded; it differs from every digest."""
 _MOST_KNOWN = 1000
 _loaded: dict[str, str] = {}
 """{path: SHA-256 in hex} of the code that this process has loaded."""
@@ -35,7 +35,7 @@ _code: dict[str, bytes] = {}
 
 
 class ExactLoader(SourceFileLoader):
-    """Compiles a module from its source, always, and remembers the digest of those bytes."""
+    """Always compiles a module from its source, and stores the digest of those bytes."""
 
     def get_code(self, fullname: str) -> CodeType:
         """Return the module's code."""
@@ -112,7 +112,7 @@ def _tool_digest(path: str, stamp: _Stamp | None) -> str:
 
 
 def _digest(path: str) -> str:
-    """Return the digest of a file, from memory while its stamp stays; "" for one that cannot be read."""
+    """Return the digest of a file, cached until its stamp changes; "" if it cannot be read."""
     stamp = _stamp(path)
     known = _known.get(path)
     if known is not None and known[0] == stamp:

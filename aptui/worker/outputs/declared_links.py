@@ -1,7 +1,7 @@
 """Declared product dependencies of a run: checked, and brought into the form that travels to the engine.
 
-A builder is not trusted here either: what is of a wrong type or cannot be a path fails the job, what makes no sense is
-left out and reported in the job's log.
+A builder is not trusted: a value of a wrong type or an impossible path fails the job; a meaningless declaration is left out
+and reported in the job's log.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from aptui.worker.file_access import os_path
 from aptui.worker.log import RunLog, valid_text
 
 LARGEST_TEXT_BYTES = 64 << 20
-"""Larger files are not searched: no hand-written text is larger."""
+"""Maximum size of a searched file: hand-written text is smaller."""
 MOST_WARNINGS = 20
 LOADS = {"pre": LoadBehavior.PRE_LOAD, "queue": LoadBehavior.QUEUE_LOAD, "none": LoadBehavior.NO_LOAD}
 KINDS = {"source": PathDependencyKind.SOURCE_FILE, "product": PathDependencyKind.PRODUCT_FILE}
@@ -40,7 +40,7 @@ _KNOWN = ("path", "uuid", "sub_id", "kind", "load", "product", "facts")
 def add_references(
     builder: Builder, staged: Sequence[StagedProduct], products: Sequence[JobProduct], order: ProcessOrder, source: str, log: RunLog
 ) -> None:
-    """Add to each of `products` what the rules of `builder` find in its text, or in the text of their `source`."""
+    """Add to each of `products` the references that the rules of `builder` find in its text, or in the text of their `source`."""
     if not builder.references:
         return
     warnings: list[str] = []
@@ -118,7 +118,7 @@ def compile_regex(regex: str) -> re.Pattern[str]:
 
 
 def add_declared(file: str, products: Sequence[JobProduct]) -> bool:
-    """Add what a command wrote into `file` to its products; return whether there is such a file.
+    """Add the declarations that a command wrote into `file` to its products; return whether the file exists.
 
     Raises:
         Refused: a line that cannot be understood, with its number.
@@ -139,7 +139,7 @@ def add_declared(file: str, products: Sequence[JobProduct]) -> bool:
 
 
 def _add_line(line: str, products: Mapping[str, JobProduct]) -> None:
-    """Understand one line: the path of a source, or a JSON object that says more."""
+    """Parse one line: the path of a source, or a JSON object with details."""
     if not line or line.startswith("#"):
         return
     entry: dict[str, Any] = json.loads(line) if line.startswith("{") else {"path": line}

@@ -1,8 +1,7 @@
 """Products of a run: its folders, and the check of each product that a builder claims to have made.
 
-A builder is not trusted. A product must exist, be a regular file and no link, have a name of its own and a sub id of its
-own, and no process may have it open for writing; it is hashed and synced here, and from here on only the file in the
-staging folder counts.
+A builder is not trusted. A product must exist, be a regular file (not a link), and have a unique name and sub id, and no process
+may have it open for writing. It is hashed and synced here; from then on only the file in the staging folder counts.
 
 Tests: `tests/worker/commands/test_workspace.py`.
 """
@@ -51,7 +50,7 @@ def check_sub_id(product: JobProduct, paths: dict[int, str]) -> int:
 
 
 NAME_BYTES = 255
-"""Longest file name on the file systems we meet (NAME_MAX)."""
+"""Maximum length of a file name on Linux file systems (NAME_MAX, bytes)."""
 _READABLE = 0o644
 _FORBIDDEN_MODES = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX | stat.S_IWOTH
 """Mode bits that a product must not have: set-id, sticky, and writable by all users."""
@@ -70,7 +69,7 @@ class StagingFolders(Struct, frozen=True):
 
     @property
     def temp(self) -> str:
-        """Where it may put anything else: its current folder."""
+        """Where it may put other files: its current folder."""
         return f"{self.staging}/temp"
 
     @property
@@ -93,7 +92,7 @@ class StagingFolders(Struct, frozen=True):
                 raise AnswerRefused(f"the run put something else in the place of its folder {os.path.basename(path)!r}")
 
     def make(self) -> None:
-        """Make them; their parent exists, or is made too."""
+        """Make them, with missing parents."""
         try:
             os.mkdir(self.staging)
         except FileExistsError:
@@ -115,7 +114,7 @@ def remove_tree(path: str) -> None:
 
 
 def discard(staged: str) -> None:
-    """Remove what a run staged at its own place: one file, or a folder."""
+    """Remove the staged files of a run: one file, or a folder."""
     try:
         os.unlink(staged)
     except FileNotFoundError:
@@ -125,7 +124,7 @@ def discard(staged: str) -> None:
 
 
 def stage_products(products: Sequence[JobProduct], folders: StagingFolders, order: ProcessOrder) -> tuple[StagedProduct, ...]:
-    """Check, place and hash the products of a run. Out of folders that are not its own they are moved to where it is to stage.
+    """Check, place and hash the products of a run. Products in shared folders are moved to the run's staging place.
 
     Raises:
         AnswerRefused: a product is missing or not valid; the text names the file.
@@ -154,7 +153,7 @@ def stage_products(products: Sequence[JobProduct], folders: StagingFolders, orde
 
 
 def _move_staged(staged: Sequence[StagedProduct], place: str) -> list[StagedProduct]:
-    """Move what was staged to `place`: one file to that very name, as a copy is staged, more into a folder."""
+    """Move the staged files to `place`: a single file to that exact name, as for a copy, several into a folder."""
     targets = [place]
     try:
         if len(staged) != 1:

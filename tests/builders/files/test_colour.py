@@ -113,7 +113,7 @@ def test_profile_of_another_kind_of_picture_warns(bench, mode, profile, words):
     assert bench.warnings == [f"a.tif: its colour profile {words}"]
 
 
-def test_srgb_profile_in_a_grey_picture_is_no_matter(bench):
+def test_srgb_profile_of_grey_picture_is_accepted_silently(bench):
     made(bench, "a.jpg", encoded(Image.new("L", (8, 8), 7), "JPEG", icc_profile=SRGB))
 
     assert not bench.warnings
@@ -131,7 +131,7 @@ def test_profile_of_a_picture_that_keeps_16_bits_warns(bench, kind, profile):
     assert warning.endswith("is not applied to 16 bits a channel; save it in sRGB, or with 8 bits")
 
 
-def test_srgb_profile_of_a_picture_that_keeps_16_bits_is_no_matter(bench):
+def test_srgb_profile_of_16_bit_picture_is_accepted_silently(bench):
     bench.build(bench.write("a.png", png([[(1, 2, 3)]], 16, 2, chunk(b"iCCP", b"x\0\0" + zlib.compress(SRGB)))))
 
     assert not bench.warnings

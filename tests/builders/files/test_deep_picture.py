@@ -80,7 +80,7 @@ def test_16_bit_channels_that_are_stored_apart_stay_exact(bench, order, channels
     assert not bench.warnings
 
 
-def test_16_bit_channels_that_are_stored_apart_and_compressed_are_cut_with_a_warning(bench):
+def test_compressed_planar_16_bit_tiff_is_reduced_with_a_warning(bench):
     values = samples(3)
     parts = [zlib.compress(struct.pack(f"<{len(values) // 3}H", *values[channel::3])) for channel in range(3)]
     data = tiff(b"".join(parts), 3, 2, planes=2, compressed_sizes=[len(part) for part in parts])

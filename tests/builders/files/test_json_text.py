@@ -27,7 +27,7 @@ def test_trailing_comma_is_named_by_this_parser(text):
 
 
 @pytest.mark.parametrize("text", ["[1, 2", "[,]", "{,}", '{"a" 1}', "[1 2, ]", '["a,]'])
-def test_other_mistakes_stay_where_they_are(text):
+def test_other_mistakes_keep_their_place(text):
     with pytest.raises(json.JSONDecodeError) as raised:
         json.loads(text)
 

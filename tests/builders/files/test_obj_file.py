@@ -15,7 +15,7 @@ def test_an_outline_counts_and_names():
     assert (outline.face_count, outline.libraries, outline.materials) == (2, ["a.mtl"], {"red brick": 7})
 
 
-def test_faces_may_refer_to_later_vertices_and_lines_may_go_on():
+def test_faces_may_use_later_vertices_and_continued_lines():
     assert outline_obj("f 1 2 \\\n3\nv 0 0 0\r\nv 1 0 0\r\nv 1 \\\r\n1 0\r\n").face_count == 1
 
 

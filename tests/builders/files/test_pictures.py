@@ -184,7 +184,7 @@ OTHER_KINDS = [
 
 @pytest.mark.parametrize(("data", "reason"), OTHER_KINDS)
 @pytest.mark.parametrize("source", ["a.png", "a.jpg", "a.webp"])
-def test_error_says_what_another_kind_of_file_is(bench, data, reason, source):
+def test_error_names_the_real_kind_of_file(bench, data, reason, source):
     assert bench.fail(bench.write(source, data)).startswith(f"{source}: {reason}")
 
 
@@ -198,7 +198,7 @@ def test_png_that_was_taken_for_text_says_so(bench, old):
 
 
 @pytest.mark.parametrize(("kind", "source"), [("JPEG", "a.png"), ("WEBP", "a.tga"), ("PNG", "a.gif"), ("BMP", "a.jpeg")])
-def test_picture_with_the_extension_of_another_format_is_taken_with_a_note(bench, kind, source):
+def test_picture_with_wrong_extension_is_accepted_with_a_note(bench, kind, source):
     bench.build(bench.write(source, encoded(kind)))
 
     assert f"{source}: this is a {kind} picture in spite of its name" in [text for _, text in bench.lines]

@@ -84,7 +84,7 @@ def test_many_large_texts_are_each_bounded(bench):
     assert len(bench.warnings) == 1
 
 
-def test_texts_of_a_file_are_unpacked_up_to_a_limit_of_all_together():
+def test_unpacked_texts_share_one_limit():
     text = chunk(b"zTXt", b"Comment\0\0" + zlib.compress(bytes(MIB)))
 
     file = read_png(png(ROWS, 8, 2, *[text] * 200))
@@ -135,7 +135,7 @@ def test_odd_end_behind_all_pixels_warns(bench, end, remark):
     assert bench.warnings[0] == f"a.png: {remark}"
 
 
-def test_bytes_behind_the_end_are_no_matter(bench):
+def test_bytes_after_the_end_are_ignored(bench):
     bench.build(bench.write("a.png", png(ROWS, 8, 2) + b"appended archive" * 100))
 
     assert not bench.warnings
@@ -198,7 +198,7 @@ def test_decoder_gets_only_pixel_chunks():
     assert file.data == SIGNATURE + HEADER + PIXELS + END
 
 
-def test_png_whose_header_comes_twice_is_refused():
+def test_png_with_two_headers_is_refused():
     with pytest.raises(PictureError):
         read_png(SIGNATURE + HEADER + HEADER + PIXELS + END)
 

@@ -31,7 +31,7 @@ def test_path_is_relative_to_the_naming_file(source, path, wished):
     assert placed(source, path) == wished
 
 
-def test_dependencies_are_declared_once_and_in_full_when_they_climb_out():
+def test_dependencies_are_unique_and_absolute_outside_the_folder():
     assert [each.path for each in declare_sources("/game/assets", ["b", "a", "b", "../shared/x", "..x"])] == [
         "b",
         "a",
@@ -48,7 +48,7 @@ def test_needed_path_is_declared_by_its_source_and_is_never_an_exclusion():
     ]
 
 
-def test_what_cannot_be_read_is_named(tmp_path):
+def test_unreadable_file_is_named(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "a").write_bytes(b"bytes")
 
@@ -108,12 +108,12 @@ def read_in(tree, path, **more):
         "a\0b",
     ],
 )
-def test_content_reads_nothing_outside_the_scan_folders_and_the_error_says_who_named_what(tree, name):
+def test_path_outside_the_scan_folders_is_refused_naming_its_source(tree, name):
     with pytest.raises(ForbiddenNameError, match=r"^art/rock\.gltf names '"):
         read_in(tree, placed_name("art/rock.gltf", name, is_uri=True))
 
 
-def test_an_absolute_path_of_the_secret_is_refused_and_one_of_the_project_is_not(tree):
+def test_absolute_path_is_refused_only_outside_the_project(tree):
     with pytest.raises(ForbiddenNameError, match="outside the project's scan folders"):
         read_in(tree, str(tree / "secret/key"))
 
@@ -123,21 +123,21 @@ def test_an_absolute_path_of_the_secret_is_refused_and_one_of_the_project_is_not
     assert read_in(tree, placed_name("art/rock.gltf", "./a.bin")) == b"a"
 
 
-def test_a_project_that_is_reached_by_a_link_is_the_same_project(tree):
+def test_project_reached_by_a_link_is_the_same_project(tree):
     (tree / "other_way").symlink_to(tree / "assets")
 
     assert read_named(str(tree / "other_way"), "art/a.bin") == b"a"
     assert located(str(tree / "other_way"), str(tree / "assets/art/a.bin")) == str(tree / "assets/art/a.bin")
 
 
-def test_what_is_larger_than_the_bound_is_refused(tree):
+def test_file_larger_than_the_limit_is_refused(tree):
     assert read_in(tree, "art/a.bin", most_bytes=1) == b"a"
     (tree / "assets/art/a.bin").write_text("ab")
     with pytest.raises(ForbiddenNameError, match="larger than"):
         read_in(tree, "art/a.bin", most_bytes=1)
 
 
-def test_what_is_missing_below_the_scan_folders_is_only_missing(tree):
+def test_missing_file_in_a_scan_folder_is_only_missing(tree):
     with pytest.raises(NamedFileError, match="'art/no' is missing") as caught:
         read_in(tree, "art/no")
 

@@ -1,1 +1,1 @@
-"""Engines and machines that die, and disks and databases that fail them."""
+"""Drills of dying engines and machines, and of failing disks and databases."""

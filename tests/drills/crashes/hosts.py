@@ -37,7 +37,7 @@ def small_disk(folder: Path, size_kib: int) -> Iterator[Path]:
 def full_disk(folder: Path, seed: int, sizes_kib: range, say: Say = print) -> Report:
     """E1: the cache's disk has a limited number of free bytes, then enough.
 
-    No half product, an error that names the disk, exact recovery.
+    Expects only whole products, an error that names the disk, and exact recovery.
     """
     say(f"seed {seed}, sizes {sizes_kib} KiB")
     report = Report("E1 tmpfs")
@@ -129,7 +129,7 @@ def _processor_s(pid: int) -> float:
 def damaged_database(folder: Path, count: int, seed: int, say: Say = print) -> Report:
     """D2: flipped bits, lost ends, zeroed and swapped pages, a lost log, another project's database: rebuilt, or harmless.
 
-    Only `verify` finds a bit that is flipped within a row; so the cache is compared, and rows only after the database was rebuilt.
+    Only `verify` finds a flipped bit within a row. So the cache is compared, and rows only after a rebuild of the database.
     """
     say(f"seed {seed}")
     report = Report("D2")
@@ -228,7 +228,7 @@ def two_engines(folder: Path) -> Report:
 
 
 def interrupted(folder: Path, number: int = signal.SIGINT) -> Report:
-    """Ctrl-C in the middle: it ends soon and cleanly, nothing is half written, and the next start goes on."""
+    """Ctrl-C during work: the engine ends soon and cleanly, all files are whole, and the next start continues."""
     report = Report("Ctrl-C")
     world = World(folder / "project", sources=40, commands=12)
     child = Child(world, action=lambda: None)
@@ -290,7 +290,7 @@ def deleted_and_killed(folder: Path, step: int) -> Report:
 def tampered(folder: Path) -> Report:
     """X1: products deleted or replaced by hand are found at the next start.
 
-    Damage in place by digest (`verify`), and `reprocess` heals it.
+    `verify` finds damage in place by digest, and `reprocess` repairs it.
     """
     report = Report("X1")
     world = World(folder / "project", sources=10, commands=1)
@@ -320,7 +320,10 @@ def tampered(folder: Path) -> Report:
 
 
 def rewritten(folder: Path, saves: int, *, is_atomic: bool, seed: int = 0) -> Report:
-    """W7: a source is saved again and again while engines run: every product is a whole version, and the last one the last."""
+    """W7: a source is saved repeatedly while engines run.
+
+    Every product is a whole version, and the last product is of the last version.
+    """
     report = Report("W7 " + ("replaced" if is_atomic else "in place"))
     project = Project(folder / "project", SETTINGS, workers=2)
     (project.root / "shared").mkdir(exist_ok=True)

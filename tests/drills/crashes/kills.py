@@ -1,6 +1,6 @@
-"""K1, K2, K3 and E1: the engine dies, or the disk fails it, at any moment.
+"""K1, K2, K3 and E1: the engine dies, or its disk fails, at any moment.
 
-Then it starts again and must settle as a clean build would.
+Then it restarts and must settle as a clean build would.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def random_kills(
     mutant: str = "",
     say: Say = print,
 ) -> Report:
-    """K1 and K2: kill at random times during 12 changes of 60 sources; restart; every second time the changes were taken back."""
+    """K1 and K2: kill at random times during 12 changes of 60 sources and restart; revert the changes every second time."""
     say(f"seed {seed}")
     report = Report("K1" if is_family else "K2")
     world = World(folder / "project", seed=seed)
@@ -51,9 +51,9 @@ def random_kills(
 def spread_kills(
     folder: Path, count: int, seed: int, *, mutant: str = "", say: Say = print, kind: Callable[..., World] = World
 ) -> Report:
-    """K1 by points: of the calls that change anything during 12 changes, kill at `count` that lie evenly among them, in any order.
+    """K1 by points: kill at `count` calls, spread evenly over the calls that change the disk during 12 edits, in random order.
 
-    At a random time the engine mostly waits for its workers; here each kill falls between two changes.
+    At a random time the engine mostly waits for its workers; here each kill falls between two changes of the disk.
     """
     say(f"seed {seed}")
     report = Report("K1-points")
@@ -81,7 +81,7 @@ def spread_kills(
 
 
 def _points(world: World) -> int:
-    """Return how many points there are where a project that is built takes 12 changes."""
+    """Return the number of points of 12 edits of a built project."""
     world.engine_run()
     world.edit(12)
     child = Child(world)
@@ -113,10 +113,10 @@ def every_point(
     workers: int = 2,
     say: Say = print,
 ) -> Report:
-    """K3 and E1: kill at, or fail, the n-th call that changes anything, n = 1, 2, 3 … until an engine gets through.
+    """K3 and E1: kill at, or fail, the n-th call that changes the disk, n = 1, 2, 3 … until an engine finishes.
 
-    The changes are the same kind each time; every second time they are taken back before the restart. The search for a mutant ends
-    when it has shown. Starting `workers` takes most of the time of a point.
+    The edits are of the same kinds each time; every second time they are reverted before the restart. The search for a mutant ends
+    at its first violation. Starting `workers` takes most of the time of a point.
     """
     say(f"seed {seed}, error {errno.errorcode.get(error, 'none: kills')}")
     report = Report("E1" if error else "K3")

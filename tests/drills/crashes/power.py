@@ -1,10 +1,11 @@
-"""P1: the power goes at any moment, and the disk holds what was given to it and nothing else.
+"""P1: the power fails at any moment, and the disk holds only the data that the kernel had written to it.
 
-The cache lies on a file system of its own, in a file that a loop device shows. The engine is stopped where the power goes; the file
-is copied as it is then, and the copy is the disk after the cut: what the kernel had in memory is not in it. The copy is mounted,
-which replays the file system's journal, and an engine starts over it. Sources lie on another disk, and are what they are.
+The cache is on its own file system, in a file behind a loop device. At the cut the engine is stopped and the file is copied. The
+copy is the disk after the cut: it lacks all data that was only in the kernel's memory. The copy is mounted, which replays the file
+system's journal, and an engine starts on it. Sources are on another disk and are not affected.
 
-The limit: what was given to the disk is all there, in order, as on one without a volatile cache. Needs root, ext4 and loop devices.
+The limit: all data written to the disk is there, in order, as on a disk without a volatile cache. Needs root, ext4 and loop
+devices.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ main()
 
 
 def _unsynced_products() -> None:
-    """Break the contract: workers do not make products durable, nor does who places them."""
+    """Break the contract: neither workers nor the engine make products durable."""
     from aptui.engine.pool import spawning
 
     spawning.python_command = lambda *words: [
@@ -77,7 +78,7 @@ children.MUTANTS.update(MUTANTS)
 
 
 class PoweredWorld(World):
-    """A world whose database has a log that was not read since the cut: a copy of both is read."""
+    """A world whose database has an unread log after the cut: a copy of both is read."""
 
     @contextlib.contextmanager
     def database(self) -> Iterator[sqlite3.Connection]:
@@ -90,7 +91,7 @@ class PoweredWorld(World):
 
 
 class Disk:
-    """A file system in a file, mounted at `place`; `cut` takes the power from it."""
+    """A file system in a file, mounted at `place`; `cut` simulates a power failure."""
 
     def __init__(self, folder: Path) -> None:
         self._images = [folder / "a.img", folder / "b.img"]
@@ -102,7 +103,7 @@ class Disk:
         self._mount()
 
     def _mount(self) -> None:
-        # Without that option the kernel itself writes a file before another of its name gives way to it.
+        # Without this option the kernel itself writes a file before a rename replaces another file with it.
         _run("mount", "-o", "loop,noauto_da_alloc", str(self._images[0]), str(self.place))
 
     def _written(self) -> list[str]:
@@ -153,9 +154,9 @@ def _disk(folder: Path) -> Iterator[Disk]:
 
 
 def power_cuts(folder: Path, count: int, seed: int, *, mutant: str = "", say: Say = print) -> Report:
-    """P1: of the calls that change anything, cut the power at `count` that lie evenly among them, in any order.
+    """P1: cut the power at `count` calls, spread evenly over the calls that change the disk, in random order.
 
-    Every second time the edits are taken back before the restart. A mutant is sought no further once it has shown.
+    Every second time the edits are reverted before the restart. The search for a mutant ends at its first violation.
     """
     say(f"seed {seed}")
     report, dice = Report("P1"), random.Random(seed)
@@ -190,7 +191,7 @@ def power_cuts(folder: Path, count: int, seed: int, *, mutant: str = "", say: Sa
 
 
 def _cut(world: World, disk: Disk, at: int, mutant: str) -> bool:
-    """Run an engine and take the power at its n-th point; False where it had come to its end before."""
+    """Run an engine and cut the power at its n-th point; return False if it ended before."""
     child = Child(world, fault=Fault(at, signal=signal.SIGSTOP), mutant=mutant)
     deadline = time.monotonic() + _PATIENCE_S
     while (state := _state(child.pid)) not in "TZ":

@@ -32,9 +32,9 @@ FINE = 0
 def killed_at_every_point(folder: Path, *, first: int = 1, step: int = 1, mutant: str = "") -> Report:
     """Kill at the `first` point and each `step`-th after it.
 
-    With `mutant` the program is broken on purpose, and once to see it is enough.
+    With `mutant` the program is broken on purpose, and the drill stops at the first violation.
     """
-    with mock.patch.object(os, "fsync"):  # written data survives a kill, and other processes use this disk, too
+    with mock.patch.object(os, "fsync"):  # written data survives a kill, and other processes also use this disk
         return _killed(folder, Report("L1-killed"), first, step, mutant)
 
 

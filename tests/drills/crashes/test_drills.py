@@ -62,7 +62,7 @@ def test_the_harness_catches_a_broken_commit(tmp_path: Path, mutant: str) -> Non
 
 
 _WEAK_SPOT = {"without-intents": 14, "rows-before-renames": 14, "in-place": 20}
-"""Where the renames begin: a mutant shows soon after, and the rest of the points would only take time."""
+"""First point of the renames: a mutant fails soon after it, and further points would only take time."""
 
 
 @pytest.mark.parametrize(("error", "is_lasting"), [(errno.ENOSPC, True), (errno.EIO, False)])

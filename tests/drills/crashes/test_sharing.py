@@ -27,4 +27,4 @@ def test_the_drill_sees_a_broken_store(tmp_path: Path, mutant: str) -> None:
 
 
 _WEAK_SPOT = {"in-place-store": 40}
-"""Shortly before the first blob is published: from here on a mutant shows soon."""
+"""Point shortly before the first blob is published: a mutant fails soon after it."""

@@ -1,1 +1,1 @@
-"""Builders, contents, clients and neighbours that mean no good."""
+"""Hostile builders, content, clients and other users of the machine."""

@@ -33,7 +33,7 @@ _MISSED_S = 8.0
 
 
 class Hostile(Struct, frozen=True):
-    """How the runs of a builder must end: one of `outcomes`, with an error that begins so, within its limit."""
+    """How the runs of a builder must end: with one of `outcomes`, the given start of the error, and within the limit."""
 
     name: str
     outcome: Outcome
@@ -103,7 +103,7 @@ def without_limits() -> Iterator[None]:
 
 @contextlib.contextmanager
 def credulous() -> Iterator[None]:
-    """Break the contract: workers believe what builders say of their products. They read this when they import the builders."""
+    """Break the contract: workers do not check the products of builders. They read this when they import the builders."""
     with mock.patch.dict(os.environ, {"PYTHON_CREDULOUS": "1"}):
         yield
 
@@ -128,7 +128,7 @@ MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[object]]] = {
 
 
 def hostile_mix(folder: Path, rounds: int, seed: int, *, mutant: str = "", names: tuple[str, ...] = (), say: Say = print) -> Report:
-    """B1: every hostile builder `rounds` times, in random order among good jobs, two workers; then nothing may be left."""
+    """B1: every hostile builder `rounds` times, in random order among good jobs, two workers; no process or file may be left."""
     say(f"seed {seed}")
     report = Report("B1")
     dice = random.Random(seed)
@@ -179,7 +179,7 @@ def _one_round(pool: Harness, hostiles: list[Hostile], dice: random.Random, numb
 
 
 def _message(queue: list[tuple[ProcessOrder, Hostile | None]], count: int) -> list[ProcessOrder]:
-    """Take orders of one kind off the queue: a hostile one travels alone, so that its time is its own."""
+    """Pop orders of one kind from the queue; a hostile order is sent alone, so that its time is measured alone."""
     orders = [queue.pop()]
     while orders[0][1] is None and len(orders) < count and queue and queue[-1][1] is None:
         orders.append(queue.pop())
@@ -262,7 +262,7 @@ def hostile_batch(folder: Path, goods: int = 60) -> Report:
 
 
 def lies(folder: Path, *, many: int = 2000, mutant: str = "") -> Report:
-    """B2: builders that lie about their products are refused by name; one that makes very many is not lying."""
+    """B2: builders with false product claims are refused by name; a builder with very many products is accepted."""
     report = Report("B2")
     builders = [python_builder(name, name) for name in (*LIES, "ManyProducts", "Good")]
     with MUTANTS[mutant](), mock.patch.dict(os.environ, {"PYTHON_MANY": str(many)}), _pool(folder, builders) as pool:

@@ -1,7 +1,7 @@
 """`hostile-assets` and `names`: untrusted files and file names, against every builder and a real shell.
 
 Canaries lie outside the project: a secret that must not be read, programs that must not run, a folder that must not change.
-The kernel says who opened them (inotify), and every byte that the engine leaves behind is searched for the secret.
+The kernel reports when they are opened (inotify), and every file that the engine leaves is searched for the secret.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ builders:
 
 
 def corpus(outside: Path, rng: random.Random) -> Iterator[tuple[str, bytes]]:
-    """Yield (path below `assets`, bytes) of files that want the canaries in `outside`; links come from `links`."""
+    """Yield (path below `assets`, bytes) of files that try to reach the canaries in `outside`; links come from `links`."""
     for number, name in enumerate(_names(outside)):
         yield from _models(f"n{number:02}", name)
         yield from _shaders(f"n{number:02}", name, rng)
@@ -202,7 +202,7 @@ _PIECES = (
 
 
 def assets(folder: Path, seed: int, mutant: str = "", only: str = "") -> Report:
-    """Build a project of hostile files (those whose path begins with `only`) once, and look at every canary."""
+    """Build a project of hostile files (those whose path begins with `only`) once, and check every canary."""
     report, rng = Report("hostile-assets"), random.Random(seed)
     folder = folder / "assets-drill"
     outside = _canaries(folder)
@@ -262,7 +262,7 @@ def _links(root: Path, outside: Path) -> None:
 
 
 def _holders(cache: Path) -> Iterator[Path]:
-    """Yield files of the engine that have the secret in them, plainly or encoded."""
+    """Yield files of the engine that contain the secret, plain or encoded."""
     secret = _SECRET.encode()
     forms = (secret, secret.hex().encode(), *(base64.b64encode(b"x" * shift + secret)[4:-4] for shift in range(3)))
     for path in sorted(cache.rglob("*")):
@@ -307,7 +307,7 @@ def _events(descriptor: int) -> Iterator[str]:
 
 
 def names(folder: Path, count: int, seed: int, mutant: str = "") -> Report:
-    """Run `count` templates with names that want to be code, in a real shell; nothing of a name may ever run."""
+    """Run `count` templates with names that look like code in a real shell; no part of a name may run."""
     report, rng = Report("names"), random.Random(seed)
     shells = [shell for shell in ("/bin/sh", shutil.which("bash") or "") if shell]
     place = folder / "names-drill"
@@ -316,7 +316,7 @@ def names(folder: Path, count: int, seed: int, mutant: str = "") -> Report:
             here = place / f"{number:05}" / "deep"
             here.mkdir(parents=True)
             pieces = [piece.format("touch ran; cd ..; touch ran") for piece in _PIECES]
-            for _ in range(10):  # most that are made by chance are refused
+            for _ in range(10):  # most random templates are refused
                 template, name = _template(rng), "".join(rng.choices(pieces, k=rng.randint(1, 4)))
                 if _run(template, name, here, rng.choice(shells)):
                     report.faults += 1
@@ -403,7 +403,7 @@ def _pasted(self: Template) -> str:
 
 
 def _told_everything(self: Pool, builders: Sequence[Builder], platforms: Sequence[Platform]) -> WorkerStart:
-    """Tell workers that the whole disk is the project's."""
+    """Break the contract: workers consider the whole disk as the project."""
     start = _make_start(self, builders, platforms)
     return replace(start, setup=replace(start.setup, scan_folders=("/",)))
 

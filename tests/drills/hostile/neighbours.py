@@ -62,7 +62,7 @@ class Somebody:
         theirs.close()
 
     def may(self, kind: str, what: str) -> bool:
-        """Return whether they come through."""
+        """Return whether the attempts succeed."""
         self._ours.sendall(f"{kind}\0{what}".encode("utf-8", "surrogateescape"))
         answer = self._ours.recv(1)
         assert answer, "they are dead"
@@ -92,7 +92,7 @@ def _comes_through(kind: str, what: str) -> bool:
                 wire.connect(what)
                 wire.sendall(_HELLO)
                 return bool(wire.recv(1))
-        with socket.socket() as wire:  # nothing that would have to be imported: Python may be out of their reach
+        with socket.socket() as wire:  # without imports: Python's files may be unreadable for the other user
             wire.settimeout(PATIENCE_S)
             wire.connect(("127.0.0.1", int(what)))
             wire.sendall(_SAID[kind] % int(what) if kind == "gateway" else _SAID[kind])
@@ -110,7 +110,7 @@ _HEARD = {"control": b"pong", "gateway": b" 200 "}
 
 
 def _open_files(folder: Path, _stack: ExitStack) -> None:
-    """Break the contract: what is ours alone can be read."""
+    """Break the contract: private files can be read."""
     for path in folder.rglob("*"):
         path.chmod(0o755 if path.is_dir() else 0o644)
 
@@ -128,7 +128,7 @@ def _open_control(_folder: Path, stack: ExitStack) -> None:
 
 
 def _open_gateway(_folder: Path, stack: ExitStack) -> None:
-    """Break the contract: who has no token may read."""
+    """Break the contract: clients without a token may read."""
     anybody = guard.ClientIdentity("anybody", frozenset(wire_codec.Scope), "")
     stack.enter_context(mock.patch.object(guard.Guard, "identify", return_value=anybody))
 
@@ -190,7 +190,7 @@ def _turn_around(selector: selectors.BaseSelector, server: LinkServer, stack: Ex
 
 
 class Quiet:
-    """A processor that only waits, and refuses every request."""
+    """A request handler that only waits, and refuses every request."""
 
     def is_idle(self) -> bool:
         return False

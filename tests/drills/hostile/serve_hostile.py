@@ -1,6 +1,6 @@
-"""A real gateway over a real engine, and clients who mean no good.
+"""A real gateway over a real engine, attacked by hostile clients.
 
-Memory stays bounded, and a well-behaved client is answered all the while. `python -m tests.drills.hostile.serve_hostile MUTANT
+Memory stays bounded, and a well-behaved client always gets answers. `python -m tests.drills.hostile.serve_hostile MUTANT
 --project DIR` is the same gateway without one of its rules.
 """
 
@@ -81,17 +81,17 @@ def _open_handshakes() -> None:
 
 
 def _endless_followers() -> None:
-    """Break the contract: one token may follow as often as it likes."""
+    """Break the contract: the streams of one token are not limited."""
     change_feed.FOLLOWERS_PER_TOKEN = change_feed.FOLLOWERS_LIMIT = 1 << 30
 
 
 def _deaf_to_revocation() -> None:
-    """Break the contract: what a revoked token has open stays open."""
+    """Break the contract: connections of a revoked token stay open."""
     gateway._REVOKED_CHECK_S = 1e9
 
 
 def _chatty() -> None:
-    """Break the contract: every refusal is written, whole."""
+    """Break the contract: every refusal is logged in full."""
     floods.FloodGate.admit = lambda *_: True
     guard._DETAIL_BYTES = 1 << 30
 
@@ -112,7 +112,7 @@ MUTANTS: dict[str, Callable[[], None]] = {
 
 
 class Victim:
-    """An engine, its gateway, and the client who must not notice anything."""
+    """An engine, its gateway, and the well-behaved client."""
 
     def __init__(self, folder: Path, mutant: str = "", *, is_safe: bool = False) -> None:
         (folder / "assets").mkdir()
@@ -178,7 +178,7 @@ class Victim:
         return len(os.listdir(f"/proc/{self.gateway.pid}/fd"))
 
     def upgraded(self) -> socket.socket:
-        """Return a WebSocket that has said hello, by hand."""
+        """Return a raw WebSocket after its hello."""
         wire = socket.create_connection(self.address, PATIENCE_S)
         key = base64.b64encode(os.urandom(16)).decode()
         lines = [
@@ -196,7 +196,7 @@ class Victim:
         return wire
 
     def end(self) -> str:
-        """Stop both; return what was wrong with how the gateway ended."""
+        """Stop both; return violations of the gateway's exit."""
         self.client.close()
         self.gateway.send_signal(signal.SIGTERM)
         code = self.gateway.wait(PATIENCE_S)
@@ -217,7 +217,7 @@ def frame_head(kind: int, length: int) -> bytes:
 
 
 def never_reads(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator[str]:
-    """Twenty clients want everything and read nothing, while every job runs again and again."""
+    """Twenty clients subscribe to everything and do not read, while every job runs repeatedly."""
     with _closing([victim.upgraded() for _ in range(_SILENT)]):
         for _lap in range(8):
             victim.engine.ask(port.ReprocessJobs(("*",)), PATIENCE_S)
@@ -226,7 +226,7 @@ def never_reads(victim: Victim, _dice: random.Random, _seconds: float) -> Iterat
 
 
 def lengths(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator[str]:
-    """Frames and bodies of a gigabyte, by their own word; as much of each as the gateway takes, up to 128 MiB."""
+    """Frames and bodies that declare a gigabyte; the attacker sends up to 128 MiB as long as the gateway accepts them."""
     endless = b"POST /v1/connect HTTP/1.1\r\nHost: %s:%d\r\nContent-Type: application/json\r\nContent-Length: 1073741824\r\n\r\n"
     with _closing([*(victim.upgraded() for _ in range(3)), socket.create_connection(victim.address)]) as wires:
         heads = [
@@ -236,7 +236,7 @@ def lengths(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator[s
             endless % (b"127.0.0.1", victim.address[1]),
         ]
         for wire, head in zip(wires, heads, strict=True):
-            wire.settimeout(PATIENCE_S)  # it is refused long before
+            wire.settimeout(PATIENCE_S)  # the gateway refuses long before
             with contextlib.suppress(OSError):
                 wire.sendall(head)
                 for _piece in range(128):
@@ -245,7 +245,7 @@ def lengths(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator[s
 
 
 def half_open(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator[str]:
-    """A thousand sockets that begin a request."""
+    """A thousand sockets with incomplete requests."""
     before = victim.descriptors()
     wires = []
     with contextlib.ExitStack() as stack:
@@ -279,7 +279,7 @@ def noise(victim: Victim, dice: random.Random, seconds: float) -> Iterator[str]:
 
 
 def half_tls(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator[str]:
-    """Sockets that never begin their handshake, while the owner reconnects."""
+    """Sockets that never start their handshake, while the owner reconnects."""
     before = victim.descriptors()
     with contextlib.ExitStack() as stack:
         over = threading.Event()
@@ -364,7 +364,7 @@ def floods_of_requests(victim: Victim, _dice: random.Random, _seconds: float) ->
 
 
 def _asking(victim: Victim, path: str, token: str) -> socket.socket:
-    """Return a socket on which something was asked."""
+    """Return a socket that has sent a request."""
     wire = socket.create_connection(victim.address, PATIENCE_S)
     host = f"{victim.address[0]}:{victim.address[1]}"
     wire.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
@@ -381,7 +381,7 @@ def _head(wire: socket.socket) -> bytes:
 Attack = Callable[[Victim, random.Random, float], Iterator[str]]
 ATTACKS: tuple[Attack, ...] = (never_reads, lengths, half_open, noise, followers, revocation, floods_of_requests)
 SAFE_ATTACKS: tuple[Attack, ...] = (half_tls,)
-"""Those on a gateway that speaks TLS."""
+"""Attacks on a gateway with TLS."""
 
 
 @contextlib.contextmanager
@@ -454,7 +454,7 @@ def _attack(victim: Victim, attack: Attack, dice: random.Random, seconds: float,
 
 
 def _be_good(victim: Victim, over: threading.Event, worst: list[float]) -> None:
-    """Ask, and get a product, again and again; an answer that does not come counts as the longest."""
+    """Send requests and fetch a product repeatedly; a missing answer counts as the longest."""
     wanted = (victim.folder / "assets" / "7.txt").read_bytes()
     while not over.is_set():
         began = time.monotonic()
@@ -468,7 +468,7 @@ def _be_good(victim: Victim, over: threading.Event, worst: list[float]) -> None:
 
 
 def main() -> int:
-    """Be a gateway without a rule."""
+    """Run a gateway that lacks a rule."""
     from aptui.cli import main as cli_main
 
     chosen = argparse.ArgumentParser()

@@ -30,7 +30,7 @@ metadata_types: [.txt]
 builders: [{name: d, copy: ["*.txt"]}]
 """
 MOST_MS = 50.0
-"""Maximum of 99 of 100 answers."""
+"""Maximum time of 99 of 100 answers."""
 _ATTACK_S, _PAUSE_S = 8.0, 0.01
 _VALUES = b"builders: {d: {params: {x: ["
 
@@ -69,7 +69,7 @@ ATTACKS: dict[str, Callable[[Project, str], None]] = {
 
 
 def answers(folder: Path, say: Callable[[str], None] = print) -> Report:
-    """Attack an engine, and ask it for its status all the time."""
+    """Attack an engine, and request its status repeatedly."""
     report = Report("slow-content")
     project = Project(folder / "project", SETTINGS)
     project.write("assets/a.txt", "a")

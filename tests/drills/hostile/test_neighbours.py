@@ -1,4 +1,4 @@
-"""Another user of this machine, who may look around: nothing of an engine can be read, locked, connected to or ordered by them."""
+"""Another user of this machine cannot read, lock, connect to or command anything of an engine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.real, pytest.mark.skipif(os.geteuid() != 0, reason=MAC
     ],
 )
 def test_nothing_of_an_engine_is_open_to_others(mutant: str, missed: str) -> None:
-    with tempfile.TemporaryDirectory() as folder:  # one that others can enter, as a project on a shared disk is
+    with tempfile.TemporaryDirectory() as folder:  # a folder that others can enter, as of a project on a shared disk
         report = neighbours.drill(Path(folder), mutant=mutant)
 
     assert report.faults >= 10

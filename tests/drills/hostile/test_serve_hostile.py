@@ -1,4 +1,4 @@
-"""Clients of the gateway who mean no good, in small: and each limit that stops them, taken away, is missed."""
+"""A bounded choice of attacks on the gateway; without any one of its limits the drill finds a violation."""
 
 import pytest
 

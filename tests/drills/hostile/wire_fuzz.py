@@ -38,12 +38,12 @@ HELLO = json.dumps({"id": 1, "verb": "hello", "protocol": PROTOCOL, "version": "
 
 
 def unbounded_outbox() -> LinkLimits:
-    """Break the contract: whatever waits for a client may wait."""
+    """Break the contract: data waiting for a client is not limited."""
     return LinkLimits(waiting_bytes=1 << 60, waiting_lines=1 << 60)
 
 
 def waiting_writes() -> LinkLimits:
-    """Break the contract: the engine waits until a client takes what it is sent."""
+    """Break the contract: the engine waits until a client reads its data."""
     send = Outbox.send
 
     def send_and_wait(self: Outbox, now: float) -> None:
@@ -66,7 +66,7 @@ MUTANTS: dict[str, Callable[[], LinkLimits]] = {
 
 
 class Desk:
-    """Answers at once; a scan leads to `NEWS_PER_SCAN` pieces of news."""
+    """Answers at once; a scan publishes `NEWS_PER_SCAN` updates."""
 
     def __init__(self) -> None:
         self.server: LinkServer
@@ -112,7 +112,7 @@ def _serve(path: str, limits: LinkLimits) -> None:
 
 
 class Victim:
-    """A server in a forked process, one well-behaved client of it, and sockets without manners."""
+    """A server in a forked process, one well-behaved client, and hostile sockets."""
 
     def __init__(self, path: str, mutant: str) -> None:
         self._path = path
@@ -143,28 +143,28 @@ class Victim:
             return next(int(line.split()[1]) << 10 for line in file if line.startswith(field))
 
     def forget_peak(self) -> None:
-        """Count the memory's peak, and the slowest answer, from here."""
+        """Restart the measurement of the memory peak and the slowest answer."""
         with open(f"/proc/{self.pid}/clear_refs", "w", encoding="ascii") as file:
             file.write("5")
         self.worst_s = 0.0
 
     @property
     def grown_bytes(self) -> int:
-        """How much larger than at rest it has been."""
+        """Growth of the memory peak over the idle state."""
         return self._memory_bytes("VmHWM") - self._small_bytes
 
     def ping(self) -> None:
-        """Ask something as a well-behaved client."""
+        """Send a request as a well-behaved client."""
         started = time.monotonic()
         self._client.ask(PingEngine(), PATIENCE_S)
         self.worst_s = max(self.worst_s, time.monotonic() - started)
 
     def rescan(self) -> None:
-        """Let there be much news."""
+        """Publish many updates."""
         self._client.ask(RescanSources(), PATIENCE_S)
 
     def bare(self, data: bytes = b"") -> socket.socket:
-        """Return a socket that said `data` and is open until `hang_up`."""
+        """Return a socket that sent `data` and stays open until `hang_up`."""
         bare = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         bare.settimeout(0.2)
         self._open.append(bare)
@@ -183,7 +183,7 @@ class Victim:
             self._open.pop().close()
 
     def end(self) -> str:
-        """Kill it; return "" or how it had ended before."""
+        """Kill the server; return "", or how it had ended before."""
         self._client.close()
         self.hang_up()
         os.kill(self.pid, signal.SIGKILL)
@@ -193,7 +193,7 @@ class Victim:
 
 
 def pour(bare: socket.socket, data: bytes) -> bool:
-    """Send what the other end takes before it dawdles or hangs up; return whether that was all."""
+    """Send data until the other end stalls or hangs up; return whether all was sent."""
     try:
         bare.sendall(data)
     except (TimeoutError, OSError):
@@ -205,7 +205,7 @@ def pour(bare: socket.socket, data: bytes) -> bool:
 
 
 def random_bytes(victim: Victim, dice: random.Random) -> None:
-    """Say anything, with and without a hello before it."""
+    """Send random bytes, with and without a hello before them."""
     for number in range(100):
         victim.bare(HELLO * (number % 2) + dice.randbytes(dice.randrange(1 << dice.randrange(1, 17))))
         if number % 10 == 9:
@@ -214,7 +214,7 @@ def random_bytes(victim: Victim, dice: random.Random) -> None:
 
 
 def broken_messages(victim: Victim, dice: random.Random) -> None:
-    """Say almost what is right: a byte of another value, deep nesting, invalid UTF-8, numbers without end."""
+    """Send almost valid messages: a changed byte, deep nesting, invalid UTF-8, endless numbers."""
     bare = victim.bare(HELLO)
     for number in range(2_000):
         name = dice.choice([*VERBS, *feature.requests()])
@@ -247,14 +247,14 @@ def endless_line(victim: Victim, _dice: random.Random) -> None:
 
 
 def half_messages(victim: Victim, _dice: random.Random) -> None:
-    """Begin as many large messages as there may be clients, and say no more."""
+    """Begin a large message on each allowed connection, and send nothing more."""
     for _ in range(GUESTS):
         victim.bare(HELLO + b'{"id":1,"verb":"hold","why":"' + b"x" * ((1 << 20) - 100))
         victim.ping()
 
 
 def idle_connections(victim: Victim, _dice: random.Random) -> None:
-    """Connect 1,000 times and say nothing."""
+    """Connect 1,000 times without sending."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 2048)), hard))
     for number in range(1_000):
@@ -264,7 +264,7 @@ def idle_connections(victim: Victim, _dice: random.Random) -> None:
 
 
 def deaf_subscribers(victim: Victim, _dice: random.Random) -> None:
-    """Subscribe with as many clients as there may be, and read nothing of very much news."""
+    """Subscribe with the maximum number of clients, and do not read a flood of updates."""
     for _ in range(GUESTS):
         victim.bare(HELLO + b'{"id":2,"verb":"subscribe"}\n')
     for _ in range(SCANS):
@@ -272,11 +272,11 @@ def deaf_subscribers(victim: Victim, _dice: random.Random) -> None:
         for _ in range(NEWS_PER_SCAN // NEWS_PER_TURN):
             victim.ping()
             if victim.grown_bytes > GROWTH_LIMIT_BYTES:
-                return  # that is a violation, whatever is still to come
+                return  # that is already a violation
 
 
 def deaf_askers(victim: Victim, _dice: random.Random) -> None:
-    """Ask without end for answers that are longer than the questions, and read none."""
+    """Send endless requests whose answers are longer than the requests, and do not read."""
     for _ in range(GUESTS):
         bare = victim.bare(HELLO)
         bare.settimeout(0.02)

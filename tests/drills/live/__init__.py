@@ -1,1 +1,1 @@
-"""Whatever happens to the sources, under an engine that stays up and under its watcher."""
+"""Drills of changing sources under an engine that stays up, and under its watcher."""

@@ -1,4 +1,4 @@
-"""W1 to W6, K2, K4 and N1 over the whole engine: whatever happens to the sources, the cache ends as a clean build of them."""
+"""W1 to W6, K2, K4 and N1 over the whole engine: after any change of the sources the cache equals a clean build."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from ..worlds.serving import LiveWorld, Serving, rows, serving, workers_left
 from ..worlds.world import SETTINGS
 
 SEEN_S = 2.0
-"""How long after the last write, or after SIGCONT, work must have begun at the latest."""
+"""Maximum delay until work starts after the last write, or after SIGCONT."""
 BUILDS_PER_STORM = 2
 _QUIET_S = 0.4
 _TRUST_S = 3.0
-"""Duration of the second checks of fresh files, which would also find lost changes: a drill of losses begins after them."""
+"""Duration of the second checks of fresh files. They would also find lost changes, so a drill of losses starts after them."""
 _FOLDERS = 40
-"""Few enough that changes in all of them do not cause a full scan: only notified files are checked."""
+"""Number of folders; changes in all of them must not cause a full scan, so that only notified files are checked."""
 
 
 def _in_threads(count: int, act: Callable[[int], None]) -> None:
@@ -77,7 +77,7 @@ def _make_trees(world: LiveWorld, top: str, number: int, trees: int, seed: int) 
 def overflows(
     folder: Path, seed: int, lengths: tuple[int, ...] = (16, 1024), *, files: int = 4000, mutant: str = "", say: Say = print
 ) -> Report:
-    """W2: the kernel's queue runs over; needs root."""
+    """W2: the kernel's queue overflows; needs root."""
     say(f"seed {seed}")
     report = Report("W2 live")
     for length, is_stopped in ((length, is_stopped) for length in lengths for is_stopped in (True, False)):
@@ -155,7 +155,7 @@ def stopped(
             engine.process.send_signal(signal.SIGSTOP)
             started = time.monotonic()
             for number in range(changes):
-                # the changes that are lost at the end are in folders of their own
+                # changes that get lost at the end are in separate folders
                 rel = f"assets/d{number * 50 // changes}/{number}.txt"
                 world.write(rel, f"{lap} {number}")
                 if number % 100 == 99:
@@ -271,7 +271,7 @@ _MOVES = (_swap, _swap, _recase, _recase, _folder_out, _folder_in, _folder_in, _
 
 
 def saves(folder: Path, count: int, *, mutant: str = "", say: Say = print) -> Report:
-    """W4: every way in which programs save, `count` times each: right, and at most one run wasted a save."""
+    """W4: every way in which programs save, `count` times each: correct products, and at most one wasted run for each save."""
     report = Report("W4 saves")
     world = LiveWorld(folder / "project")
     path = world.write("assets/d/a.txt", "0")
@@ -370,7 +370,7 @@ _SAVES: dict[str, Callable[[LiveWorld, Path, bytes], None]] = {
 
 
 def roots(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
-    """W5: a scan folder goes and comes back, another comes in its place; loops of links; mounts on folders below (as root)."""
+    """W5: a scan folder disappears and returns, another replaces it; loops of links; mounts on folders below (as root)."""
     report = Report("W5 live")
     world = LiveWorld(folder / "project")
     world.write("assets/real/a.txt", "a")
@@ -533,7 +533,7 @@ def kills(folder: Path, count: int, seed: int, *, mutant: str = "", say: Say = p
 
 # ----------------------------------------------------------------------------------------------------------------------- N1
 
-NAMES: tuple[bytes, ...] = (  # names that are not text stand last: after them the scan folder may be polled
+NAMES: tuple[bytes, ...] = (  # names that are not text come last: after them the scan folder may be polled
     b"x" * 251 + b".txt",
     b"new\nline.txt",
     b"tab\t.txt",
@@ -646,5 +646,5 @@ def _is_there(world: LiveWorld, data: bytes) -> bool:
 def _count(world: LiveWorld) -> int:
     try:
         return len([name for name in world.products() if not name.startswith(".cookies/")])
-    except FileNotFoundError:  # one goes while we look
+    except FileNotFoundError:  # a file disappears during the check
         return -1

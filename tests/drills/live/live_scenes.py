@@ -1,7 +1,7 @@
 """W7 and scenes of the reference over the whole engine.
 
-Sources that are written while they are read, products that go by hand (45), what the
-watcher must never mix up (67), what a name means (68), and whole checkouts as one batch.
+Sources written while they are read, products deleted by hand (45), changes that the
+watcher must not confuse (67), the meaning of names (68), and whole checkouts as one batch.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ workers: 2
 
 
 def _held_open(world: LiveWorld, engine: Serving, path: Path, number: int) -> list[str]:
-    """Leave a file half written until what was saved after it is a product, twice; return what was not whole by then."""
+    """Leave a file half written until a later save is a product, twice; return the products that were not whole."""
     data = world.note(f"held open {number}".encode())
     with path.open("wb", buffering=0) as file:
         file.write(data[: len(data) // 2])
@@ -216,7 +216,7 @@ def _two_versions(world: LiveWorld, files: int) -> dict[str, set[str]]:
 
 
 def _slow_operation(world: LiveWorld, engine: Serving, report: Report) -> None:
-    """An operation of several steps: nothing runs while its lock is there, each source runs once after it."""
+    """An operation of several steps: no job runs while its lock exists, and each source runs once after it."""
     engine.forget()
     lock = world.root / ".git" / "index.lock"
     lock.write_bytes(b"")
@@ -282,7 +282,7 @@ def products_by_hand(folder: Path, *, mutant: str = "", say: Say = print) -> Rep
 def much(folder: Path, count: int, seed: int, *, mutant: str = "", say: Say = print) -> Report:
     """Scenario 67: `count` files and folders are made, changed, renamed, deleted; ignored ones stay ignored.
 
-    Nothing doubled, nothing lost.
+    No job runs twice, no change is lost.
     """
     say(f"seed {seed}")
     report = Report("scenario 67")
@@ -336,9 +336,9 @@ def _ignored(world: LiveWorld, engine: Serving, report: Report) -> None:
 
 
 def named(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
-    """Scenario 68: a file that came, came in bulk, changed, went, or went with its folder is known as such.
+    """Scenario 68: a file that appears (also in bulk), changes, or disappears (also with its folder) is reported as such.
 
-    Wrong case is the same name.
+    A name in another case is the same name.
     """
     report = Report("scenario 68")
     world = LiveWorld(folder / "project")

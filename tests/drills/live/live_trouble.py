@@ -1,6 +1,6 @@
-"""E1, E3 and D4 under an engine that stays up: what it stands on is taken away.
+"""E1, E3 and D4 under an engine that stays up: its cache, disk or project disappears.
 
-It says so, and goes on by itself when it is back.
+It reports the loss, and continues by itself after the return.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ..worlds.report import Report, Say
 from ..worlds.serving import TEXTS, LiveWorld, Serving, serving
 
 _FULL_KIB, _ROOMY_KIB = 140 << 10, 600 << 10
-"""A little more than the reserve that the engine keeps free."""
+"""Free space slightly above the engine's reserve."""
 _SPIN_S = 3.0
 
 
 def taken_away(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
-    """Cache, database, products, configuration, project or workers go while the engine runs."""
+    """Cache, database, products, configuration, project or workers disappear while the engine runs."""
     report = Report("taken away")
     for number, take in enumerate(_TAKEN):
         world = LiveWorld(folder / f"project{number}", sources=12)
@@ -79,7 +79,7 @@ _TAKEN: tuple[Callable[[LiveWorld, Serving], None], ...] = (_cache, _database, _
 
 
 def full_disk(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
-    """E1: the disk of the cache runs full: the engine reports it, no product is half, no thread spins.
+    """E1: the disk of the cache fills up: the engine reports it, all products are whole, no thread spins.
 
     With free space it continues. Needs root.
     """

@@ -21,7 +21,7 @@ def test_new_trees_are_seen_whole(tmp_path: Path) -> None:
     assert not live.new_trees(tmp_path, 1, seed=11, trees=60).violations
 
 
-def test_renames_of_files_and_folders_end_as_they_lie_there(tmp_path: Path) -> None:
+def test_renamed_files_and_folders_settle_as_they_are(tmp_path: Path) -> None:
     assert not live.renames(tmp_path, 1, seed=12, files=60).violations
 
 
@@ -47,7 +47,7 @@ def test_only_whole_versions_become_products(tmp_path: Path) -> None:
     assert not live_scenes.written(tmp_path, 1, seed=14, size=100_000).violations
 
 
-def test_the_harness_catches_an_engine_that_does_not_ask_who_writes(tmp_path: Path) -> None:
+def test_the_harness_catches_an_engine_that_ignores_writers(tmp_path: Path) -> None:
     assert live_scenes.written(tmp_path, 1, seed=14, size=100_000, mutant="without-leases").violations
 
 
@@ -59,7 +59,7 @@ def test_the_harness_catches_an_engine_that_does_not_wait_for_a_checkout(tmp_pat
     assert live_scenes.checkouts(tmp_path, 0, files=40, mutant="without-holds").violations
 
 
-def test_products_that_go_by_hand_come_back(tmp_path: Path) -> None:
+def test_products_deleted_by_hand_are_restored(tmp_path: Path) -> None:
     assert not live_scenes.products_by_hand(tmp_path).violations
 
 

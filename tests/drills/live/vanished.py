@@ -1,7 +1,7 @@
-"""Folders that cannot be read, go away, or are suddenly empty, under an engine that runs and under one that starts.
+"""Folders that cannot be read, disappear, or are suddenly empty, under a running and a starting engine.
 
-Nothing is deleted. A disk that refuses is put at the one place where folders of sources are opened (`walk.scandir`), for root may
-read everything; an empty file system is really mounted where root allows it, else another empty folder stands for it.
+No product may be deleted. A failing disk is simulated at the only place that opens folders of sources (`walk.scandir`), because
+root may read everything. An empty file system is mounted if root is available; otherwise another empty folder replaces it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _renamed_away(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _replaced(folder: Path) -> Iterator[None]:
-    """Another, empty folder lies in its place."""
+    """Another, empty folder replaces it."""
     with _renamed_away(folder):
         folder.mkdir()
         try:
@@ -124,7 +124,7 @@ def _scenes(project: LiveProject) -> _Scenes:
 
 
 def vanished_folders(folder: Path, *, mutant: str = "", only: str = "") -> Report:
-    """Have folders vanish in every way, under a starting and a running engine, and look whether any product went."""
+    """Make folders vanish in every way, under a starting and a running engine, and check that all products remain."""
     report = Report("vanished-folders")
     _vanish(report, LiveProject(folder / "project", SETTINGS), _scenes, mutant, only)
     if sys.platform == "linux" and os.geteuid() == 0:

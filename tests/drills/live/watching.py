@@ -1,7 +1,7 @@
-"""W1 to W5 and K4, of the watcher alone: whatever happens to its roots, a hint covers every file that changed.
+"""W1 to W5 and K4, of the watcher alone: after any change below its roots, a hint covers every changed file.
 
-Each drill takes a mutant, a watcher that lacks one rule, and must then find something. Those that change limits of the system need
-root and put the limits back. `python -m tests.drills.live.watching` is the child that K4 stops.
+Each drill accepts a mutant, a watcher that lacks one rule, and must then find a violation. Those that change limits of the system
+need root and put the limits back. `python -m tests.drills.live.watching` is the child that K4 stops.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ..worlds.report import Report, Say
 INOTIFY = "/proc/sys/fs/inotify/"
 MUTANTS = ("no-trees", "no-losses", "no-polling", "no-second-look")
 _PATIENCE_S = 2.0
-"""All has to be covered this long after the last change."""
+"""Maximum delay until all changes are covered, after the last change."""
 
 
 class Blunted(Watcher):
@@ -67,7 +67,7 @@ def _kind(mutant: str) -> type[Watcher]:
 class Looked(Room):
     """An engine that checks files when it is notified.
 
-    A change that no check found is not covered, however often its folder was notified before.
+    A change that no check found is not covered, even if its folder was notified before.
     """
 
     def __init__(self) -> None:
@@ -131,7 +131,7 @@ def facts_below(top: bytes) -> dict[bytes, tuple[int, int, int]]:
 
 @contextmanager
 def looking(top: bytes, mutant: str, settings: WatchTimings = QUICK, **root) -> Iterator[Looked]:
-    """Give what an engine would know that trusts one watched root."""
+    """Yield the state of an engine that trusts one watched root."""
     room = Looked()
     room.everything = top
     room.watcher = _kind(mutant)([NotifiedRoot(top, "root", **root)], room.tell, room.tell_health, settings=settings)
@@ -193,7 +193,7 @@ def _in_threads(count: int, act: Callable[[int], None]) -> None:
 def overflows(
     folder: Path, seed: int, lengths: Iterable[int] = (16, 64, 1024, 16384), *, mutant: str = "", say: Say = print
 ) -> Report:
-    """W2: the kernel's queue runs over; needs root."""
+    """W2: the kernel's queue overflows; needs root."""
     say(f"seed {seed}")
     report = Report("W2")
     for length in lengths:
@@ -215,7 +215,7 @@ def _storm(top: bytes, number: int, seed: int) -> None:
 
 @contextmanager
 def limited(name: str, value: int) -> Iterator[None]:
-    """Set a limit of inotify, and put it back whatever happens."""
+    """Set a limit of inotify, and always restore it."""
     path = Path(INOTIFY + name)
     before = path.read_text()
     path.write_text(str(value))
@@ -226,7 +226,7 @@ def limited(name: str, value: int) -> Iterator[None]:
 
 
 def watch_limits(folder: Path, *, mutant: str = "") -> Report:
-    """W3: too few watches at the start and while running, no instance to be had; needs root."""
+    """W3: too few watches at the start and while running, no instance available; needs root."""
     report = Report("W3")
     quick = replace(QUICK, limits_check_every_s=0.5)
     for name, value, is_late in (
@@ -439,7 +439,7 @@ def stopped(folder: Path, count: int, *, changes: int = 20_000, stop_s: float = 
 
 
 class _Child:
-    """A process that watches, looks, and says how many files it knows."""
+    """A process that watches, checks, and reports the number of files that it found."""
 
     def __init__(self, top: bytes, mutant: str) -> None:
         command = [sys.executable, "-m", "tests.drills.live.watching", os.fsdecode(top), mutant]
@@ -449,7 +449,7 @@ class _Child:
         self._rest = b""
 
     def read_until(self, files: int, timeout_s: float = 10.0) -> int:
-        """Read the child's reports until it knows the wanted number of files, or the time is up; return the number it knows."""
+        """Read the child's reports until it has found `wanted` files or the time is over; return the number found."""
         assert self.process.stdout is not None
         deadline = time.monotonic() + timeout_s
         while self._known < files and time.monotonic() < deadline:
@@ -474,7 +474,7 @@ def _child(top: bytes, mutant: str) -> Iterator[_Child]:
 
 
 def _watch_and_say(top: bytes, mutant: str) -> None:
-    """Be that child, until the standard input ends."""
+    """Run as that child until the standard input ends."""
     with looking(top, mutant, replace(QUICK, beat_s=0.2), poll=False) as room:
         while not select.select([sys.stdin], [], [], 0.05)[0]:
             print(len(room.seen), flush=True)

@@ -1,1 +1,1 @@
-"""Everything at once, at random."""
+"""Random combinations of all changes."""

@@ -3,7 +3,7 @@
 Two scan folders with equal paths in both; copies, commands with companions, depfiles and tools, a builder in Python that analyses
 (source, wildcard and job dependencies, files read early), chains of intermediates, identities, folder settings. After each round
 `aptui batch` settles, and products and rows equal those of a clean build; failed jobs keep their last good products. Some storms
-have files with coarse times; now and then the project is moved, or goes on in a copy.
+have files with coarse times; sometimes the project is moved, or continues in a copy.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ MUTANTS = {
 }
 """Code that the engine's process runs first to break a rule on purpose: only sync cookies are noticed."""
 _TICKS_NS = (0, 0, 0, 1_000_000_000, 2_000_000_000)
-"""How coarse the times of files are; 0 = as they are."""
+"""Granularity of file times; 0 = unchanged."""
 _EARLIER_CLOCK = (
     "import time; now = time.time, time.time_ns; time.time = lambda: now[0]() - 4\ntime.time_ns = lambda: now[1]() - 4 * 10**9\n"
 )
@@ -118,13 +118,13 @@ class Storm(Programs):
     # ------------------------------------------------------------------------------------------------------------ drawing
 
     def draw_name(self, ending: str = "", folder: str = "") -> str:
-        """Return the name of a file that may be there, relative to its scan folder."""
+        """Return the name of a possible file, relative to its scan folder."""
         draw = self.random
         folder = folder or f"d{draw.randrange(_FOLDERS)}"
         return f"{folder}/s{draw.randrange(_COUNT)}{ending or draw.choice(_ENDINGS)}"
 
     def draw_file(self) -> str:
-        """Return a file that is there."""
+        """Return an existing file."""
         files = sorted(
             str(path.relative_to(self.project.root))
             for top in ("assets", "shared")
@@ -134,7 +134,7 @@ class Storm(Programs):
         return self.random.choice(files) if files else self.write()
 
     def draw_text(self, rel: str) -> str:
-        """Return what such a file may hold."""
+        """Return possible content of the file."""
         draw, word = self.random, self.random.choice(_WORDS)
         match rel.rpartition(".")[2]:
             case "src":
@@ -168,7 +168,7 @@ class Storm(Programs):
     # -------------------------------------------------------------------------------------------------------------- edits
 
     def put(self, rel: str, text: str) -> str:
-        """Write a file, whatever is in the place of its folders."""
+        """Write a file, and replace anything that blocks its folders."""
         path = self.project.path(rel)
         for folder in path.parents:
             if folder.is_symlink() or folder.is_file():
@@ -180,30 +180,30 @@ class Storm(Programs):
         return rel
 
     def write(self) -> str:
-        """Write a file that is there or not."""
+        """Write a new or existing file."""
         rel = f"{self.random.choice(_TOPS)}/{self.draw_name()}"
         return self.put(rel, self.draw_text(rel))
 
     def rewrite(self) -> str:
-        """Write a file that is there."""
+        """Write an existing file."""
         rel = self.draw_file()
         return self.put(rel, self.draw_text(rel))
 
     def rewrite_alike(self) -> str:
-        """Write the bytes that are there."""
+        """Write a file with its current bytes."""
         path = self.project.path(rel := self.draw_file())
         with suppress(OSError):
             path.write_bytes(path.read_bytes())
         return rel
 
     def touch(self) -> str:
-        """Give a file another time, of now or earlier."""
+        """Set the time of a file to now or earlier."""
         with suppress(OSError):
             self.project.touch(rel := self.draw_file(), self.random.choice((None, time.time() - 3600.0)))
         return rel
 
     def write_earlier(self) -> str:
-        """Write a file as one whose clock is late does."""
+        """Write a file with a time in the past, as by a slow clock."""
         with suppress(OSError):
             self.project.touch(rel := self.rewrite(), time.time() - 5.0)
         return rel
@@ -236,7 +236,7 @@ class Storm(Programs):
         return f"{old} to {new}"
 
     def change_case(self) -> str:
-        """Write a name, or that of its folder, in another case."""
+        """Change the case of a file's name, or of its folder's."""
         path = self.project.path(rel := self.draw_file())
         path = self.random.choice((path, path, path.parent))
         other = path.with_name(path.name.upper() if path.name.islower() else path.name.lower())
@@ -246,7 +246,7 @@ class Storm(Programs):
         return f"{rel} to {other.name}"
 
     def move_folder(self) -> str:
-        """Rename a folder, away or in the place of another."""
+        """Rename a folder to a new name or over another."""
         old, new = (f"{self.random.choice(_TOPS)}/d{self.random.randrange(_FOLDERS)}" for _ in range(2))
         away = self.project.path(f"away{time.monotonic_ns()}")
         with suppress(OSError):
@@ -259,7 +259,7 @@ class Storm(Programs):
         return f"{old} to {new}"
 
     def swap(self) -> str:
-        """Have a folder in a file's place, or a file in a folder's."""
+        """Replace a file by a folder, or a folder by a file."""
         rel = self.draw_file()
         with suppress(OSError):
             if self.random.random() < 0.7:
@@ -273,7 +273,7 @@ class Storm(Programs):
         return rel
 
     def link(self) -> str:
-        """Have a link to another file in a file's place."""
+        """Replace a file by a link to another file."""
         path, other = (self.project.path(self.draw_file()) for _ in range(2))
         with suppress(OSError):
             path.unlink()
@@ -281,7 +281,7 @@ class Storm(Programs):
         return f"{path.name} to {other.name}"
 
     def identify(self) -> str:
-        """Give a source an identity, another, or none."""
+        """Add, change or remove the identity of a source."""
         return self._write_or_delete(f"{self.random.choice(_TOPS)}/{self.draw_name('.txt')}.meta")
 
     def adjust(self) -> str:
@@ -310,7 +310,7 @@ class Storm(Programs):
         new.replace(self.project.path("aptui.yaml"))
 
     def copy_project(self) -> str:
-        """Copy the project with its cache and go on in the copy; an engine of the original goes on for a while."""
+        """Copy the project with its cache and continue in the copy; an engine of the original continues for a while."""
         if not self.project.cache.is_dir():
             return "there is no cache"
         copy = self._next_root()
@@ -322,7 +322,7 @@ class Storm(Programs):
         return copy.name
 
     def move_project(self) -> str:
-        """Move the project with its cache, under its engine or after that has ended."""
+        """Move the project with its cache, under a running engine or after its end."""
         if self.random.random() < 0.5:
             self.stop()
         new = self._next_root()
@@ -362,7 +362,7 @@ class Storm(Programs):
         return product.name
 
     def change_intermediate(self) -> str:
-        """Write into an intermediate by hand, or have another one in its place: its job makes it again."""
+        """Change or replace an intermediate by hand: its job makes it again."""
         folder = self.project.path("Cache/Intermediate Assets")
         there = sorted(path for path in folder.rglob("*") if path.is_file())
         if not there:
@@ -378,7 +378,7 @@ class Storm(Programs):
     # ----------------------------------------------------------------------------------------------------------- programs
 
     def start(self) -> str:
-        """Start an engine that stays up, now and then one whose clock is late."""
+        """Start an engine that stays up, sometimes with a late clock."""
         if self.process is not None and self.process.poll() is None:
             return "it runs"
         self.stop()
@@ -420,13 +420,13 @@ class Storm(Programs):
         return " ".join(how)
 
     def reprocess(self) -> str:
-        """Have a source processed again."""
+        """Run the jobs of a source again."""
         rel = self.draw_name(self.random.choice((".txt", ".scr", ".top", ".up", ".src")))
         self.aptui("reprocess", rel)
         return rel
 
     def act(self) -> str:
-        """Do one thing, and say what."""
+        """Do one random action, and return its description."""
         names, weights = zip(*_WEIGHTS.items(), strict=True)
         (name,) = self.random.choices(names, weights)
         done: Callable[[], str] = getattr(self, name)
@@ -467,7 +467,7 @@ _WEIGHTS = {
 
 
 def storm(folder: Path, count: int, seed: int, *, mutant: str = "", most: int = 14, say: Say = print) -> Report:
-    """Do up to `most` things a round, `count` rounds, until one ends with a difference."""
+    """Do up to `most` actions a round, `count` rounds, until a round ends with a difference."""
     tick_ns = random.Random(seed).choice(_TICKS_NS)
     say(f"seed {seed}" + f", times in steps of {tick_ns / 1e9:g} s" * bool(tick_ns))
     report = Report("storm")

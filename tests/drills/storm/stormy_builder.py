@@ -64,7 +64,7 @@ class Stormy:
         return answer
 
     def _text(self, request, verb, rest, found=None):
-        """Return what the files hold that a line names, and put into `found` which were read."""
+        """Return the content of the files that a line names, and add the read files to `found`."""
         tops = [request.scan_folder] if _READS[verb] == "own" else request.scan_folders
         texts = {}
         for top in tops:
@@ -75,7 +75,7 @@ class Stormy:
                     if found is not None:
                         found.append(path)
         if not texts and found is not None and "*" not in rest:
-            found.append(os.path.join(tops[0], rest))  # it runs again when it comes
+            found.append(os.path.join(tops[0], rest))  # the job runs again when the file appears
         return " ".join(text for _name, text in sorted(texts.items())) or "(missing)"
 
     @staticmethod

@@ -27,6 +27,6 @@ def test_a_storm_ends_as_a_clean_build(tmp_path: Path) -> None:
 def test_the_storm_notices_an_engine_that_is_deaf(tmp_path: Path) -> None:
     reports = (
         storm.storm(tmp_path / f"{seed}", 4, seed, mutant="deaf") for seed in (4, 8)
-    )  # the first shows it in its first round
+    )  # the first seed shows it in its first round
 
     assert any(report.violations for report in reports)

@@ -22,10 +22,10 @@ _STAGES = (("common", ".mid"), ("common", ".low"), (HOST, ".low"))
 
 
 class ChainedWorld(World):
-    """`<name>.top` becomes the intermediates `.mid` and `.low`, and that the product `.low`; many a `.top` has a `.meta` file.
+    """`<name>.top` becomes the intermediates `.mid` and `.low`, and then the product `.low`; many a `.top` has a `.meta` file.
 
     The second stage reads only the head of the first, so that an edit often has no further effect. Each `.mid` has a `.meta` file,
-    which comes and goes with it.
+    which is made and deleted with it.
     """
 
     settings = f"metadata_types: [.mid]{SETTINGS}{CHAIN}"
@@ -41,7 +41,7 @@ class ChainedWorld(World):
                 self.identify(rel)
 
     def identify(self, rel: str) -> None:
-        """Give a source an identity file, another if it has one."""
+        """Write or change the identity file of a source."""
         uuid = self.uuids[rel] = UUID(int=self.random.getrandbits(128), version=4)
         said = {"uuid": f"{{{uuid}}}", "legacyUuids": [], "originalPath": rel.partition("/")[2], "creationUnixEpochMS": 1}
         self.write(f"{rel}.meta", json.dumps({"FileVersion": 1, "UUID": said}))
@@ -86,7 +86,7 @@ class ChainedWorld(World):
         return {name: data for name, data in super().products(cache).items() if not find_identified(name)}
 
     def half_products(self) -> list[str]:
-        """Return what is visible now and was never whole, identity files too."""
+        """Return visible files that were never a whole version, including identity files."""
         metas = {name: data for name, data in super().products().items() if find_identified(name)}
         return [*super().half_products(), *(f"{name}: half an identity file" for name, data in metas.items() if data[-1:] != b"}")]
 

@@ -23,11 +23,11 @@ from tests.waiting import PATIENCE_S
 
 CALLS = ("replace", "rename", "fsync", "unlink", "rmdir", "mkdir", "makedirs", "ftruncate", "pwrite")
 FINE, KNOWN, UNKNOWN = 0, 2, 70
-"""How a child exits: idle; stopped by an error of the three families; by anything else, which is a bug."""
+"""How a child exits: idle; stopped by an error of the three families; by any other error, which is a bug."""
 
 
 class Fault(Struct, frozen=True):
-    """What happens at the `at`-th point: a kill (or another `signal`), or `error` (an errno), once or from then on."""
+    """The fault at the `at`-th point: a kill (or another `signal`), or `error` (an errno), once or from then on."""
 
     at: int
     error: int = 0
@@ -78,7 +78,7 @@ def _put_points(points: _Points) -> None:
 
 
 def without_intents() -> None:
-    """Break the contract: no intent rows."""
+    """Break the contract: do not write intent rows."""
     from aptui.store.db.writer import Writer
 
     Writer.record_intents = lambda _self, _intents: None
@@ -136,7 +136,7 @@ MUTANTS: dict[str, Callable[[], None]] = {
 
 
 class Child:
-    """An engine in a process of its own."""
+    """An engine in a separate process."""
 
     def __init__(
         self, project: Project, *, fault: Fault | None = None, mutant: str = "", action: Callable[[], None] | None = None
@@ -153,7 +153,7 @@ class Child:
         self.runs: dict[str, int] = {}
 
     def is_running_after(self, seconds: float) -> bool:
-        """Wait at most so long for the end; return whether it has not come."""
+        """Wait for the end until the timeout; return whether the child still runs."""
         return not select.select([self._descriptor], [], [], seconds)[0]
 
     def await_word(self) -> None:

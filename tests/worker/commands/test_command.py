@@ -124,7 +124,7 @@ def test_a_command_without_shell_words_is_started_directly(template, monkeypatch
         "cat 'x",
     ],
 )
-def test_what_only_a_shell_understands_goes_to_the_shell(template):
+def test_shell_syntax_is_run_by_the_shell(template):
     command = invocation(template, {"source": "a b"})
 
     assert command.program == "/bin/sh"
@@ -188,7 +188,7 @@ def test_exit_status_and_signal_are_in_the_error(command, error, kind):
 
 
 @pytest.mark.real
-def test_a_command_has_an_empty_stdin_and_the_signals_of_a_fresh_process():
+def test_command_has_empty_stdin_and_default_signals():
     ended = execute(invocation("cat; yes | head -n 1", {}), dict(os.environ))
 
     assert (bytes(ended.output.head), ended.error) == (b"y\n", "")
@@ -290,7 +290,7 @@ def test_sub_ids_depend_on_the_name_of_the_product_alone(room):
 
 
 @pytest.mark.real
-def test_a_single_product_has_the_sub_id_0_and_the_type_of_the_builder(room):
+def test_single_product_has_sub_id_0_and_the_builder_type(room):
     result = room.run(replace(builder("cp {source} {products_dir}/{stem}.{ext}.{platform}"), asset_type=bytes(range(16))))
 
     (product,) = result.products
@@ -468,7 +468,7 @@ def test_warnings_and_errors_are_lifted_with_file_and_line(room):
 
 
 @pytest.mark.real
-def test_lines_bear_the_time_at_which_they_came_not_that_of_the_end(room):
+def test_log_lines_have_their_arrival_time(room):
     result = room.run(builder("cp {source} {products_dir}; echo one; sleep 0.3; echo two"))
 
     one, two = (record.time_ms for record in result.log)
@@ -476,7 +476,7 @@ def test_lines_bear_the_time_at_which_they_came_not_that_of_the_end(room):
     assert two - one >= 40
 
 
-def test_output_knows_when_each_line_came_and_forgets_nothing_of_it_where_some_is_left_out():
+def test_truncated_output_keeps_the_time_of_each_line():
     text = BoundedText(8)
     for time_ms, data in ((1000, b"a\nb"), (1002, b"c\n"), (2000, b"d\n"), (3000, b"x" * 40 + b"\n"), (4000, b"end\n")):
         text.add(data, time_ms)
@@ -511,7 +511,7 @@ def test_many_lines_become_a_bounded_log(room):
 
 
 @pytest.mark.real
-def test_what_another_test_left_running_is_not_of_a_run(tmp_path, monkeypatch):
+def test_process_left_by_another_test_is_not_part_of_a_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with subprocess.Popen(["sleep", "3600"]) as left:
         result = Room(tmp_path).run(builder("cp {source} {products_dir}", "*.txt"))

@@ -95,7 +95,7 @@ def test_damaged_folders_are_made_again(shared: Shared, mischief: str) -> None:
 
 
 @pytest.mark.parametrize("ending", ["fails", "claims what is not there", "has a stale source"])
-def test_a_run_that_comes_to_nothing_leaves_nothing(shared: Shared, ending: str) -> None:
+def test_failed_run_leaves_no_files(shared: Shared, ending: str) -> None:
     order = shared.room.order()
     command = {
         "fails": "sh -c 'cp $0 $1/x; exit 1' {source} {products_dir}",
@@ -110,7 +110,7 @@ def test_a_run_that_comes_to_nothing_leaves_nothing(shared: Shared, ending: str)
 
 
 @pytest.mark.parametrize("folder", ["$1", "$1/.."])
-def test_what_lies_in_the_place_of_a_runs_folder_is_not_its_own(shared: Shared, tmp_path: Path, folder: str) -> None:
+def test_replaced_run_folder_is_refused(shared: Shared, tmp_path: Path, folder: str) -> None:
     (tmp_path / "mine" / "products").mkdir(parents=True)
     for place in (tmp_path / "mine", tmp_path / "mine" / "products"):
         (place / "x").write_text("mine")
@@ -122,7 +122,7 @@ def test_what_lies_in_the_place_of_a_runs_folder_is_not_its_own(shared: Shared, 
     assert (tmp_path / "mine" / "x").read_text() == (tmp_path / "mine" / "products" / "x").read_text() == "mine"
 
 
-def test_there_is_time_for_others_when_a_command_has_begun_and_when_it_takes_long(shared: Shared) -> None:
+def test_worker_may_work_after_start_and_in_long_commands(shared: Shared) -> None:
     shared.run("cp {source} {products_dir}/x")
     begun = [*shared.told]
     shared.run("sh -c 'for i in 1 2 3 4 5 6 7 8 9; do echo $i; sleep 0.01; done; cp $0 $1/x' {source} {products_dir}")
@@ -131,7 +131,7 @@ def test_there_is_time_for_others_when_a_command_has_begun_and_when_it_takes_lon
     assert shared.told[len(begun) :] == [False, True]
 
 
-def test_temporary_files_that_are_kept_lie_in_the_folder_of_their_run(shared: Shared) -> None:
+def test_kept_temporary_files_stay_in_their_run_folder(shared: Shared) -> None:
     result = shared.run("sh -c 'echo 1 >note; cp $0 $1/x' {source} {products_dir}", shared.room.order(keeps_temp=True))
 
     assert result.products[0].staged == f"{shared.room.staging}/1/products/x"
@@ -144,7 +144,7 @@ def test_a_run_that_stages_elsewhere_has_folders_of_its_own(shared: Shared) -> N
     assert result.products[0].staged == f"{shared.room.staging}/out/products/x"
 
 
-def test_what_killed_workers_left_goes_when_another_begins(shared: Shared) -> None:
+def test_folders_of_killed_workers_are_removed_by_the_next(shared: Shared) -> None:
     dead = subprocess.Popen(["true"])
     dead.wait()
     for pid in (dead.pid, 1):

@@ -53,7 +53,7 @@ class Counted(bytes):
         return super().rfind(mark, start, end)
 
 
-def test_much_text_is_searched_once_for_each_mark_where_a_name_may_begin() -> None:
+def test_search_for_names_visits_each_start_mark_once() -> None:
     text = Counted(b"k" * 4_000)
     Counted.searched = 0
 
@@ -61,14 +61,14 @@ def test_much_text_is_searched_once_for_each_mark_where_a_name_may_begin() -> No
     assert Counted.searched <= len(text) * sum(map(len, reads._ENDS))
 
 
-def test_much_text_takes_no_longer_than_it_must(tmp_path: Path) -> None:
+def test_search_of_large_text_takes_linear_time(tmp_path: Path) -> None:
     source = tmp_path / "a.bin"
     source.write_text("k" * 40_000)
 
     assert find_named_by_content(["/secret/k"], [str(source)], []) == ("", "")
 
 
-def test_what_belongs_to_the_system_or_to_python_may_be_named() -> None:
+def test_content_may_name_system_and_python_files() -> None:
     assert is_of_the_system("/usr/share/fonts/a.ttf")
     assert is_of_the_system(pytest.__file__)
     assert not is_of_the_system("/etc/passwd")

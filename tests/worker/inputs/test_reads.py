@@ -65,7 +65,7 @@ def line_of(function, offset):
 # ------------------------------------------------------------------------------------------------------------------ Python
 
 
-def test_a_run_says_which_files_of_scan_folders_it_opened_and_where(room):
+def test_run_reports_opened_files_with_code_lines(room):
     room.source("sub/part.png")
     room.source("other.txt")
 
@@ -81,7 +81,7 @@ def test_a_run_says_which_files_of_scan_folders_it_opened_and_where(room):
     assert names(room, result) == {"sub/part.png": line_of(process_job, 2), "other.txt": line_of(process_job, 3)}
 
 
-def test_lines_of_code_that_a_warning_or_traceback_shows_do_not_count(room):
+def test_code_lines_shown_in_tracebacks_are_not_reads(room):
     room.source("builder.py", b"raise ValueError('no')\n")
     code = room.root / "builder.py"
     compiled = compile(code.read_text(), code, "exec")
@@ -98,7 +98,7 @@ def test_lines_of_code_that_a_warning_or_traceback_shows_do_not_count(room):
     assert room.process(process_job).reads == ()
 
 
-def test_what_is_written_missing_a_folder_or_outside_does_not_count(room, tmp_path):
+def test_written_missing_outside_paths_and_folders_are_not_reads(room, tmp_path):
     room.source("sub/x.txt")
     write(tmp_path / "outside.txt")
 
@@ -124,7 +124,7 @@ def test_run_without_a_call_reports_no_reads(room):
     assert room.process(done).reads == ()
 
 
-def test_ignored_reads_are_reported_but_a_change_of_them_does_not_end_the_run(room):
+def test_changed_ignored_read_is_reported_without_ending_the_run(room):
     room.source("part.txt")
 
     def process_job(request):
@@ -164,7 +164,7 @@ def test_reads_that_will_be_dependencies_have_digests_and_may_be_missing(room):
     assert reads == {"part.txt": hashlib.sha256(b"part").hexdigest(), "gone.txt": ""}
 
 
-def test_what_the_file_of_another_scan_folder_hides_has_a_digest_and_may_be_missing(room, tmp_path):
+def test_hidden_reads_have_digests_and_may_be_missing(room, tmp_path):
     earlier, later = tmp_path / "earlier", tmp_path / "later"
     for folder in (earlier, later):
         write(folder / "both.txt")
@@ -338,7 +338,7 @@ def test_a_builder_that_opens_what_content_names_outside_fails(room, tmp_path, m
     assert (result.outcome, result.error) == (Outcome.FAILED, said)
 
 
-def test_what_a_builder_opens_for_itself_may_lie_outside(room, tmp_path):
+def test_builder_may_open_its_own_files_outside(room, tmp_path):
     write(tmp_path / "settings.json")
     room.source("a.txt", b"settings.json")
 
@@ -409,7 +409,7 @@ def command_line(pid: str) -> bytes:
         return b""
 
 
-def test_without_strace_a_command_runs_and_its_log_says_so_once(room, monkeypatch):
+def test_command_without_strace_runs_and_notes_it_once(room, monkeypatch):
     monkeypatch.setattr(read_trace, "fault", lambda: "strace is not installed")
 
     result = room.run(tracing("cp {source} {products_dir}/o"))

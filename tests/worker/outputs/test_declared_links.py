@@ -56,7 +56,7 @@ def test_dependencies_travel_to_the_engine_with_their_flags(room):
     assert told(result, LogLevel.WARNING) == []
 
 
-def test_a_job_that_declares_some_and_never_says_that_they_are_all_gets_one_warning(room):
+def test_incomplete_declaration_of_dependencies_warns_once(room):
     assert len(told(run(room, False, path_dependencies=[PathDependency("x"), PathDependency("y")]), LogLevel.WARNING)) == 1
     assert told(run(room, False), LogLevel.WARNING) == []
 
@@ -73,7 +73,7 @@ def test_product_that_names_itself_gets_a_warning_and_no_link(room):
     assert [text.count("depends on itself") for text in told(result, LogLevel.WARNING)] == [1, 1, 1]
 
 
-def test_what_is_both_wanted_and_excluded_is_ignored_with_an_error_in_the_log(room):
+def test_dependency_both_needed_and_excluded_is_ignored_with_an_error(room):
     result = run(room, path_dependencies=[PathDependency("a/*"), PathDependency("!A/*"), PathDependency("b")])
 
     assert result.outcome is Outcome.SUCCEEDED

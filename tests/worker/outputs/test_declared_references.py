@@ -48,7 +48,7 @@ def commanded(room, command, links_file="", **more):
 # --------------------------------------------------------------------------------------------------------------- references
 
 
-def test_paths_in_the_text_of_a_copy_are_what_it_needs(room):
+def test_paths_in_the_text_of_a_copy_become_dependencies(room):
     result = copied(room, '{"texture": "Tex\\\\Rock.PNG"}\n{"texture": "sky.dds"}{"texture": "sky.dds"}')
 
     assert links(result) == [(ProductLink(SOURCE, "tex/rock.png", 1), ProductLink(SOURCE, "sky.dds", 1))]
@@ -112,7 +112,7 @@ def test_too_large_text_gets_a_warning(room, monkeypatch):
 
 
 @pytest.mark.real
-def test_each_product_has_what_its_own_text_names_and_all_have_what_the_source_names(room):
+def test_references_in_product_text_belong_to_it_and_in_source_text_to_all(room):
     room.source("a.txt", b"all sky.png")
     rules = (ReferenceRule(r"one (\S+)"), ReferenceRule(r"all (\S+)", is_in_source=True))
 

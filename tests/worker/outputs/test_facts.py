@@ -54,7 +54,7 @@ def test_without_facts_there_is_no_record(room):
         (["width"], "has a list as its facts, not a dict"),
     ],
 )
-def test_what_cannot_be_fails_the_job_and_is_named(room, facts, said):
+def test_invalid_fact_fails_the_job_and_is_named(room, facts, said):
     result = run(room, facts)
 
     assert result.outcome == Outcome.FAILED
