@@ -81,7 +81,7 @@ MOST_CHANNELS = 1024
 """Channels that libsndfile reads."""
 
 MOST_RATE_FACTOR = 256
-"""Sample rates that are further apart are not converted: a small file could become an enormous one."""
+"""Maximum ratio of sample rates: beyond it a small file could become an enormous one."""
 
 _SHORT_DATA = re.compile(r"^\s*(?:data|SSND)\s*:\s*(\d+).*should be\s*(\d+)", re.MULTILINE)
 """A line of libsndfile's parse log: the header promises another size than the file has."""
@@ -305,7 +305,7 @@ def _check_length(frames: int, most_frames: int, options: Mapping[str, Any]) -> 
 
 
 def _write_marks(marks: Marks, frames: int, product_path: str, request: ProcessJobRequest) -> None:
-    """Add loop points and markers to a WAV, and say what of them is lost."""
+    """Add loop points and markers to a WAV, and report the lost ones."""
     marks.end_within(frames)
     for text in marks.remarks:
         request.log.warning(f"{request.source}: {text}")
@@ -348,7 +348,7 @@ def _blocks(source: Any, request: ProcessJobRequest) -> Iterator[Samples]:
 
 
 def _replace_odd(block: Samples) -> int:
-    """Replace samples that cannot be played, which resampling would spread; return their number."""
+    """Replace samples that cannot be played, because resampling would spread them; return their number."""
     import numpy as np
 
     is_odd = ~np.isfinite(block)

@@ -267,7 +267,7 @@ def _check_tables(font: Any, report: _Report) -> list[str]:
 
 
 def _check_table(font: Any, tag: str) -> None:
-    """Count what one table stands for, and decode it if it is one of outlines, metrics and names."""
+    """Count the decoded size of one table, and decode it if it has outlines, metrics or names."""
     if not is_counted(tag):
         return
     is_layout = count_table(font, tag, font.reader[tag])

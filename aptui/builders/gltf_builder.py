@@ -101,7 +101,7 @@ class GltfBuilder:
 
 
 def _reader(request: ProcessJobRequest) -> Read:
-    """Return what reads the files that the source names, each once."""
+    """Return a function that reads each file that the source names once."""
     known: dict[str, bytes] = {}
 
     def read_beside(path: str) -> bytes:
@@ -152,7 +152,7 @@ def _triangle_count(tree: Object) -> int:
 
 
 def _needs(document: Document, request: ProcessJobRequest) -> list[PathDependency]:
-    """Return what the product still names: no model without the numbers in its buffers; images may come later."""
+    """Return the files that the product still names: a model needs its buffers at once, images may load later."""
     found = []
     for name, load in (("buffers", LoadBehavior.PRE_LOAD), ("images", LoadBehavior.QUEUE_LOAD)):
         paths = (placed(request.source, uri) for uri in file_uris(document.tree, (name,)))

@@ -1,6 +1,6 @@
 """The `image` builder: any common picture becomes a PNG, WebP or JPEG of the requested size, with its mip chain on request.
 
-What every picture goes through, in this order: decoding (the first frame), turning as its EXIF orientation says, its transparent
+Steps of every picture, in this order: decoding (the first frame), turning as its EXIF orientation says, its transparent
 colour, reduction of its pixel mode, conversion to sRGB, greyscale, resizing, mips, encoding without metadata. Pixel modes: palettes
 and bitmaps become RGB, RGBA or grey; CMYK, YCbCr and Lab become RGB; 16 bits a channel stay in PNG and are rounded to 8 elsewhere;
 32 bits a channel are refused.

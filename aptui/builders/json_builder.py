@@ -33,10 +33,10 @@ JSON_ASSET_TYPE = UUID("8f4d5f5a-5a0e-5d0b-9a3c-6f1c2b7d1e01")
 """Asset type of every product of this builder: JSON text in UTF-8."""
 
 DEEPEST_NESTING = 500
-"""Levels of `[` and `{`: below what CPython's own parser bears (its recursion limit is 1000), so that every host decides alike."""
+"""Maximum levels of `[` and `{`: below the limit of CPython's parser (recursion limit 1000), so that every host decides alike."""
 
 MOST_DUPLICATES_SHOWN = 200
-"""Each duplicate key gets a warning of its own up to here; one more says how many are left."""
+"""Maximum number of warnings for single duplicate keys; one more warning gives the number of the others."""
 
 _LONGEST_KEY_SHOWN = 80
 

@@ -1,6 +1,6 @@
 """The `lua` builder: checks the syntax of Lua scripts, and writes them as they are or as bytecode.
 
-Bytecode comes from a `luac` program where there is one, else from the Lua that the package lupa carries; both run nothing of the
+Bytecode comes from a `luac` program if it is installed, otherwise from the Lua in the package lupa; neither runs the
 script. Bytecode is that of one version of Lua, one width of pointers and numbers, one byte order: name the version that the game
 has.
 """

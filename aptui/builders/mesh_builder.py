@@ -45,7 +45,7 @@ _PLY_END = re.compile(rb"^end_header\r?\n", re.MULTILINE)
 _OFF_COUNTS = re.compile(r"^(?:#[^\n]*\n|\s)*C?OFF(?:#[^\n]*\n|\s)+(\d+)\s+(\d+)")
 
 MOST_MATERIALS = 4096
-"""Of an OBJ: each becomes a mesh of its own, and the time for them grows with the square of their number."""
+"""Maximum of an OBJ: each becomes a separate mesh, and the time grows with the square of their number."""
 
 MOST_TEXTURE_MEGAPIXELS = 512
 """Of all textures of a model together, each counted once."""
@@ -128,7 +128,7 @@ class _Files:
             return self._materials.encode()
         path = name if self._materials else placed(self._request.source, name)
         data = read(self._request, path)
-        # trimesh has Pillow open it as whatever it looks like: what comes here is a picture of a listed format, or nothing.
+        # trimesh lets Pillow guess the format, so only pictures of listed formats get here.
         open_picture(data, path, TEXTURE_FORMATS)
         return data
 
@@ -371,7 +371,7 @@ def _transform(trimesh: Any, mesh: Any, options: Mapping[str, Any]) -> Any:
         vertices, faces = vertices[corners], np.arange(3 * count).reshape(count, 3)
         normals = None if normals is None else normals[corners]
         visual = trimesh.visual.ColorVisuals(vertex_colors=np.repeat(visual.face_colors, 3, axis=0))
-    # A new mesh: one whose vertices change keeps normals that are not right any more.
+    # A new mesh: after a change of its vertices a mesh keeps its old, wrong normals.
     return trimesh.Trimesh(
         vertices=vertices @ turn.T * float(options["scale"]),
         faces=faces,

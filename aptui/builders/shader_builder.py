@@ -305,7 +305,7 @@ def _macros(options: Mapping[str, Any]) -> list[str]:
 
 
 def _report(status: int, output: str, *, is_glslc: bool, request: ProcessJobRequest) -> None:
-    """Log what the compiler said, line by line, and raise its first error if it failed."""
+    """Log the compiler's output line by line, and raise its first error if it failed."""
     found = [each for each in messages(output, _GLSLC_LINE if is_glslc else _GLSLANG_LINE) if not _SUMMARY.match(each.text)]
     for message in found:
         if not message.is_error:

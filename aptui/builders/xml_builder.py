@@ -49,7 +49,7 @@ _BLANKS = " \t\r\n"
 
 
 class _RefusedError(Exception):
-    """The document holds what is not accepted; `place` is `line:column`."""
+    """The document has content that is not accepted; `place` is `line:column`."""
 
     def __init__(self, what: str, place: str) -> None:
         super().__init__(what)

@@ -83,7 +83,7 @@ class SchemaFile:
         self._validator = kind(schema, registry=REGISTRY)
 
     def violations(self, value: Any) -> Sequence[Violation]:
-        """Return what is wrong with `value`, in the order of its places.
+        """Return the mistakes of `value`, in the order of their places.
 
         Raises:
             UnusableError: the schema refers to one that is not in it.
@@ -251,7 +251,7 @@ class _YamlReading:
         return _place(node)
 
     def plain(self, node: Any) -> Any:
-        """Return what `node` says in the types of JSON; dates stay as they are written."""
+        """Return the value of `node` in the types of JSON; dates stay as they are written."""
         if node.id == "sequence":
             return [self.plain(each) for each in node.value]
         if node.id == "mapping":
@@ -291,7 +291,7 @@ class _YamlReading:
             return node.value
         try:
             return self._yaml.constructor.construct_object(node)
-        except Exception as error:  # constructors of dates and numbers raise whatever odd text leads them to
+        except Exception as error:  # constructors of dates and numbers raise various exceptions for odd text
             raise _BrokenYamlError(f"{_shorten(repr(node.value))} is no {_tag(node)}", _place(node)) from error
 
     def _measure(self, node: Any) -> tuple[int, int]:

@@ -2,4 +2,4 @@
 
 import os
 
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has bytecode, so that a start compiles nothing
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # as in an installed package, so that a start does not compile modules

@@ -30,7 +30,7 @@ def row(function: Callable[[Bench], None]) -> Callable[[Bench], None]:
 
 
 class Bench:
-    """The folder that everything happens in, and the sources."""
+    """The working folder and the sources."""
 
     def __init__(self, base: Path, count: int, runs: int) -> None:
         self.base, self.count, self.runs = base, count, runs
@@ -62,7 +62,7 @@ class Bench:
         return cost, json.loads(cost.output[cost.output.index("{") :])
 
     def same_bytes(self, products: Path, *, is_lower: bool = True) -> None:
-        """Refuse to go on when the products are not the sources, byte for byte."""
+        """Stop if the products differ from the sources in any byte."""
         for path in self.paths:
             if not filecmp.cmp(self.sources / path, products / (path.lower() if is_lower else path), shallow=False):
                 raise SystemExit(f"'{path}' differs from its product: no ratio")
@@ -70,7 +70,7 @@ class Bench:
 
 @row
 def cold(bench: Bench) -> None:
-    """Everything is new: against `cp -r`, and ninja and gulp where they are installed, in turns."""
+    """All files are new: compared with `cp -r`, and with ninja and gulp if they are installed, in turns."""
     ours, copies, peak = [], [], 0.0
     ninjas: list[Cost] = []
     gulps: list[Cost] = []
@@ -117,7 +117,7 @@ def _copied_by_gulp(bench: Bench) -> list[Cost]:
 
 @row
 def nothing_changed(bench: Bench) -> None:
-    """Nothing is new: the whole process, against ninja and `find`."""
+    """Nothing changed: the whole process, compared with ninja and `find`."""
     project = bench.copy_project()
     bench.build(project)
     bench.build(project)
@@ -143,7 +143,7 @@ def nothing_changed(bench: Bench) -> None:
 
 @row
 def one_changed(bench: Bench) -> None:
-    """One file changed: how much more than nothing changed."""
+    """One file changed: the additional time compared with nothing changed."""
     project = bench.copy_project()
     bench.build(project)
     bench.build(project)
@@ -164,7 +164,7 @@ def one_changed(bench: Bench) -> None:
 
 @row
 def two_platforms(bench: Bench) -> None:
-    """Two platforms against one."""
+    """Two platforms compared with one."""
     one, _did = bench.build(bench.copy_project("one"))
     two, did = bench.build(bench.copy_project("two", "linux: {}, server: {}"))
     if did["jobs_run"] != 2 * bench.count:
@@ -174,7 +174,7 @@ def two_platforms(bench: Bench) -> None:
 
 @row
 def tools(bench: Bench) -> None:
-    """Jobs that start a program each, against two bare Popen loops and ninja."""
+    """Jobs that start a program each, compared with two bare Popen loops and ninja."""
     count = min(bench.count, 2000)
     chosen = bench.base / "tool-sources"
     shutil.rmtree(chosen, ignore_errors=True)
@@ -186,7 +186,7 @@ def tools(bench: Bench) -> None:
         f"platforms: {{linux: {{}}}}\nscan_folders: [{{name: game, path: {chosen}}}]\nbuilders:\n"
         '  - {name: all, patterns: ["*"], version: 1, command: "cp {source} {products_dir}/{name}", products: ["*"]}\n'
         "cache: Cache\n"
-        "local_store: {enabled: false}\n",  # no other store keeps results, and those of the last run must not be found
+        "local_store: {enabled: false}\n",  # use a new store, so that results of the last run are not found
     )
     cost, did = bench.build(project)
     if did["jobs_run"] != count:
@@ -220,7 +220,7 @@ def _bare_popen(bench: Bench, root: Path, paths: list[str]) -> Cost:
 
 @row
 def equal_bytes(bench: Bench) -> None:
-    """Sources are touched: their bytes are read, their products left alone."""
+    """Sources are touched: their bytes are read, and their products do not change."""
     project = bench.copy_project()
     bench.build(project)
     now = time.time()

@@ -1,6 +1,6 @@
 """python -m tests.bench.generate --jobs N --dir DIR.
 
-A real asset database with N jobs of a believable mix, the same every time, without files. DIR gets an `aptui.yaml` and the database
+A real asset database with N jobs in a realistic mix, the same every time, without files. DIR gets an `aptui.yaml` and the database
 in its cache. There are no sources on the disk: open it without an engine, which would drop all jobs.
 """
 
@@ -66,7 +66,7 @@ def make(folder: Path, jobs: int, seed: int = 4) -> Path:
         path.unlink()
     schema.prepare(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
-        # The file is new and can be made again: nothing of it has to survive a power cut.
+        # The file is new and can be made again, so it need not survive a power cut.
         for pragma in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -200000", "locking_mode = EXCLUSIVE"):
             database.execute(f"PRAGMA {pragma}").fetchall()
         indexes = database.execute("SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL").fetchall()

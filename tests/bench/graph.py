@@ -1,10 +1,10 @@
 """python -m tests.bench.graph --sources N --dependencies D --dir DIR.
 
-A database whose products need each other, the same every time;
-and the row that asks its graph, against a plain walk in Python over the same rows.
+A database whose products need each other, the same every time,
+and the row that queries its graph, compared with a plain walk in Python over the same rows.
 
-The first product is a hub that every fifth one needs; the others need products before them, nearer ones likelier, so that there are
-no rings and closures are deep. Only one platform has dependencies.
+The first product is a hub that every fifth one needs; the others need earlier products, near ones more often, so that there are
+no cycles and closures are deep. Only one platform has dependencies.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def make(folder: Path, sources: int, dependencies: int, seed: int = 5) -> Path:
 
 
 def _edges(products: int, dependencies: int, seed: int) -> Iterator[tuple[int, int]]:
-    """Yield (product, product before it) as often as said, no pair twice."""
+    """Yield the given number of different pairs (product, earlier product)."""
     rng = random.Random(seed)
     found: set[tuple[int, int]] = {(at, 0) for at in range(1, products, _HUB_SHARE)}
     most = min(dependencies, products * (products - 1) // 2)
@@ -77,7 +77,7 @@ def graph(bench: Bench) -> None:
 
 
 def measure(path: Path, runs: int) -> None:
-    """Ask both questions, against reading all rows and walking them in Python."""
+    """Run both queries, compared with reading all rows and walking them in Python."""
     with closing(open_reader(path)) as reader:
         hub, last = _ends(reader)
         for name, start, is_reverse in (("rdeps of a hub", hub, True), ("closure of the last", last, False)):
@@ -112,7 +112,7 @@ def _ours(reader: Reader, start: Node, *, is_reverse: bool) -> set[int]:
 
 
 def _peer(reader: Reader, start: Node, *, is_reverse: bool) -> set[int]:
-    """Do what a script would: read products and dependencies, join them in dicts, walk."""
+    """Answer the queries as a script would: read products and dependencies, join them in dicts, walk."""
     products = {
         (guid, sub_id): number
         for number, guid, sub_id in reader.ask(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _PER_FOLDER = 100
 _READERS = 100
-"""Every so-many-th source reads the hub."""
+"""Every hundredth source reads the hub."""
 _BUILDER = """
 import os, uuid
 from aptui import sdk
@@ -53,7 +53,7 @@ class Linked:
 
 
 def hub(bench: Bench) -> None:
-    """Build the game, then touch its hub and a plain source; refuse to print when others ran than must."""
+    """Build the game, then touch its hub and a plain source; fail if other jobs ran than expected."""
     from aptui.core.paths import path_uuid
 
     count, folder = bench.count, bench.base / f"hub-{bench.count}"

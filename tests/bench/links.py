@@ -1,8 +1,8 @@
-"""Product dependencies by path: what it costs to meet them as products come, at one, two and four times as many of both.
+"""Product dependencies by path: the cost of resolving them as products appear, at one, two and four times the number of both.
 
 Half of the links name a product exactly, half with `*` in a folder of their own. Every product comes in a transaction with 255
-others, as commits do, and meets what was unmet before. The peers do the same in the same run: the rows alone, inserted without
-asking anything, and each transaction's products joined with all that is unmet by LIKE (once: it takes long). The best of the runs
+others, as commits do, and meets what was unmet before. Two peers run beside it: only inserting the rows, without queries,
+and joining each transaction's products with all unresolved dependencies by LIKE (once, because it takes long). The best run
 counts.
 """
 
@@ -69,7 +69,7 @@ def _timed(writer: Writer, batches: list[Rows]) -> float:
 
 
 def _measure(folder: Path, count: int) -> tuple[float, float, float]:
-    """Return the seconds of declaring, of meeting, and of the same products without dependencies."""
+    """Return the seconds of declaring, of resolving, and of the same products without dependencies."""
     times = []
     for name, owner in (("links", _owner), ("plain", _target)):
         path = _fresh(folder / f"{name}-{count}")
@@ -112,7 +112,7 @@ def _plain_insert(folder: Path, count: int) -> float:
 
 
 def _naive_join(count: int) -> float:
-    """Return the seconds of joining each transaction's products with all that is unmet, as O3DE does at idle."""
+    """Return the seconds of joining each transaction's products with all unresolved dependencies, as O3DE does when idle."""
     with closing(sqlite3.connect(":memory:")) as database:
         database.execute("CREATE TABLE unmet(path TEXT)")
         paths = [_owner(number).links[0].path.replace("*", "%") for number in range(count)]
@@ -131,7 +131,7 @@ def _naive_join(count: int) -> float:
 
 
 def product_links(bench: Bench) -> None:
-    """Meeting path dependencies: 2,500, 5,000 and 10,000 of them, against the rows alone and a naive join."""
+    """Resolving 2,500, 5,000 and 10,000 path dependencies, compared with only inserting rows and with a naive join."""
     folder = bench.base / "links"
     shutil.rmtree(folder, ignore_errors=True)
     meets, inserts, joins = [], [], []

@@ -1,7 +1,7 @@
-"""Rows of the engine that stays up: saves, storms, stops, idle cost, questions of clients.
+"""Rows of the engine that stays up: saves, storms, stops, idle cost, queries of clients.
 
-The peers watch with bare inotify and copy with the syncs that the engine pays for, or with chokidar or watchman, where they are
-installed, and copy without.
+One peer watches with bare inotify and copies with the same syncs as the engine. The others watch with chokidar or watchman, if
+installed, and copy without syncs.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ class Engine:
                 time.sleep(0.005)
 
     def status(self) -> dict[str, object]:
-        """Ask how it does."""
+        """Return its status."""
         return self.client.ask(port.ReadStatus(), _PATIENCE_S)
 
     def until(self, is_true: Callable[[], bool], every_s: float = 0.02) -> float:
-        """Wait; return when it came true."""
+        """Wait until the condition is true; return the time."""
         deadline = time.monotonic() + _PATIENCE_S
         while not is_true():
             if time.monotonic() > deadline:
@@ -84,7 +84,7 @@ class Engine:
         return self.until(lambda: self.status()["state"] == "idle")
 
     def processor_s(self) -> float:
-        """Return the processor time it has taken, its workers left out."""
+        """Return its processor time without its workers."""
         return processor_s(self.process.pid)
 
     def rss_mib(self) -> float:
@@ -93,14 +93,14 @@ class Engine:
 
 
 def processor_s(pid: int) -> float:
-    """Return the processor time that a process has taken, its children left out."""
+    """Return the processor time of a process without its children."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.contextmanager
 def engine_of(project: Path) -> Iterator[Engine]:
-    """Give an engine that has processed everything."""
+    """Yield an engine that has processed all sources."""
     os.environ["XDG_STATE_HOME"] = str(project.parent / "state")
     engine = Engine(project)
     try:
@@ -156,7 +156,7 @@ def live_save(bench: Bench) -> None:
 
 @row
 def live_tail(bench: Bench) -> None:
-    """200 saves of a traced engine: what each that took over 12 ms waited for."""
+    """200 saves of a traced engine: the cause of each delay over 12 ms."""
     project, sources = own_project(bench, "live-tail")
     trace = project / "trace.json"
     chosen = random.Random(11).sample(bench.paths, min(200, len(bench.paths)))
@@ -175,7 +175,7 @@ def saves(sources: Path, products: Path, chosen: list[str], *, is_lower: bool = 
 
 
 def save_samples(sources: Path, products: Path, chosen: list[str], *, is_lower: bool = False) -> list[Sample]:
-    """Write files one by one, and return when each was written and its product was there."""
+    """Write files one by one, and return the times of each write and of its product."""
     samples = []
     for number, path in enumerate(chosen):
         time.sleep(_GAP_S)
@@ -203,7 +203,7 @@ _IN_CLOSE_WRITE = 0x8
 
 @contextlib.contextmanager
 def _bare_watcher(sources: Path, products: Path) -> Iterator[None]:
-    """Run the least that does the work, in a process of its own: a watch per folder; copy, sync, rename, sync, and two records."""
+    """Run the minimum that does the work in a separate process: a watch per folder; copy, sync, rename, sync, and two records."""
     products.mkdir(exist_ok=True)
     reader, writer = os.pipe()
     pid = os.fork()
@@ -271,7 +271,7 @@ chokidar.watch(top, {ignoreInitial: true}).on('add', copy).on('change', copy).on
 
 @contextlib.contextmanager
 def _chokidar(base: Path, sources: Path, products: Path) -> Iterator[bool]:
-    """Run chokidar from `base/node_modules` (`npm install chokidar` there); yield whether it is there."""
+    """Run chokidar from `base/node_modules` (`npm install chokidar` there); yield whether it is installed."""
     if shutil.which("node") is None or not (base / "node_modules" / "chokidar").is_dir():
         yield False
         return
@@ -290,7 +290,7 @@ def _chokidar(base: Path, sources: Path, products: Path) -> Iterator[bool]:
 
 @row
 def live_rewrite(bench: Bench) -> None:
-    """All files rewritten at once, against a cold build of them."""
+    """All files are rewritten at once, compared with a cold build of them."""
     project, sources = own_project(bench, "live-rewrite")
     settle()
     cold = run(aptui(project))
@@ -420,7 +420,7 @@ def live_idle(bench: Bench) -> None:
 
 @row
 def live_batch(bench: Bench) -> None:
-    """`aptui batch` beside an engine that has nothing to do."""
+    """`aptui batch` beside an idle engine."""
     project = bench.copy_project("live-batch")
     bench.build(project)
     bench.build(project)
@@ -448,7 +448,7 @@ def _settle_s(project: Path) -> float:
 
 @row
 def live_status(bench: Bench) -> None:
-    """How long a question waits while all jobs run."""
+    """The delay of a query while all jobs run."""
     project, sources = own_project(bench, "live-status")
     times = []
     with engine_of(project) as engine:

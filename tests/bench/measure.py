@@ -1,4 +1,4 @@
-"""Running a command and asking the kernel what it cost; medians with their extremes."""
+"""Run a command and read its cost from the kernel; medians with their extremes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def spread(costs: list[Cost]) -> str:
 
 
 def measure_as_installed() -> None:
-    """Have bytecode lie there, as after an installation: else the first run would compile, which is three whole starts."""
+    """Compile the bytecode, as an installation does; otherwise the first run compiles it, which takes as long as three starts."""
     compileall.compile_dir(Path(program.__file__).parent, quiet=1)
 
 

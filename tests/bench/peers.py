@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def ninja_project(bench: Bench) -> Path | None:
-    """Write a `build.ninja` that copies every source; None where ninja is not installed."""
+    """Write a `build.ninja` that copies every source; None if ninja is not installed."""
     if shutil.which("ninja") is None:
         return None
     folder = fresh(bench.base / "ninja")
@@ -37,7 +37,7 @@ exports.default = () => gulp.src('**/*', {{cwd: {sources}, nodir: true, encoding
 
 
 def gulp_command(bench: Bench) -> list[str] | None:
-    """Write a gulpfile that copies every source into a new folder, and return the command; None where gulp is not installed."""
+    """Write a gulpfile that copies every source into a new folder, and return the command; None if gulp is not installed."""
     program = bench.base / "node_modules" / ".bin" / "gulp"
     if not program.exists():
         return None
@@ -59,7 +59,7 @@ _COPY = 'while IFS= read -r path; do mkdir -p "$0/${path%/*}"; cp "$path" "$0/$p
 
 @contextlib.contextmanager
 def watchman_copies(sources: Path, products: Path) -> Iterator[bool]:
-    """Have watchman copy what changes, without syncs; yield whether it is installed."""
+    """Run watchman to copy changed files without syncs; yield whether it is installed."""
     if shutil.which("watchman") is None:
         yield False
         return

@@ -1,7 +1,7 @@
 """`python -m tests.bench.reports [--pairs N]`: the cost of run reports, in processor time of each process.
 
-In a worker: the same run of a Python builder with its report and without, taking turns in one process, so that a
-busy machine is busy for both. In the engine: the time of comparing reports in a batch of this process, against
+In a worker: the same run of a Python builder with and without its report, in turns in one process, so that other load
+affects both. In the engine: the time of comparing reports in a batch of this process, as a share of
 the processor time of the whole batch; the time of reading the clock is measured and subtracted.
 """
 
@@ -115,7 +115,7 @@ def _without_reports() -> Iterator[None]:
 
 
 def in_a_worker(folder: Path, pairs: int, work_s: float) -> str:
-    """Return what a report costs a run."""
+    """Return the cost of a report for a run."""
     root = folder / "assets"
     root.mkdir(exist_ok=True)
     (root / "a.txt").write_bytes(b"source")
@@ -162,7 +162,7 @@ def in_a_worker(folder: Path, pairs: int, work_s: float) -> str:
 
 
 def _compared(one: Callable[[], float], bare: Callable[[], float], pairs: int) -> str:
-    """Compare by the lower quantiles: what else is busy makes runs slower, never faster."""
+    """Compare by the lower quantiles: other load makes runs slower, never faster."""
     one()
     bare()
     with_it, without = [], []
@@ -190,7 +190,7 @@ def _quantile(values: list[float], part: float) -> float:
 
 
 def in_the_engine(folder: Path, count: int, kind: str) -> str:
-    """Return what comparing reports costs an engine, for each job."""
+    """Return the engine's cost of comparing reports, for each job."""
     project = folder / f"project-{kind}"
     shutil.rmtree(project, ignore_errors=True)
     (project / "assets").mkdir(parents=True)
@@ -217,7 +217,7 @@ def in_the_engine(folder: Path, count: int, kind: str) -> str:
 
 
 def main() -> None:
-    """Measure, and say it."""
+    """Measure and print the results."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.reports", description=__doc__)
     parser.add_argument("--pairs", type=int, default=2_000)
     parser.add_argument("--count", type=int, default=2_000)

@@ -58,7 +58,7 @@ def _load() -> str:
 
 @contextlib.contextmanager
 def gateway_of(project: Path) -> Iterator[tuple[str, str, int]]:
-    """Give the address, the token and the process of a gateway beside an engine that runs."""
+    """Yield the address, the token and the process of a gateway beside a running engine."""
     process = subprocess.Popen(
         [sys.executable, "-m", "aptui", "gateway", "--project", str(project)], stdout=subprocess.PIPE, text=True
     )
@@ -80,7 +80,7 @@ def gateway_of(project: Path) -> Iterator[tuple[str, str, int]]:
 
 @row
 def notify(bench: Bench) -> None:
-    """From a save to the word of it: at a client of the gateway, and at `inotifywait` on the products, in the same run."""
+    """From a save to its notification: at a client of the gateway, and at `inotifywait` on the products, in the same run."""
     if shutil.which("inotifywait") is None:
         say("notify", "no inotifywait (inotify-tools): no figure")
         return
@@ -123,7 +123,7 @@ def _saves(engine: Engine, sources: Path, chosen: list[str], url: str, token: st
         threading.Thread(
             target=lambda: [heard.put((line.rstrip("\n"), time.perf_counter())) for line in peer.stdout or ()], daemon=True
         ).start()
-        time.sleep(3.0)  # the watches stand, and no source is too fresh to be trusted
+        time.sleep(3.0)  # the watches are active, and all sources are old enough to be trusted
         for number, path in enumerate(chosen):
             time.sleep(_GAP_S)
             began = time.perf_counter()
@@ -147,7 +147,7 @@ def _saves(engine: Engine, sources: Path, chosen: list[str], url: str, token: st
 
 @row
 def subscribers(bench: Bench) -> None:
-    """Run every job again, alternately with a thousand clients that are notified of each, and with none."""
+    """Run every job again, alternately with a thousand clients that are notified of each, and without clients."""
     project, _sources = own_project(bench, "subscribers")
     _add_room(project)
     none: list[_Cost] = []
@@ -170,7 +170,7 @@ def subscribers(bench: Bench) -> None:
 
 
 _Cost = tuple[float, float, float, float]
-"""Time that went by; processor time of the engine without its workers, of the gateway, of the clients."""
+"""Wall time; processor time of the engine without its workers, of the gateway, of the clients."""
 
 
 def _walls(costs: list[_Cost]) -> str:
@@ -179,7 +179,7 @@ def _walls(costs: list[_Cost]) -> str:
 
 
 def _again(engine: Engine, *others: int) -> _Cost:
-    """Run every job again and return what that cost, up to the end of the engine's work."""
+    """Run every job again and return the cost up to the end of the engine's work."""
     began, processor, theirs = time.perf_counter(), engine.processor_s(), [processor_s(pid) for pid in others]
     engine.client.ask(port.ReprocessJobs(("*",)), _PATIENCE_S)
     engine.rest()
@@ -215,7 +215,7 @@ _ALIVE_S = 10.0
 
 
 class _Subscriber:
-    """A client as bare as can be: what comes is counted and dropped by the kernel, unless it `keeps` it."""
+    """A minimal client: the kernel counts and drops its data, unless it `keeps` them."""
 
     def __init__(self, url: str, token: str, number: int, *, keeps: bool) -> None:
         place = urlsplit(url)
@@ -246,13 +246,13 @@ Sec-WebSocket-Extensions: permessage-deflate
             raise SystemExit(head.decode())
 
     def _welcomed(self) -> None:
-        """Take the first frame."""
+        """Read the first frame."""
         head = self.socket.recv(4, socket.MSG_WAITALL)
         left = int.from_bytes(head[2:], "big") if head[1] == 126 else head[1] - 2
         self.socket.recv(left, socket.MSG_WAITALL)
 
     def take(self) -> None:
-        """Take what came."""
+        """Read the received data."""
         with contextlib.suppress(BlockingIOError):
             if self._keeps:
                 self.kept += self.socket.recv(len(_SINK))
@@ -260,7 +260,7 @@ Sec-WebSocket-Extensions: permessage-deflate
                 self.heard_bytes += self.socket.recv_into(_SINK, len(_SINK), socket.MSG_TRUNC)
 
     def live(self) -> None:
-        """Say that we are here, unasked: a question would be dropped with the rest."""
+        """Send an unsolicited pong: a ping of the server would be dropped with the other data."""
         self.socket.send(b"\x8a\x80\0\0\0\0")
 
 

@@ -1,7 +1,7 @@
 """Explain slow saves: list the spans of an engine's trace that lie within the time of a save.
 
-The engine's trace and the bench read one clock (`time.perf_counter_ns`, which is CLOCK_MONOTONIC on Linux), so that a span can be
-laid beside a sample without any guess.
+The engine's trace and the bench read one clock (`time.perf_counter_ns`, which is CLOCK_MONOTONIC on Linux), so that spans and
+samples can be compared directly.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TOLD_US = 1000.0
 
 
 class Sample(Struct, frozen=True):
-    """One save: its path and when it was written and its product was there, in seconds of the clock."""
+    """One save: its path, and the times of its write and of its product, in seconds of the clock."""
 
     path: str
     began_s: float
@@ -25,7 +25,7 @@ class Sample(Struct, frozen=True):
 
     @property
     def took_s(self) -> float:
-        """Return how long its product took."""
+        """Return the time until its product."""
         return self.ended_s - self.began_s
 
 
@@ -39,7 +39,7 @@ class Span(Struct, frozen=True):
 
 
 def read_spans(trace: Path) -> list[Span]:
-    """Return the spans of a trace in the order in which they began, those that another span of their thread holds included."""
+    """Return the spans of a trace in the order of their start, including nested ones."""
     events = json.loads(trace.read_text(encoding="utf-8").rstrip().rstrip(",").removesuffix("]").rstrip().rstrip(",") + "]")
     threads = {event["tid"]: event["args"]["name"] for event in events if event.get("name") == "thread_name"}
     spans = [

@@ -34,7 +34,7 @@ _STARTS, _PRESSES, _STORM_S, _REST_S = 9, 60, 6.0, 5.0
 _ECHOES, _ECHO_PATIENCE_S = 12, 5.0
 _FILTERS = ("rock", "wolf status:failed", r"\.png", "Forest/.*_00", "zzz no hit", "Crate platform:linux")
 _WARM_S = 2.0
-"""So long after the filter line was opened the search is loaded; people need as long to think what to type."""
+"""Time after opening the filter line until the search is loaded; users take as long before they type."""
 
 
 def row(function: Callable[[Room], None]) -> Callable[[Room], None]:
@@ -75,7 +75,7 @@ class Room:
         return terminal, replay
 
     def project(self) -> Path:
-        """Return a project whose sources are there and processed."""
+        """Return a project with existing, processed sources."""
         if self._project is None:
             bench = Bench(self.base, 10_000, 1)
             self._project = bench.copy_project("attached")
@@ -105,7 +105,7 @@ def say(name: str, values: Sequence[float], target: str = "", unit: str = "ms", 
 
 @row
 def start(room: Room) -> None:
-    """From nothing to a frame, and to rows: against `import textual` in the same breath."""
+    """From the start to the first frame, and to rows: compared with `import textual` in the same run."""
     for jobs in (1_000, *room.jobs):
         imports, skeletons, others, rows, sizes = [], [], [], [], []
         in_project = [*_APTUI, "--project", str(room.folder(jobs)), "--read-only"]
@@ -147,7 +147,7 @@ def _ratios(values: Sequence[float], peers: Sequence[float]) -> list[float]:
 
 @row
 def attach(room: Room) -> None:
-    """To an engine that runs: rows painted, and the engine's word on the status line."""
+    """To a running engine: rows painted, and the engine's state on the status line."""
     project = room.project()
     engine = Engine(project)
     try:
@@ -169,7 +169,7 @@ def attach(room: Room) -> None:
 
 @row
 def keys(room: Room) -> None:
-    """A key to the last byte of its frame; the log of the row under the cursor comes after, and is not waited for."""
+    """From a key to the last byte of its frame, without the later log of the row under the cursor."""
     for jobs in room.jobs:
         terminal, replay = room.opened(jobs)
         with terminal:
@@ -193,7 +193,7 @@ def keys(room: Room) -> None:
 
 
 def _first_frame(terminal: TimedTerminal, before: int) -> tuple[float, int] | None:
-    """Return when the frame that follows a key was complete and its bytes; chunks that follow each other closely are one frame."""
+    """Return the time at which the frame after a key was complete, and its bytes; chunks in close succession are one frame."""
     chunks = terminal.chunks[before:]
     if not chunks:
         return None
@@ -231,7 +231,7 @@ def filter(room: Room) -> None:
 
 
 def _filtered(replay: Replay, text: str) -> tuple[float, float, float]:
-    """Return when the letter stood there, when the rows were those of the end, and when the count was, too."""
+    """Return the times at which the letter, the final rows, and the final count were on the screen."""
     steps = []
     for at_s, lines in replay.steps():
         rows = [line for line in lines[_FIRST_ROW : LINES // 2] if "Event log" not in line]
@@ -245,7 +245,7 @@ def _filtered(replay: Replay, text: str) -> tuple[float, float, float]:
 
 @row
 def sort(room: Room) -> None:
-    """A `:sort` to the rows in their order; the first by a text column ranks its texts."""
+    """From `:sort` to the sorted rows; the first sort by a text column ranks its texts."""
     for jobs in room.jobs:
         terminal, replay = room.opened(jobs)
         with terminal:
@@ -263,7 +263,7 @@ def sort(room: Room) -> None:
 
 @row
 def storm(room: Room) -> None:
-    """News of an engine ten thousand times a second: processor time of the app and bytes to the terminal."""
+    """Ten thousand updates a second from an engine: processor time of the app and bytes to the terminal."""
     for jobs in room.jobs:
         for rate, wire, processor in ((1_000, 6, 8), (10_000, 12, 10)):
             cpu, sent = _storm(room, jobs, rate)
@@ -285,7 +285,7 @@ def _storm(room: Room, jobs: int, rate: int) -> tuple[float, float]:
 
 
 def _spent(terminal: TimedTerminal, seconds: float) -> tuple[float, float]:
-    """Return percent of a core and KiB a second that the app takes for a while."""
+    """Return the percentage of a core and the KiB a second that the app uses over a period."""
     cpu_s, size, began = terminal.processor_s(), len(terminal.seen), time.perf_counter()
     time.sleep(seconds)
     passed = time.perf_counter() - began
@@ -326,7 +326,7 @@ def line(room: Room) -> None:
 
 
 def _echo(terminal: FarTerminal, replay: Replay, key: str) -> float:
-    """Press a key that moves the cursor and return after how many milliseconds it has moved."""
+    """Press a key that moves the cursor and return the milliseconds until it has moved."""
     before, sent_s = _cursor_line(replay.last()), time.perf_counter()
     terminal.send(key)
     while time.perf_counter() - sent_s < _ECHO_PATIENCE_S:

@@ -95,7 +95,7 @@ def measure(path: Path, jobs: int) -> None:
 
 
 def say_memory(store: JobsStore, jobs: int) -> None:
-    """Print what the columns and the text take, as the objects themselves say."""
+    """Print the memory of the columns and the text, as the objects report it."""
     table = store._table
     columns = sum(column.nbytes for column in table._columns.values())
     texts = [*table._texts.values(), *(pool.texts for pool in table._pools.values())]
@@ -110,7 +110,7 @@ def say_memory(store: JobsStore, jobs: int) -> None:
 
 
 def filters(store: JobsStore) -> None:
-    """Print how long until the first screenful and until all is there, pattern by pattern, as a person would wait for it."""
+    """Print the time until the first screenful and until all rows, for each pattern, as a user would wait."""
     every_first: list[float] = []
     every_all: list[float] = []
     for name, text in PATTERNS.items():
@@ -153,7 +153,7 @@ def sorts(store: JobsStore) -> None:
 
 
 def storm(store: JobsStore, path: Path, jobs: int) -> None:
-    """Print what 10,000 notices a second cost, taken by the feed and drained ten times a second."""
+    """Print the cost of 10,000 notices a second, received by the feed and drained ten times a second."""
     table = load(path)
     feed = Feed(path, read_table=lambda: table, reads_alone=False)
     feed.note_subscription(1, 0, {})

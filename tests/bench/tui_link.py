@@ -17,7 +17,7 @@ _PIECE_BYTES = 1448
 
 
 class FarTerminal(TimedTerminal):
-    """A terminal whose bytes come late.
+    """A terminal whose bytes arrive with a delay.
 
     Args:
         command, environ: what runs there.
@@ -33,7 +33,7 @@ class FarTerminal(TimedTerminal):
         super().__init__(command, environ)
 
     def send(self, data: bytes | str) -> None:
-        """Type; it arrives later."""
+        """Type keys, which arrive with a delay."""
         self._going.append((time.perf_counter() + self._half_s, data.encode() if isinstance(data, str) else data))
 
     def _read(self) -> None:

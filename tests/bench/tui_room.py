@@ -40,14 +40,14 @@ _VISIBLE_SHARE = 0.2
 
 
 class Chunk(Struct, frozen=True):
-    """Bytes that came at once; `end` is how many had come then in all."""
+    """Bytes that arrived at once; `end` is the total number of bytes up to them."""
 
     at_s: float
     end: int
 
 
 class TimedTerminal(Terminal):
-    """A terminal that notes when bytes came."""
+    """A terminal that records the arrival time of bytes."""
 
     def __init__(self, command: list[str], environ: dict[str, str]) -> None:
         self.chunks: list[Chunk] = []
@@ -69,7 +69,7 @@ class TimedTerminal(Terminal):
                 return
 
     def stroke(self, data: str, quiet_s: float = 0.04, patience_s: float = 3.0) -> tuple[float, int]:
-        """Type, and wait until the output ends; return the time of typing and the number of chunks that came before."""
+        """Type, and wait until the output ends; return the time of typing and the number of earlier chunks."""
         before, sent_s = len(self.chunks), time.perf_counter()
         self.send(data)
         while True:
@@ -80,7 +80,7 @@ class TimedTerminal(Terminal):
                 return sent_s, before
 
     def processor_s(self) -> float:
-        """Return the processor time the app has taken."""
+        """Return the processor time of the app."""
         return _processor_s(self.process.pid)
 
     def rss_mb(self) -> float:
@@ -94,7 +94,7 @@ def _processor_s(pid: int) -> float:
 
 
 class Replay:
-    """The screen as it was after each chunk: drawn afterwards, so that drawing costs nothing while it is measured."""
+    """The screen after each chunk, drawn after the measurement, so that drawing does not affect it."""
 
     def __init__(self, terminal: TimedTerminal) -> None:
         self._terminal = terminal
@@ -103,7 +103,7 @@ class Replay:
         self._fed, self.count = 0, 0
 
     def steps(self) -> Iterator[tuple[float, list[str]]]:
-        """Yield when each new chunk came and the screen it made."""
+        """Yield the arrival time of each new chunk and the resulting screen."""
         while self.count < len(self._terminal.chunks):
             chunk = self._terminal.chunks[self.count]
             self.count += 1
@@ -112,13 +112,13 @@ class Replay:
             yield chunk.at_s, self._screen.display
 
     def last(self) -> list[str]:
-        """Return the screen as it is now."""
+        """Return the current screen."""
         for _ in self.steps():
             pass
         return self._screen.display
 
     def first(self, is_so: Callable[[list[str]], object], patience_s: float = 30.0) -> tuple[float, int]:
-        """Return when something was first so on the screen, and how many bytes had come; waits for it."""
+        """Wait until the screen meets a condition; return the time and the number of bytes received by then."""
         deadline = time.monotonic() + patience_s
         while time.monotonic() < deadline:
             for at_s, lines in self.steps():
@@ -132,7 +132,7 @@ class Replay:
 
 
 class _Desk:
-    """Answers what the screen asks at its start."""
+    """Answers the screen's requests at its start."""
 
     def __init__(self, moment: tuple[int, int]) -> None:
         self.server: LinkServer
@@ -204,7 +204,7 @@ def _notice(rng: random.Random, visible: list[tuple[int, str]], others: list[tup
 
 
 class EngineOfNews:
-    """`serve` in a process of its own; leave the `with` block to end it."""
+    """`serve` in a separate process; leaving the `with` block ends it."""
 
     def __init__(self, cache: Path, rate: int) -> None:
         self._rate = rate
@@ -217,15 +217,15 @@ class EngineOfNews:
             time.sleep(0.01)
 
     def begin(self) -> None:
-        """Tell news from now on."""
+        """Send updates from now on."""
         self._process.send_signal(signal.SIGUSR1)
 
     def processor_s(self) -> float:
-        """Return the processor time that the telling has taken."""
+        """Return the processor time spent on sending."""
         return _processor_s(self._process.pid)
 
     def end(self) -> None:
-        """Stop; refuse a figure that the app got by not listening."""
+        """Stop; raise if the app disconnected, because its figure would be wrong."""
         self._process.terminate()
         said = self._process.communicate(timeout=30)[0].strip()
         if not said.endswith(" 1 listening"):

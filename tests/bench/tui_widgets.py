@@ -35,7 +35,7 @@ STATUSES = ("failed", "warning", "completed", "processing", "pending")
 
 
 class Million:
-    """A million rows that are made when they are asked for."""
+    """A million rows, made on demand."""
 
     def __init__(self) -> None:
         self.version = 1

@@ -1,4 +1,4 @@
-"""An engine with viewers: how clients that subscribe like a screen slow down jobs and saves."""
+"""An engine with viewers: the effect of clients that subscribe like a screen on jobs and saves."""
 
 from __future__ import annotations
 

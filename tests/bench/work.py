@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 JOBS = 250
 ROUNDS = 300_000
-"""Of a loop in Python: about 50 ms."""
+"""Iterations of a loop in Python: about 50 ms."""
 WORK = f"""\
 def work(data):
     number = len(data)
@@ -58,9 +58,9 @@ else:
 
 
 def cpu_bound(bench: Bench) -> None:
-    """Jobs of 50 ms of Python each, by two workers, against the same calls in one process, and in two that do nothing else.
+    """Jobs of 50 ms of Python each, by two workers, compared with the same calls in one process, and in two bare processes.
 
-    The second peer says what two cores of this machine are together: two threads of one core are less than two.
+    The second peer shows the speed of two cores of this machine together: two threads of one core are slower than two cores.
     """
     sources, alone = bench.base / "busy-sources", bench.base / "busy-alone"
     shutil.rmtree(sources, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Say what a file is by its first bytes, so that an error names the real kind of a file; nothing is decoded here.
+"""Find the kind of a file by its first bytes, so that an error can name it; files are not decoded here.
 
 Tests: `tests/builders/files/test_kinds.py`.
 """
@@ -10,7 +10,7 @@ import re
 from aptui.builders.files import lfs_source
 
 _TEXT_BYTES = 4096
-"""Number of bytes in which a text must show what it is."""
+"""Number of first bytes by which a text is recognised."""
 
 _SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
     (0, b"\x89PNG\r\n\x1a\n", "a PNG picture"),

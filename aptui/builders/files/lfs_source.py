@@ -36,7 +36,7 @@ def is_pointer(data: bytes) -> bool:
 
 
 def is_pointer_file(path: str) -> bool:
-    """Return whether the file at `path` is a Git LFS pointer, reading no more of it than that takes."""
+    """Return whether the file at `path` is a Git LFS pointer; only the bytes needed are read."""
     with open(path, "rb") as file:
         if os.fstat(file.fileno()).st_size >= LONGEST_POINTER_BYTES:
             return False

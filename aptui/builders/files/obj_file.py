@@ -64,7 +64,7 @@ def with_textures(text: str, renamed: Callable[[str], str]) -> str:
 
 
 def outline_obj(text: str) -> Outline:
-    """Return what `text` holds.
+    """Parse `text`.
 
     Raises:
         BrokenObjError: a vertex without its numbers, a face that refers to a missing element.

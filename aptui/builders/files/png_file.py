@@ -1,6 +1,6 @@
 """Read the chunks of a PNG file before a decoder sees it, and write PNG files with 16 bits a channel, which Pillow cannot.
 
-The decoder gets the chunks that decide about pixels and nothing else: metadata can be large, compressed or damaged without harm
+The decoder gets only the chunks that affect pixels: metadata can be large, compressed or damaged without harm
 to the picture, and is never in a product. Section numbers are those of the PNG specification, third edition.
 
 Why no library writes the 16-bit files: those that can bring OpenCV or a collection of all codecs (50 MB and more), or filter each
@@ -83,7 +83,7 @@ class PngFile:
 
 
 def read_png(data: bytes) -> PngFile:
-    """Return what the chunks of `data`, the bytes of a PNG file, say.
+    """Return the content of the chunks of `data`, the bytes of a PNG file.
 
     Raises:
         PictureError: the file is damaged where it matters, or is not a PNG as specified.
@@ -171,7 +171,7 @@ def _first_chunk(kind: bytes) -> str:
 
 
 def _keeps(kind: bytes, content: memoryview, file: PngFile, has_pixels: bool) -> bool:
-    """Note what a chunk says, and return whether the decoder needs it."""
+    """Record the content of a chunk, and return whether the decoder needs it."""
     match kind:
         case b"IHDR":
             _read_header(content, file)
@@ -244,7 +244,7 @@ def _is_needed_text(kind: bytes, content: bytes, file: PngFile) -> bool:
 
 
 def _inflate(packed: bytes, most_bytes: int, file: PngFile) -> bytes | None:
-    """Return what `packed` unpacks to, b"" if it is damaged, None if it is too much for itself or for the file."""
+    """Return the unpacked bytes of `packed`, b"" if it is damaged, None if they exceed the limit of one text or of the file."""
     if packed and file.unpacked_bytes > MOST_UNPACKED_BYTES:
         return None
     unpacker = zlib.decompressobj()

@@ -26,7 +26,7 @@ placed = placed_name
 def filter_allowed(request: CreateJobsRequest, paths: Iterable[str]) -> Iterator[str]:
     """Yield those of `paths` that may be named.
 
-    The job's log says what is wrong with the others; nothing is asked about them before.
+    The job's log explains the others; they are not opened.
     """
     for path in paths:
         try:

@@ -51,7 +51,7 @@ class Marks:
     remarks: list[str] = field(default_factory=list)
 
     def describe(self) -> str:
-        """Return what there is, such as "1 loop and 3 markers"; "" if there is nothing."""
+        """Return a description such as "1 loop and 3 markers"; "" without marks."""
         counts = [(_count(self.loops, 28), "loop"), (_count(self.cues, 0), "marker")]
         return " and ".join(f"{count} {word}{'s' * (count != 1)}" for count, word in counts if count)
 
@@ -309,7 +309,7 @@ def _read_tags(data: bytes, rate: int) -> Marks:
 
 
 def _vorbis_comments(data: bytes) -> Iterator[tuple[str, str]]:
-    """Yield what follows LOOP in the names of comments, and their values; a comment begins with its length."""
+    """Yield the rest of comment names after LOOP, and their values; a comment begins with its length."""
     for match in _TAG.finditer(data) if data.startswith((b"OggS", b"fLaC")) else ():
         if match.start() >= 4:
             length = int.from_bytes(data[match.start() - 4 : match.start()], "little")

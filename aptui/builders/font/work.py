@@ -139,13 +139,13 @@ def _woff2_stream(data: bytes) -> int:
 
 
 def count_table(font: Any, tag: str, data: bytes) -> bool:
-    """Count what table `tag` stands for, and return whether all of it was decoded for that.
+    """Count the decoded size of table `tag`, and return whether all of it was decoded to do so.
 
     `data` are its bytes, and `font` gives the number of its glyphs.
 
     Raises:
         TooMuchWorkError: it is more than the table's length allows.
-        Exception: what damaged bytes lead to.
+        Exception: any exception that damaged bytes cause.
     """
     from fontTools.ttLib import getTableClass
     from fontTools.ttLib.tables.otBase import BaseTTXConverter
@@ -203,7 +203,7 @@ def _count_opentype(font: Any, tag: str, data: bytes, work: Work) -> None:
             return other
 
     class CountingFont:
-        """Spends a step for each glyph of a range; whatever else is asked for is the font's."""
+        """Spends a step for each glyph of a range; other attributes are those of the font."""
 
         def getGlyphNameMany(self, glyphs: Sequence[int]) -> Any:  # noqa: N802 -- as in fontTools
             work.spend(len(glyphs))
@@ -429,7 +429,7 @@ def count_drawing(font: Any) -> None:
 
 
 def _count_subroutines(font: Any, tag: str) -> None:
-    """Have each call of a subroutine spend the length of that, for one that calls others twice takes twice as long."""
+    """Make each call of a subroutine spend the subroutine's length, because one that calls others twice takes twice as long."""
     work = work_for(tag, font.reader[tag])
     top = font[tag].cff.topDictIndex[0]
     privates = [each.Private for each in getattr(top, "FDArray", ())] or [top.Private]

@@ -38,7 +38,7 @@ class Checker(GltfContents):
     """Checks one document; `read` fetches the files that it names."""
 
     def check(self) -> None:
-        """Look at everything."""
+        """Check the whole document."""
         with self._name_errors(""):
             self._check_asset()
             self._check_lists()
@@ -137,7 +137,7 @@ class Checker(GltfContents):
                 self._index("images", with_source["source"], f"source of {name}")
 
     def _check_textures_of(self, holder: Object, way: str = "") -> None:
-        """Look at every `…Texture` below a material, also in its extensions."""
+        """Check every `…Texture` below a material, also in its extensions."""
         for key, value in holder.items():
             if not isinstance(value, dict):
                 continue

@@ -51,7 +51,7 @@ NAMES = {
 
 Object = dict[str, Any]
 Array = Any
-"""A numpy array of shape (count, numbers of an element); numpy is loaded when there is work alone."""
+"""A numpy array of shape (count, numbers of an element); numpy is imported only when needed."""
 
 
 class GltfContents:
@@ -108,7 +108,7 @@ class GltfContents:
 
     @contextmanager
     def _name_errors(self, name: str) -> Iterator[None]:
-        """Turn what goes wrong inside into an error of the object `name`."""
+        """Turn exceptions of the block into an error of the object `name`."""
         try:
             yield
         except (BrokenGltfError, UnusableError) as error:
@@ -130,7 +130,7 @@ class GltfContents:
         return f"{NAMES[kind]} {index}" + (f" ('{name}')" if isinstance(name, str) and name else "")
 
     def _describe_accessor(self, index: int) -> str:
-        """Return what an accessor is called: by its index and its first user."""
+        """Return the displayed name of an accessor: its index and its first user."""
         return f"accessor {index}" + (f" ({self._users[index]})" if index in self._users else "")
 
     def _one(self, kind: str, holder: Object, key: str, *, is_needed: bool = False) -> int | None:
@@ -150,7 +150,7 @@ class GltfContents:
     # ------------------------------------------------------------------------------------------------------------ the bytes
 
     def _check_data(self) -> None:
-        """Look at all buffers, buffer views and accessors."""
+        """Check all buffers, buffer views and accessors."""
         self._each("buffers", self._check_buffer)
         for index, view in enumerate(self._all("bufferViews")):
             with self._name_errors(self._name_of("bufferViews", index)):
@@ -280,7 +280,7 @@ class GltfContents:
         return array
 
     def _check_bound(self, index: int, accessor: Object, key: str, found: Array) -> None:
-        """Hold `min` or `max` against the data; one of another length is wrong, one of another value is warned of."""
+        """Compare `min` or `max` with the data; another length is an error, another value is a warning."""
         given = accessor[key]
         if not isinstance(given, list) or not all(is_number(each) for each in given) or len(given) != len(found):
             raise BrokenGltfError(f"{key} must have {len(found)} numbers")

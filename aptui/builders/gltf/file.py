@@ -1,6 +1,6 @@
 """glTF 2.0 as a container: reading `.gltf` and `.glb`, finding the bytes of buffers and images, packing one `.glb`.
 
-Whether the contents are right is the question of `check`. Section numbers are those of the glTF 2.0 specification.
+`check` validates the contents. Section numbers are those of the glTF 2.0 specification.
 
 Tests: `tests/builders/test_gltf_builder.py`.
 """

@@ -228,7 +228,7 @@ def _live(project: Project, fault: Fault | None, mutant: str, told: int, action:
 
 
 def fault_off(points: _Points) -> None:
-    """Let what comes now succeed."""
+    """Let later calls succeed."""
     points._fault = None
 
 

@@ -18,13 +18,13 @@ _INTERMEDIATES = "Intermediate Assets"
 _REST_S = 10.0
 _SOURCE = "s.SourceName || ' in ' || f.PortableKey"
 _FOLDER = "JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK"
-"""The identity of a source: two scan folders may have sources of one name, and two of one folder may differ in case alone."""
+"""The identity of a source: two scan folders may have sources of one name, and names in one folder may differ only in case."""
 
 
 def judged(weather: Programs, clean: Path) -> list[str]:
     """Settle, and return how products and rows differ from those of a clean build."""
     settled = weather.aptui("batch")
-    while settled.returncode == 4:  # an engine that starts holds the cache, and cannot be asked yet
+    while settled.returncode == 4:  # a starting engine holds the cache, and does not answer yet
         time.sleep(0.1)
         settled = weather.aptui("batch")
     if settled.returncode not in (0, 1, 3):  # 3: settings of a folder are broken
@@ -60,7 +60,7 @@ def _find_restless(cache: Path) -> list[str]:
 
 
 def _failed_sources(cache: Path) -> Iterator[str]:
-    """Give the sources that have a failed job or analysis: what is of them is of an earlier version."""
+    """Return the sources that have a failed job or analysis: their products are of an earlier version."""
     jobs = f"SELECT {_SOURCE} FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK {_FOLDER} WHERE j.Status <> 4"
     analyses = (
         f"SELECT {_SOURCE} FROM aptui_analyses a JOIN Sources s ON s.SourceID = a.source_id {_FOLDER} "
@@ -72,7 +72,7 @@ def _failed_sources(cache: Path) -> Iterator[str]:
 
 
 def _kept_intermediates(cache: Path, clean: Path, failing: set[str]) -> set[str]:
-    """Return the intermediates of failed jobs, and products that depend on them, as far as a clean build never had them."""
+    """Return the intermediates of failed jobs, and products that depend on them, unless a clean build has them."""
     sql = (
         f"SELECT substr(p.ProductName, 8), {_SOURCE} FROM Products p JOIN Jobs j ON j.JobID = p.JobPK "
         f"JOIN Sources s ON s.SourceID = j.SourcePK {_FOLDER} WHERE p.ProductName LIKE 'common/%'"
@@ -88,7 +88,7 @@ def _kept_intermediates(cache: Path, clean: Path, failing: set[str]) -> set[str]
 
 
 def _clashing(root: Path) -> set[str]:
-    """Return the paths, in lower case, of files and folders that differ from others in case alone."""
+    """Return the paths, in lower case, of files and folders that differ from others only in case."""
     spelled: dict[str, set[str]] = {}
     for top in (root / "assets", root / "shared"):
         for path in top.rglob("*"):
@@ -98,7 +98,7 @@ def _clashing(root: Path) -> set[str]:
 
 
 def _misled_sources(cache: Path, clashing: set[str]) -> Iterator[str]:
-    """Give the sources that name a clashing path, or one below: what counts there is not always what is opened by that name."""
+    """Return the sources that name a clashing path, or one below: there the source is not always the file opened by that name."""
     sql = f"SELECT {_SOURCE}, e.target FROM Sources s {_FOLDER} JOIN aptui_edges e ON s.SourceID = e.source_id"
     with database(cache) as connection:
         for source, target in connection.execute(sql):
@@ -119,10 +119,12 @@ def _products(cache: Path, failed: set[str]) -> Iterator[tuple[str, str]]:
 
 
 def _rows(cache: Path, failed: set[str]) -> Iterator[tuple[str, str]]:
-    """Give who the sources are, what they depend on, their jobs, and the fingerprints of those that found nothing while they ran.
+    """Return identities, dependencies and jobs of the sources.
 
-    What a run finds has another name where a file of that name came or went in another scan folder since; and the products of a job
-    that failed, which others name in theirs, are its last good ones.
+    And the fingerprints of jobs that found no dependency while they ran.
+
+    A dependency that a run found may have another name since a file of that name appeared or disappeared in another scan folder.
+    The products of a failed job, which other jobs use, are its last good ones.
     """
     names = ", ".join(f"'{name.rpartition(' in ')[0].lower()}'" for name in sorted(failed))
     found = (

@@ -27,7 +27,7 @@ _START_S = 300.0
 class Programs:
     """One project and the programs that work on it.
 
-    `before` is what the engine's process runs first, to break a rule on purpose.
+    `before` is code that the engine's process runs first, to break a rule on purpose.
     """
 
     def __init__(self, project: Project, seed: int, before: str = "") -> None:
@@ -35,7 +35,7 @@ class Programs:
 
     @contextmanager
     def engine(self, before: str = "") -> Iterator[subprocess.Popen[bytes]]:
-        """Run an engine in a process of its own until the end of the block; `before` runs first there, too."""
+        """Run an engine in a separate process until the end of the block; `before` runs first there, too."""
         words = ["--project", str(self.project.root), "serve"]
         code = f"import sys\n{self._before}\n{before}\nfrom aptui.cli.main import main\nsys.exit(main({words!r}))"
         with self.project.root.with_name("engine.log").open("ab") as log:
@@ -51,7 +51,7 @@ class Programs:
                 process.wait()
 
     def wait_for_engine(self, process: subprocess.Popen[bytes]) -> None:
-        """Return when the engine answers and has nothing to do.
+        """Wait until the engine answers and is idle.
 
         Raises:
             AssertionError: no engine answers.
@@ -63,7 +63,7 @@ class Programs:
             time.sleep(0.1)
 
     def aptui(self, *words: str, kill_after_s: float = 0.0) -> subprocess.CompletedProcess[str]:
-        """Run a verb, to its end or until its whole family is killed; one that hangs says where."""
+        """Run a verb to its end, or until its processes are killed; a hanging verb prints its stacks."""
         command = [sys.executable, "-P", "-X", "faulthandler", "-m", "aptui", "--project", str(self.project.root), *words]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
         try:
@@ -80,10 +80,13 @@ class Programs:
         return subprocess.CompletedProcess(command, process.returncode, said, errors)
 
     def kill(self, victim: str, process: subprocess.Popen[bytes]) -> None:
-        """Kill the engine, its whole family, or one of its children, if it has any: a worker, or who ends what workers leave."""
+        """Kill the engine, all its processes, or one of its children, if any.
+
+        A worker, or the process that ends leftovers of workers.
+        """
         workers = [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
         if victim == "worker":
-            for pid in workers and [self.random.choice(workers)]:  # an engine at rest may have let them all go
+            for pid in workers and [self.random.choice(workers)]:  # an idle engine may have stopped all of them
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         elif victim == "family":

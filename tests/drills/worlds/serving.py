@@ -52,7 +52,7 @@ def without_trees() -> None:
 
 
 def without_second_looks() -> None:
-    """Break the contract: what was too fresh to be trusted is trusted."""
+    """Break the contract: files too fresh to be trusted are trusted."""
     ChangeTracker._check_again = lambda self, _engine, _now: self._second_checks.clear()
 
 
@@ -85,7 +85,7 @@ def without_product_looks() -> None:
 
 
 def without_start_scan() -> None:
-    """Break the contract: an engine that starts takes for granted that nothing happened before."""
+    """Break the contract: a starting engine assumes that nothing changed before."""
     from aptui.engine.live.supervisor import EngineSupervisor
     from aptui.engine.loop.engine import Engine
 
@@ -106,7 +106,7 @@ def without_polling() -> None:
 
 
 def without_memory() -> None:
-    """Break the contract: every notification is a reason to run, and to run again, whether anything changed or not."""
+    """Break the contract: every notification runs jobs, even without a change."""
     from aptui.engine.loop.engine import Engine
 
     look_at = Engine.check_folder
@@ -152,7 +152,7 @@ MUTANTS: dict[str, Callable[[], None]] = {
 
 
 class LiveWorld(World):
-    """A world whose expected state is read from the disk: a change need not be announced to it."""
+    """A world whose expected state is read from the disk, so that changes need not be recorded."""
 
     def __init__(self, root: Path, settings: str = TEXTS, *, sources: int = 0, commands: int = 0, seed: int = 0) -> None:
         self.whole: set[bytes] = set()
@@ -183,7 +183,7 @@ class LiveWorld(World):
         return made
 
     def half_products(self) -> list[str]:
-        """Return what is visible now and was never whole (O2)."""
+        """Return visible files that were never a whole version (O2)."""
         found = []
         for top in self.cache.glob("*/"):
             for folder, _below, names in os.walk(top) if top.name not in (".aptui", ".cookies") else ():
@@ -199,7 +199,7 @@ class LiveWorld(World):
 
 
 class Serving:
-    """An engine as a process of its own; `runs` {`source:key[!]`: count}, `said` and `healths` are its messages since `forget`."""
+    """An engine in a separate process; `runs` {`source:key[!]`: count}, `said` and `healths` are its messages since `forget`."""
 
     def __init__(self, world: LiveWorld, *options: str, mutant: str = "") -> None:
         self.world, self.started_s = world, time.monotonic()
@@ -282,13 +282,13 @@ class Serving:
         return subprocess.run(command, cwd=self.world.root, env=environment, capture_output=True, timeout=60, check=False)
 
     def until(self, is_true: Callable[[], object], patience_s: float = PATIENCE_S) -> bool:
-        """Wait until something is true; return whether that came."""
+        """Wait until a condition is true; return whether it became true."""
         return bool(came(lambda: is_true() or self.process.poll() is not None, patience_s) and is_true())
 
     def judge(self, report: Report, where: str, patience_s: float = PATIENCE_S) -> float:
         """Wait until the engine is idle and the cache equals a clean build; note violations.
 
-        A busy machine makes it late; it is wrong when it reports nothing for `patience_s` seconds, or when it never ends.
+        On a busy machine it may be late. It is wrong if it does not report for `patience_s` seconds, or never becomes idle.
 
         Return the seconds that it took.
         """
@@ -301,7 +301,7 @@ class Serving:
         def is_right() -> bool:
             return self._is_right(expected) and self.is_idle
 
-        # Asked once: a folder that is swept while one looks again makes it look wrong.
+        # Queried once: a sweep of a folder during a second query would make the result look wrong.
         if came(lambda: (is_right() and "right") or (is_over() and "over"), _LONGEST * patience_s) == "right":
             found = self.world.violations()
         else:
@@ -318,14 +318,14 @@ class Serving:
     def _is_right(self, expected: dict[str, bytes]) -> bool:
         try:
             return self.world.products() == expected
-        except FileNotFoundError:  # one went while we looked
+        except FileNotFoundError:  # a file disappeared during the check
             return False
 
     def _has_ended(self) -> bool:
         return self.process.poll() is not None
 
     def _standing(self, expected: dict[str, bytes]) -> str:
-        """Return the engine's report of itself, and which products are wrong."""
+        """Return the engine's own report, and the wrong products."""
         if self._has_ended():
             return f"the engine is dead ({self.process.returncode}): {self.output()}"
         try:
@@ -372,7 +372,7 @@ class Serving:
 
 @contextlib.contextmanager
 def serving(world: LiveWorld, report: Report, *options: str, mutant: str = "", is_settled: bool = True) -> Iterator[Serving]:
-    """Give an engine that has come to rest; note when it does not end as it should, or leaves something."""
+    """Yield an idle engine; record a violation if it does not end as expected, or leaves processes."""
     engine = Serving(world, *options, mutant=mutant)
     try:
         if is_settled and not engine.until(lambda: engine.is_idle, 3 * PATIENCE_S):

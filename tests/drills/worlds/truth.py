@@ -21,11 +21,11 @@ _STORIES = Path(__file__).parent.parent.parent / "stories"
 _COUNT = 8
 _ROUND_S = 6.0
 _HEARD_S = 90.0
-"""For a machine under load. A missed change is not made up for before the scan of every ten minutes."""
+"""For a machine under load. A missed change is found by the scan every ten minutes at the latest."""
 _VICTIMS = ("family", "engine", "worker", "batch")
 """The processes that are killed.
 
-The engine with all its workers, it alone, a worker of it, or a batch that comes after it, with its workers.
+The engine with its workers, the engine alone, a worker, or a later batch with its workers.
 """
 SETTINGS = """
 scan_folders: [{name: game, path: assets}]
@@ -78,7 +78,7 @@ class Truth(Programs):
             self.project.write(f"assets/part{number}.inc", f"part {number} of branch {branch}")
 
     def edit(self) -> str:
-        """Do one thing, and say what."""
+        """Do one random action, and return its description."""
         draw, project = self.random, self.project
         number = draw.randrange(_COUNT)
         name = draw.choice([f"assets/d{number % 3}/f{number}.txt", f"assets/part{number}.inc"])
@@ -155,7 +155,7 @@ def live_truth(folder: Path, minutes: float, seed: int, *, mutant: str = "", cha
 
 
 def _unrested(truth: Truth) -> list[str]:
-    """Return products of copies that are missing, or older than their sources, though the engine had time."""
+    """Return products of copies that are missing or older than their sources, although the engine had time."""
     deadline, found = time.monotonic() + _HEARD_S, ["?"]
     while found and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -173,7 +173,7 @@ def _is_copied(truth: Truth, path: Path) -> bool:
 
 
 def _store_differences(truth: Truth, other: Path) -> list[str]:
-    """Return how a cache that is filled from the store of this machine differs: the store holds what no rebuild contradicts."""
+    """Return differences of a cache filled from the store of this machine: a rebuild must not contradict the store."""
     project = truth.project
     project.engine_run(sets=[f"cache={other}"])
     try:
@@ -186,7 +186,7 @@ def _store_differences(truth: Truth, other: Path) -> list[str]:
 
 
 def _differences(truth: Truth, clean: Path) -> list[str]:
-    """Return what is not as it has to be at rest."""
+    """Return the violations of an idle project."""
     again = truth.aptui("batch")
     is_still = "0 jobs run" in again.stdout or again.returncode == 1  # failed jobs run again at each start
     found = [] if is_still else [again.stdout[-200:]]
