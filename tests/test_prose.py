@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.prose import Passage, Turn, find_turns, list_passages
+from tests.prose import ALLOWED, DEFAULT, ROOT, Passage, Turn, find_turns, list_faults, list_passages
 
 GOOD = (
     "Return the OS error text of a failed connection.",
@@ -77,3 +77,18 @@ def test_turn_says_what_to_write_instead() -> None:
     assert list(find_turns(Passage(Path("x.py"), 3, "message", "It is read anew."))) == [
         Turn(3, "anew", "restart, in the meantime, without result, also, always, still")
     ]
+
+
+def test_everything_that_people_read_is_plain() -> None:
+    assert list_faults([ROOT / each for each in DEFAULT]) == []
+
+
+def test_no_exception_is_left_over() -> None:
+    found = {
+        f"{passage.path.relative_to(ROOT).as_posix()}: {turn.phrase.lower()}"
+        for name in ALLOWED
+        for passage in list_passages([ROOT / name.split(":")[0]])
+        for turn in find_turns(passage)
+    }
+
+    assert sorted(ALLOWED.keys() - found) == []

@@ -111,7 +111,7 @@ def stop_after(text: str) -> StopAfter:
     number, colon, rest = text.partition(":")
     is_number = number.isascii() and number.isdigit() and len(number) < 10 and int(number) > 0
     if not is_number or (colon and rest != _SAME_CAUSE):
-        raise UserError(f"--stop-after: '{text}' is no count of failures", hint="for example --stop-after 20, or 20:same-cause")
+        raise UserError(f"--stop-after: '{text}' is not a count of failures", hint="for example --stop-after 20, or 20:same-cause")
     return StopAfter(int(number), bool(colon))
 
 

@@ -62,7 +62,7 @@ def batch_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--stop-after",
         metavar="N[:same-cause]",
-        help=f"stop after N failures (of one cause); what is left is not tried; exit {STOPPED_EARLY}",
+        help=f"stop after N failures (of one cause); jobs that are left do not run; exit {STOPPED_EARLY}",
     )
     parser.add_argument("--remove", action="store_true", help="delete the products of platforms that are not enabled (any more)")
 

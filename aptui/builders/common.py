@@ -51,14 +51,14 @@ def one_line(error: BaseException | str) -> str:
 def describe_damage(error: BaseException) -> str:
     """Return in plain words why a library could not read some bytes; its own messages do not help the author of the file."""
     if isinstance(error, struct.error | IndexError | EOFError | AssertionError) or "not enough" in str(error):
-        return "it ends too early, or refers to what is not in it"
+        return "it ends too early, or refers to missing parts"
     if isinstance(error, RecursionError):
         return "it is nested too deep"
     if isinstance(error, MemoryError):
         return "it needs more memory than there is"
     if isinstance(error, UnicodeError):
         return "its text is in no known encoding"
-    return "what it says of itself does not fit together"
+    return "its own descriptions contradict each other"
 
 
 def _wrong(schema: Schema, params: Mapping[str, Any], contradiction: Contradiction) -> str:

@@ -213,7 +213,7 @@ def _check_directory(data: bytes) -> None:
     if not data:
         raise _BrokenFontError("the file is empty")
     if not data.startswith(_SIGNATURES):
-        raise _BrokenFontError("is no font: it begins with none of the signatures of ttf, otf, woff and woff2")
+        raise _BrokenFontError("is not a font: it does not begin with the signature of ttf, otf, woff or woff2")
     if data.startswith(b"wOF2"):
         return  # its tables are one compressed stream
     is_woff = data.startswith(b"wOFF")

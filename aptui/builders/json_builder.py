@@ -76,7 +76,7 @@ class JsonBuilder:
             "indent": {
                 "anyOf": [{"type": "integer", "minimum": 0, "maximum": 16}, {"type": "null"}],
                 "default": None,
-                "description": "reformat the text, with so many blanks a level",
+                "description": "number of blanks a level when the text is reformatted",
             },
             "allow_comments": {"type": "boolean", "default": False, "description": "accept // and /* */ comments, and remove them"},
         },
@@ -117,7 +117,7 @@ def _contradiction(params: Mapping[str, Any]) -> str:
 def _decode(data: bytes, request: ProcessJobRequest) -> str:
     text = data.decode("utf-8")
     if text.startswith(_UTF8_BOM):
-        request.log.warning(f"{request.source}:1:1: byte order mark removed; JSON has none (RFC 8259, 8.1)")
+        request.log.warning(f"{request.source}:1:1: byte order mark removed; JSON does not allow it (RFC 8259, 8.1)")
         return text[1:]
     return text
 

@@ -140,7 +140,7 @@ def _product(data: bytes, options: Mapping[str, Any], request: ProcessJobRequest
     if data.startswith(_SIGNATURE):
         raise _BrokenLuaError("is bytecode already, not a script")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise _BrokenLuaError("is UTF-16, which Lua does not read; save it as UTF-8", 1)
+        raise _BrokenLuaError("Lua does not read UTF-16; save it as UTF-8", 1)
     compiler = _compiler(options)
     if options["luac"] and not compiler:
         raise MissingError(f"needs the program '{options['luac']}', which the parameter 'luac' names and which is not found")

@@ -194,7 +194,7 @@ def _places(file: str, name: str, include_paths: Sequence[str]) -> Iterator[str]
 def _contradiction(params: Mapping[str, Any]) -> str:
     for name in params.get("defines") or {}:
         if not re.fullmatch(r"[A-Za-z_]\w*", name):
-            return f"parameter 'defines' has the name {name!r}, which is no name of a macro"
+            return f"parameter 'defines' has the name {name!r}, which is not the name of a macro"
     return ""
 
 
@@ -205,7 +205,7 @@ def _stage(source: str, options: Mapping[str, Any]) -> str:
     if extension in (".glsl", ".hlsl"):
         extension = posixpath.splitext(stem)[1]
     if extension[1:] not in _STAGES:
-        raise ParamError(f"its name tells no stage; set the parameter 'stage' to one of {', '.join(_STAGES)}")
+        raise ParamError(f"its name does not show its stage; set the parameter 'stage' to one of {', '.join(_STAGES)}")
     return extension[1:]
 
 
@@ -220,7 +220,7 @@ def _compile_shader(data: bytes, options: Mapping[str, Any], request: ProcessJob
     is_glslc = "glslc" in os.path.basename(compiler).lower()
     is_copy = options["output"] == "source"
     if is_copy and is_glslc:
-        raise MissingError("needs the program glslangValidator for output: source, as glslc checks nothing but what it compiles")
+        raise MissingError("needs the program glslangValidator for output: source, because glslc checks only what it compiles")
     name = os.path.basename(request.source) + ("" if is_copy else ".spv")
     path = request.product_path(name)
     if os.path.dirname(request.source).startswith("-"):

@@ -151,7 +151,7 @@ class YamlBuilder:
             "tags": {
                 "enum": ["forbid", "allow"],
                 "default": "forbid",
-                "description": "allow: tags of the project's own, like !Colour, in a copy; JSON has none",
+                "description": "allow: tags of the project's own, like !Colour, in a copy; not in JSON",
             },
             "max_mib": {"type": "integer", "minimum": 1, "maximum": 64, "default": 1, "description": "larger files are refused"},
         },
@@ -260,7 +260,7 @@ class _YamlReading:
             return node.value
         value = self._scalar(node)
         if isinstance(value, float) and not math.isfinite(value):
-            raise _BrokenYamlError(f"{node.value} is no number in JSON", _place(node))
+            raise _BrokenYamlError(f"{node.value} is not a number in JSON", _place(node))
         return value
 
     def _plain_mapping(self, node: Any) -> dict[str, Any]:
@@ -292,7 +292,7 @@ class _YamlReading:
         try:
             return self._yaml.constructor.construct_object(node)
         except Exception as error:  # constructors of dates and numbers raise various exceptions for odd text
-            raise _BrokenYamlError(f"{_shorten(repr(node.value))} is no {_tag(node)}", _place(node)) from error
+            raise _BrokenYamlError(f"{_shorten(repr(node.value))} is not of type {_tag(node)}", _place(node)) from error
 
     def _measure(self, node: Any) -> tuple[int, int]:
         """Return how many nodes `node` is with all aliases expanded, and how many levels it has."""

@@ -97,7 +97,7 @@ class Conversation:
             case ["more", *_]:
                 self._more()
             case ["copy", *_]:
-                self._say(self._copy(self._answer) if self._answer else "nothing was said yet that could be copied")
+                self._say(self._copy(self._answer) if self._answer else "there is no answer yet that could be copied")
             case ["follow", *_]:
                 self._follow()
             case ["failed", *terms]:
@@ -201,7 +201,7 @@ class Meanwhile:
     def news(self) -> str:
         """Return the events since the last call in one line, or ""."""
         lines = list(self._stream.lines())
-        return f"{printing.count(len(lines), 'piece')} of news meanwhile, the last: {lines[-1]}" if lines else ""
+        return f"{printing.count(len(lines), 'piece')} of news in the meantime, the last: {lines[-1]}" if lines else ""
 
     def follow(self) -> None:
         """Print one line for each event until the user presses Enter."""

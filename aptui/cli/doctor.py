@@ -170,7 +170,7 @@ def _terminal() -> DoctorCheck:
         return DoctorCheck(
             "encoding",
             "warn",
-            f"the terminal is said to take {encoding or 'nothing'}",
+            f"the terminal's encoding is {encoding or 'nothing'}",
             "set LANG to a UTF-8 locale, such as C.UTF-8",
         )
     return DoctorCheck("encoding", "ok", "UTF-8")
@@ -246,10 +246,10 @@ def _tracing(config: Config) -> DoctorCheck:
         return DoctorCheck("tracing", "ok", "no builder has trace_reads")
     from aptui.worker.commands.read_trace import fault
 
-    message = f"what the commands of {', '.join(tracing)} read"
+    message = f"reads of the commands of {', '.join(tracing)}"
     if why := fault():
         return DoctorCheck("tracing", "warn", f"{message} is not known: {why}", "install strace, or take 'trace_reads' out")
-    return DoctorCheck("tracing", "ok", f"strace tells {message}")
+    return DoctorCheck("tracing", "ok", f"strace records {message}")
 
 
 def _scan_folders(config: Config) -> DoctorCheck:

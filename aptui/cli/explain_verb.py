@@ -435,7 +435,7 @@ def kind_word(kind: str) -> str:
 
 _WIDTH = 13
 _NOT_A_SOURCE = {
-    "missing": "there is no such file; if there were, this would apply to it",
+    "missing": "the file does not exist; if it did, this would apply to it",
     "settings": "a settings file is never a source; this is what it, and those above it, adjust here",
     "folder": "a folder; this is what settings adjust below it",
 }
@@ -447,7 +447,7 @@ def explain_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--platforms", metavar="A,B", help="exactly these platforms")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the configuration")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.epilog = "'aptui why' tells what became of a source; this verb tells which settings apply to it, and needs no database."
+    parser.epilog = "'aptui why' explains the last result of a source. This verb shows its settings, and needs no database."
 
 
 def explain(arguments: Namespace) -> int:

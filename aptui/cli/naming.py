@@ -98,7 +98,7 @@ def unknown(word: str, database: Reader) -> UserError:
     """Return the error for a path that is not a source, with similar paths as suggestions."""
     near = nearest_sources(word, database)
     hint = f"did you mean {' or '.join(repr(line(path)) for path in near)}?" if near else "'aptui jobs' lists what there is"
-    return UserError(f"'{line(as_text(word))}' is no source of this project", hint=hint)
+    return UserError(f"'{line(as_text(word))}' is not a source of this project", hint=hint)
 
 
 # -------------------------------------------------------------------------------------------------------------------- jobs
@@ -163,7 +163,7 @@ def _readings(word: str) -> Iterator[tuple[str, str | None, str | None]]:
 
 def _ambiguous(word: str, rows: Sequence[JobRow]) -> UserError:
     if not rows:
-        return UserError(f"'{line(as_text(word))}' has no such job", hint="'aptui why PATH' lists those it has")
+        return UserError(f"'{line(as_text(word))}' does not have this job", hint="'aptui why PATH' lists those it has")
     names = [
         f"  {line(f'{row.source}@{row.platform}:{describe_key(row.job_key)}')}{f'  #{row.job_id}' if row.job_id else ''}"
         for row in rows
@@ -324,7 +324,7 @@ class AssetNames:
             return UserError(f"'{shown}' matches no source and no product", hint="'aptui jobs' lists what there is")
         near = nearest_sources(word, self._place.database)
         hint = f"did you mean {' or '.join(repr(line(path)) for path in near)}?" if near else "'aptui jobs' lists what there is"
-        return UserError(f"'{shown}' is no source, no product and no asset id here", hint=hint)
+        return UserError(f"'{shown}' is not a source, a product or an asset id here", hint=hint)
 
 
 def product_path(cache_dir: Path, name: str) -> Path:
@@ -334,5 +334,5 @@ def product_path(cache_dir: Path, name: str) -> Path:
         UserError: its name leads out of the cache, which a name that aptui wrote never does.
     """
     if name.startswith(("/", "..")) or "/" not in name or normalize(name) != name:
-        raise UserError(f"'{line(name)}' cannot be the name of a product", hint="'aptui verify' looks at the database")
+        raise UserError(f"'{line(name)}' cannot be the name of a product", hint="'aptui verify' checks the database")
     return cache_dir / os.fsdecode(from_text(name))

@@ -68,7 +68,7 @@ def _missing(config: Config, path: Path) -> KnownError:
         return UserError(f"nothing was processed yet: there is no '{path}'", hint="'aptui batch' processes the project")
     if trouble := answer["health"]["disk"]:
         return HostError(f"there is no '{path}', and the engine cannot make one: {trouble}", hint="free some space on its disk")
-    hint = "put it back, or 'aptui rescan' makes everything anew"
+    hint = "put it back, or 'aptui rescan' rebuilds everything"
     return HostError(f"the asset database '{path}' is gone, while the engine (process {answer['pid']}) uses it", hint=hint)
 
 

@@ -97,7 +97,7 @@ def interest_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `interest`."""
     parser.add_argument("patterns", nargs="+", metavar="PATH", help="a source, a folder, or a glob over source paths ('*.png')")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.epilog = "Their jobs, and what these wait for, come before others for 90 seconds, the newest first."
+    parser.epilog = "Their jobs, and the jobs that these wait for, start before others for 90 seconds, the newest first."
 
 
 def interest(arguments: Namespace) -> int:
@@ -233,5 +233,5 @@ def resource_line(use: Mapping[str, Any]) -> str:
     holders = use["holders"]
     held = f", held by {', '.join(holders[:_MOST_HOLDERS])}" if holders else ""
     more = f" and {len(holders) - _MOST_HOLDERS} more" if len(holders) > _MOST_HOLDERS else ""
-    waits = f"; {printing.count(use['waiting_count'], 'job')} could run but for it" if use["waiting_count"] else ""
+    waits = f"; {printing.count(use['waiting_count'], 'job')} could run without this limit" if use["waiting_count"] else ""
     return printing.line(f"{use['name']}  {len(holders)} of {use['limit']}{held}{more}{waits}")

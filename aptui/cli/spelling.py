@@ -53,7 +53,7 @@ def _text_of(root: str, path: str) -> bytes:
 
 
 def spelling(data: bytes, path: bytes) -> bytes | None:
-    """Return the spelling of a path, or of its end, in a text, None if the text does not contain it.
+    """Find a path in a text, ignoring case, and return it as the text writes it, or its longest ending; None if it does not occur.
 
     The longest end of the path that the text contains, ignoring case, wins.
     """

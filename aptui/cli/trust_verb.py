@@ -153,7 +153,7 @@ def ask_in_lines(config: Config, state: records.Trust) -> bool:
     sys.stdout.write("trust it and start its engine? (y/N) ")
     sys.stdout.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        printing.say("nothing of it runs; what is already processed can be read")
+        printing.say("nothing of it runs; processed results can be read")
         return False
     records.record(config)
     return True

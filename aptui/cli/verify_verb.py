@@ -309,7 +309,7 @@ def _compare_runs(task: RebuildTask, first: RunResult, second: RunResult) -> Ite
             kind, offset, message = _describe_difference(one, other.size, os_path(other.staged), "two runs differ")
             yield _difference(task, name, "second run", kind, offset, message)
         elif name in expected and expected[name].digest and one.digest != expected[name].digest:
-            what = f"both runs differ from what is {task.compared_with}"
+            what = f"both runs differ from the result {task.compared_with}"
             kind, offset, message = _describe_difference(one, expected[name].size, expected[name].path, what)
             yield _difference(task, name, task.compared_with, kind, offset, message)
 
@@ -450,7 +450,7 @@ def verify(arguments: Namespace) -> int:
         printing.say(f"{finding.problem}: {printing.line(finding.product)}, made of {printing.line(finding.source)}", "red")
     for leftover in leftovers:
         fate = "the next scan deletes it" if leftover.is_watched else "it stays, because aptui did not make its folder"
-        printing.say(f"unknown: {printing.line(leftover.name)} belongs to no product; {fate}", "yellow")
+        printing.say(f"unknown: {printing.line(leftover.name)} does not belong to a product; {fate}", "yellow")
     printing.say(_verdict(checked, unknown, findings, is_repaired=repaired))
     return code
 

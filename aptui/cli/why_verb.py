@@ -22,7 +22,7 @@ from aptui.store.queries.reasons import dependents, edge_type, makers, sentence
 
 # For `why`: edits of a file that are not in the database yet, and the source of a file in the cache.
 
-_PENDING_ADVICE = "what follows is about it as it was; 'aptui batch' processes it"
+_PENDING_ADVICE = "the following lines are about its earlier state; 'aptui batch' processes it"
 
 
 def describe_edit(source: SourceRow, database: Reader) -> str:
@@ -69,7 +69,7 @@ def product_answer(
         return {"path": name, "is": "outside", "said": "it is in the cache, but no job made it", "jobs": []} if is_there else None
     answer = explain(rows[0].source, project)
     answer["jobs"] = [job for job in answer["jobs"] if job["job_id"] in made]
-    return {**answer, "path": made[rows[0].job_id], "is": "product", "said": f"it is made of '{rows[0].source}'"}
+    return {**answer, "path": made[rows[0].job_id], "is": "product", "said": f"its source is '{rows[0].source}'"}
 
 
 _MOST_INPUTS = 20

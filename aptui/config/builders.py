@@ -246,7 +246,7 @@ class BuilderCompiler:
             names = [item.value["name"].value for item in self._tree.items("builders") if item is not node]
             near = nodes.nearest(name, names)
             hint = near if near.startswith("did") else "give it one of the three"
-            raise UserError(f"builder '{name}' has none of 'copy', 'uses', 'command'", where=node.where, hint=hint)
+            raise UserError(f"builder '{name}' needs one of 'copy', 'uses', 'command'", where=node.where, hint=hint)
         if len(forms) > 1:
             where = node.value[forms[1]].key_where
             raise UserError(f"builder '{name}' has both '{forms[0]}' and '{forms[1]}'", where=where, hint="keep one")
@@ -345,8 +345,8 @@ class BuilderCompiler:
             except TemplateError as error:
                 raise UserError(str(error), where=command.where, hint=error.hint) from None
             if unknown := unknown_placeholder(command.value):
-                hint = f"there are {', '.join(PLACEHOLDERS)}; braces that the program wants stand in single quotes"
-                raise UserError(f"'{unknown}' is no placeholder", where=command.where, hint=hint)
+                hint = f"there are {', '.join(PLACEHOLDERS)}; braces for the program itself stand in single quotes"
+                raise UserError(f"'{unknown}' is not a placeholder", where=command.where, hint=hint)
         return tuple(sorted(names))
 
     def _command(self, node: Node) -> CommandRule:

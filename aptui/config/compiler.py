@@ -217,7 +217,7 @@ def mistakes(given: Node | None) -> Iterator[UserError]:
     """Yield the mistakes in `checks:` that its schema does not find, each with its place."""
     for name, check in (given.value if given is not None else {}).items():
         if not any(key in check.value for key in _KEYS):
-            yield UserError(f"the check '{name}' looks at nothing", where=check.where, hint=f"say one of {', '.join(_KEYS)}")
+            yield UserError(f"the check '{name}' covers nothing", where=check.where, hint=f"say one of {', '.join(_KEYS)}")
         yield from _bad_patterns(check)
         for field in LIMITS:
             limit = check.get(field)
@@ -226,7 +226,7 @@ def mistakes(given: Node | None) -> Iterator[UserError]:
         level = check.get("level")
         for key in _OF_MANY:
             if level is not None and level.value == CheckLevel.BLOCK and key in check.value:
-                what = f"the check '{name}' cannot block: '{key}' looks at more than one job"
+                what = f"the check '{name}' cannot block: '{key}' covers more than one job"
                 yield UserError(what, where=level.where, hint="level: fail ends a batch with 1")
 
 
@@ -247,7 +247,7 @@ def _bad_limit(field: str, limit: Node) -> Iterator[UserError]:
         _limit(field, limit.value)
     except ValueError:
         hint = "write <= 4MiB, > 1kB or 1kB..4MiB" if field == "bytes" else f"write {comparisons.FORMS}"
-        yield UserError(f"'{limit.value}' is no range of {field}", where=limit.where, hint=hint)
+        yield UserError(f"'{limit.value}' is not a range of {field}", where=limit.where, hint=hint)
 
 
 class Compiler:

@@ -104,7 +104,7 @@ def rewrite(project_dir: Path, file: Path, change: Callable[[str], str]) -> None
         after = b"\xef\xbb\xbf" + after
     check_with(project_dir, file, after)
     if _read(file) != before:
-        raise UserError(f"'{file}' was changed meanwhile", hint="try again")
+        raise UserError(f"'{file}' was changed in the meantime", hint="try again")
     _replace(Path(os.path.realpath(file)), after)
     trust.follow_edit(project_dir, file, before or b"", after)
 
@@ -347,7 +347,7 @@ def _list_or_none(text: str, name: str, key: str) -> Node | None:
 def _find_list(text: str, name: str, key: str) -> Node:
     node = _list(text, name, key)
     if node is None:
-        raise UserError(f"'{key}' is no list any more", where=name, hint="write it by hand")
+        raise UserError(f"'{key}' is no longer a list", where=name, hint="write it by hand")
     return node
 
 

@@ -133,7 +133,7 @@ def _fault(address: str) -> str:
     except ValueError:
         has_host = False
     if not has_host or url.scheme not in {"https", "http"}:
-        return "is no address of a web hook"
+        return "is not the address of a web hook"
     return "" if url.scheme == "https" or is_loopback(url.hostname or "") else "is not encrypted"
 
 
@@ -222,12 +222,12 @@ def check_address(address: str, *, has_certificates: bool, is_insecure: bool = F
     except ValueError:
         has_port = False
     if url.scheme not in {"tls", "tcp"} or not url.hostname or not has_port:
-        raise UserError(f"'{address}' is no address of a scheduler", hint="tls://<host>:8786")
+        raise UserError(f"'{address}' is not the address of a scheduler", hint="tls://<host>:8786")
     if url.scheme == "tls" and not has_certificates:
         raise UserError(f"'{address}' needs certificates", hint="tls_ca, tls_cert and tls_key name PEM files")
     if url.scheme == "tcp" and not is_loopback(url.hostname):
         raise UserError(
-            f"'{address}' is not encrypted: anyone who reaches it can run programs here",
+            f"'{address}' is not encrypted: any program that reaches it can run programs here",
             hint="use tls://; tcp:// is for the loopback alone",
         )
     if url.scheme == "tcp" and not is_insecure:

@@ -296,7 +296,7 @@ def _files_below(folder: str) -> Iterator[str]:
 # Other stores are trusted without a key only if the project sets `trust`.
 
 UNSEALED = "unsealed"
-OPEN_STORE = "anyone who can write to this shared cache could replace products here: it has no key"
+OPEN_STORE = "every user who can write to this shared cache could replace products here: it has no key"
 OPEN_STORE_HINT = "'aptui cache init' makes one; 'trust: unsealed' does without"
 BUCKETS = ("s3", "gs", "gcs", "az", "azure", "abfs", "abfss", "memory")
 """Schemes of object stores."""
@@ -315,10 +315,10 @@ def flaw_of_address(store: str) -> str:
         url = urlsplit(store)
         is_whole = url.port != 0 and (bool(url.hostname) or url.scheme not in _SERVERS)
     except ValueError as error:
-        return f"'{shown}' is no address: {str(error)[:1].lower()}{str(error)[1:]}"
+        return f"'{shown}' is not an address: {str(error)[:1].lower()}{str(error)[1:]}"
     if url.scheme not in (*_SERVERS, *BUCKETS, "file"):
-        return f"'{shown}' is no place for a shared cache"
-    return "" if is_whole else f"'{shown}' is no address: it names no host"
+        return f"'{shown}' is not a place for a shared cache"
+    return "" if is_whole else f"'{shown}' is not an address: it names no host"
 
 
 def is_own_store(store: str) -> bool:
@@ -387,9 +387,9 @@ def risks_of(sharing_store: str, *, is_used: bool, is_sealed: bool) -> list[str]
     url = urlsplit(sharing_store)
     risks = []
     if not is_sealed and not is_own_store(sharing_store):
-        risks.append("anyone who can write to it, or intercept the connection, could replace products here: it needs no key")
+        risks.append("every user who can write to it, or intercept the connection, could replace products here: it needs no key")
     if url.scheme == "http" and not is_loopback(url.hostname or ""):
-        risks.append("everybody on the way reads what is fetched and sent: it is http, not https")
+        risks.append("every host on the way can read the results: it is http, not https")
     return risks
 
 

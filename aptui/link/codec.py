@@ -124,7 +124,7 @@ def explain(error: Exception) -> str:
     if isinstance(error, UnicodeError):
         return "not valid UTF-8"
     text, _, place = str(error).partition(" - at `$")
-    if text[1:2].islower():  # "JSON is malformed" keeps its letters
+    if text[1:2].islower():  # "JSON is malformed" keeps its capitals
         text = text[0].lower() + text[1:]
     text = text.replace("`", "'")
     field = place.strip(".`")

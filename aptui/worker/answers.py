@@ -139,6 +139,6 @@ def read_answer_text(path: str) -> str:
     with open(path, encoding="utf-8", errors="surrogateescape") as file:
         text = file.read(MOST_CHARS + 1)
     if len(text) > MOST_CHARS or "\0" in text:
-        what = "is no text: it holds a NUL" if "\0" in text else f"has more than {MOST_CHARS:,} characters"
+        what = "is not a text: it holds a NUL" if "\0" in text else f"has more than {MOST_CHARS:,} characters"
         raise AnswerRefused(f"the file {os.path.basename(path)!r} that the command wrote {what}")
     return text

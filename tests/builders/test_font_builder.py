@@ -153,7 +153,7 @@ GLYF_AT, GLYF_LENGTH = table_offset(TTF, "glyf")
 LAST = max(table_offset(TTF, tag) for tag in opened(TTF).keys() if tag != "GlyphOrder")  # noqa: SIM118
 BROKEN = [
     ("empty", b"", "a.ttf: the file is empty"),
-    ("text", b"hello", "a.ttf: is no font: it begins with none of the signatures of ttf, otf, woff and woff2"),
+    ("text", b"hello", "a.ttf: is not a font: it does not begin with the signature of ttf, otf, woff or woff2"),
     ("header", TTF[:8], "a.ttf: ends within its header, after 8 bytes"),
     ("directory", TTF[:20], "a.ttf: ends within its directory, at table 1 of 10"),
     ("cut", TTF[: GLYF_AT + 4],

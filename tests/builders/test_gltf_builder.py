@@ -170,7 +170,7 @@ def test_a_model_reads_nothing_outside_the_project(bench, uri, name):
 def test_uri_with_file_scheme_is_refused(bench):
     tree = {"asset": {"version": "2.0"}, "buffers": [{"uri": "file:///etc/passwd", "byteLength": 8}]}
 
-    assert "is no file of the project" in bench.fail(bench.write("a.gltf", json.dumps(tree)))
+    assert "is not a file of the project" in bench.fail(bench.write("a.gltf", json.dumps(tree)))
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"images": 3, "buffers": [1, {"uri": 4}]}', "\xff"])
@@ -194,15 +194,15 @@ def test_a_missing_or_unfetched_file_fails_by_name(bench, sample, name, what):
 CONTAINERS = [
     ("empty", b"", "a.gltf: line 1, column 1: the file is empty"),
     ("comma", b'{"asset": 1\n "b": 2}', "a.gltf: line 2, column 2: Expecting ',' delimiter"),
-    ("list", b"[]", "a.gltf: the JSON is no object"),
+    ("list", b"[]", "a.gltf: the JSON is not an object"),
     ("nan", b'{"asset": NaN}', "a.gltf: NaN is not JSON"),
     ("huge", b'{"asset": 1e999}', "a.gltf: the number 1e999 is too large"),
     ("abyss", b'{"a":' * 100_000, "a.gltf: nested too deep"),
     ("latin", b'{"a": "\xe9"}', "a.gltf: line 1, column 8: the text is not UTF-8; save the file as UTF-8"),
     ("no asset", b"{}", "a.gltf: has no asset.version, which every glTF has"),
     ("old", b'{"asset": {"version": "1.0"}}', "a.gltf: is glTF version 1.0; only 2 is known"),
-    ("no list", b'{"asset": {"version": "2.0"}, "nodes": {}}', "a.gltf: nodes is no list"),
-    ("no object", b'{"asset": {"version": "2.0"}, "nodes": [3]}', "a.gltf: node 0 is no object"),
+    ("no list", b'{"asset": {"version": "2.0"}, "nodes": {}}', "a.gltf: nodes is not a list"),
+    ("no object", b'{"asset": {"version": "2.0"}, "nodes": [3]}', "a.gltf: node 0 is not an object"),
     ("header", b"glTF\x02\0\0\0", "a.gltf: the GLB ends within its header, after 8 bytes"),
     ("old glb", glb({}, version=1), "a.gltf: is GLB version 1; only 2 is known"),
     ("cut", glb({})[:-1], "a.gltf: the GLB should have 24 bytes, and has 23"),
@@ -243,14 +243,14 @@ MISTAKES = [
     (
         "bufferViews.0.byteOffset",
         2,
-        f"{POSITION}: its place in the buffer is 2, which is no multiple of 4, the size of its numbers",
+        f"{POSITION}: its place in the buffer is 2, which is not a multiple of 4, the size of its numbers",
     ),
     ("buffers.0.byteLength", 9999, "buffer 0: byteLength is 9,999, and it has 408 bytes"),
     ("buffers.0.uri", "data:x;base64,***", "buffer 0: its data URI is damaged: it is not base64"),
-    ("buffers.0.uri", "file:///etc/passwd", "buffer 0: 'file:///etc/passwd' is no file of the project"),
+    ("buffers.0.uri", "file:///etc/passwd", "buffer 0: 'file:///etc/passwd' is not a file of the project"),
     ("images.0", {}, "image 0: must have either a uri or a bufferView"),
     ("images.0", {"bufferView": 0}, "image 0: is in a bufferView, and has no mimeType"),
-    ("images.0", {"uri": data_uri(b"text")}, "image 0: its first bytes are those of no image (png, jpeg, webp, ktx2, dds)"),
+    ("images.0", {"uri": data_uri(b"text")}, "image 0: its first bytes are not those of an image (png, jpeg, webp, ktx2, dds)"),
     (
         "images.0",
         {"uri": data_uri(picture("JPEG")), "mimeType": "image/png"},

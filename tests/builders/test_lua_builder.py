@@ -173,7 +173,7 @@ def test_parameters_differ_by_platform(bench):
 def test_utf_16_script_error_says_how_to_fix_it(bench):
     error = bench.fail(bench.write("a.lua", "return 1".encode("utf-16")))
 
-    assert error == "a.lua:1: is UTF-16, which Lua does not read; save it as UTF-8"
+    assert error == "a.lua:1: Lua does not read UTF-16; save it as UTF-8"
 
 
 @pytest.mark.real

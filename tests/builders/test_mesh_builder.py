@@ -143,7 +143,7 @@ def test_too_many_materials_fail(bench):
         ("a.off", "OFF\n4000000000 4000000000 0\n0 0 0\n", "promises 8,000,000,000 lines of vertices and faces, and has 1"),
         ("a.off", "hello", "a.off:1: does not begin with 'OFF' and the numbers of vertices and faces"),
         ("a.off", "OFF\n", "a.off:1: does not begin with 'OFF' and the numbers of vertices and faces"),
-        ("a.off", "OFF\n1 1 0\nx y z\n3 0 0 0\n", "a.off: the model is damaged: what it says of itself does not fit together"),
+        ("a.off", "OFF\n1 1 0\nx y z\n3 0 0 0\n", "a.off: the model is damaged: its own descriptions contradict each other"),
     ],
 )
 def test_model_with_missing_data_fails_with_plain_message(bench, name, data, error):

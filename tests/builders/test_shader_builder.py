@@ -201,7 +201,7 @@ def test_unknown_stage_fails(bench, fake):
     note = fake()
 
     assert bench.fail(bench.write("a.glsl", "")).startswith(
-        "a.glsl: its name tells no stage; set the parameter 'stage' to one of vert,"
+        "a.glsl: its name does not show its stage; set the parameter 'stage' to one of vert,"
     )
     assert bench.build(bench.write("a.TESC.glsl", ""))
     assert note()[1].startswith("-S tesc ")

@@ -106,10 +106,10 @@ def test_long_text_in_a_message_is_shortened(bench):
 
 
 NO_JSON = [
-    ("a: .nan", "a.yaml:1:4: .nan is no number in JSON"),
+    ("a: .nan", "a.yaml:1:4: .nan is not a number in JSON"),
     ("? [1]\n: 2", "a.yaml:1:3: a key must be text or an integer"),
     ("true: 2", "a.yaml:1:1: a key must be text or an integer, not 'true'"),
-    ("a: !!int x", "a.yaml:1:4: 'x' is no int"),
+    ("a: !!int x", "a.yaml:1:4: 'x' is not of type int"),
     ("a: {<<: 1}", "a.yaml:1:9: only a mapping can be merged by '<<'"),
     ("a: 1\n---\nb: 1", "a.yaml: holds 2 documents, and JSON holds one; use output: copy"),
     ("", "a.yaml: holds 0 documents, and JSON holds one; use output: copy"),

@@ -266,7 +266,7 @@ def test_why_of_a_job(run: Run) -> None:
 def test_why_of_a_product_leads_to_its_source(run: Run, name: str) -> None:
     answer = json.loads(run("why", name, "--json")[1])
 
-    assert (answer["path"], answer["is"], answer["said"]) == ("linux/out.idx", "product", "it is made of 'x.words'")
+    assert (answer["path"], answer["is"], answer["said"]) == ("linux/out.idx", "product", "its source is 'x.words'")
     assert [(job["source"], job["platform"]) for job in answer["jobs"]] == [("x.words", "linux")]
 
 

@@ -52,8 +52,8 @@ def test_alerts_survive_the_stored_form_and_change_no_signature(folder: Path) ->
     ("said", "place", "what"),
     [
         ("on: {failed: {webhook: 'http://example.org/x'}}", ":3:24", "is not encrypted"),
-        ("on: {failed: {webhook: 'ftp://example.org/x'}}", ":3:24", "is no address of a web hook"),
-        ("on: {mended: {webhook: 'https://[x/'}}", ":3:24", "is no address of a web hook"),
+        ("on: {failed: {webhook: 'ftp://example.org/x'}}", ":3:24", "is not the address of a web hook"),
+        ("on: {mended: {webhook: 'https://[x/'}}", ":3:24", "is not the address of a web hook"),
         ("on: {idle: {}}", ":3:12", "'on.idle' says nothing to do"),
         ("on: {failed: {exec: 'rm -rf /'}}", ":3:21", "must be a list"),
         ("on: {failed: {exec: []}}", ":3:21", "exec"),

@@ -58,13 +58,13 @@ def test_only_blocking_checks_belong_to_the_project_and_change_its_signature(fol
 @pytest.mark.parametrize(
     ("said", "where", "what"),
     [
-        ("checks: {a: {level: fail}}", "3:13", "the check 'a' looks at nothing"),
+        ("checks: {a: {level: fail}}", "3:13", "the check 'a' covers nothing"),
         ("checks: {a: {widht: 1}}", "3:14", "unknown key 'widht' in 'checks.a'"),
-        ("checks: {a: {width: wide}}", "3:21", "'wide' is no range of width"),
-        ("checks: {a: {bytes: <= 4 parsecs}}", "3:21", "'<= 4 parsecs' is no range of bytes"),
+        ("checks: {a: {width: wide}}", "3:21", "'wide' is not a range of width"),
+        ("checks: {a: {bytes: <= 4 parsecs}}", "3:21", "'<= 4 parsecs' is not a range of bytes"),
         ("checks: {a: {name: '['}}", "3:20", "not a regular expression"),
         ("checks: {a: {files: [/x], power_of_two: true}}", "3:22", "must be relative"),
-        ("checks: {a: {budget: 1MiB, level: block}}", "3:35", "the check 'a' cannot block: 'budget' looks at more than one job"),
+        ("checks: {a: {budget: 1MiB, level: block}}", "3:35", "the check 'a' cannot block: 'budget' covers more than one job"),
         ("checks: {a: {lint: [speling]}}", "3:21", "'checks.a.lint.1' must be spelling, dead or case"),
         ("checks: {a: {width: 1, level: deny}}", "3:31", "'checks.a.level' must be warn, fail or block"),
     ],

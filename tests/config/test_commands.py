@@ -51,7 +51,7 @@ def test_an_unknown_placeholder_is_a_mistake_with_its_place_and_the_list(tmp_pat
         PROJECT + "builders:\n  - {name: u, patterns: ['*.x'], version: 1, command: 'cp {src} y'}\n"
     )
 
-    with pytest.raises(UserError, match=r"aptui.yaml:3:\d+: '\{src\}' is no placeholder; there are source, products_dir"):
+    with pytest.raises(UserError, match=r"aptui.yaml:3:\d+: '\{src\}' is not a placeholder; there are source, products_dir"):
         load(tmp_path)
 
 

@@ -110,7 +110,7 @@ def test_a_mistake_in_the_shape_is_named_with_its_place(complain: Complain, name
 
 
 MEANINGS = {
-    "no form": ("  - {name: a}", "3:5: builder 'a' has none of 'copy', 'uses', 'command'; give it one of the three"),
+    "no form": ("  - {name: a}", "3:5: builder 'a' needs one of 'copy', 'uses', 'command'; give it one of the three"),
     "two forms": ("  - {name: a, copy: [x], uses: image}", "3:26: builder 'a' has both 'copy' and 'uses'; keep one"),
     "key of another form": (
         "  - {name: a, copy: [x], tools: [sh]}",
@@ -306,7 +306,7 @@ def test_an_empty_file_only_lacks_scan_folders(complain: Complain) -> None:
         ("limits=[", "--set limits:1:2: not valid YAML: "),
         (
             "builders.dta.params.x=1",
-            "--set builders.dta: builder 'dta' has none of 'copy', 'uses', 'command'; did you mean 'data'?",
+            "--set builders.dta: builder 'dta' needs one of 'copy', 'uses', 'command'; did you mean 'data'?",
         ),
         ("scan_folders.gane.order=1", "--set scan_folders.gane: 'path' is missing in 'scan_folders.gane'; did you mean 'game'?"),
         ("builders.data=1", "--set builders.data: 'builders.1' must be a mapping that describes a builder, not 1"),

@@ -46,11 +46,11 @@ def test_store_of_other_users_needs_a_key_or_explicit_trust(load, tmp_path: Path
 @pytest.mark.parametrize(
     ("store", "what"),
     [
-        ("http://host:99999/", "'http://host:99999/' is no address: port out of range"),
-        ("http://[::1/", "is no address: invalid IPv6"),
-        ("https:///path", "is no address: it names no host"),
-        ("https://me:secret@host:x/", "'host:x/' is no address: port could not be cast"),
-        ("ftp://host/", "'ftp://host/' is no place for a shared cache"),
+        ("http://host:99999/", "'http://host:99999/' is not an address: port out of range"),
+        ("http://[::1/", "is not an address: invalid IPv6"),
+        ("https:///path", "is not an address: it names no host"),
+        ("https://me:secret@host:x/", "'host:x/' is not an address: port could not be cast"),
+        ("ftp://host/", "'ftp://host/' is not a place for a shared cache"),
     ],
 )
 def test_impossible_store_address_is_refused_with_its_place(load, store: str, what: str) -> None:

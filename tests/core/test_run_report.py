@@ -1,4 +1,4 @@
-"""Facts of a job: those of its products together."""
+"""The facts of a job are the combined facts of its products."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ def test_run_next_starts_the_job_that_is_named(home: Home, name: str) -> None:
     home.wait(lambda: home.product("b.txt") == "next")
 
     assert home.product("a.txt") == "a"
-    assert "is no source" in home.run("run-next", "nothing.txt").stderr
+    assert "is not a source" in home.run("run-next", "nothing.txt").stderr
 
 
 def test_logs_shows_the_engines_log_and_says_where_it_is(home: Home) -> None:

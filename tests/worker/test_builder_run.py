@@ -337,9 +337,12 @@ LIES = {
     "no flag": (lambda r: [product(r, flags=0)], "must be flagged either PRODUCT or INTERMEDIATE"),
     "intermediate": (lambda r: [product(r, flags=ProductFlag.INTERMEDIATE)], "intermediates belong to the platform 'common'"),
     "folder of its own": (lambda r: [product(r, folder="x")], "a folder of its own, 'x', which only intermediates may have"),
-    "climbing folder": (lambda r: [product(r, flags=ProductFlag.INTERMEDIATE, folder="../x")], "'../x' is no folder relative to"),
-    "absolute folder": (lambda r: [product(r, flags=ProductFlag.INTERMEDIATE, folder="/x")], "'/x' is no folder relative to"),
-    "no folder": (lambda r: [product(r, flags=ProductFlag.INTERMEDIATE, folder="./.")], "'./.' is no folder relative to"),
+    "climbing folder": (
+        lambda r: [product(r, flags=ProductFlag.INTERMEDIATE, folder="../x")],
+        "'../x' is not a folder relative to",
+    ),
+    "absolute folder": (lambda r: [product(r, flags=ProductFlag.INTERMEDIATE, folder="/x")], "'/x' is not a folder relative to"),
+    "no folder": (lambda r: [product(r, flags=ProductFlag.INTERMEDIATE, folder="./.")], "'./.' is not a folder relative to"),
     "text": (lambda r: ["a.out"], "the builder returned str as a product, not a JobProduct"),
     "number as path": (lambda r: [JobProduct(5)], "TypeError"),
 }

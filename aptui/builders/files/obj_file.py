@@ -127,14 +127,14 @@ def _check_face(corners: list[str], counts: dict[str, int], highest: dict[str, t
     for corner in corners:
         parts = corner.split("/")
         if len(parts) > 3 or not parts[0]:
-            raise BrokenObjError(f"{corner!r} is no corner of a face", number)
+            raise BrokenObjError(f"{corner!r} is not a corner of a face", number)
         for kind, part in zip(_FEWEST, parts, strict=False):
             if not part:
                 continue
             try:
                 value = int(part)
             except ValueError:
-                raise BrokenObjError(f"{corner!r} is no corner of a face", number) from None
+                raise BrokenObjError(f"{corner!r} is not a corner of a face", number) from None
             if value == 0 or -value > counts[kind]:
                 raise BrokenObjError(
                     f"the face refers to {value:,}, and there are {counts[kind]:,} {_KINDS[kind]} before it", number

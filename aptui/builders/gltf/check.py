@@ -67,7 +67,7 @@ class Checker(GltfContents):
             raise BrokenGltfError(f"is glTF version {version}; only 2 is known")
         used, required = (self._tree.get(f"extensions{which}", []) for which in ("Used", "Required"))
         if not isinstance(used, list) or not isinstance(required, list):
-            raise BrokenGltfError("extensionsUsed or extensionsRequired is no list")
+            raise BrokenGltfError("extensionsUsed or extensionsRequired is not a list")
         for name in required:
             if name not in used:
                 self.warnings.append(f"extension {name!r} is required, and not among extensionsUsed")
@@ -76,10 +76,10 @@ class Checker(GltfContents):
         for name, singular in NAMES.items():
             listed = self._tree.get(name, [])
             if not isinstance(listed, list):
-                raise BrokenGltfError(f"{name} is no list")
+                raise BrokenGltfError(f"{name} is not a list")
             for index, each in enumerate(listed):
                 if not isinstance(each, dict):
-                    raise BrokenGltfError(f"{singular} {index} is no object")
+                    raise BrokenGltfError(f"{singular} {index} is not an object")
 
     def _name_users(self) -> None:
         """Give each accessor the name of its first user."""
@@ -111,7 +111,7 @@ class Checker(GltfContents):
             raise BrokenGltfError("must have either a uri or a bufferView")
         if "uri" in image:
             if not isinstance(image["uri"], str):
-                raise BrokenGltfError("its uri is no text")
+                raise BrokenGltfError("its uri is not a text")
             data: bytes | None = uri_bytes(image["uri"], self._read)
         else:
             if not isinstance(image.get("mimeType"), str):
@@ -121,7 +121,7 @@ class Checker(GltfContents):
             return
         kind, declared_type = media_type(data), image.get("mimeType")
         if not kind:
-            raise BrokenGltfError("its first bytes are those of no image (png, jpeg, webp, ktx2, dds)")
+            raise BrokenGltfError("its first bytes are not those of an image (png, jpeg, webp, ktx2, dds)")
         if declared_type is not None and declared_type != kind:
             raise BrokenGltfError(f"its mimeType is {declared_type!r}, and its first bytes are those of {kind}")
         self._expand(len(data))
@@ -263,7 +263,7 @@ class Checker(GltfContents):
     def _some(self, kind: str, holder: Object, key: str) -> list[int]:
         listed = holder.get(key, [])
         if not isinstance(listed, list):
-            raise BrokenGltfError(f"{key} is no list")
+            raise BrokenGltfError(f"{key} is not a list")
         return [self._index(kind, each, f"{key}[{number}]") for number, each in enumerate(listed)]
 
     def _check_node(self, _index: int, node: Object) -> None:

@@ -249,7 +249,7 @@ class GltfContents:
             raise BrokenGltfError(f"reads {needed:,} bytes at {offset:,} of buffer view {view_index}, which has {length:,}")
         for what, value in (("byteOffset", offset), ("its place in the buffer", begin + offset), ("byteStride", stride)):
             if value % kind.itemsize:
-                raise BrokenGltfError(f"{what} is {value:,}, which is no multiple of {kind.itemsize}, the size of its numbers")
+                raise BrokenGltfError(f"{what} is {value:,}, which is not a multiple of {kind.itemsize}, the size of its numbers")
         data = self._buffers.get(view.get("buffer", -1))
         if data is None or _is_compressed(view) or begin + length > len(data):
             return None

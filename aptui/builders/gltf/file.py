@@ -96,7 +96,7 @@ def uri_bytes(uri: str, read: Read) -> bytes:
     if uri.startswith("data:"):
         return _data_uri_bytes(uri)
     if not is_file_uri(uri):
-        raise BrokenGltfError(f"'{uri[:60]}' is no file of the project")
+        raise BrokenGltfError(f"'{uri[:60]}' is not a file of the project")
     return read(unquote(uri))
 
 
@@ -200,7 +200,7 @@ def buffer_bytes(document: Document, index: int, buffer: dict[str, Any], read: R
     if isinstance(uri, str):
         return uri_bytes(uri, read)
     if uri is not None:
-        raise BrokenGltfError("its uri is no text")
+        raise BrokenGltfError("its uri is not a text")
     if index == 0 and document.chunk is not None:
         return document.chunk
     raise BrokenGltfError("has no uri, and there is no binary chunk for it")
@@ -312,7 +312,7 @@ def _parse_json(data: bytes) -> dict[str, Any]:
     except RecursionError:
         raise BrokenGltfError("nested too deep") from None
     if not isinstance(tree, dict):
-        raise BrokenGltfError("the JSON is no object")
+        raise BrokenGltfError("the JSON is not an object")
     return tree
 
 

@@ -271,7 +271,7 @@ class PlainCopies(PipelinePart):
 
 
 def _is_rewritten(source: Source, fact: FileFact) -> bool:
-    """Whether nothing of a source is other than its bytes."""
+    """Whether only the bytes of a source changed."""
     before = source.fact
     if before is None or source.trouble or source.misidentity or source.identity is not None:
         return False

@@ -213,7 +213,7 @@ class HashQueue:
                         trace.end("run", run_key, outcome=Outcome.SUCCEEDED.name)
 
     def post_answers(self) -> None:
-        """Put what was answered into the inbox, as much as is good to take in at a time."""
+        """Move finished results into the inbox, at most one batch at a time."""
         facts: list[FileFact] = []
         unreadable: list[tuple[PathKey, str]] = []
         unstable: list[PathKey] = []

@@ -28,7 +28,7 @@ from aptui.core.project import Builder, Project
 from aptui.core.run_report import OutsideFile, Stamp, outside_file
 from aptui.engine.scan.walk import Below, Digests, Entry, FolderPart, Walk, digests_of
 
-# Re-stat of files outside of all scan folders that runs read: one stat each, and a hash where it differs.
+# Check the files outside the scan folders that runs read: one `stat` each, and a hash if it differs.
 #
 # This module is imported by runs that find nothing to do: it must stay light.
 

@@ -49,7 +49,7 @@ def canonical(entry: str) -> str:
         pass
     if slash:
         raise UserError(
-            f"'{entry}' is no range of addresses", hint=f"as '192.168.1.0/24' or '2001:db8::/32'; '{EVERYONE}' is everyone"
+            f"'{entry}' is not a range of addresses", hint=f"as '192.168.1.0/24' or '2001:db8::/32'; '{EVERYONE}' is everyone"
         )
     if is_host_name(address):
         return address.rstrip(".")
@@ -142,7 +142,7 @@ def _change_dialled(settings: PeerSettings, order: PeerOrder) -> tuple[Dial, ...
     before, is_new = settings.connections, order.action is PeerAction.ADD
     known = settings.dial(order.id)
     if known is None and not is_new:
-        raise UserError(f"there is no connection '{order.id}'", hint="it was removed meanwhile; list them again")
+        raise UserError(f"there is no connection '{order.id}'", hint="it was removed in the meantime; list them again")
     if order.action is PeerAction.REMOVE:
         return tuple(each for each in before if each.id != order.id)
     if order.action in (PeerAction.ENABLE, PeerAction.DISABLE):

@@ -61,7 +61,7 @@ def open_confined_file(folder: int, path: bytes) -> tuple[int, os.stat_result]:
         if stat.S_ISDIR(found.st_mode):
             raise IsADirectoryError(errno.EISDIR, "is a folder")
         if not stat.S_ISREG(found.st_mode):
-            raise PermissionError(errno.EACCES, "is no file")
+            raise PermissionError(errno.EACCES, "is not a file")
     except BaseException:
         os.close(descriptor)
         raise

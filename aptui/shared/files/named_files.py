@@ -61,12 +61,12 @@ def located(scan_folder: str, path: str, scan_folders: Sequence[str] = (), named
     """
     try:
         if "\0" in path or _SCHEME.match(path):
-            raise ForbiddenNameError(f"{_who(named_by)}'{_shorten_path(path)}', which is no path of a file of the project")
+            raise ForbiddenNameError(f"{_who(named_by)}'{_shorten_path(path)}', which is not the path of a file of the project")
         roots = (scan_folder, *scan_folders)
         full = os.path.normpath(os.path.join(scan_folder, path))
         real = os.path.realpath(full)
     except (ValueError, OSError) as error:
-        raise ForbiddenNameError(f"{_who(named_by)}'{_shorten_path(path)}', which is no path: {error}") from None
+        raise ForbiddenNameError(f"{_who(named_by)}'{_shorten_path(path)}', which is not a path: {error}") from None
     if not any(_is_below(full, root) or _is_below(full, _real(root)) for root in roots):
         raise ForbiddenNameError(f"{_who(named_by)}'{_shorten_path(path)}', which is outside the project's scan folders")
     if not any(_is_below(real, _real(root)) for root in roots):

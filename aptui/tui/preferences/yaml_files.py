@@ -47,7 +47,7 @@ def compile_file(file: Path, compile_node: Callable[[Node], Any]) -> Any:
     compiled = _find_compiled_file(file)
     value = _recall(compiled, key)
     if value is None:
-        from aptui.config.yaml.nodes import read_yaml  # for start-up: only needed after a change
+        from aptui.config.yaml.nodes import read_yaml  # imported here to keep the start fast: only needed after a change
 
         value = compile_node(read_yaml(data, str(file)))
         _keep(compiled, key, value)

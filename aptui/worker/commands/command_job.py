@@ -140,7 +140,7 @@ def _run_traced(
     from aptui.worker.commands import read_trace
 
     if fault := read_trace.fault():
-        log.write(LogLevel.INFO, f"what the command reads cannot be traced: {fault}")
+        log.write(LogLevel.INFO, f"reads of the command cannot be traced: {fault}")
         return commands.execute(command, environment, output, meanwhile)
     ended = commands.execute(read_trace.trace_command(command, folders.trace), environment, output, meanwhile)
     read_trace.note_reads(folders.trace, command.program, reads)
@@ -223,7 +223,7 @@ def _record(line: str, window: str, time_ms: int, regexes: list[tuple[LogLevel, 
 def _split_dependencies(rule: CommandRule, lines: list[str], output: BoundedText) -> tuple[list[str], list[str]]:
     """Return (the lines for the log, the dependencies that the other lines name)."""
     if output.dropped_count:
-        raise AnswerRefused("the command wrote so much that its dependencies cannot all be read from its output")
+        raise AnswerRefused("the command wrote too much: its dependencies cannot all be read from its output")
     regex = _compile_regex(rule.dependency_regex)
     shown, found = [], []
     for line in lines:
@@ -244,7 +244,7 @@ def _depfile(rule: CommandRule, path: str, log: RunLog) -> list[str]:
     except FileNotFoundError:
         log.write(
             LogLevel.WARNING,
-            f"the command wrote no dependency file {os.path.basename(path)!r}: a change of what it reads is not noticed",
+            f"the command wrote no dependency file {os.path.basename(path)!r}: changes of the files that it reads are not noticed",
         )
         return []
     for line in commands.find_lines_without_colon(text)[:_MOST_WARNINGS]:

@@ -86,7 +86,7 @@ def _asset_links(product: JobProduct) -> Iterator[ProductLink]:
         if not isinstance(item, ProductDependency):
             raise _as_refused(product, f"has a {type(item).__name__} among its dependencies, not a ProductDependency")
         if not isinstance(item.source_uuid, UUID):
-            raise _as_refused(product, f"depends on {item.source_uuid!r}, which is no UUID")
+            raise _as_refused(product, f"depends on {item.source_uuid!r}, which is not a UUID")
         if not item.source_uuid.int:
             raise _as_refused(product, "depends on a source with the UUID 0, which no source has")
         sub_id = _number(product, item.sub_id, _HIGHEST_SUB_ID, "a sub id of 32 bits")
@@ -99,7 +99,7 @@ def _path_links(product: JobProduct, order: ProcessOrder) -> Iterator[ProductLin
         if not isinstance(item, PathDependency):
             raise _as_refused(product, f"has a {type(item).__name__} among its path dependencies, not a PathDependency")
         if not isinstance(item.path, str):
-            raise _as_refused(product, f"depends on the path {item.path!r}, which is no text")
+            raise _as_refused(product, f"depends on the path {item.path!r}, which is not a text")
         if item.kind not in (PathDependencyKind.SOURCE_FILE, PathDependencyKind.PRODUCT_FILE):
             raise _as_refused(
                 product, f"depends on '{item.path}', whose kind {item.kind!r} is neither SOURCE_FILE nor PRODUCT_FILE"

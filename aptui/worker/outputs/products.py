@@ -24,7 +24,7 @@ from aptui.sdk import JobProduct, ProductFlag
 from aptui.worker import file_access
 from aptui.worker.answers import AnswerRefused
 
-# Sub ids: which product of its source one is. Builders choose them, or leave them to `fill_sub_ids`; all are checked.
+# A sub id identifies a product among the products of its source. Builders choose it, or `fill_sub_ids` does; all are checked.
 
 
 def fill_sub_ids(products: Sequence[JobProduct]) -> None:
@@ -176,7 +176,7 @@ def _beside(product: JobProduct, rel: str) -> str:
         )
     folder = normalize(product.folder)
     if not folder or product.folder.startswith("/") or folder.split("/")[0] == "..":
-        raise AnswerRefused(f"product {product.path!r}: {product.folder!r} is no folder relative to the scan folders")
+        raise AnswerRefused(f"product {product.path!r}: {product.folder!r} is not a folder relative to the scan folders")
     return f"{to_text(os.fsencode(folder))}/-"
 
 

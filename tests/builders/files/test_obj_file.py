@@ -32,8 +32,8 @@ def test_faces_may_use_later_vertices_and_continued_lines():
         ("v 0 0 0\nf 1 1 -2\n", 2, "the face refers to -2, and there are 1 vertices before it"),
         ("v 0 0 0\nf 1/1 1 1\n", 2, "the face refers to 1, and there are 0 texture coordinates"),
         ("v 0 0 0\nf 1//3 1 1\n", 2, "the face refers to 3, and there are 0 normals"),
-        ("v 0 0 0\nf 1 1 one\n", 2, "'one' is no corner of a face"),
-        ("v 0 0 0\nf 1/// 1 1\n", 2, "'1///' is no corner of a face"),
+        ("v 0 0 0\nf 1 1 one\n", 2, "'one' is not a corner of a face"),
+        ("v 0 0 0\nf 1/// 1 1\n", 2, "'1///' is not a corner of a face"),
         ("v 0 0 0\nf 1 \\\n 1 5\n", 2, "the face refers to 5, and there are 1 vertices"),
     ],
 )

@@ -241,7 +241,7 @@ def test_query_without_a_path_says_so(run: Run, there: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "where"), [("deps(one.note", "query:14: expected ')'"), ("deps(one.not)", "query:6: 'one.not' is no source")]
+    ("query", "where"), [("deps(one.note", "query:14: expected ')'"), ("deps(one.not)", "query:6: 'one.not' is not a source")]
 )
 def test_query_mistake_names_its_column(run: Run, there: Path, query: str, where: str) -> None:
     code, _, complaint = run("query", query)

@@ -83,7 +83,7 @@ def full_source() -> Source:
 
 
 def put_source(store: Store, source: Source) -> None:
-    """Save a whole aggregate in the form in which the core orders it saved."""
+    """Save a whole aggregate with the command that the core sends to save it."""
     jobs = [job for job in source.jobs.values() if not job.is_analysis]
     store.put(
         put_source=[rows.source_row(source)],

@@ -41,7 +41,7 @@ def play(story):
     assert story.texts() == {"d/a.top": "low", "d/a.dat": "low"}
     plain = uuids(story)[2, "d/a.top"]
 
-    # the same path in a higher folder: an ordinary file is overridden, a told-apart one is not
+    # the same path in a scan folder of higher priority: an ordinary file is overridden, one that counts at its exact path is not
     story.write("high/d/a.top", "high")
     story.write("high/d/a.dat", "high")
     ran = story.engine_run()

@@ -416,7 +416,7 @@ def test_command_without_strace_runs_and_notes_it_once(room, monkeypatch):
 
     assert (result.outcome, result.reads, result.warnings) == (Outcome.SUCCEEDED, (), 0)
     assert [(record.level, record.text) for record in result.log] == [
-        (LogLevel.INFO, "what the command reads cannot be traced: strace is not installed")
+        (LogLevel.INFO, "reads of the command cannot be traced: strace is not installed")
     ]
 
 

@@ -429,7 +429,7 @@ def certified(tmp_path, monkeypatch):
     """A device's certificate with its key, and a file with the certificate only."""
     monkeypatch.setattr(
         peer_connections, "RETRY_S", (60.0, 60.0)
-    )  # no handshake is running at the end: asyncio would leave its socket open
+    )  # wait for the end of all handshakes: otherwise asyncio would leave their sockets open
     (tmp_path / "both.pem").write_text(CERTIFICATE + KEY)
     (tmp_path / "c.pem").write_text(CERTIFICATE)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

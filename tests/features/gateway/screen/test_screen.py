@@ -512,7 +512,7 @@ def test_a_connection_is_edited_switched_disconnected_and_removed(tmp_path):
 def test_entries_are_added_moved_and_removed(tmp_path):
     async def change(app, pilot, session, page):
         await pilot.press("tab", "m", "D", "a", *"10.0.0.0/99", "enter")
-        await until(pilot, lambda: "is no range of addresses" in text(app))
+        await until(pilot, lambda: "is not a range of addresses" in text(app))
         await pilot.press("backspace", "backspace", *"8, tv.local", "enter")
         assert session.told == [order(PeerAction.ALLOW, entry="10.0.0.0/8"), order(PeerAction.ALLOW, entry="tv.local")]
         await pilot.press("j", "m")
