@@ -159,7 +159,7 @@ _CONVENTIONAL_NAMES = frozenset({"__init__", "verbs", "screen", "requests", "set
 
 
 def test_module_names_are_used_once() -> None:
-    counts = Counter(path.stem for path in ROOT.rglob("*.py") if path.stem not in _CONVENTIONAL_NAMES)
+    counts = Counter(path.stem for path in ROOT.rglob("*.py") if path.stem not in _CONVENTIONAL_NAMES and "_data" not in path.parts)
 
     assert {name for name, count in counts.items() if count > 1} <= _NAMES_USED_TWICE.keys()
 

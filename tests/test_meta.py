@@ -65,7 +65,7 @@ def test_every_exit_code_is_in_the_readme() -> None:
 
 def test_a_jobs_state_is_assigned_in_one_line_of_one_file() -> None:
     """The name of the variable does not matter; an object that assigns its own state is not a job."""
-    texts = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in sorted(ROOT.rglob("*.py"))}
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in _list_modules()}
     places = [
         f"{name}:{node.lineno}"
         for name, text in texts.items()
@@ -115,7 +115,7 @@ PUBLIC_PARTICIPLES = frozenset({"located", "placed_name", "trusted_params", "aff
 def test_functions_are_called_by_verbs() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
-        for path in ROOT.rglob("*.py")
+        for path in _list_modules()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _is_participle(node) and node.name not in PUBLIC_PARTICIPLES
     ]
@@ -206,9 +206,14 @@ def test_no_exception_from_the_words_is_left_over() -> None:
     assert sorted(WORDS_WITH_A_REASON.keys() - names) == []
 
 
+def _list_modules() -> list[Path]:
+    """Return the modules of the package; an installed one has examples below `_data`, which are not part of it."""
+    return sorted(path for path in ROOT.rglob("*.py") if "_data" not in path.parts)
+
+
 @cache
 def _read_trees() -> list[tuple[Path, ast.Module]]:
-    return [(path, ast.parse(path.read_text(encoding="utf-8"))) for path in sorted(ROOT.rglob("*.py"))]
+    return [(path, ast.parse(path.read_text(encoding="utf-8"))) for path in _list_modules()]
 
 
 def _split_words(name: str) -> set[str]:
@@ -319,7 +324,7 @@ def test_references_in_docstrings_and_comments_resolve() -> None:
 def _resolves(reference: str) -> bool:
     """Return whether a reference names a file of the project, or a module and a name in it. Other words with dots pass."""
     if "/" in reference or reference in NOT_MODULES:
-        return reference in NOT_MODULES or (ROOT.parent / reference).exists()
+        return reference in NOT_MODULES or (Path(__file__).parents[1] / reference).exists()
     parts, modules = reference.split("."), _index_modules()
     for length in range(len(parts), 0, -1):
         if places := modules.get(".".join(parts[:length])):
@@ -387,7 +392,7 @@ def test_nothing_that_runs_in_ci_imports_the_screen() -> None:
 def test_every_module_has_a_test_of_its_name_or_says_which_test_holds_it() -> None:
     tests = Path(__file__).parent
     lost = []
-    for file in ROOT.rglob("*.py"):
+    for file in _list_modules():
         place = file.relative_to(ROOT)
         if place.parts[0] == "_data":
             continue  # examples, which lie in `config/` of a checkout

@@ -16,7 +16,7 @@ from aptui.config.yaml.checking import check, check_folder
 from aptui.config.yaml.nodes import read_yaml
 from aptui.shared.errors import UserError
 
-ROOT = Path(main.__file__).parents[2]
+ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "aptui").glob("*.md"))]
 _INCOMPLETE = re.compile(r"are required|expected one argument|expected at least one argument")
 """Errors of a command that the text only mentions, which may leave out arguments."""

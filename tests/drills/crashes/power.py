@@ -36,8 +36,8 @@ _COPIES = 20
 _WORKER_WITHOUT_SYNCS = """
 import os, sys
 os.fsync = os.fdatasync = lambda _file: None
-from aptui.worker import files
-files.sync_file_system = lambda _path: None
+from aptui.worker import file_access
+file_access.sync_file_system = lambda _path: None
 from aptui.worker.main import main
 main()
 """

@@ -109,14 +109,20 @@ def without_memory() -> None:
     """Break the contract: every notification runs jobs, even without a change."""
     from aptui.engine.loop.engine import Engine
 
-    look_at = Engine.check_folder
+    open_session = Engine._open
 
-    def run_again(self: Engine, folder: str, again: frozenset = frozenset()) -> None:
-        look_at(self, folder, again)
-        for delay_s in (0.03, 0.07, 0.11) if again else ():
-            threading.Timer(delay_s, lambda: (self.ask("reprocess", keys=again), self.wake())).start()
+    def open_forgetful(self: Engine, opening: object) -> None:
+        open_session(self, opening)
+        check = self.scans.check_folder
 
-    Engine.check_folder = run_again
+        def check_and_run_again(folder: str, again: frozenset = frozenset()) -> None:
+            check(folder, again)
+            for delay_s in (0.03, 0.07, 0.11) if again else ():
+                threading.Timer(delay_s, lambda: (self.ask("reprocess", keys=again), self.wake())).start()
+
+        self.scans.check_folder = check_and_run_again
+
+    Engine._open = open_forgetful
 
 
 def without_recovery() -> None:

@@ -41,8 +41,8 @@ builders:
 MUTANTS = {"": "", "absent-once": "", "deaf-to-products": ""}
 _MUTANTS = {
     "absent-once": (
-        "from aptui.engine.scan import scanner; from aptui.engine.live import absences as watching_absences\n"
-        "watching_absences.Absences.may_come_back = lambda *_: False\n"
+        "from aptui.engine.scan import scanner; from aptui.engine.live import writing\n"
+        "writing.Absences.may_come_back = lambda *_: False\n"
         "facts = scanner.Scanner._facts\n"
         "scanner.Scanner._facts = lambda self, part, files, old: facts(self, part, [f for f in files if f[1] % 2], old)\n"
     ),

@@ -129,7 +129,7 @@ def test_stopping_engine_keeps_files_behind_a_new_link(tmp_path: Path, outside: 
         project.delete("assets/a.txt")
         project.until(lambda: "a.txt" not in project.texts())
 
-    assert contents(outside) == before
+    assert before.items() <= contents(outside).items()  # the log of a running job may be new there
 
 
 @pytest.mark.parametrize("change", ["delete", "edit", "full"])
