@@ -109,7 +109,7 @@ _IRREGULAR = re.compile(
 )
 WORDS_IN_ED = re.compile("bleed|embed|exceed|feed|need|proceed|seed|shed|speed|succeed|weed")
 PUBLIC_PARTICIPLES = frozenset({"located", "placed_name", "trusted_params", "affected", "affected_arguments"})
-"""Names of `aptui.sdk`, which builders of other authors import, and functions that are named after their verb."""
+"""Names in `aptui.sdk`, which builders of other authors import, and functions that are named after their verb."""
 
 
 def test_functions_are_called_by_verbs() -> None:

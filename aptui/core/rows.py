@@ -373,7 +373,7 @@ ROW_OPERATIONS: dict[str, str] = {
     "put_file": "scan_folder_id, name, is_folder, mtime_ms, hash64",  # a file that is not a source
     "put_cache_folder": "name, ctime_ns",  # folder relative to the cache root
     "put_state": "key, value",
-    # written at the end of a session (core.run_history): its runs have higher run keys than the last session
+    # written at the end of a session: until then its runs are those with higher run keys than the last stored session has
     "put_session": "started_ms|0, ended_ms|0, kind, detail, commit_id, outcome, saved_ms, fetched_bytes",
     "prune_session": "session_id",  # a part of its runs becomes what was before all sessions
     "doubt_job": "job_id",  # products differ from their rows, or a run was requested: runs in any case

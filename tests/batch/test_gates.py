@@ -143,7 +143,7 @@ def test_stopped_run_counts_known_pending_jobs(
     assert (summary.to_json()["jobs_pending"], summary.to_json()["pending_is_all"]) == (pending, not is_partial)
 
 
-def test_exit_codes_of_stopped_slow_and_interrupted_run() -> None:
+def test_stopped_slower_and_interrupted_runs_have_their_exit_codes() -> None:
     assert exit_code(Summary(jobs_failed=2, stopped_after="2 failures"), None) == STOPPED_EARLY
     assert exit_code(Summary(is_too_slow=True), None) == 1
     assert exit_code(Summary(is_interrupted=True, stopped_after=""), None) == 130

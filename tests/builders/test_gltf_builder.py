@@ -591,7 +591,7 @@ def sparse(sample, rows, values):
     sample.tree["buffers"][0]["byteLength"] = len(sample.numbers)
 
 
-def test_sparse_changes_count(sample):
+def test_sparse_accessor_values_are_applied(sample):
     sample = embedded(sample)
     sparse(sample, [1, 3], [9.0, 0, 0, 0, 1, 0])
 

@@ -109,7 +109,7 @@ ONE = Product("linux/a.out", 0, b"", 1, sha("one"), 1, 3)
 TWO = Product("linux/a.1", 1, b"", 1, sha("two"), 2, 3)
 
 
-def test_products_count_by_content_and_flags_in_any_order() -> None:
+def test_fingerprint_depends_on_content_and_flags_of_products_and_not_on_their_order() -> None:
     base = fingerprint.product_entries(making(ONE, TWO), ())
 
     assert fingerprint.product_entries(making(TWO, ONE), ()) == base

@@ -86,7 +86,7 @@ class Jobs:
         self._key_of_start = RunKey(0)
         self._planned: list[Job] = []
         self._planned_before: list[Job] = []
-        """Unsaved jobs that this event planned, and the one before."""
+        """Unsaved jobs that this event planned, and those of the previous event."""
 
     def is_configured(self, job: Job) -> bool:
         """Whether this configuration has the job's builder, and its platform."""

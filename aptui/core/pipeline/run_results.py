@@ -357,8 +357,8 @@ class Runs(PipelinePart):
         if job.platform == COMMON_PLATFORM:
             if change.products:
                 self._plans.count_round(job)
-            # Unchanged products count, too: another program may have written other bytes there, which were then taken as the
-            # source's.
+            # Unchanged products are checked, too: another program may have overwritten one, and its bytes may have been recorded
+            # as those of the intermediate source.
             self._chains.recheck({*(name for name, _digest in change.products), *(product.name for product in job.products)})
         self._reports.report(job, is_settled=True)
         self._jobs.note_settled(job, is_changed=change.is_changed)

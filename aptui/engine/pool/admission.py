@@ -47,7 +47,7 @@ class FailureTracker:
         return f"builder {builder!r} died three times at its start: {reason}" if count >= MAX_FAILURES else ""
 
     def let_off(self) -> None:
-        """Give every builder a new chance: it may be another one now."""
+        """Give every builder a new chance: its code may have changed."""
         self._failures.clear()
         self._answered.clear()
 

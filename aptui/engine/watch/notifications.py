@@ -1,11 +1,10 @@
-"""Notifications of the watcher: roots, what changed, and for each root what is repeated or postponed.
+"""Notifications of the watcher: roots, changed paths, and for each root the reports that are repeated or postponed.
 
 Nothing is watched here.
 
-Three things are never reported only once. A folder that appeared is reported at once, and again until it was checked after its
-watch was surely set: files written in between raise no notification (notify #727). A loss is reported at once, then at growing
-distances while losses go on, so that the scan of everything does not cause the next loss. And everything is scanned now and
-then, whatever was reported.
+Three reports are repeated. A new folder is reported at once, and again until a check began when its watch was certainly active:
+files that are written before that raise no notification (notify #727). A loss is reported at once, then at growing intervals
+while losses continue, so that the full scan does not cause the next loss. And a full scan happens every ten minutes in any case.
 """
 
 from __future__ import annotations

@@ -789,7 +789,7 @@ def test_jobs_requested_by_a_builder_survive_a_crash_after_the_commit(is_batch: 
         before = world.job("a.s@linux:main").completed_ms
         world.write("b.s", "reprocess a.s")
         if is_batch:
-            world.write("a.s", "x")  # as it was: its run ends with that of `b.s`
+            world.write("a.s", "x")  # unchanged: its run ends together with that of `b.s`
         world.fuse = fuse
         world.settle()
         assert world.job("a.s@linux:main").completed_ms > before, fuse

@@ -110,7 +110,7 @@ def rewritten(world: World) -> World:
 
 
 @pytest.mark.parametrize("is_followed", [False, True])
-def test_rewritten_files_decided_together_leave_what_each_alone_leaves(
+def test_rewritten_copies_have_equal_results_together_and_one_by_one(
     is_followed: bool, taken: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def told(world: World) -> dict[tuple[str, str], Struct]:

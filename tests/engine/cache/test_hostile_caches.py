@@ -237,7 +237,7 @@ SCHEMAS = {
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_batch_sets_aside_a_database_with_a_schema_of_others(
+def test_batch_sets_aside_a_database_with_a_foreign_schema(
     project: Project, outside: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = contents(outside)

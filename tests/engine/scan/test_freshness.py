@@ -69,7 +69,7 @@ def test_file_read_too_soon_is_trusted_after_a_second_reading_a_tick_later() -> 
     assert not reads.folders
 
 
-def test_file_with_other_times_is_read_again_a_tick_after_these() -> None:
+def test_file_with_changed_times_is_read_again_one_tick_later() -> None:
     reads = FreshReads(FileClocks({1: "/work/assets"}, lambda: OVERLAY))
     reads.note(file(0), LOOKED_NS, 10.0)
 

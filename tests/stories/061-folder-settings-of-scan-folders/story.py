@@ -1,4 +1,4 @@
-"""Folder settings are files like others: the scan folder that wins the path has the say, for the sources of all."""
+"""A settings file is overridden like any file: that of the winning scan folder applies to the sources of all scan folders."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}, {name: shared, path: shared, order: 1}]

@@ -10,7 +10,7 @@ from aptui.tui.frame.sheets import break_entries, info_lines
 from ..fake_panes import FakeSession
 
 
-def test_long_path_is_wrapped_below_itself(tmp_path: Path) -> None:
+def test_continued_lines_of_a_long_path_are_aligned(tmp_path: Path) -> None:
     path = "/" + "/".join(f"folder_{number}" for number in range(30))
     project = SimpleNamespace(scan_folders=(ScanFolder(1, "game", path),), metadata_types=())
     config = SimpleNamespace(project_dir=tmp_path, project=project, meta_delay_ms=0)

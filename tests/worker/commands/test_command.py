@@ -422,7 +422,7 @@ def test_answer_file_of_a_command_is_text_of_limited_size(room, monkeypatch, key
 
 @pytest.mark.real
 @pytest.mark.parametrize("regex", [r"^note: including (?P<path>.*)", r"^note: including (.*)", r"(?<=^note: including ).*"])
-def test_dependencies_are_read_from_the_output_and_leave_the_log(room, regex):
+def test_dependency_lines_of_the_output_are_removed_from_the_log(room, regex):
     header = room.source("b.h")
     tool = builder(f"cp {{source}} {{products_dir}}; echo compiling; echo 'note: including {header} '", dependency_regex=regex)
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.real
 
 
 @on_jobs()
-async def test_shared_reason_column_yields_and_errors_widen_it(app, pilot, pane):
+async def test_reason_column_shrinks_for_equal_reasons_and_grows_for_errors(app, pilot, pane):
     shown = {column.id: width for column, width in pane.table._lay_columns()}
     assert pane.table.columns[-1].title == "Why it ran, or failed"
     assert shown["reason"] > 20
