@@ -246,9 +246,9 @@ def _tracing(config: Config) -> DoctorCheck:
         return DoctorCheck("tracing", "ok", "no builder has trace_reads")
     from aptui.worker.commands.read_trace import fault
 
-    message = f"reads of the commands of {', '.join(tracing)}"
+    message = f"the reads of {', '.join(tracing)}"
     if why := fault():
-        return DoctorCheck("tracing", "warn", f"{message} is not known: {why}", "install strace, or take 'trace_reads' out")
+        return DoctorCheck("tracing", "warn", f"{message} are not known: {why}", "install strace, or take 'trace_reads' out")
     return DoctorCheck("tracing", "ok", f"strace records {message}")
 
 

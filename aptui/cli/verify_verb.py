@@ -309,7 +309,7 @@ def _compare_runs(task: RebuildTask, first: RunResult, second: RunResult) -> Ite
             kind, offset, message = _describe_difference(one, other.size, os_path(other.staged), "two runs differ")
             yield _difference(task, name, "second run", kind, offset, message)
         elif name in expected and expected[name].digest and one.digest != expected[name].digest:
-            what = f"both runs differ from the result {task.compared_with}"
+            what = f"both runs differ from the {task.compared_with} result"
             kind, offset, message = _describe_difference(one, expected[name].size, expected[name].path, what)
             yield _difference(task, name, task.compared_with, kind, offset, message)
 

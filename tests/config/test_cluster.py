@@ -30,9 +30,9 @@ def test_plain_tcp_on_the_loopback_needs_insecure(address):
         ("tcp://head:8786", "not encrypted"),
         ("tcp://10.0.0.1:8786", "not encrypted"),
         ("tls://head:8786", "certificates"),
-        ("head:8786", "no address"),
-        ("tls://head", "no address"),
-        ("inproc://x:1", "no address"),
+        ("head:8786", "not the address of a scheduler"),
+        ("tls://head", "not the address of a scheduler"),
+        ("inproc://x:1", "not the address of a scheduler"),
     ],
 )
 def test_scheduler_without_authentication_is_refused(address, message):

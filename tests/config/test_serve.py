@@ -87,5 +87,5 @@ def test_doctor_reports_whether_commands_can_be_traced(
 
     assert "no builder has trace_reads" in plain
     assert lacking.startswith("warn")
-    assert "what the commands of upper read is not known: strace is not installed" in lacking
+    assert "the reads of upper are not known: strace is not installed" in lacking
     assert told().startswith("ok")

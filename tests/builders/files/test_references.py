@@ -60,7 +60,7 @@ def test_unreadable_file_is_named(tmp_path):
         ("b", "is missing"),
         ("a/b", "is missing"),
         ("folder", "cannot be read: Is a directory"),
-        ("x\0", "no path of a file"),
+        ("x\0", "not the path of a file"),
     ):
         with pytest.raises(UnusableError, match=what):
             read_named_file(path)
