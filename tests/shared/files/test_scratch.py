@@ -26,7 +26,7 @@ def test_folder_is_removed_in_every_ending(folder: Path) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     assert list(folder.iterdir()) == []
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_abandoned_folders_are_removed_and_locked_ones_stay(folder: Path) -> None:
