@@ -200,7 +200,7 @@ def _read_sprites(files: list[MatchedFile], options: AtlasParams, request: Proce
 def pack(sprites: list[Sprite], options: AtlasParams, source: str) -> list[tuple[int, int]]:
     """Place all sprites; return the sizes (width, height) of the pages.
 
-    The smallest page that holds all is chosen; if a page of `max_size` does not, there are several.
+    The smallest page that holds all is chosen; if the largest does not, there are several of it.
 
     Raises:
         JobError: a sprite is larger than a page.
@@ -209,21 +209,21 @@ def pack(sprites: list[Sprite], options: AtlasParams, source: str) -> list[tuple
     margin = 2 * options.extrude + options.padding
     boxes = [(each.shape[0] + margin, each.shape[1] + margin, key) for key, each in distinct.items()]
     # A page has padding between sprites, not beside its right and lower edge.
-    most = options.max_size + options.padding
+    sizes = _list_sizes(options)
+    largest = max(sizes[-1])
     for width, height, key in boxes:
-        if max(width, height) > most:
+        if max(width, height) > largest + options.padding:
             size = distinct[key].shape
-            raise JobError(f"{source}: {distinct[key].name} has {size[0]}x{size[1]} pixels, a page holds {options.max_size}")
+            raise JobError(f"{source}: {distinct[key].name} has {size[0]}x{size[1]} pixels, a page holds {largest}")
     area = sum(width * height for width, height, _key in boxes)
     placed: list[Any] = []
-    for size in _list_sizes(options):
+    for size in sizes:
         if (size[0] + options.padding) * (size[1] + options.padding) < area * _LEAST_RATIO:
             continue
         placed = _try_pages(boxes, size, 1, options)
         if len(placed) == len(boxes):
             break
     else:
-        size = (options.max_size // 4 * 4 or options.max_size,) * 2 if not options.power_of_two else _list_sizes(options)[-1]
         placed = _try_pages(boxes, size, len(boxes), options)
     at = {key: (page, x, y, width, height) for page, x, y, width, height, key in placed}
     for each in sprites:

@@ -254,10 +254,10 @@ def _read(path: str, request: ProcessJobRequest, options: TextureParams, usage: 
 
 
 def _prepare(pixels: Pixels, options: TextureParams, usage: str) -> Pixels:
-    """Return the pixels of level 0: resized, with Y inverted, premultiplied."""
+    """Return the pixels of level 0: resized, with Y inverted."""
     import numpy as np
 
-    from aptui.builders.files.mips import premultiply, resize
+    from aptui.builders.files.mips import resize
 
     height, width = pixels.shape[:2]
     factor = min(1.0, options.max_size / max(width, height))
@@ -266,7 +266,7 @@ def _prepare(pixels: Pixels, options: TextureParams, usage: str) -> Pixels:
         pixels = resize(pixels, size, usage)
     if options.flip_green and usage == "normal":
         pixels = np.dstack([pixels[..., 0], 255 - pixels[..., 1], pixels[..., 2:]])
-    return premultiply(pixels) if options.premultiply and usage in ("color", "ui") else pixels
+    return pixels
 
 
 def _round_side(side: int, rule: str) -> int:
@@ -284,17 +284,14 @@ def _report_size(request: ProcessJobRequest, name: str, width: int, height: int)
 
 
 def _encode(images: list[Pixels], name: str, usage: str, options: TextureParams, request: ProcessJobRequest) -> Texture:
-    from aptui.builders.files.mips import make_mips
+    from aptui.builders.files.mips import make_mips, premultiply
 
     has_mips = usage != "ui" if options.mips is None else options.mips
     is_color = usage in ("color", "ui")
-    chains = [
-        make_mips(
-            image, "data" if options.premultiply and not is_color else usage, has_mips=has_mips,
-            bleeds=options.bleed and not options.premultiply, coverage=options.coverage,
-        )
-        for image in images
-    ]  # fmt: skip
+    chains = [make_mips(image, usage, has_mips=has_mips, bleeds=options.bleed, coverage=options.coverage) for image in images]
+    is_premultiplied = options.premultiply and is_color
+    if is_premultiplied:  # last: mips are averaged from straight colours
+        chains = [[premultiply(level) for level in chain] for chain in chains]
     total, done = sum(level.shape[0] * level.shape[1] for chain in chains for level in chain), 0
     effort = 0 if request.quality == "draft" else options.effort
     levels = []
@@ -312,7 +309,7 @@ def _encode(images: list[Pixels], name: str, usage: str, options: TextureParams,
     height, width = images[0].shape[:2]
     return Texture(
         name, width, height, levels, is_srgb=is_color and FORMATS[name].vulkan_srgb != 0,
-        is_premultiplied=options.premultiply and is_color, face_count=_FACES if options.faces else 1, is_array=bool(options.layers),
+        is_premultiplied=is_premultiplied, face_count=_FACES if options.faces else 1, is_array=bool(options.layers),
         swizzle="ra01" if usage == "normal" and name.startswith("astc") else "",
     )  # fmt: skip
 

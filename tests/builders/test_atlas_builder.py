@@ -148,6 +148,14 @@ def test_mistake_is_explained(bench: BuilderBench, text: str, params: dict[str, 
     assert message in bench.fail("hud.atlas", **params)
 
 
+def test_sprite_larger_than_the_power_of_two_below_max_size_is_refused(bench: BuilderBench) -> None:
+    write_sprite(bench, "ui/wide.png", np.full((8, 80, 4), 255, np.uint8))
+    bench.write("hud.atlas", '{"sprites": ["ui/*.png"]}')
+
+    assert "ui/wide.png has 80x8 pixels, a page holds 64" in bench.fail("hud.atlas", max_size=100)
+    assert "hud.png" in bench.build("hud.atlas", max_size=100, power_of_two=False)
+
+
 def test_settings_of_an_unknown_sprite_warn(bench: BuilderBench) -> None:
     draw_sprites(bench, 1)
     bench.write("hud.atlas", '{"sprites": ["ui/*.png"], "frames": {"ui/gone.png": {}}}')

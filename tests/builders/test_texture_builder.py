@@ -214,6 +214,24 @@ def test_premultiplied_texture_says_so(bench: BuilderBench) -> None:
     assert file.dfd[4 + 8 + 3] == 1, "the flag of premultiplied alpha"
 
 
+def test_premultiplied_mips_are_the_straight_mips_multiplied(bench: BuilderBench) -> None:
+    pixels = np.zeros((2, 2, 4), np.uint8)
+    pixels[0] = (255, 0, 0, 255)
+    pixels[1] = (0, 255, 0, 51)
+    bench.write("a.png", png(pixels))
+
+    file = Ktx2(bench.build("a.png", format="none", premultiply=True)["a.ktx2"])
+
+    straight = make_mips(pixels, "color", has_mips=True, bleeds=True, coverage=None)
+    assert [file.decode("rgba8", level).tolist() for level in (0, 1)] == [premultiply(level).tolist() for level in straight]
+
+
+def test_premultiplication_leaves_normals_alone(bench: BuilderBench) -> None:
+    bench.write("rock_n.png", png(draw_normals()))
+
+    assert bench.build("rock_n.png", premultiply=True) == bench.build("rock_n.png")
+
+
 @pytest.mark.parametrize("name", ["bc1", "bc3", "bc7", "rgba8"])
 def test_pillow_reads_the_dds(bench: BuilderBench, name: str) -> None:
     pixels = draw_photo()
