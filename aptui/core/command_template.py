@@ -20,7 +20,7 @@ from msgspec import Struct, field
 
 
 class TemplateError(Exception):
-    """A placeholder stands in a place where every value is unsafe; the text says where, `hint` what to write instead."""
+    """A placeholder stands where every value is unsafe. The text names the place, `hint` the alternative."""
 
     def __init__(self, what: str, hint: str) -> None:
         super().__init__(what)

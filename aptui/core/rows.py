@@ -70,7 +70,7 @@ def source_row(source: Source) -> Row:
 
 
 def as_planned(fact: FileFact, digest: Digest) -> FileFact:
-    """Return a source as it was when its jobs and its dependents were last planned: with the digest of its row.
+    """Return a source in the state of its last planning, with the digest of its row.
 
     A folder's row follows when all its files have been read. In between, the file may have changed and changed back. Compared
     with the folder's row alone it would seem unchanged, and products of the other bytes would stay. The size of those bytes is
@@ -366,7 +366,7 @@ ROW_OPERATIONS: dict[str, str] = {
     "put_run": "job_id, run_key, completed_ms, duration_ms, outcome, reason, error, log_file, fingerprint, builder_version, "
     "products_digest, step, origin",
     "put_draft": "job_id, final",  # its products are drafts (core.quality); final: fingerprint of the planned final
-    "put_retries": "job_id, run_key, kinds",  # what runs failed of before the one with this key succeeded (core.retry)
+    "put_retries": "job_id, run_key, kinds",  # kinds of the failures before the run with this key succeeded (core.retry)
     "put_stat": "name, value_ms, time_ms",  # of an analysis; those of jobs are in their rows
     "put_conflict": "name, job_id",
     "put_folder": "scan_folder_id, folder, digest, files_blob",

@@ -98,7 +98,7 @@ class Marks:
 
 @dataclass
 class WavLayout:
-    """Content of the chunks of a WAV; sizes and places in bytes, `data_start` 0 if there is no sound.
+    """Content of the chunks of a WAV; sizes and offsets in bytes. `data_start` is 0 if the file has no samples.
 
     `is_misread`: libsndfile does not find the samples behind chunks of an odd size, with a pad byte or without.
     `is_unfinished`: the size of the samples was never written.

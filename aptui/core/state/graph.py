@@ -359,7 +359,7 @@ class Graph:
             self.forget_cycles()
 
     def _cycle_of(self, job: Job, other: Job) -> tuple[str, ...]:
-        """Return the sorted names of the cycle that contains the edge from `job` to `other`, () if there is no cycle."""
+        """Return the sorted names of the cycle that contains the edge from `job` to `other`, or ()."""
         cycle = self._cycles.get(_identity(job)) or self._find_cycles(job)
         return cycle[1] if _identity(other) in cycle[0] else ()
 

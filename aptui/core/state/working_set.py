@@ -509,7 +509,7 @@ class WorkingSet:
         self._leaving_folders.append((ticket, pending.folder))
 
     def file(self, key: PathKey) -> FileFact | Unsettled | None:
-        """Return the file that wins this path, None if there is no file, UNSETTLED if that is not known yet."""
+        """Return the file that wins this path, None if no file has it, UNSETTLED if scans have not decided it yet."""
         if key in self.hashing or key in self.unstable:
             return UNSETTLED
         folder = parent(key)

@@ -76,7 +76,7 @@ class SingleFiles:
         return tuple(facts)
 
     def _has_company(self, folder: str, key: PathKey) -> bool:
-        """Whether the contents of the file concern others of its folder, or the other way round."""
+        """Whether this file's bytes affect other files of its folder, or theirs affect it."""
         return META_SUFFIX in key or key == file_key(folder) or has_own_identity(key, self._context.project.metadata_types)
 
     def _check_file(self, key: PathKey, path: bytes) -> FileFact | None:

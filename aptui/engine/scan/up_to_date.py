@@ -79,7 +79,7 @@ class OutsideFileChecks:
         self._due_s = 0.0
 
     def next_deadline(self, engine: OutsideWatcher | None) -> float:
-        """Return when (monotonic) it is time to look again, infinite where there is nothing to look at."""
+        """Return the time (monotonic) of the next check, infinite if no file has to be checked."""
         return self._due_s if engine is not None and engine.knows_outside_files else math.inf
 
     def poll(self, engine: OutsideWatcher | None, now_s: float) -> None:

@@ -1,4 +1,4 @@
-"""`aptui history`: list the stored sessions, show the runs of one, or compare the project at the ends of two.
+"""`aptui history`: list the stored sessions, show the runs of a session, or compare the states of the project after two sessions.
 
 `aptui compare` compares asset lists; sessions are compared by `history` with two sessions.
 """

@@ -101,7 +101,7 @@ class TextBuffer:
         """Return which texts have a pattern in them."""
         if self._has_breaks:
             return self.some_with_pattern(pattern, range(len(self)))
-        if pattern.words and (pattern.ignores_nothing or not any(code in self.data for code in pattern.other_spellings)):
+        if pattern.words and not any(code in self.data for code in pattern.other_spellings):
             return self._with_words(pattern)
         places = pattern.runs(self.data)
         change = np.zeros(len(self) + 1, np.int32)
@@ -159,7 +159,6 @@ class TextPattern:
         self.words = _words_of(pattern)
         letters = b"".join(word for word, _, _ in self.words)
         self.other_spellings = [spelling for letter, spelling in _FOLDED.items() if letter in letters]
-        self.ignores_nothing = not self.other_spellings
 
     def runs(self, data: bytes) -> list[int]:
         """Return where runs of texts with this pattern begin and end in a buffer: in the first, behind the last."""

@@ -58,7 +58,7 @@ _TORN = re.compile(r"\x1b\[[0-9;:<=>?]+[ -/]*\Z")
 _BEGUN, _BEGUN_PASTE_END = re.compile(r"\x1b\[\Z"), re.compile(r"\x1b\[?\Z")
 """The same while a reply is due, and within a paste."""
 _ESC_TAKEN_S = 0.15
-"""Delay after which Textual has turned an Esc into a key (seconds)."""
+"""Time that Textual needs to turn the byte of Esc into a key (seconds)."""
 _ANSWER_WITHOUT_ESC = re.compile(r"\[\d[\d;]*(R|\Z)")
 """The rest of a reply whose Esc was already taken for a key; it must not become keys as well."""
 
