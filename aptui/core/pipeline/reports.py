@@ -51,7 +51,7 @@ class Reports:
         """Unsettled jobs that `latest` has to report: {job: `seq` of the event that moved it last}."""
         self._reported_pending: set[Job] = set()
         """Jobs that `latest` reported as pending, without another notice since."""
-        self._starting: dict[Job, JobChanged] = {}
+        self.starting: dict[Job, JobChanged] = {}
         """Notices of runs that no worker has started yet; for listeners that want every step."""
         self.counts = {"run": 0, "failed": 0, "analysed": 0, "done": 0}
         self._log_name = log_name
@@ -90,9 +90,9 @@ class Reports:
         ):
             return
         status = "" if job.state is None else SHOWN[job.state]
-        notice, started = self._notice(job, self._ledger.cause, status, is_run=is_run), self._starting.pop(job, None)
+        notice, started = self._notice(job, self._ledger.cause, status, is_run=is_run), self.starting.pop(job, None)
         if job.state is JobState.RUNNING:
-            self._starting[job] = notice
+            self.starting[job] = notice
             return
         if started is not None and is_run and status in _ENDED and started.run_key == notice.run_key:
             self._ledger.notices.append(replace(started, cause=notice.cause))
@@ -104,8 +104,8 @@ class Reports:
         Args:
             at_work: run keys of the runs that workers have started.
         """
-        jobs = [job for job, notice in self._starting.items() if notice.run_key in at_work]
-        return [replace(self._starting.pop(job), cause=self._ledger.cause) for job in jobs]
+        jobs = [job for job, notice in self.starting.items() if notice.run_key in at_work]
+        return [replace(self.starting.pop(job), cause=self._ledger.cause) for job in jobs]
 
     def report_old_names(self, source: Source) -> None:
         """Report the analyses of a source as gone before its name or scan folder changes: clients identify analyses by these."""

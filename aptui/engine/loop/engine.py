@@ -497,7 +497,7 @@ class Engine:
             self._decide(now)
         elif self.digests.are_waiting and not self._is_amid_changes:
             self.digests.send(self.runs.pool)  # or workers would have nothing to read when it has ended
-        if self.pipeline.jobs.reports.reports_every_step:
+        if self.pipeline.jobs.reports.starting:
             for notice in self.pipeline.jobs.reports.list_started(self.runs.at_work()):
                 self.news.notify(notice)
         if self.news.progress_is_due(now):

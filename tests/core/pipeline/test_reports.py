@@ -141,6 +141,37 @@ def test_following_client_gets_every_step_once(world: World) -> None:
     assert latest(world) == []
 
 
+def run_key(world: World) -> int:
+    (key,) = world.pipeline.jobs.running
+    return key
+
+
+def test_run_that_is_cancelled_before_its_start_is_never_reported_as_running(world: World) -> None:
+    world.pipeline.jobs.reports.reports_every_step = True
+    key = run_key(started(world, "a.txt"))
+
+    world.ask("cancel", names=("a.txt@linux:data",))
+    world.run()
+
+    assert steps(world.notices) == [("data", "pending"), ("data", "cancelled")]
+    assert world.pipeline.jobs.reports.list_started([key]) == []
+
+
+def test_new_run_of_a_job_is_reported_when_its_own_worker_starts(world: World) -> None:
+    world.pipeline.jobs.reports.reports_every_step = True
+    first = run_key(started(world, "a.txt"))
+    world.ask("cancel", names=("a.txt@linux:data",))
+    world.run()
+    world.ask("reprocess", keys=("a.txt",))
+    world.run()
+    second = run_key(world)
+    assert first != second
+
+    assert world.pipeline.jobs.reports.list_started([first]) == []
+    assert steps(list(world.pipeline.jobs.reports.list_started([first, second]))) == [("data", "processing")]
+    assert world.pipeline.jobs.reports.list_started([second]) == []
+
+
 def test_nothing_is_collected_after_clients_left(world: World) -> None:
     started(followed(world), "a.txt")
     latest(world)
