@@ -468,8 +468,6 @@ class EngineSupervisor:
     def _take_loaded(self, loaded: LoadedConfiguration) -> None:
         if faults := {each.fault for each in loaded.builders} - {each.fault for each in self._builders} - {""}:
             loaded.config, loaded.error = None, min(faults)  # the builders that can be imported go on
-        if faults := {each.fault for each in loaded.builders} - {each.fault for each in self._builders} - {""}:
-            loaded.config, loaded.error = None, min(faults)  # the builders that can be imported go on
         error, is_changed, is_reported = loaded.error, False, False
         if loaded.config is not None:
             if loaded.config.cache_dir != self.config.cache_dir:
@@ -486,8 +484,7 @@ class EngineSupervisor:
         for listener in loaded.callbacks:
             listener(error, is_changed or is_reported)
         if is_changed and loaded.config is not None:
-            self._next = loaded.config
-            self._reopen_by = time.monotonic() + _WINDING_DOWN_S
+            self.adopt(loaded.config)
             if self.engine is not None:
                 self.engine.pause.is_on = True
 

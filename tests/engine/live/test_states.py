@@ -81,7 +81,9 @@ def enter(project: LiveProject, state: str) -> None:
     project.config(SETTINGS.replace("GATE", str(project.path("gate"))))
     project.write("gate", "")
     live._retry_at = 0.0
-    project.until(lambda: project.is_idle and not live.configuration_error, "idle")
+    # Without the request the notification of aptui.yaml may come late, and its reload would end the state that is entered.
+    project.ask(port.ReloadConfig())
+    project.until(lambda: project.is_idle and not live.is_reopening and not live.configuration_error, "idle")
     _ENTER[state](project)
     project.until(lambda: project.ask(port.ReadStatus()).answered["state"] == _STATE[state], _STATE[state])
 
@@ -123,9 +125,6 @@ def _fail(project: LiveProject) -> None:
     project.live._break_down(HostError("the disk is full"))
     project.live._retry_at = math.inf
     project.live._tried_at = math.inf
-    # A late notification of aptui.yaml, which the test wrote, would reload it and open the engine again.
-    project.live._next = project.live._reopen_by = None
-    project.live.adopt = lambda _config: None
 
 
 def _lose_cache(project: LiveProject) -> None:
