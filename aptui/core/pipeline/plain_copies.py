@@ -5,6 +5,9 @@ brings the copies and the end of their commit. So the sources and jobs of new fi
 written as rows at once. The job of a known file keeps its state until the commit. If one file of an event is unusual, all
 copies of the event are handled as ordinary jobs. A copy that cannot be placed becomes an ordinary job.
 
+This saves a third of the processor time of a cold batch, against ordinary commits for all: 11.0 instead of 16.3 s for 100,000
+copies, 4.1 instead of 6.5 s for 40,000 (engine and workers, cache in memory). Below a quarter it would not be worth its code.
+
 Tests: `tests/core/pipeline/test_plain_copies.py`.
 """
 
