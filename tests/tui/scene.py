@@ -33,7 +33,6 @@ from aptui.demo import demo_project
 from aptui.link import codec, port
 from aptui.shared.connections.peers import DEVICE_PORT, Dial, GatewayReport, Peer, PeerSettings, PeerState, TurnedAway
 from aptui.shared.health import Connection, WorkerInfo
-from aptui.store.db import schema
 from aptui.tui.app import AptuiApp
 from aptui.tui.data.session import EngineFacts
 from aptui.tui.frame.sheets import Toasts
@@ -161,8 +160,6 @@ class Scene:
         with closing(sqlite3.connect(cache / "assetdb.sqlite", isolation_level=None)) as database:
             database.execute("UPDATE ScanFolders SET ScanFolder = replace(ScanFolder, ?, ?)", (PLACE, str(self.project)))
             database.execute("UPDATE aptui_state SET value = replace(value, ?, ?)", (PLACE, str(self.project)))
-            recorded = int(database.execute("SELECT value FROM aptui_state WHERE key = ?", (schema.VERSION_KEY,)).fetchone()[0])
-            schema.upgrade(database, recorded, schema.VERSION_KEY)
         shutil.copytree(RECORDED / "logs", self.config.log_dir, dirs_exist_ok=True)
         self.builders = all_builders(self.config)
         for folder, _, names in os.walk(self.project):

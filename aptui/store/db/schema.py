@@ -1,11 +1,10 @@
-"""Versions of the asset database: which are opened, created, refused or set aside; the SQL of a new one is in `tables`."""
+"""Versions of the asset database: which are opened, created, refused or set aside; the SQL of a new one is in `table_models`."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import os
-import re
 import sqlite3
 import stat
 from collections.abc import Callable, Iterable, Iterator
@@ -17,203 +16,19 @@ from aptui.shared.files.replacing import PRIVATE, replace_bytes
 from aptui.store.db import foreign
 from aptui.store.db.foreign import read_only_uri
 
-# Upgrades of older asset databases in place: each step leads to the next version of our tables, in one transaction.
-#
-# A version before `OLDEST` is set aside by `schema` and everything is rebuilt. A step changes what `tables` says today, so it
-# names tables and columns itself and uses nothing of that module.
-
-OLDEST = 2
-"""The first version that can be brought up to date."""
-_LAST_WITHOUT_VIEWS, _VIEWS_SINCE_6 = 5, {"Files", "Stats"}
-_ORIGIN = "its result is "
-
-
-def upgrade(database: sqlite3.Connection, version: int, key: str) -> bool:
-    """Bring `database`, whose tables are of `version`, up to date; return whether that is possible.
-
-    Args:
-        key: of the version in `aptui_state`.
-    """
-    views = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'view'")}
-    if version not in STEPS or not views <= (_VIEWS_SINCE_6 if version > _LAST_WITHOUT_VIEWS else set()):
-        return False
-    database.isolation_level = None
-    database.execute("BEGIN IMMEDIATE")
-    # The schema is compared afterwards. Until then triggers must not run and views must not be read: another program may have
-    # made them.
-    triggers = database.execute("SELECT replace(name, '\"', '\"\"'), sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
-    for name, _sql in triggers:
-        database.execute(f'DROP TRIGGER "{name}"')
-    while version in STEPS:
-        STEPS[version](database)
-        version += 1
-    database.execute("UPDATE aptui_state SET value = ? WHERE key = ?", (str(version), key))
-    for _name, sql in triggers:
-        database.execute(sql)
-    database.execute("COMMIT")
-    return True
-
-
-def _origin_is_a_column(database: sqlite3.Connection) -> None:
-    """Move the origin of results from the end of the reason into a column."""
-    for table, columns in (("aptui_jobs", "job_id"), ("aptui_runs", "job_id, run_key")):
-        database.execute(f"ALTER TABLE {table} ADD COLUMN origin TEXT NOT NULL DEFAULT ''")
-        found = database.execute(f"SELECT reason, {columns} FROM {table} WHERE instr(reason, ?)", (_ORIGIN,)).fetchall()
-        where = " AND ".join(f"{column.strip()} = ?" for column in columns.split(","))
-        for text, *keys in found:
-            reason, _, origin = text.rpartition(_ORIGIN)
-            values = (reason.removesuffix("; "), origin, *keys)
-            database.execute(f"UPDATE {table} SET reason = ?, origin = ? WHERE {where}", values)
-
-
-_PLACE = "f.ScanFolderPK = s.ScanFolderPK AND f.FileName = s.SourceName AND f.FileName = s.SourceName COLLATE BINARY"
-_UUID = " || '-' || ".join(f"substr(hex(j.BuilderGuid), {at}, {size})" for at, size in ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12)))
-_VIEWS = (
-    "ALTER TABLE aptui_sources ADD COLUMN mtime_ms INTEGER NOT NULL DEFAULT 0",
-    "ALTER TABLE aptui_sources ADD COLUMN hash64 INTEGER NOT NULL DEFAULT 0",
-    f"""UPDATE aptui_sources SET mtime_ms = f.ModTime, hash64 = f.Hash FROM Sources s CROSS JOIN Files f
-    WHERE s.SourceID = source_id AND {_PLACE}""",
-    """CREATE TABLE aptui_files (file_id INTEGER NOT NULL PRIMARY KEY, scan_folder_id INTEGER NOT NULL,
-    name TEXT NOT NULL COLLATE NOCASE, is_folder INTEGER NOT NULL, mtime_ms INTEGER NOT NULL, hash64 INTEGER NOT NULL)""",
-    f"""INSERT INTO aptui_files SELECT FileID, ScanFolderPK, FileName, IsFolder, ModTime, Hash FROM Files f
-    WHERE NOT EXISTS (SELECT 1 FROM Sources s WHERE {_PLACE})""",
-    "DROP TABLE Files",
-    "CREATE UNIQUE INDEX aptui_files_name ON aptui_files(scan_folder_id, name COLLATE BINARY)",
-    """CREATE TRIGGER aptui_files_go AFTER DELETE ON ScanFolders BEGIN
-    DELETE FROM aptui_files WHERE scan_folder_id = OLD.ScanFolderID; END""",
-    """CREATE TABLE aptui_stats (name TEXT NOT NULL COLLATE NOCASE PRIMARY KEY, value_ms INTEGER NOT NULL,
-    time_ms INTEGER NOT NULL) WITHOUT ROWID""",
-    "INSERT INTO aptui_stats SELECT StatName, StatValue, LastLogTime FROM Stats WHERE StatName LIKE 'CreateJobs,%'",
-    "DROP TABLE Stats",
-    """CREATE VIEW Files AS SELECT 2 * s.SourceID AS FileID, s.ScanFolderPK AS ScanFolderPK, s.SourceName AS FileName,
-    0 AS IsFolder, o.mtime_ms AS ModTime, o.hash64 AS Hash FROM Sources s JOIN aptui_sources o ON o.source_id = s.SourceID
-    UNION ALL SELECT 2 * f.file_id + 1, f.scan_folder_id, f.name, f.is_folder, f.mtime_ms, f.hash64 FROM aptui_files f
-    WHERE NOT EXISTS (SELECT 1 FROM Sources s WHERE s.ScanFolderPK = f.scan_folder_id AND s.SourceName = f.name
-    AND s.SourceName = f.name COLLATE BINARY)""",
-    f"""CREATE VIEW Stats AS SELECT ('ProcessJob,' || f.ScanFolder || ',' || s.SourceName || ',' || j.JobKey || ',' || j.Platform
-    || ',' || '{{' || {_UUID} || '}}') COLLATE NOCASE AS StatName, o.duration_ms AS StatValue, o.completed_ms AS LastLogTime
-    FROM Jobs j JOIN aptui_jobs o ON o.job_id = j.JobID JOIN Sources s ON s.SourceID = j.SourcePK
-    JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK WHERE o.completed_ms > 0
-    UNION ALL SELECT name, value_ms, time_ms FROM aptui_stats""",
-)
-"""Makes O3DE's Files and Stats views of our rows."""
-
-_NOW_MS = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
-_SESSION_TABLES = (
-    """CREATE TABLE aptui_sessions (session_id INTEGER NOT NULL PRIMARY KEY, started_ms INTEGER NOT NULL,
-    ended_ms INTEGER NOT NULL, kind TEXT NOT NULL, detail TEXT NOT NULL, commit_id TEXT NOT NULL, outcome TEXT NOT NULL,
-    run_key INTEGER NOT NULL, jobs_run INTEGER NOT NULL, jobs_failed INTEGER NOT NULL, jobs_gone INTEGER NOT NULL,
-    restored INTEGER NOT NULL, work_ms INTEGER NOT NULL, saved_ms INTEGER NOT NULL, fetched_bytes INTEGER NOT NULL,
-    failing INTEGER NOT NULL)""",
-    """CREATE TABLE aptui_session_runs (job_id INTEGER NOT NULL, session_id INTEGER NOT NULL, outcome INTEGER NOT NULL,
-    is_restored INTEGER NOT NULL, duration_ms INTEGER NOT NULL, ended_after_ms INTEGER NOT NULL, size INTEGER NOT NULL,
-    PRIMARY KEY (job_id, session_id)) WITHOUT ROWID""",
-    """CREATE TABLE aptui_gone_jobs (job_id INTEGER NOT NULL PRIMARY KEY, source TEXT NOT NULL, platform TEXT NOT NULL,
-    job_key TEXT NOT NULL, builder BLOB NOT NULL, gone_ms INTEGER NOT NULL)""",
-    "CREATE INDEX aptui_session_runs_session ON aptui_session_runs(session_id)",
-    f"""CREATE TRIGGER aptui_gone_Sources BEFORE DELETE ON Sources BEGIN INSERT OR REPLACE INTO aptui_gone_jobs
-    SELECT JobID, OLD.SourceName, Platform, JobKey, BuilderGuid, {_NOW_MS} FROM Jobs WHERE SourcePK = OLD.SourceID; END""",
-    f"""CREATE TRIGGER aptui_gone_Jobs BEFORE DELETE ON Jobs BEGIN INSERT OR REPLACE INTO aptui_gone_jobs
-    SELECT OLD.JobID, SourceName, OLD.Platform, OLD.JobKey, OLD.BuilderGuid, {_NOW_MS} FROM Sources
-    WHERE SourceID = OLD.SourcePK; END""",
-)
-_SESSION_ROWS = (
-    f"""INSERT INTO aptui_sessions SELECT 0, 0, {_NOW_MS}, 'before', '', '', '', MAX(JobRunKey), 0, 0, 0, 0, 0, 0, 0, 0
-    FROM Jobs HAVING COUNT(*) > 0""",
-    """INSERT INTO aptui_session_runs SELECT j.JobID, 0, r.outcome, r.origin <> '', r.duration_ms, r.completed_ms,
-    (SELECT COALESCE(SUM(o.size), 0) FROM Products p JOIN aptui_products o ON o.product_id = p.ProductID WHERE p.JobPK = j.JobID)
-    FROM Jobs j JOIN aptui_runs r ON r.job_id = j.JobID AND r.run_key = j.JobRunKey""",
-)
-"""Runs before the upgrade belong to the session "before all sessions"."""
-
-_FACTS = (
-    """CREATE TABLE aptui_facts (product_id INTEGER NOT NULL PRIMARY KEY, width INTEGER NOT NULL, height INTEGER NOT NULL,
-    triangles INTEGER NOT NULL, rate INTEGER NOT NULL, seconds REAL NOT NULL, format TEXT NOT NULL)""",
-    """CREATE TRIGGER aptui_facts_go AFTER DELETE ON Products BEGIN
-    DELETE FROM aptui_facts WHERE product_id = OLD.ProductID; END""",
-)
-"""Existing products have no facts until their jobs run again."""
-
-_RETRIES = (
-    "CREATE TABLE aptui_retries (job_id INTEGER NOT NULL PRIMARY KEY, run_key INTEGER NOT NULL, kinds TEXT NOT NULL)",
-    """CREATE TRIGGER aptui_retries_go AFTER DELETE ON Jobs BEGIN
-    DELETE FROM aptui_retries WHERE job_id = OLD.JobID; END""",
-)
-"""Retries of earlier runs are unknown."""
-
-_DRAFTS = (
-    "CREATE TABLE aptui_drafts (job_id INTEGER NOT NULL PRIMARY KEY)",
-    """CREATE TRIGGER aptui_drafts_go AFTER DELETE ON Jobs BEGIN
-    DELETE FROM aptui_drafts WHERE job_id = OLD.JobID; END""",
-)
-"""Whatever is there already is a final."""
-
-_MARK_DRAFTS = (
-    "ALTER TABLE aptui_drafts ADD COLUMN final INTEGER",
-    "ALTER TABLE aptui_session_runs ADD COLUMN is_draft INTEGER NOT NULL DEFAULT 0",
-    """UPDATE aptui_session_runs SET is_draft = 1 WHERE (job_id, session_id) IN (SELECT r.job_id, MAX(r.session_id)
-    FROM aptui_drafts d JOIN aptui_session_runs r ON r.job_id = d.job_id WHERE r.outcome = 0 GROUP BY r.job_id)""",
-)
-"""Of the runs so far, the last one of a job that rests on a draft made it; earlier ones count as finals."""
-
-_SUCCEEDED = 0
-_LAST_OUTCOME = "(SELECT outcome FROM aptui_runs r WHERE r.job_id = JobID ORDER BY r.run_key DESC LIMIT 1)"
-_FAILURES = (
-    "ALTER TABLE aptui_jobs ADD COLUMN failure TEXT NOT NULL DEFAULT ''",
-    "ALTER TABLE aptui_analyses ADD COLUMN failure TEXT NOT NULL DEFAULT ''",
-    f"""UPDATE aptui_jobs SET state = 'waiting', planned = NULL WHERE state = 'completed' AND job_id IN
-    (SELECT JobID FROM Jobs WHERE Status = 4 AND COALESCE({_LAST_OUTCOME}, {_SUCCEEDED}) <> {_SUCCEEDED})""",
-    f"""UPDATE Jobs SET Fingerprint = 0, Status = CASE Status WHEN 4 THEN 0 ELSE Status END
-    WHERE Status IN (2, 4) AND COALESCE({_LAST_OUTCOME}, {_SUCCEEDED}) <> {_SUCCEEDED}""",
-    "UPDATE aptui_analyses SET state = 'waiting', fingerprint = NULL WHERE state = 'completed' AND errors > 0",
-    "UPDATE aptui_analyses SET fingerprint = NULL WHERE state = 'failed'",
-)
-"""A job that needed no run after it had failed kept warnings, errors and log of the failed run.
-
-The previous values are unknown, so such a job runs again once. So does a failed job whose inputs are changed back to those of
-its products.
-"""
-
-
-def _step(*statements: str) -> Callable[[sqlite3.Connection], None]:
-    """Return a step that performs statements."""
-
-    def perform(database: sqlite3.Connection) -> None:
-        for sql in statements:
-            database.execute(sql)
-
-    return perform
-
-
-STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {
-    OLDEST: _origin_is_a_column,
-    3: _step(*_SESSION_TABLES, *_SESSION_ROWS),
-    4: _step(*_FACTS),
-    5: _step(*_VIEWS),
-    6: _step(*_RETRIES),
-    7: _step(*_DRAFTS),
-    8: _step(*_MARK_DRAFTS),
-    9: _step(*_FAILURES),
-    10: _step("ALTER TABLE aptui_cache_folders RENAME COLUMN mtime_ns TO ctime_ns"),
-}
-"""{version: what leads to the next one}."""
-
-
 O3DE_VERSION = 40
 """Version of O3DE's tables that we read and write (`dbinfo.Version`)."""
 OWN_VERSION = 11
-"""Version of the tables that begin with `aptui_`; those of `upgrades.OLDEST` and later are brought up to date in place."""
+"""Version of the tables that begin with `aptui_`. A database with an older version is set aside, and everything is rebuilt."""
 VERSION_KEY = "schema"
 """Key of `OWN_VERSION` in `aptui_state`."""
 RUN_KEY_STATE = "run_keys"
 """Key in `aptui_state` of the highest run key that is reserved, in decimal."""
 
-SCHEMA_DIGESTS = ("4540ac45bb698dda2974ffafc8ea1348", "863d5da0c8a99bc643802c1f20158118")
-"""Digests of the schema that `tables.creation` makes: of its text, and of `_objects_of` for a database that was brought up to date.
-A comparison with them does not import peewee."""
-_COMMA = re.compile(r",(?![^()]*\))")
-_ADDED_DEFAULT = re.compile(r" DEFAULT (?:''|0)(?=,|$)")
-"""Default of an added column; columns of a new table have no default."""
+SCHEMA_DIGEST = "4540ac45bb698dda2974ffafc8ea1348"
+"""Digest of the schema that `table_models.creation_sql` makes. A comparison with it does not import peewee."""
+SCHEMA_SQL = "SELECT type, name, sql FROM sqlite_master WHERE name NOT GLOB 'sqlite_*' ORDER BY name"
+"""Lists what a schema has, but for SQLite's own: other programs cannot create objects with that prefix."""
 _ODD_NAME_SQL = """
 WITH names(what, name) AS (
     SELECT 'product', ProductName FROM Products UNION ALL SELECT 'folder of products', name || '/-' FROM aptui_cache_folders
@@ -259,10 +74,10 @@ def uuid_text(uuid: bytes) -> str:
 def prepare(path: Path, before_creation: Callable[[], None] = lambda: None) -> str:
     """Make sure that `path` is an up-to-date asset database; return a sentence for people when an old one was set aside, else "".
 
-    An older one is brought up to date in place where `upgrades` knows how. A file that cannot be is renamed to
-    `<name>.<n>.old`, never deleted. `before_creation` is called when there is no database and before there is a new one:
-    what it does is done even if this process dies. A database that another program wrote since `note_left` is also set aside if a
-    name in it leads out of the folders of the cache.
+    A file that cannot be used, such as a database of an older version, is renamed to `<name>.<n>.old`, never deleted.
+    `before_creation` is called when there is no database and before there is a new one: what it does is done even if this process
+    dies. A database that another program wrote since `note_left` is also set aside if a name in it leads out of the folders of the
+    cache.
 
     Raises:
         UserError: the database was written by O3DE, or by a newer version.
@@ -448,7 +263,7 @@ def _check_schema(path: Path, database: sqlite3.Connection) -> str | None:
         raise UserError(
             f"the asset database '{path}' was written by a newer aptui", hint="use the newer aptui, or another cache folder"
         )
-    if own != OWN_VERSION and not upgrade(database, own, VERSION_KEY):
+    if own < OWN_VERSION:
         return f"has the old schema {own}"
     return describe_altered(database) or None
 
@@ -458,18 +273,16 @@ def describe_altered(database: sqlite3.Connection) -> str:
 
     A foreign view or trigger runs SQL in every program that opens the database. Views are not read here.
     """
-    rows = database.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name").fetchall()
-    if _digest_of(rows) == SCHEMA_DIGESTS[0]:
-        return ""
-    found = _objects_of(rows)
-    if _digest_of(sorted(found.items())) == SCHEMA_DIGESTS[1]:
+    rows = database.execute(SCHEMA_SQL).fetchall()
+    if digest_of(rows) == SCHEMA_DIGEST:
         return ""
     from aptui.store.db.table_models import creation_sql
 
     with contextlib.closing(sqlite3.connect(":memory:")) as empty:
         for statement in creation_sql():
             empty.execute(statement)
-        ours = _objects_of(empty.execute("SELECT type, name, sql FROM sqlite_master"))
+        ours = {(kind, name): sql for kind, name, sql in empty.execute(SCHEMA_SQL)}
+    found = {(kind, name): sql for kind, name, sql in rows}
     for (kind, name), sql in sorted(found.items(), reverse=True):  # views and triggers first
         if ours.get((kind, name)) != sql:
             return f"has the {kind} '{name}', which aptui did not make"
@@ -495,26 +308,8 @@ def refuse_altered(path: Path, database: sqlite3.Connection, *, is_ours: bool) -
         raise UserError(f"the asset database '{path}' {obstacle}", hint=hint)
 
 
-def _objects_of(rows: Iterable[tuple[str, str, str | None]]) -> dict[tuple[str, str], str]:
-    """Return {(kind, name): SQL} of all tables, indexes, views and triggers, from their rows (kind, name, SQL).
-
-    The SQL is in a form in which a table with columns that were added later equals one that was made with them.
-    """
-    found = {}
-    for kind, name, sql in rows:
-        if name.startswith("sqlite_"):
-            continue  # SQLite's own: other programs cannot create objects with this prefix
-        text = (sql or "").replace('"', "")
-        if kind == "table":
-            head, _, body = text.partition("(")
-            parts = _COMMA.split(_ADDED_DEFAULT.sub("", body.rpartition(")")[0]))
-            text = f"{head}({','.join(sorted(' '.join(sorted(part.split())) for part in parts))})"
-        text = " ".join(text.split())
-        found[kind, name] = text.lower()
-    return found
-
-
-def _digest_of(schema: object) -> str:
+def digest_of(schema: Iterable[tuple[str, str, str | None]]) -> str:
+    """Return the digest of a schema: rows (kind, name, SQL)."""
     return hashlib.sha256(repr(schema).encode()).hexdigest()[:32]
 
 

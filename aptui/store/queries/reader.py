@@ -469,7 +469,10 @@ def _as_made_by_another(path: Path, version: str) -> UserError:
         return UserError(
             f"the asset database '{path}' was written by a newer aptui", hint="use the newer aptui, or another cache folder"
         )
-    return UserError(f"'{path}' was made by another version of aptui", hint="'aptui batch' brings it up to date")
+    return UserError(
+        f"the asset database '{path}' was written by an older aptui",
+        hint="'aptui batch' sets it aside and rebuilds it from the sources",
+    )
 
 
 def _adapt(path: Path, database: sqlite3.Connection) -> None:

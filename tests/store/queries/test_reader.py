@@ -317,7 +317,7 @@ def test_a_database_of_another_version_is_the_users_error(store: Store) -> None:
 
 @pytest.mark.parametrize(
     ("version", "advice"),
-    [(schema.OWN_VERSION - 1, "'aptui batch' brings it up to date"), (schema.OWN_VERSION + 1, "use the newer aptui")],
+    [(schema.OWN_VERSION - 1, "'aptui batch' sets it aside"), (schema.OWN_VERSION + 1, "use the newer aptui")],
 )
 def test_a_database_of_another_aptui_is_brought_up_to_date_only_where_that_can_be_done(
     store: Store, version: int, advice: str

@@ -142,8 +142,8 @@ def test_unreadable_database_is_reported_in_place_of_rows(tmp_path: Path):
         connection.execute("UPDATE aptui_state SET value = '1' WHERE key = ?", (VERSION_KEY,))
 
     async def look(app, pilot, _session):
-        await until(pilot, lambda: "was made by another version of aptui" in " ".join(text(app).split()))
-        await until(pilot, lambda: "brings it up to date" in " ".join(text(app).split()))
+        await until(pilot, lambda: "was written by an older aptui" in " ".join(text(app).split()))
+        await until(pilot, lambda: "sets it aside and rebuilds it" in " ".join(text(app).split()))
         assert "reading the jobs" not in text(app)
 
     in_shell(tmp_path, look, panes=[PANES[0]], session=Session(cache))
