@@ -32,19 +32,20 @@ from aptui.features.gateway.access.guard import (
     ConnectionLimits,
     Guard,
 )
-from aptui.features.gateway.engine_link import EngineLink
-from aptui.features.gateway.gateway_context import CONTEXT, Database, GatewayContext
+from aptui.features.gateway.gateway_context import CONTEXT, GatewayContext
 from aptui.features.gateway.http import change_feed, demo_page, http_files
 from aptui.features.gateway.peers import peer_connections, proxy
 from aptui.features.gateway.protocol import wire_codec
 from aptui.features.gateway.ws.client_sessions import REVOKED, SESSIONS, RequestAnswer, WireSession, WireSessions
 from aptui.features.gateway.ws.news import NewsPublisher
 from aptui.link import places
+from aptui.link.engine_link import EngineLink
 from aptui.shared.connections.accepting import Acceptor
 from aptui.shared.connections.addresses import is_loopback
 from aptui.shared.connections.http_sockets import LimitedRunner
 from aptui.shared.errors import BusyError, UserError
 from aptui.shared.floods import ErrorReports
+from aptui.store.queries.reader_pool import Database
 
 if TYPE_CHECKING:
     from pathlib import Path

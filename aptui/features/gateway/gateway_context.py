@@ -5,28 +5,18 @@ Tests: `tests/features/gateway/peers/test_proxy.py`, `tests/features/gateway/acc
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import os
-import queue
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from aiohttp import web
-
-from aptui.shared.errors import HostError
-from aptui.store.db.schema import translate_errors
-from aptui.store.queries.reader import Reader, open_reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aptui.config.configuration import Config
     from aptui.features.gateway.access.guard import ConnectionLimits, Guard
-    from aptui.features.gateway.engine_link import EngineLink
+    from aptui.link.engine_link import EngineLink, NewsPulse
+    from aptui.store.queries.reader_pool import Database
 
 
 @dataclass(slots=True)
@@ -61,83 +51,3 @@ CONTEXT = web.AppKey("room", GatewayContext)
 def context_of(request: web.Request) -> GatewayContext:
     """Return the context of a request, also in nested applications."""
     return request.config_dict[CONTEXT]
-
-
-T = TypeVar("T")
-
-_THREADS = 4
-
-
-class Database:
-    """The asset database of a cache. Queries run in threads, so that no client waits for the query of another client."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="database")
-        self._rested: queue.LifoQueue[tuple[int, Reader]] = queue.LifoQueue()
-
-    async def ask(self, question: Callable[[Reader], T]) -> T:
-        """Run a query in a thread and return its result; the query sees one snapshot.
-
-        Raises:
-            KnownError: the database does not exist yet or cannot be read.
-        """
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._answer, question)
-
-    def _answer(self, question: Callable[[Reader], T]) -> T:
-        with translate_errors(self.path):
-            inode, reader = self._take()
-            try:
-                with reader.snapshot():
-                    answer = question(reader)
-            except BaseException:
-                with contextlib.suppress(Exception):
-                    reader.close()
-                raise
-            self._rested.put((inode, reader))
-            return answer
-
-    def _take(self) -> tuple[int, Reader]:
-        try:
-            inode = os.stat(self.path).st_ino
-        except OSError:
-            raise HostError(
-                "nothing was processed yet: there is no asset database", hint="try again when the engine has started"
-            ) from None
-        with contextlib.suppress(queue.Empty):
-            while True:
-                known, reader = self._rested.get_nowait()
-                if known == inode:
-                    return known, reader
-                reader.close()  # the file was replaced: the cache was recreated
-        return inode, open_reader(self.path)
-
-    def close(self) -> None:
-        """Wait for running queries and close the database."""
-        self._threads.shutdown(wait=True, cancel_futures=True)
-        with contextlib.suppress(queue.Empty):
-            while True:
-                self._rested.get_nowait()[1].close()
-
-
-class NewsPulse:
-    """Wakes requests that wait for any event; `ws.news` reports the events themselves."""
-
-    def __init__(self) -> None:
-        self._waiting: set[asyncio.Future[None]] = set()
-
-    def beat(self) -> None:
-        """Wake all waiting requests."""
-        waiting, self._waiting = self._waiting, set()
-        for each in waiting:
-            if not each.done():
-                each.set_result(None)
-
-    async def wait(self, limit_s: float) -> None:
-        """Return at the next beat, or after `limit_s`."""
-        beat = asyncio.get_running_loop().create_future()
-        self._waiting.add(beat)
-        try:
-            await asyncio.wait((beat,), timeout=limit_s)
-        finally:
-            self._waiting.discard(beat)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from aptui.core.paths import normalize, to_text
+from aptui.core.paths import normalize
 from aptui.features.gateway.access import guard
 from aptui.features.gateway.http.product_opener import PRODUCT_OPENER, ProductOpener
 from aptui.features.gateway.protocol import wire_records
@@ -24,17 +23,24 @@ from aptui.features.gateway.protocol.wire_records import AssetState, JobInfo, Ma
 from aptui.link import port
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries import dependencies as links
-from aptui.store.queries.assets import product_ids, source_by_id, source_ids
+from aptui.store.queries.asset_lookup import (
+    MOST,
+    UNSETTLED,
+    AssetLookup,
+    FoundAsset,
+    ProjectPaths,
+    find_asset,
+    list_failed,
+    products_with_id,
+    source_with_id,
+    walk_dependencies,
+)
+from aptui.store.queries.assets import source_by_id
 from aptui.store.queries.reader import JobRow, Reader, SourceRow
 from aptui.store.queries.serving import (
     Served,
-    find_pending_jobs,
-    jobs_by_id,
     jobs_with_key,
     products_by_id,
-    products_meant,
-    products_named,
-    sources_meant,
 )
 
 if TYPE_CHECKING:
@@ -43,9 +49,6 @@ if TYPE_CHECKING:
 
 STATUS_URGENCY, JOBS_URGENCY, WAIT_URGENCY = 150, 100, 200
 """Priorities of status, job information and synchronous asset requests in O3DE's Asset Processor."""
-_MOST = 1_000
-_SOURCES_MOST = 200
-_UNSETTLED = ("pending", "processing")
 _WAIT_LIMIT_S = 3600.0
 _CHECK_S = 2.0
 _LEAST_PAUSE_S = 0.02
@@ -53,111 +56,32 @@ _BUSY = 4
 _PIECE_BYTES = 256 << 10
 
 
-class _AssetLookup(Struct, frozen=True):
-    """The asset that a request names; `uuid` b"" = by term."""
-
-    platform: str
-    uuid: bytes
-    sub_id: int | None
-    term: str
-    is_exact: bool
-
-
-class _FoundAsset(Struct, frozen=True):
-    """The rows of an asset: pending jobs, other jobs, products, sources."""
-
-    unsettled: tuple[JobRow, ...] = ()
-    rested: tuple[JobRow, ...] = ()
-    products: tuple[Served, ...] = ()
-    sources: tuple[str, ...] = ()
-
-
 def _lookup_of(
     context: GatewayContext,
     request: wire_records.AssetStatus | wire_records.WaitReady | wire_records.Escalate | wire_records.JobsInfo,
-) -> _AssetLookup:
+) -> AssetLookup:
     known = [each.id for each in context.config.project.platforms]
     if request.platform and request.platform not in known:
         raise RequestMistake(f"there is no platform '{request.platform[:40]}'", f"there are: {', '.join(known)}")
     uuid, sub_id = parse_asset_id(request.asset) if request.asset else (b"", None)
     match = getattr(request, "match", Match.DEFAULT)
     term = "" if uuid else normalize(request.term).lower().strip("/")
-    return _AssetLookup(request.platform, uuid, sub_id, term, match is Match.EXACT)
+    return AssetLookup(request.platform, uuid, sub_id, term, match is Match.EXACT)
 
 
-async def _look_up(context: GatewayContext, lookup: _AssetLookup) -> _FoundAsset:
+async def _look_up(context: GatewayContext, lookup: AssetLookup) -> FoundAsset:
     platforms = (lookup.platform,) if lookup.platform else tuple(each.id for each in context.config.project.platforms)
-    return await context.database.ask(lambda reader: _find(reader, lookup, platforms))
+    return await context.database.ask(lambda reader: find_asset(reader, lookup, platforms))
 
 
-def _find(reader: Reader, lookup: _AssetLookup, platforms: Sequence[str]) -> _FoundAsset:
-    if lookup.uuid:
-        return _find_by_id(reader, lookup, platforms)
-    unsettled = find_pending_jobs(reader, lookup.term, lookup.platform, is_exact=lookup.is_exact)
-    if unsettled:
-        return _FoundAsset(
-            unsettled=tuple(unsettled[:_MOST]), sources=tuple(dict.fromkeys(row.source for row in unsettled[:_MOST]))
-        )
-    products = products_meant(reader, lookup.term, platforms, _MOST)
-    if products:
-        rested = jobs_by_id(reader, {product.job_id for product in products})
-        return _of_jobs(rested, platforms, products, [row.source for row in rested])
-    numbers = sources_meant(reader, lookup.term, is_exact=lookup.is_exact, limit=_SOURCES_MOST)
-    return _find_sources(reader, numbers, platforms)
-
-
-def _find_by_id(reader: Reader, lookup: _AssetLookup, platforms: Sequence[str]) -> _FoundAsset:
-    found = _find_sources(reader, source_ids(reader, lookup.uuid), platforms)
-    if lookup.sub_id is None or found.unsettled:
-        return found
-    products = tuple(each for each in found.products if each.sub_id & 0xFFFFFFFF == lookup.sub_id)
-    makers = {each.job_id for each in products}
-    rested = tuple(row for row in found.rested if row.status == "failed" or row.job_id in makers)
-    return replace(found, products=products, rested=rested)
-
-
-def _find_sources(reader: Reader, numbers: Iterable[int], platforms: Sequence[str]) -> _FoundAsset:
-    numbers = list(numbers)
-    rows = [row for number in numbers for row in reader.jobs_of(number)]
-    ids = [each.product_id for row in rows if row.job_id for each in reader.products_of(row.job_id)]
-    sources = [row.source for row in (source_by_id(reader, number) for number in numbers) if row is not None]
-    return _of_jobs(rows, platforms, products_by_id(reader, ids[:_MOST]), sources)
-
-
-def _of_jobs(rows: Sequence[JobRow], platforms: Sequence[str], products: Sequence[Served], sources: Sequence[str]) -> _FoundAsset:
-    mine = [row for row in rows if row.platform in (*platforms, "common", "all")]
-    return _FoundAsset(
-        tuple(row for row in mine if _is_unsettled(row)),
-        tuple(row for row in mine if not _is_unsettled(row)),
-        tuple(each for each in products if each.name.partition("/")[0] in platforms),
-        tuple(dict.fromkeys(sources)),
-    )
-
-
-def _is_unsettled(row: JobRow) -> bool:
-    """Whether the job has no current result; if only its final is pending, its draft is served."""
-    return row.status in _UNSETTLED and not row.is_finishing
-
-
-def _status(context: GatewayContext, found: _FoundAsset, lookup: _AssetLookup) -> Status:
-    if not (lookup.uuid or lookup.term):
-        return Status.UNKNOWN
-    if found.unsettled:
-        return Status.PROCESSING if any(row.job_id in context.engine.running for row in found.unsettled) else Status.QUEUED
-    if any(row.status == "failed" for row in found.rested):
-        return Status.FAILED
-    is_there = bool(found.products) or (bool(found.sources) and lookup.sub_id is None)
-    return Status.COMPILED if is_there else Status.MISSING
-
-
-def _state(session: WireSession, found: _FoundAsset, lookup: _AssetLookup, is_synced: bool) -> AssetState:
+def _state(session: WireSession, found: FoundAsset, lookup: AssetLookup, is_synced: bool) -> AssetState:
     shown = [*found.unsettled, *(row for row in found.rested if row.status == "failed")]
     makers = {product.job_id for product in found.products}
     is_draft = any(row.is_draft and row.job_id in makers for row in (*found.unsettled, *found.rested))
     return AssetState(
-        _status(session.context, found, lookup),
+        Status(found.status(lookup, session.context.engine.running)),
         _jobs(session.context, shown),
-        tuple(map(asset_of, found.products[:_MOST])),
+        tuple(map(asset_of, found.products[:MOST])),
         is_synced,
         is_draft,
     )
@@ -170,7 +94,7 @@ def _jobs(context: GatewayContext, rows: Iterable[JobRow]) -> tuple[JobInfo, ...
     return tuple(replace(job, status="processing") if job.status == "pending" and job.job_id in running else job for job in infos)
 
 
-async def _raise_priority(session: WireSession, found: _FoundAsset, lookup: _AssetLookup, urgency: int) -> int:
+async def _raise_priority(session: WireSession, found: FoundAsset, lookup: AssetLookup, urgency: int) -> int:
     """Raise the priority of pending jobs if the client has the scope; also of a term that matches nothing yet. Return their number.
 
     Raises:
@@ -220,7 +144,7 @@ async def wait_ready(session: WireSession, request: wire_records.WaitReady, is_s
     while found.unsettled and loop.time() < deadline:
         await context.pulse.wait(min(_CHECK_S, deadline - loop.time()))
         await asyncio.sleep(_LEAST_PAUSE_S)
-        failed = await context.database.ask(partial(_list_failed, job_ids=frozenset(group)))
+        failed = await context.database.ask(partial(list_failed, job_ids=frozenset(group)))
         if failed:
             return replace(_state(session, found, lookup, is_synced), status=Status.FAILED, jobs=_jobs(context, failed))
         found = await _look_up(context, lookup)
@@ -228,19 +152,15 @@ async def wait_ready(session: WireSession, request: wire_records.WaitReady, is_s
     return _state(session, found, lookup, is_synced)
 
 
-def _list_failed(reader: Reader, job_ids: frozenset[int]) -> list[JobRow]:
-    return [row for row in jobs_by_id(reader, job_ids) if row.status == "failed"]
-
-
 async def jobs_info(session: WireSession, request: wire_records.JobsInfo, is_synced: bool) -> wire_records.JobList:
     """List the jobs of an asset."""
     context = session.context
     lookup = _lookup_of(context, request)
     if request.job_key:
-        rows = await context.database.ask(lambda reader: jobs_with_key(reader, request.job_key, _MOST + 1))
+        rows = await context.database.ask(lambda reader: jobs_with_key(reader, request.job_key, MOST + 1))
         rows = [row for row in rows if request.platform in ("", row.platform)]
-        found = _FoundAsset(
-            unsettled=tuple(row for row in rows if row.status in _UNSETTLED), sources=tuple({row.source for row in rows})
+        found = FoundAsset(
+            unsettled=tuple(row for row in rows if row.status in UNSETTLED), sources=tuple({row.source for row in rows})
         )
     else:
         found = await _look_up(context, lookup)
@@ -248,7 +168,7 @@ async def jobs_info(session: WireSession, request: wire_records.JobsInfo, is_syn
         rows = await context.database.ask(lambda reader: _jobs_of(reader, sources, request.platform))
     if request.escalates:
         await _raise_priority(session, found, lookup, JOBS_URGENCY)
-    return wire_records.JobList(_jobs(context, rows[:_MOST]), len(rows) > _MOST, is_synced)
+    return wire_records.JobList(_jobs(context, rows[:MOST]), len(rows) > MOST, is_synced)
 
 
 def _jobs_of(reader: Reader, sources: Iterable[str], platform: str) -> list[JobRow]:
@@ -259,6 +179,19 @@ def _jobs_of(reader: Reader, sources: Iterable[str], platform: str) -> list[JobR
 # ------------------------------------------------------------------------------------------------- sources, products, paths
 
 
+def _paths(context: GatewayContext) -> ProjectPaths:
+    project = context.config.project
+    return ProjectPaths.of(context.config.cache_dir, project.scan_folders, (each.id for each in project.platforms))
+
+
+def _products(context: GatewayContext, reader: Reader, asset: str, path: str, platform: str) -> list[Served]:
+    if asset:
+        return products_with_id(reader, *parse_asset_id(asset), platform)
+    if not path:
+        raise RequestMistake("'path' or 'asset' is missing")
+    return _paths(context).find_products(reader, path, platform)
+
+
 async def source_info(session: WireSession, request: wire_records.SourceInfo, _is_synced: bool) -> wire_records.SourceFacts:
     """Return a source with its products and jobs."""
     context = session.context
@@ -266,12 +199,16 @@ async def source_info(session: WireSession, request: wire_records.SourceInfo, _i
         raise RequestMistake("'path' or 'asset' is missing")
 
     def find(reader: Reader) -> tuple[SourceRow, list[Served], list[JobRow]] | None:
-        row = _find_requested_source(context, reader, request.path, request.asset)
+        row = (
+            source_with_id(reader, parse_asset_id(request.asset)[0])
+            if request.asset
+            else _paths(context).find_source(reader, request.path)
+        )
         if row is None:
             return None
         jobs = reader.jobs_of(row.source_id)
         ids = [each.product_id for job in jobs if job.job_id for each in reader.products_of(job.job_id)]
-        return row, products_by_id(reader, ids[:_MOST]), jobs[:_MOST]
+        return row, products_by_id(reader, ids[:MOST]), jobs[:MOST]
 
     found = await context.database.ask(find)
     if found is None:
@@ -280,38 +217,6 @@ async def source_info(session: WireSession, request: wire_records.SourceInfo, _i
     return wire_records.SourceFacts(
         True, row.source, uuid_text(row.uuid), row.scan_folder, row.root, tuple(map(asset_of, products)), _jobs(context, jobs)
     )
-
-
-def _find_requested_source(context: GatewayContext, reader: Reader, path: str, asset: str) -> SourceRow | None:
-    if asset:
-        uuid, _sub_id = parse_asset_id(asset)
-        return next((row for number in source_ids(reader, uuid) if (row := source_by_id(reader, number)) is not None), None)
-    for relative in _relatives(context, path):
-        row = reader.source(relative)
-        if row is not None:
-            return row
-    product = next(iter(products_named(reader, _product_names(context, path, ""))), None)
-    return source_by_id(reader, product.source_id) if product is not None else None
-
-
-def _relatives(context: GatewayContext, path: str) -> list[str]:
-    """Return the paths of an absolute path relative to the scan folders, the winning folder first; a relative path stays."""
-    text = normalize(path)
-    if not text.startswith("/"):
-        return [text.lower()]
-    folders = sorted(context.config.project.scan_folders, key=lambda folder: folder.order)
-    return [text[len(folder.path) + 1 :].lower() for folder in folders if text.startswith(f"{folder.path}/")]
-
-
-def _product_names(context: GatewayContext, path: str, platform: str) -> list[str]:
-    """Return the names of products at a path; `platform` "" = on all platforms."""
-    text = normalize(path)
-    cache = to_text(os.fsencode(context.config.cache_dir))
-    if text.startswith("/"):
-        return [text[len(cache) + 1 :].lower()] if text.startswith(f"{cache}/") else []
-    lower = text.lower()
-    platforms = [each.id for each in context.config.project.platforms if platform in ("", each.id)]
-    return [lower, *(f"{each}/{lower}" for each in platforms)] if not platform else [f"{platform}/{lower}"]
 
 
 async def product_info(session: WireSession, request: wire_records.ProductInfo, _is_synced: bool) -> wire_records.ProductFacts:
@@ -325,21 +230,8 @@ async def product_info(session: WireSession, request: wire_records.ProductInfo, 
     products, source = await context.database.ask(find)
     if source is None:
         return wire_records.ProductFacts(())
-    shown = tuple(map(asset_of, products[:_MOST]))
+    shown = tuple(map(asset_of, products[:MOST]))
     return wire_records.ProductFacts(shown, source.source, f"{source.root}/{source.source}", uuid_text(source.uuid))
-
-
-def _products(context: GatewayContext, reader: Reader, asset: str, path: str, platform: str) -> list[Served]:
-    if asset:
-        uuid, sub_id = parse_asset_id(asset)
-        found = [
-            each for each in products_by_id(reader, product_ids(reader, uuid, None)) if sub_id in (None, each.sub_id & 0xFFFFFFFF)
-        ]
-    elif path:
-        found = products_named(reader, _product_names(context, path, platform))
-    else:
-        raise RequestMistake("'path' or 'asset' is missing")
-    return [each for each in found if platform in ("", each.name.partition("/")[0])]
 
 
 async def resolve_path(session: WireSession, request: wire_records.ResolvePath, _is_synced: bool) -> wire_records.ResolvedPath:
@@ -349,32 +241,23 @@ async def resolve_path(session: WireSession, request: wire_records.ResolvePath, 
         raise RequestMistake("'path' is missing")
 
     def find(reader: Reader) -> wire_records.ResolvedPath | None:
-        row = _find_requested_source(context, reader, request.path, "")
+        row = _paths(context).find_source(reader, request.path)
         if row is None:
             return None
         jobs = [job for job in reader.jobs_of(row.source_id) if job.job_id and request.platform in ("", job.platform)]
         names = [each.name.partition("/")[2] for job in jobs for each in reader.products_of(job.job_id)]
         return wire_records.ResolvedPath(
-            True, row.source, f"{row.root}/{row.source}", row.scan_folder, tuple(dict.fromkeys(names))[:_MOST]
+            True, row.source, f"{row.root}/{row.source}", row.scan_folder, tuple(dict.fromkeys(names))[:MOST]
         )
 
     found = await context.database.ask(find)
-    return found if found is not None else await asyncio.to_thread(_resolve_on_disk, context, request.path)
-
-
-def _resolve_on_disk(context: GatewayContext, path: str) -> wire_records.ResolvedPath:
-    """Find the scan folder of a path.
-
-    The first folder that has the file wins; `..` may lead from one folder to another.
-    """
-    folders = sorted(context.config.project.scan_folders, key=lambda folder: folder.order)
-    text = os.path.normpath(normalize(path))
-    candidates = [text] if text.startswith("/") else [os.path.normpath(f"{folder.path}/{text}") for folder in folders]
-    for file in candidates:
-        inside = next((folder for folder in folders if file.startswith(f"{folder.path}/")), None)
-        if inside is not None and (text.startswith("/") or os.path.lexists(file)):
-            return wire_records.ResolvedPath(True, file[len(inside.path) + 1 :], file, inside.name)
-    return wire_records.ResolvedPath(False, path)
+    if found is not None:
+        return found
+    resolved = await asyncio.to_thread(_paths(context).resolve_on_disk, request.path)
+    if resolved is None:
+        return wire_records.ResolvedPath(False, request.path)
+    folder, relative = resolved
+    return wire_records.ResolvedPath(True, relative, f"{folder.path}/{relative}", folder.name)
 
 
 # ------------------------------------------------------------------------------------------------------------ dependencies
@@ -386,30 +269,19 @@ async def dependencies(session: WireSession, request: wire_records.Dependencies,
 
     def find(reader: Reader) -> list[wire_records.DependencyInfo] | None:
         products = _products(context, reader, request.asset, "", request.platform)
-        return _walk_dependencies(reader, products[0].product_id, request.reach is Reach.ALL) if products else None
+        if not products:
+            return None
+        walked = walk_dependencies(reader, products[0].product_id, is_all=request.reach is Reach.ALL)
+        return list(dict.fromkeys(_dependency(each) for each in walked))
 
     found = await context.database.ask(find)
     if found is None:
         raise RequestMistake(f"there is no product '{request.asset[:60]}'")
-    return wire_records.DependencyList(tuple(found[:_MOST]), len(found) > _MOST)
+    return wire_records.DependencyList(tuple(found[:MOST]), len(found) > MOST)
 
 
-def _walk_dependencies(reader: Reader, start: int, is_all: bool) -> list[wire_records.DependencyInfo]:
-    todo, seen, found = [start], {start}, []
-    while todo:
-        for each in links.outgoing(reader, todo.pop(0)):
-            if each.product_id in seen:
-                continue
-            found.append(
-                wire_records.DependencyInfo(asset_id(each.source_uuid, each.sub_id), each.name.partition("/")[2], each.flags)
-            )
-            if each.product_id:
-                seen.add(each.product_id)
-                if is_all:
-                    todo.append(each.product_id)
-        if len(found) > _MOST:
-            break
-    return list(dict.fromkeys(found))
+def _dependency(each: links.AssetDependency) -> wire_records.DependencyInfo:
+    return wire_records.DependencyInfo(asset_id(each.source_uuid, each.sub_id), each.name.partition("/")[2], each.flags)
 
 
 async def count_unresolved(

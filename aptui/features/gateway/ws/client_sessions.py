@@ -38,7 +38,8 @@ from aptui.store.queries.reader import Reader
 from aptui.store.queries.serving import Served, catalog_page
 
 if TYPE_CHECKING:
-    from aptui.features.gateway.gateway_context import Database, GatewayContext
+    from aptui.features.gateway.gateway_context import GatewayContext
+    from aptui.store.queries.reader_pool import Database
 
 
 # WebSocket frames (RFC 6455, RFC 7692), built once for all receivers: for a thousand clients with the same subscription, JSON,

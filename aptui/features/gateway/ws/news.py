@@ -16,12 +16,12 @@ from msgspec.structs import replace
 from aptui.core.notices import JobChanged, ProductsChanged, Progress, ShowRequested, SourcesChanged
 from aptui.core.paths import from_text
 from aptui.features.gateway import engine_requests, tasks
-from aptui.features.gateway.gateway_context import NewsPulse
 from aptui.features.gateway.protocol import wire_codec, wire_records
 from aptui.features.gateway.protocol import wire_records as notices
 from aptui.features.gateway.protocol.mappers import asset_id, asset_of, job_of_news
 from aptui.features.gateway.ws.client_sessions import frame_of, is_wanted, wait_until_taken
 from aptui.link.codec import NoticeLine
+from aptui.link.engine_link import NewsPulse
 from aptui.shared.errors import KnownError
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import Reader, SourceRow
@@ -29,9 +29,9 @@ from aptui.store.queries.serving import Served, asset_ids, products_named
 
 if TYPE_CHECKING:
     from aptui.config.configuration import Config
-    from aptui.features.gateway.engine_link import EngineLink
-    from aptui.features.gateway.gateway_context import Database
     from aptui.features.gateway.ws.client_sessions import WireSession, WireSessions
+    from aptui.link.engine_link import EngineLink
+    from aptui.store.queries.reader_pool import Database
 
 _MOST = 20_000
 """Maximum number of waiting notices; above it all are dropped and every client gets a `resync`."""

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from waiting import PATIENCE_S
 
 from aptui import __version__
-from aptui.features.gateway.engine_link import EngineLink
 from aptui.link import places, port
+from aptui.link.engine_link import EngineLink
 from aptui.link.server import LinkServer
 
 pytestmark = pytest.mark.real

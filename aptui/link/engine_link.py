@@ -1,8 +1,8 @@
-"""The gateway's connection to the engine: requests, answers and notices; reconnects when the connection is lost.
+"""A server's connection to the engine, for an event loop: requests, answers and notices; it reconnects when it is lost.
 
 One thread reads from the connection and posts to the event loop.
 
-Tests: `tests/features/gateway/test_engine_link.py`.
+Tests: `tests/link/test_engine_link.py`.
 """
 
 from __future__ import annotations
@@ -36,12 +36,17 @@ class EngineLink:
         cache_dir: the cache.
         on_notices: called in the event loop with a batch of notices.
         on_change: called with True when an engine is connected, before its first notice, and with False when it is gone.
+        name: the server's name in lists of clients.
     """
 
     def __init__(
-        self, cache_dir: places.Folder, on_notices: Callable[[Sequence[NoticeLine]], object], on_change: Callable[[bool], object]
+        self,
+        cache_dir: places.Folder,
+        on_notices: Callable[[Sequence[NoticeLine]], object],
+        on_change: Callable[[bool], object],
+        name: str = "gateway",
     ) -> None:
-        self._cache_dir = cache_dir
+        self._cache_dir, self._name = cache_dir, name
         self._take, self._on_change = on_notices, on_change
         self.listeners: list[Callable[[Sequence[NoticeLine]], object]] = []
         self.change_callbacks: list[Callable[[bool], object]] = []
@@ -104,7 +109,7 @@ class EngineLink:
         wait_s = _RETRY_S[0]
         while not self._ends.is_set():
             try:
-                with EngineClient.of(self._cache_dir, kind="gateway", name="gateway", timeout_s=_HELLO_LIMIT_S) as client:
+                with EngineClient.of(self._cache_dir, kind="gateway", name=self._name, timeout_s=_HELLO_LIMIT_S) as client:
                     if client.hello.protocol == port.PROTOCOL:
                         wait_s = _RETRY_S[0]
                         self._listen(client)
@@ -179,3 +184,26 @@ class _EngineState(msgspec.Struct):
 def _settle(waiting: asyncio.Future[Answer | KnownError], answer: Answer | KnownError) -> None:
     if not waiting.done():
         waiting.set_result(answer)
+
+
+class NewsPulse:
+    """Wakes requests that wait for any event; `ws.news` reports the events themselves."""
+
+    def __init__(self) -> None:
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    def beat(self) -> None:
+        """Wake all waiting requests."""
+        waiting, self._waiting = self._waiting, set()
+        for each in waiting:
+            if not each.done():
+                each.set_result(None)
+
+    async def wait(self, limit_s: float) -> None:
+        """Return at the next beat, or after `limit_s`."""
+        beat = asyncio.get_running_loop().create_future()
+        self._waiting.add(beat)
+        try:
+            await asyncio.wait((beat,), timeout=limit_s)
+        finally:
+            self._waiting.discard(beat)

@@ -1,0 +1,75 @@
+"""Queries of an asset database from an event loop: each runs in a thread, with one of a few readers.
+
+Tests: `tests/features/gateway/ws/test_client_sessions.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import queue
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from aptui.shared.errors import HostError
+from aptui.store.db.schema import translate_errors
+from aptui.store.queries.reader import Reader, open_reader
+
+T = TypeVar("T")
+
+_THREADS = 4
+
+
+class Database:
+    """The asset database of a cache. Queries run in threads, so that no client waits for the query of another client."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="database")
+        self._rested: queue.LifoQueue[tuple[int, Reader]] = queue.LifoQueue()
+
+    async def ask(self, question: Callable[[Reader], T]) -> T:
+        """Run a query in a thread and return its result; the query sees one snapshot.
+
+        Raises:
+            KnownError: the database does not exist yet or cannot be read.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._answer, question)
+
+    def _answer(self, question: Callable[[Reader], T]) -> T:
+        with translate_errors(self.path):
+            inode, reader = self._take()
+            try:
+                with reader.snapshot():
+                    answer = question(reader)
+            except BaseException:
+                with contextlib.suppress(Exception):
+                    reader.close()
+                raise
+            self._rested.put((inode, reader))
+            return answer
+
+    def _take(self) -> tuple[int, Reader]:
+        try:
+            inode = os.stat(self.path).st_ino
+        except OSError:
+            raise HostError(
+                "nothing was processed yet: there is no asset database", hint="try again when the engine has started"
+            ) from None
+        with contextlib.suppress(queue.Empty):
+            while True:
+                known, reader = self._rested.get_nowait()
+                if known == inode:
+                    return known, reader
+                reader.close()  # the file was replaced: the cache was recreated
+        return inode, open_reader(self.path)
+
+    def close(self) -> None:
+        """Wait for running queries and close the database."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._rested.get_nowait()[1].close()
