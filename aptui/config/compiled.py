@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,8 @@ from aptui.core.project import (
     ScanFolder,
     UndeclaredReads,
 )
+from aptui.shared.errors import KnownError
+from aptui.shared.files.replacing import replace_bytes
 
 
 def find_compiled_file(*asked: object) -> str:
@@ -166,11 +169,6 @@ def keep(file: str, key: str, config: Config) -> None:
 
 def write_compiled(file: str, text: str) -> None:
     """Write a file of the user's cache folder, whole or not at all; an unwritable folder only costs time."""
-    temporary = f"{file}.{os.getpid()}"
-    try:
+    with suppress(OSError, KnownError):
         os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
-        with open(temporary, "w", encoding="ascii") as stream:
-            stream.write(text)
-        os.replace(temporary, file)
-    except OSError:
-        return
+        replace_bytes(Path(file), text.encode("ascii"), is_synced=False)

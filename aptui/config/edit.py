@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from aptui.config.load import check_with, tree
 from aptui.config.yaml import checking, nodes
 from aptui.config.yaml.nodes import Node
 from aptui.shared.errors import HostError, UserError
+from aptui.shared.files.replacing import not_written, replace_bytes
 
 Value = str | int | float | bool
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9 ._/-]*[A-Za-z0-9]|[0-9]+(ms|s|m|h|B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)")
@@ -226,26 +228,13 @@ def _read(file: Path) -> bytes | None:
 
 
 def _replace(file: Path, data: bytes) -> None:
-    """Write the file atomically, with its previous mode; every scan ignores the name of the temporary file."""
-    temporary = f"{file}.{os.getpid()}~"
+    """Write the file atomically, with its previous mode."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        mode = os.stat(file).st_mode & 0o7777 if file.exists() else 0o644
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        try:
-            with open(descriptor, "wb") as stream:
-                stream.write(data)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(temporary, file)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else 0o644
     except OSError as error:
-        raise HostError(
-            f"'{file}' cannot be written: {(error.strerror or str(error)).lower()}",
-            hint="check its permissions and the free space on its disk",
-        ) from None
+        raise not_written(f"'{file}'", error) from None
+    replace_bytes(file, data, mode=mode)
 
 
 # Replaces the entries of a list in `aptui.yaml`: unchanged entries keep their place, their style and their comments.

@@ -13,11 +13,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aptui.config.dirs import xdg
 from aptui.core.paths import is_below
 from aptui.shared import printing
+from aptui.shared.errors import KnownError
+from aptui.shared.files.replacing import PRIVATE, replace_bytes
 
 if TYPE_CHECKING:
     from aptui.config.configuration import Config
@@ -144,7 +147,7 @@ def writing(path: str | None) -> Iterator[None]:
 
 
 def _append(line: str) -> None:
-    with suppress(OSError):  # without a state folder the file is a source of the next scan
+    with suppress(OSError, KnownError):  # without a state folder the file is a source of the next scan
         path = _list_path()
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         with suppress(FileNotFoundError):
@@ -160,9 +163,8 @@ def _shorten(path: str) -> None:
     if os.stat(path).st_size > _LARGEST_LIST_BYTES:
         with open(path, encoding="ascii", errors="replace") as stream:
             lines = stream.read().splitlines()
-        with open(f"{path}.{os.getpid()}", "w", encoding="ascii") as stream:
-            stream.writelines(f"{line}\n" for line in lines[len(lines) // 2 :])
-        os.replace(f"{path}.{os.getpid()}", path)
+        text = "".join(f"{line}\n" for line in lines[len(lines) // 2 :])
+        replace_bytes(Path(path), text.encode("ascii", "replace"), mode=PRIVATE, is_synced=False)
 
 
 def _stamp(seen: os.stat_result) -> str:

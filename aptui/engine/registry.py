@@ -7,6 +7,7 @@ metadata of packages.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -28,8 +29,9 @@ from aptui.core.paths import builder_uuid
 from aptui.core.patterns import leave_out, wildcard_regex
 from aptui.core.project import Builder, BuilderKind, Pattern, PatternKind
 from aptui.core.settings import place_key
-from aptui.shared.errors import UserError
+from aptui.shared.errors import KnownError, UserError
 from aptui.shared.files import clocks
+from aptui.shared.files.replacing import replace_bytes
 from aptui.shared.forms import prepare_form
 from aptui.shared.param_schema import ParamError, mistakes
 from aptui.worker.describing.questions import (
@@ -543,16 +545,9 @@ def _remember(cache_file: Path, memory: _RegistryCache, before: _RegistryCache) 
     """Write the memory when it is news; a cache that cannot be written costs time only."""
     if memory == before:
         return
-    new = cache_file.with_name(f"{cache_file.name}.{os.getpid()}.new")
-    try:
+    with contextlib.suppress(OSError, KnownError):
         cache_file.parent.mkdir(parents=True, exist_ok=True)
-        new.write_bytes(msgspec.json.encode(memory))
-        os.replace(new, cache_file)
-    except OSError:
-        try:
-            new.unlink()
-        except OSError:
-            pass  # it was never made, or nothing can be changed there
+        replace_bytes(cache_file, msgspec.json.encode(memory), is_synced=False)
 
 
 # Checks of builders' parameters against their classes' `params_schema`, before anything runs.

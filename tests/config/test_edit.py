@@ -140,8 +140,8 @@ def test_unwritable_folder_is_reported(project, monkeypatch):
     def refuse(*_arguments):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("aptui.config.edit.os.replace", refuse)
-    with pytest.raises(HostError, match="permission denied"):
+    monkeypatch.setattr("os.replace", refuse)
+    with pytest.raises(HostError, match="Permission denied"):
         write(project, project / "aptui.yaml", "workers", 3)
 
     assert sorted(os.listdir(project)) == ["aptui.yaml", "assets"]

@@ -216,7 +216,7 @@ def test_printed_output_at_import_is_ignored(place):
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("jsn", "did you mean 'json'"), ("mehs", "did you mean 'mesh'"), ("zzzzzz", "there are 'atlas'")]
+    ("name", "hint"), [("jsn", "did you mean 'json'"), ("mehs", "did you mean 'mesh'"), ("zzzzzz", "there are '")]
 )
 def test_an_unknown_builder_names_the_nearest(place, name, hint):
     place.write("mesh.py")

@@ -32,7 +32,8 @@ from typing import TYPE_CHECKING
 
 from aptui.config.dirs import own_folder
 from aptui.core.project import COMMON_PLATFORM, Project
-from aptui.shared.errors import HostError, KnownError
+from aptui.shared.errors import KnownError
+from aptui.shared.files.replacing import replacing
 from aptui.store.db.schema import translate_errors, uuid_text
 
 if TYPE_CHECKING:
@@ -148,18 +149,12 @@ class Catalogs:
                     path.unlink(missing_ok=True)
 
     def _write(self, reader: Reader, platform: str, names: Sequence[str] | None) -> None:
-        fresh, path = path_of(own_folder(self._folder), platform), path_of(self._folder, platform)
-        try:
-            with open(fresh, "wb") as file:
-                if names is None:
-                    file.writelines(_parts(reader, self._project, platform))
-                else:
-                    file.writelines(_splice(path.read_bytes(), reader, platform, names))
-            os.replace(fresh, path)
-        except OSError as error:
-            raise HostError(
-                f"catalog '{path}' cannot be written: {error.strerror}", hint="check its permissions and the free space on its disk"
-            ) from error
+        path = path_of(self._folder, platform)
+        with replacing(path, is_synced=False, what=f"catalog '{path}'", folder=own_folder(self._folder)) as file:
+            if names is None:
+                file.writelines(_parts(reader, self._project, platform))
+            else:
+                file.writelines(_splice(path.read_bytes(), reader, platform, names))
 
 
 def _parts(reader: Reader, project: str, platform: str) -> Iterator[bytes]:
