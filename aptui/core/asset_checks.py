@@ -121,4 +121,4 @@ def _compile_regex(regex: str) -> re.Pattern[str]:
 
 @cache
 def _compile_name_regex(regex: str) -> re.Pattern[str]:
-    return re.compile(regex)  # a rule about names may be one about capitals
+    return re.compile(regex)  # a rule about names may be about capital letters

@@ -511,7 +511,7 @@ class _Scan:
                 self._at += 1
 
     def _parenthesis(self, line: _Line, character: str) -> None:
-        if character == ")":  # of a pattern in `case`, or one too many
+        if character == ")":  # it ends a pattern of `case`, or is one too many
             line.end_word()
             line.words.clear()
             self._at += 1
@@ -527,7 +527,7 @@ class _Scan:
         match = re.compile(r"<<-?(?!<)|[<>]+[&|]?").match(self._text, self._at)
         assert match is not None
         if line.word is not None and line.word.text.isdigit():
-            line.word = None  # the number of a descriptor
+            line.word = None  # the word was the number of a descriptor
         line.end_word()
         self._at = match.end()
         if match[0].startswith("<<") and match[0] != "<<<":

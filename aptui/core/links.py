@@ -44,7 +44,7 @@ def path_link(path: str, kind: LinkKind, flags: int, root: str = "") -> ProductL
         raise ValueError(f"has more than {_LONGEST} characters")
     if found == ".." or found.startswith("../"):
         raise ValueError("climbs out of its folder")
-    if found.startswith(":"):  # the sign of an exclusion in O3DE's tables
+    if found.startswith(":"):  # in O3DE's tables this marks an exclusion
         raise ValueError("begins with ':'")
     if kind is LinkKind.PRODUCT_FILE and found.lower().endswith(IMAGE_EXTENSIONS):
         kind = LinkKind.SOURCE_FILE

@@ -128,7 +128,7 @@ class Planner:
 
 def _priority(builder: Builder) -> int:
     if builder.kind is BuilderKind.COPY and builder.priority == 0:
-        return 1  # as in O3DE, copy jobs that say nothing start before others
+        return 1  # as in O3DE, copy jobs without a priority of their own start before others
     return builder.priority
 
 

@@ -335,13 +335,13 @@ SETTINGS_STATE = "settings:"
 """Prefix of the keys in `aptui_state` of the texts of `core.settings`; the relative folder follows."""
 ROW_OPERATIONS: dict[str, str] = {
     # name: its parameters, in order. The writer applies them in this order within a transaction.
-    "drop_source": "source_id",  # with its jobs, products, analyses, runs, conflicts and stats of analyses
+    "drop_source": "source_id",  # also its jobs, products, analyses, runs, conflicts and stats of analyses
     "drop_analysis": "source_id, builder_uuid",
-    "drop_job": "job_id",  # with its products, runs and conflicts
-    "drop_products": "job_id",  # those that the same rows put again, by name and sub id, keep their ids
+    "drop_job": "job_id",  # also its products, runs and conflicts
+    "drop_products": "job_id",  # products that the same rows put again (by name and sub id) keep their ids
     "drop_product": "product_id",
     "drop_declared": "product_id",  # its links, former sub ids and facts
-    "drop_draft": "job_id",  # what it has made is its final, or gone
+    "drop_draft": "job_id",  # the job has made its final, or has no products
     "drop_edges": "source_uuid, builder_uuid",  # its rows in SourceDependency and aptui_edges
     "drop_folder": "scan_folder_id, folder",  # its row in aptui_folders
     "drop_file": "scan_folder_id, name",  # name: relative path
@@ -349,7 +349,7 @@ ROW_OPERATIONS: dict[str, str] = {
     "drop_missing": "product_id",  # results of a scan; the names that the scan read stay
     "drop_legacy": "source_id",
     "put_source": "source_id, scan_folder_id, rel, source_uuid, path_key, digest, identity, mtime_ms, hash64",
-    "put_legacy": "uuid, source_id, created_ms",  # a UUID that the source answers to as well
+    "put_legacy": "uuid, source_id, created_ms",  # another UUID by which the source is found
     "put_analysis": "source_id, builder_uuid, state, fingerprint|None, error, warnings, errors, duration_ms, completed_ms, "
     "log_file, reason, plans_blob, failure",
     "put_job": "job_id, source_id, job_key, fingerprint, platform, builder_uuid, status, run_key, first_fail_ms, first_fail_log, "
@@ -375,8 +375,8 @@ ROW_OPERATIONS: dict[str, str] = {
     "put_state": "key, value",
     # written at the end of a session: until then its runs are those with higher run keys than the last stored session has
     "put_session": "started_ms|0, ended_ms|0, kind, detail, commit_id, outcome, saved_ms, fetched_bytes",
-    "prune_session": "session_id",  # a part of its runs becomes what was before all sessions
-    "doubt_job": "job_id",  # products differ from their rows, or a run was requested: runs in any case
+    "prune_session": "session_id",  # some of its runs are merged into the time before all sessions
+    "doubt_job": "job_id",  # products differ from their rows, or a run was requested: the job runs in any case
     "doubt_analysis": "source_id, builder",  # the same of an analysis
 }
 """Operations of `Rows`. 64-bit hashes are signed for SQLite (`store.db.schema.to_signed`) by the writer's caller."""

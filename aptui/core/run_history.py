@@ -19,7 +19,7 @@ from msgspec import Struct
 from aptui.core.fingerprint import Manifest
 from aptui.core.model import Product, ProductFlag
 
-# Sessions: spells of work of the engine, from the start, a save or a checkout to rest; the words for why they began and ended.
+# Sessions: periods of the engine's work, from a start, a save or a checkout until it is idle; why each began and ended, in words.
 
 
 class SessionKind(StrEnum):

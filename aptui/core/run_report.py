@@ -153,8 +153,8 @@ def _digest_described(files: tuple[tuple[str, str], ...]) -> bytes:
 
 # Files outside of every scan folder that runs read; no scan visits them, so runs and re-stats report what they are.
 #
-# What they were when they were last digested is stored in `aptui_state`, one row each: the next engine can tell by a `stat`
-# whether they are that still.
+# Size, time and digest of each are stored in `aptui_state`, one row each: the next engine can tell by a `stat`
+# whether the file is still the same.
 
 OUTSIDE_STATE = "outside:"
 """Prefix of the keys of their rows; the absolute path follows."""

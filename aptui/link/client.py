@@ -180,7 +180,7 @@ class EngineClient:
             try:
                 self._channel.sendall(codec.encode_request(number, verb))
             except OSError as error:
-                # Its last words may wait to be read: the reading thread shall find them, and then the end.
+                # The server's last message may still be unread: the reading thread reads it, and then the end of the stream.
                 self._shut_down()
                 if not isinstance(error, (BrokenPipeError, ConnectionResetError)):
                     self._last_words = EngineGone("the engine no longer reads requests", hint="it is stuck or stopped")
@@ -343,7 +343,7 @@ class EngineClient:
         try:
             self._channel.shutdown(socket.SHUT_RDWR)
         except OSError:
-            pass  # it is down already
+            pass  # the socket is already shut down
 
     def __enter__(self) -> Self:
         return self

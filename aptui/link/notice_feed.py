@@ -20,7 +20,7 @@ from aptui.core.notices import ConnectionsChanged, HealthChanged, JobChanged, No
 from aptui.link import codec
 from aptui.link.codec import NoticeLine
 
-# Lines that wait to be sent to one client, in order; how many may wait is the server's business.
+# Lines that wait to be sent to one client, in order; the server limits their number.
 
 _SEND_LINES = 1_000
 """Lines of one `sendmsg`; the kernel takes 1,024 pieces at most (UIO_MAXIOV)."""

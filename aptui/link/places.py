@@ -185,7 +185,7 @@ def loopback_uid(channel: socket.socket, table: Path = _TCP) -> int | None:
         return None
     for line in lines:
         fields = line.split()
-        if fields[1:3] == wanted and fields[9] != "0":  # a connection that is over has no inode, and seems to be root's
+        if fields[1:3] == wanted and fields[9] != "0":  # a closed connection has no inode, and looks like one of root
             return int(fields[7])
     return None
 
@@ -321,7 +321,7 @@ def remove_stale(path: str) -> None:
             os.unlink(path)
             return
         except BlockingIOError:
-            pass  # the queue of connections is full: an engine listens
+            pass  # the queue of connections is full, so an engine listens
         except OSError as error:
             raise HostError(
                 f"socket '{path}' cannot be created: {error.strerror or error}",

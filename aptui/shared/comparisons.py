@@ -34,7 +34,7 @@ def between(text: str, number_of: Callable[[str], float] = plain_number) -> tupl
         most = math.nextafter(number_of(last.strip()), math.inf) if last.strip() else math.inf
         return (number_of(first.strip()) if first.strip() else 0.0), most
     found = _SIGN.fullmatch(text)
-    assert found is not None  # every part may be empty
+    assert found is not None  # the pattern matches any text, because every part may be empty
     sign, number = found[1] or "=", number_of(found[2])
     after = math.nextafter(number, math.inf)
     return {">": (after, math.inf), ">=": (number, math.inf), "<": (0.0, number), "<=": (0.0, after)}.get(sign, (number, after))

@@ -196,7 +196,7 @@ def analyse(
     if request.unknown_patterns and ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED):
         declared = edges_of(request.source_dependencies)
         return AnalyseResult(order.run_key, Outcome.SUCCEEDED, edges=declared, log=log.records(), is_unfinished=True)
-    if is_pointer and seen.is_source_read:  # the builder would analyse the bytes of the pointer
+    if is_pointer and seen.is_source_read:  # otherwise the builder would analyse the bytes of the pointer
         ending = failure(log, lfs.NOT_HERE)
     plans: tuple[JobPlan, ...] = ()
     edges: tuple[SourceEdge, ...] = ()

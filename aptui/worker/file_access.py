@@ -132,7 +132,7 @@ def hash_file(path: str, *, sees_through: bool = False, copy: _Copy | None = Non
 
 
 def _hash_large(descriptor: int, before: os.stat_result, copy: _Copy | None) -> FileHash:
-    if copy is None or copy.is_known:  # a known file is often unchanged; then the copy is not needed
+    if copy is None or copy.is_known:  # a known file is often unchanged, and then the copy is not needed
         return hash_open(descriptor)
     copy.begin(before.st_mode)
     found = hash_open(descriptor, copy=copy)

@@ -272,7 +272,7 @@ class LogAnswerer:
             except (OSError, wire.WireError):
                 return  # the engine is gone, or a builder closed a file that is not its own: the run goes on
             except MemoryError:
-                pass  # a builder has all of it; the engine asks again
+                pass  # a builder uses all memory or descriptors; the engine asks again
 
     def _take(self, reader: wire.FrameReader) -> bool:
         """Read and answer requests; return whether more may arrive."""

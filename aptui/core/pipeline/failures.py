@@ -236,7 +236,7 @@ class Failures(PipelinePart):
         if is_known and not job.is_forced:
             return
         job.set_reason("it cannot run as it is declared")
-        if is_known:  # for example, a product was lost and its row is pending
+        if is_known:  # for example because a product was lost and its row is not saved yet
             job.is_forced = False
             self._jobs.save(job)
             return
@@ -250,7 +250,7 @@ class Failures(PipelinePart):
         """
         self.remember_run(job)
         self._jobs.feed(job, Trigger.REFUSE)
-        if not job.is_analysis:  # its history and its log are kept by number: it must not take the place of the last run
+        if not job.is_analysis:  # history and log are stored by run key, so this run must not overwrite the last one
             job.run_key = RunKey(self._ledger.next_run_key())
         job.warnings, job.errors = 0, 1
         self._reports.write_log(job, (), text)

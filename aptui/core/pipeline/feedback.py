@@ -100,7 +100,7 @@ class Drafts(PipelinePart):
         """Return the jobs whose finals are due now, [] while anything else is pending; the caller evaluates them."""
         while (self._pending or self._held) and self._is_quiet():
             if not self._pending:
-                if self._jobs.running:  # their results may be inputs of the held finals
+                if self._jobs.running:  # their results may be inputs of these finals
                     return []
                 self._pending, self._held = self._held, {}
                 self._takes_any, self._has_moved = not self._has_moved, False

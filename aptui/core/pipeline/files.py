@@ -126,14 +126,14 @@ class Files(PipelinePart):
         is_first, self._has_scanned = not self._has_scanned, True
         if event.retries:
             self._plans.retries.restart(self._memory.archive.list_unfinished())
-        elif is_first:  # another configuration may have mended what failed
+        elif is_first:  # the new configuration may mend what failed
             self._plans.retries.resume(self._memory.archive.list_unfinished())
 
     def scan_finished(self) -> None:
         """Handle the end of a scan: folders that it did not report are unchanged, or gone."""
         self._memory.end_scan()
         for folder in [folder for folder in self._settings.folders if self._memory.file(file_key(folder)) is None]:
-            self._spread.spread_settings(folder, self._put_settings(folder, ""))  # its file went while no engine looked
+            self._spread.spread_settings(folder, self._put_settings(folder, ""))  # its file was deleted while no engine was running
         for folder in self._plans.retries.folders():
             self._retry_folder(folder)
         for key in self._waiters.list_awaited():
@@ -193,7 +193,7 @@ class Files(PipelinePart):
             pending.open.update(key for key in previous.open if key in winners and key in self._memory.hashing)
         self._jobs.hash(unread, may_copy=True)
         self._memory.unstable -= {key for key in self._memory.unstable if parent(key) == event.folder and key not in winners}
-        # Those whose bytes are still to be read are tried again, and woken, when they have been (`_settle`, `files_hashed`).
+        # Sources whose bytes are still to be read are tried again after the reading (`_settle`, `files_hashed`).
         self._retry_folder(event.folder, pending.open)
         for key in self._waiters.keys_in((event.folder,)):
             self._jobs.wake(key)
@@ -207,7 +207,7 @@ class Files(PipelinePart):
         """Known files were checked one by one; their new digests are kept beside the rows of their folders."""
         facts = [fact for fact in event.facts if self._is_at_rest(fact)]
         others = tuple(fact.key for fact in event.facts if fact not in facts)
-        if others:  # their folders are on their way, or say something else by now
+        if others:  # their folders are being read, or have changed since
             self._ledger.order(RecheckFiles(self._ledger.cause, others))
         keys = [fact.key for fact in facts]
         self._note_small(facts, None)
@@ -283,7 +283,7 @@ class Files(PipelinePart):
     def files_hashed(self, event: FilesHashed, *, may_group: bool) -> None:
         """Handle files that were read or could not be; `may_group`: no earlier copies wait to be committed with these."""
         changed: set[PathKey] = set()
-        restless = [key for key in event.unstable if key in self._memory.hashing]  # the others went while they were read
+        restless = [key for key in event.unstable if key in self._memory.hashing]  # the others were deleted while they were read
         facts = [(fact.key, fact) for fact in event.facts]
         self._memory.load([key for key, _fact in facts])
         copies = {key: (run_keys, took_ms) for key, run_keys, took_ms in event.copies}
@@ -291,7 +291,7 @@ class Files(PipelinePart):
         for key, fact in facts:
             asked = self._memory.hashing.pop(key, None)
             if asked is None:
-                continue  # it went while it was read
+                continue  # it was deleted while it was read
             if not _is_same(asked, fact):
                 restless.append(key)
                 continue
@@ -329,7 +329,7 @@ class Files(PipelinePart):
         part = pending.parts.get(fact.scan_folder)
         if part is not None:
             part[1][fact.rel] = fact
-        if pending.ticket:  # its row is on its way without the digest, which no edge asked for in time
+        if pending.ticket:  # its row is being saved without the digest, because no edge asked for it before
             self._memory.newer.facts[key] = fact
             self._memory.newer.learned.add(key)
 
@@ -352,7 +352,7 @@ class Files(PipelinePart):
         for source in self._memory.load(sorted(self._memory.dependents(fetched))) if fetched else ():
             for job in source.jobs.values():
                 if job.is_analysis:
-                    job.fingerprint = 0  # it may be on its way to be found as it was
+                    job.fingerprint = 0  # otherwise the job could be found unchanged
                     if job.state is JobState.COMPLETED:
                         self._plans.force(job, "a file that it needs is here now (LFS)")
         for source in self._memory.load(sorted(fetched)) if fetched and self._takes_pointers else ():
@@ -455,7 +455,7 @@ class Files(PipelinePart):
             source = self._identities.new_source(key, fact)
             self._plans.plan(source)
             return True
-        # The UUIDs it answered to are taken down before its identity changes: who depends on it by one of them is found by
+        # The UUIDs of the source are noted before its identity changes: sources that depend on it by one of them are found by
         # those alone.
         before, identity, known = source.fact, source.identity, legacy_of(source) if self._memory.has_identities else ()
         was_elsewhere = (source.scan_folder, source.rel) != (fact.scan_folder, fact.rel)
@@ -464,7 +464,7 @@ class Files(PipelinePart):
         if source.identity != identity:
             self._identities.note_renamed((source.uuid, *known))
         sizes = {before.size, fact.size} if before is not None and before.digest == fact.digest else ()
-        is_fetched = len(sizes) > 1 and UNKNOWN_SIZE not in sizes  # a Git LFS pointer no more
+        is_fetched = len(sizes) > 1 and UNKNOWN_SIZE not in sizes  # it was a Git LFS pointer, and now it is the file
         is_changed = before is None or before.digest != fact.digest or was_elsewhere or bool(source.trouble) or is_fetched
         is_changed = is_changed or identity != source.identity
         source.trouble = ""

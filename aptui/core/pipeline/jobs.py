@@ -49,7 +49,8 @@ class Jobs:
         self.project = project
         ranks = {folder.id: rank for rank, folder in enumerate(project.scan_folders)}
         self.memory = WorkingSet(archive, ranks, project.resting_platforms)
-        self.memory.has_identities |= bool(project.metadata_types)  # duplicate paths are not who their path says they are
+        # A file with a duplicate path has another identity than its path says.
+        self.memory.has_identities |= bool(project.metadata_types)
         self.ledger = Ledger(*archive.next_ids())
         self.settings = SettingsTree(project, archive.settings())
         self.graph = Graph(project, self.memory, self.settings)
@@ -233,7 +234,7 @@ class Jobs:
         """The job is no more."""
         if job.is_unsaved:
             self.memory.unsaved.end(job)
-        if job.state is None:  # it was named, and is not planned yet
+        if job.state is None:  # an order named the job before it was planned
             job.source.jobs.pop((job.builder, job.platform, job.key), None)
         else:
             self.feed(job, Trigger.DROP)

@@ -133,7 +133,7 @@ class Starts(PipelinePart):
         builder = self._builders[job.builder]
         if builder.is_plain_copy:
             return _COPY_BATCH
-        if builder.resources:  # those behind it in a message would hold what they do not use yet
+        if builder.resources:  # later jobs of the same message would hold resources that they do not use yet
             return 1
         mean = self._reports.mean_ms(job)
         return 1 if mean is None else max(1, min(_SMALL_BATCH, int(40 / (mean + 0.5))))
@@ -254,7 +254,7 @@ class Pipeline:
         self.jobs.put_edges()
         self._release()
         if self.jobs.ledger.commands or not (isinstance(event, FilesHashed) and event.has_more):
-            self.jobs.ledger.flush_rows()  # else they are saved with those of the next answer, and with nothing that relies on them
+            self.jobs.ledger.flush_rows()  # otherwise they wait for the rows of the next answer
         self.jobs.memory.forget_answers()
         return self.jobs.ledger.finish()
 

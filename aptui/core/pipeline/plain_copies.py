@@ -164,7 +164,7 @@ class PlainCopies(PipelinePart):
     def _plan_known(self, source: Source, fact: FileFact, copies: Iterable[tuple[CopyRule, int, Job | None]], took_ms: int) -> None:
         source.fact = fact
         self._ledger.put("put_source", rows.source_row(source))
-        source.last_ticket = self._ledger.ticket  # it is not read from its row before the row is saved
+        source.last_ticket = self._ledger.ticket  # do not read the source from its row before the row is saved
         self._plans.retries.pop(source.key)
         for rule, run_key, job in copies:
             assert job is not None

@@ -299,9 +299,9 @@ class Plans(PipelinePart):
         if job.source.jobs.get((job.builder, job.platform, job.key)) is not job or job.source.trouble:
             return  # dropped in the meantime
         if not self._jobs.is_configured(job):
-            return  # not of this configuration: it goes when its source is planned, or it is left alone
+            return  # its builder is not in this configuration: it is dropped when its source is planned, or left alone
         key = job.source.key
-        if key in self._memory.hashing or key in self._memory.unstable:  # a run now would be of bytes that are on their way out
+        if key in self._memory.hashing or key in self._memory.unstable:  # a run now would use bytes that are about to be replaced
             self._jobs.waiters.add(key, job)
             return
         problem = job.source.misidentity or self._settings.problem(job.source.key)

@@ -78,7 +78,7 @@ class Runs(PipelinePart):
                 self._ledger.order(DiscardStaging(self._ledger.cause, (result.run_key,)))  # stale-result guard
                 continue
             self._note_end(job, result, event.now_ms)
-            if result.outcome in _CAME_BACK:  # perhaps before it had loaded anything
+            if result.outcome in _CAME_BACK:  # perhaps the run ended before it loaded anything
                 self._run_came_back(job, result, Outcome(result.outcome), event.now_ms)
             elif is_of_other_code(self._builders[job.builder].code_files, result.used):
                 self._had_other_code(job, result, event.now_ms)
@@ -357,7 +357,8 @@ class Runs(PipelinePart):
         if job.platform == COMMON_PLATFORM:
             if change.products:
                 self._plans.count_round(job)
-            # Unchanged products are checked, too: another program may have overwritten one, and its bytes may have been recorded
+            # Unchanged products are checked, too: another program may have overwritten one, and the new bytes may have been
+            # recorded
             # as those of the intermediate source.
             self._chains.recheck({*(name for name, _digest in change.products), *(product.name for product in job.products)})
         self._reports.report(job, is_settled=True)

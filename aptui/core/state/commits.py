@@ -187,7 +187,7 @@ class Commits:
     ) -> Commit:
         had = verdict.products_of(job)
         fingerprint = 0 if job in verdict.left else job.fingerprint
-        # A product that is in place with these bytes need not move. This is unknown for a job without a committed fingerprint
+        # A product that is in place with these bytes need not be moved. This is unknown for a job without a committed fingerprint
         # (its commit failed half way, or a product was lost); and a job that runs on request makes its products again in any
         # case.
         present = {} if job.is_forced or not fingerprint else {product.name: product.digest for product in had}

@@ -135,7 +135,7 @@ class Conflicts:
         if not self._claims and len(names) == counts.total() and names.isdisjoint(above):
             makers = {product.name: [job] for job, products in batch.items() for product in products}
             if all(name in makers and makers[name][0].id == job_id for name, (job_id, _key) in owners.items()):
-                verdict.makers = makers  # each name is new, or its maker's already
+                verdict.makers = makers  # each name is new, or this job made it before
                 return verdict
         nested = Nesting({*names, *owners})
         for job, products in batch.items():

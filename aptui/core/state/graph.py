@@ -124,7 +124,7 @@ class Graph:
         assembly = Assembly((), set(), {}, [])
         siblings = tuple(item for item in source.jobs.values() if item.builder == job.builder and item.is_analysis)
         if any(item.state not in SETTLED for item in siblings):
-            assembly.waits.add(source.key)  # it may be planned otherwise
+            assembly.waits.add(source.key)  # its new analysis may plan other jobs
         if siblings or self.companions:
             closure = self._closure(source, siblings, assembly, needs_analyses=True)
             entries += (*closure, *self._places(source, "places", closure))
@@ -213,7 +213,7 @@ class Graph:
         for companion in self.companions.find(source.rel):
             entries[companion] = ("companion", companion, self._digest(companion, assembly))
         todo = [edge for job in jobs for edge in job.edges]
-        # The source itself is in the manifest already; with it among those seen, a cycle of dependencies ends like any other way.
+        # The source itself is in the manifest already. Counted as seen, it also ends a cycle of dependencies.
         seen = {source.key}
         while todo:
             for key in self._resolve(todo.pop(), assembly, entries):

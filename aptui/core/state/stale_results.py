@@ -57,7 +57,7 @@ class StaleResultCheck:
     def find_changed(self, job: Job, used: Used) -> tuple[str, ...]:
         """Return the paths of files that were not, all the time, what they were when the run began; () when it counts."""
         if not (used.files or used.found):
-            return ()  # copies, by the thousand
+            return ()  # a copy has no other inputs, and there may be thousands of copies
         known = job.ties.known if job.ties is not None else {}
         bad = [file.path for file in used.files if known.get(file.path) and is_other(known[file.path], file.stamp)]
         bad += self._came(job, known, used)
@@ -204,7 +204,7 @@ class StaleResultCheck:
 
     def _place_of(self, fact: FileFact) -> tuple[str, Stamp]:
         """Return the path and the stamp of a file."""
-        # The store of this machine links what lies among the intermediates, and that is a change of the inode alone.
+        # The store of this machine links intermediate products into itself; that changes the inode's ctime alone.
         ctime_ns = 0 if fact.scan_folder == self._intermediates else fact.ctime_ns
         return f"{self._roots[fact.scan_folder]}/{fact.rel}", (fact.size, fact.mtime_ns, ctime_ns, fact.inode)
 

@@ -463,7 +463,7 @@ class WorkingSet:
             self.edges.remove(source)
             self._forget_uuids(source)
             del self.sources[source.key]
-            source.jobs = {}  # they point back at it: nothing is left for the collector to find
+            source.jobs = {}  # the jobs refer to the source: without the cycle no garbage collection is needed
 
     def _is_settled_source(self, source: Source) -> bool:
         return all(

@@ -193,7 +193,7 @@ class Cache:
         if self._lock < 0:
             return
         with contextlib.suppress(OSError):
-            self._empty_staging()  # workers that were killed at the end may have left something
+            self._empty_staging()  # workers that were killed at the end may have left files
         os.close(self._lock)
         self._lock = -1
         with contextlib.suppress(OSError), self._tree() as tree:
@@ -207,7 +207,7 @@ class Cache:
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError:
-            return True  # the disk is in trouble, and says nothing about the folder
+            return True  # the disk reports errors, so nothing is known about the folder
 
     @property
     def moved_to(self) -> str:
@@ -362,7 +362,7 @@ class Cache:
             for name in names:
                 with contextlib.suppress(OSError):
                     if tree.status(_path_of(name)).st_nlink > 1:
-                        continue  # a store of this machine notices writes by the time of the file
+                        continue  # the store of this machine detects writes by the file's time
                     tree.touch(_path_of(name))
                     if name.startswith(_COMMON):
                         self._note_placed(name)
@@ -433,7 +433,7 @@ class Cache:
         return problems
 
     def _remove_empty(self, tree: ConfinedTree, folder: str) -> None:
-        while folder:  # also that of a platform which is not enabled any more
+        while folder:  # also the folder of a platform that is no longer enabled
             try:
                 tree.remove_folder(_path_of(folder, is_folder=True))
             except OSError:

@@ -157,7 +157,7 @@ class ReplacedFiles:
                 self._sockets = self._sockets or socket.socketpair()
                 socket.send_fds(self._sockets[0], [b"-"], held)
         except OSError:
-            pass  # no descriptors, or too many on their way: then they are freed here
+            pass  # no descriptors are left, or too many are in transit: the files are freed here
         finally:
             for descriptor in held:
                 os.close(descriptor)

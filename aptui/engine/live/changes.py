@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from aptui.engine.loop.engine import Engine
 
 
-# Intermediates that another program wrote: nothing may be made of them, so they are checked, and their jobs make them again.
+# Intermediate products that another program wrote must not be used: they are checked, and their jobs make them again.
 #
 # The engine writes there itself, and the watcher reports its files as well. Its own files are recognized by the stamp that it
 # noted when it moved them in (`Cache.placed`), so that a build costs one stat for each. Names are gathered for a moment, and
@@ -227,7 +227,8 @@ class ChangeTracker:
                 if notification.is_lost and self.engine is not None:
                     self.engine.check_products()
             elif notification.is_lost or any(map(is_setting, (*notification.paths, *notification.trees))):
-                self._settings_changed()  # also when watching only began: changes after the file was read caused no notification
+                # Also when watching has just begun: changes between reading and watching caused no notification.
+                self._settings_changed()
         self._say_why(losses)
         if lost_products and self.engine is not None:
             self._products_gone(self.engine, lost_products)
@@ -383,7 +384,7 @@ class ChangeTracker:
         """Find out which check one path needs: of its folder, of the file, or of everything below it."""
         rels = [rel for rel in self._relatives(path) if not (rel and self._is_ignored(rel))]
         if not rels:
-            self._absences.settle(path)  # another configuration ignores it by now
+            self._absences.settle(path)  # the configuration may ignore it by now
             return
         seen = stat_of(path)
         if seen is None and self._absences.may_come_back(engine, path, [key_of(rel) for rel in rels if rel], now):
@@ -457,7 +458,7 @@ class ChangeTracker:
         """Check the files that are no longer being written."""
         for path, is_there in self._writing.find_ended(now, engine.scans.is_own):
             if not is_there:
-                self._paths[path] = None  # it counts as it was until it was asked twice
+                self._paths[path] = None  # until two checks agree, the last known state counts
                 continue
             rels = self._relatives(path)
             self._writing.finish(rels)

@@ -24,9 +24,9 @@ from aptui.core.project import Builder
 from aptui.engine import registry
 from aptui.shared.errors import KnownError
 
-# Re-stat of the tools of commands beside a live engine: from time to time, and whenever a client asks for all changes.
+# A `stat` of each tool of a command while a live engine runs: from time to time, and whenever a client asks for all changes.
 #
-# Their folders are not watched: a tool may lie anywhere, behind any number of links, and a look costs one stat each.
+# Their folders are not watched: a tool may lie anywhere, behind any number of links, and a check costs one `stat` per tool.
 
 _CHECK_EVERY_S = 1.0
 

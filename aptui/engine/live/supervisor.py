@@ -121,7 +121,7 @@ class EngineSupervisor:
     ) -> None:
         self.config = config
         self.engine: Engine | None = None
-        self._epoch = 0  # of the engine that was opened last
+        self._epoch = 0  # number of the engine that was opened last
         self.server: LinkServer | None = None
         self.selector = selectors.DefaultSelector()
         self.is_stopping = False
@@ -180,7 +180,7 @@ class EngineSupervisor:
         """
         try:
             dirs.refuse_other_user(self.config.cache_dir)
-            schema.refuse_foreign(dirs.asset_database(self.config.cache_dir))  # before anything is made in that folder
+            schema.refuse_foreign(dirs.asset_database(self.config.cache_dir))  # refuse before anything is created in that folder
             if self.roots.start():
                 self.watching.forget()
             self.engine = self._engine()
@@ -206,7 +206,7 @@ class EngineSupervisor:
             self.selector.close()
 
     def _engine(self) -> Engine:
-        if not self.config.project_dir.is_dir():  # a new cache would be in the way when the folder is mounted or moved back
+        if not self.config.project_dir.is_dir():  # a new cache would be in the way if the folder is mounted or moved back
             if self._moved_to:
                 what = (
                     f"project folder '{self.config.project_dir}' was moved away, its cache is '{self._moved_to}': the engine ends"
@@ -260,7 +260,7 @@ class EngineSupervisor:
 
     def turn(self) -> None:
         """Sleep until something happens, then deal with all that did."""
-        self._poll_parts()  # again: what one of them did after the last turn, another may have waited for
+        self._poll_parts()  # again: one part may have waited for another
         engine = self.engine
         deadline = self._deadline(time.monotonic())
         wait_s = max(0.0, deadline - time.monotonic())
@@ -315,7 +315,7 @@ class EngineSupervisor:
             engine.sessions.begin(SessionKind.EDIT)
             if now >= self._disk_at:
                 self._disk_at = now + _DISK_CHECK_S
-                engine.cache.refuse_full_disk()  # before builders fail of it; the engine comes back when there is room again
+                engine.cache.refuse_full_disk()  # before builders fail because of it; the engine opens again when there is room
         if engine is not None and engine.pipeline.jobs.is_outdated:
             self._describe_anew(engine)
         self.roots.poll()
@@ -350,7 +350,7 @@ class EngineSupervisor:
             engine.sessions.note_rest()
             self.roots.add_intermediates()
         if not self._is_settled and now - self._idle_since >= _SETTLE_AFTER_S:
-            if self.watching.is_quiet and engine.pipeline.jobs.stuck():  # else a file is left to the watcher, and jobs wait for it
+            if self.watching.is_quiet and engine.pipeline.jobs.stuck():  # otherwise the watcher still has a file that jobs wait for
                 engine.news.say_once("jobs are waiting for something that cannot happen; please report this")
             engine.settle(checkpoints=False)  # the next save may come in this moment
             self._is_settled = True
@@ -390,7 +390,7 @@ class EngineSupervisor:
             self._break_down(error)
         else:
             self._say("the engine continues", LogLevel.INFO)
-            self._rereading.want_now(None)  # a project folder that was made again has new watches
+            self._rereading.want_now(None)  # a project folder that was created again needs new watches
 
     def is_cache_displaced(self) -> bool:
         """Check whether the open cache was moved, replaced or deleted; the next turn closes such a cache."""

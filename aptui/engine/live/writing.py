@@ -66,7 +66,7 @@ class Absences:
         if path in self._paths:
             return False
         if not self._paths and not any(self._was_file(engine, key) or was_folder(engine, key) for key in keys):
-            return False  # of those that come after the first nothing is asked: all of the batch waits anyway
+            return False  # one file that waits is enough: the whole batch waits with it
         self._paths[path] = None
         self.due = now + AWAY_S
         return True
@@ -168,7 +168,7 @@ class FilesBeingWritten:
 
     def release(self, path: bytes, now: float) -> None:
         """Remember the stamp of a file that is about to be checked."""
-        # Its facts from before the lease may be those of the file half written: its end would be taken for a second save.
+        # Facts from before the lease may be those of a half-written file: the end of the write would look like a second save.
         seen = stat_of(path)
         self._released[path] = now, seen and _stamp(seen)
         self._released.move_to_end(path)

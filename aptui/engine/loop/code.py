@@ -105,7 +105,7 @@ def note_described(engine: DescribedEngine, error: str) -> None:
     elif engine.pipeline.jobs.code_problem and not error:
         resume(engine)
         if not engine.scans.is_scanning:
-            engine.start_scan(retries=True)  # jobs failed for that alone
+            engine.start_scan(retries=True)  # some jobs failed only because of the code
 
 
 def resume(engine: DescribedEngine, problem: str = "") -> None:

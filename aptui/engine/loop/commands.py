@@ -174,7 +174,7 @@ class _PendingCommit:
             for commit in commits[len(self._rows) : len(self._rows) + count]:
                 self._rows[commit.run_key] = self._make_rows(commit.run_key)
         except BaseException:
-            self._rows.clear()  # the thread misses them, and ends
+            self._rows.clear()  # the thread finds no rows, and ends
             self._are_rows_made.set()
             raise
         if len(self._rows) == len(commits):
@@ -285,7 +285,7 @@ class CommandExecutor:
             case StartRuns():
                 self.is_dirty = True
                 if self._deletions.are_waiting and self._may_read_products(command):
-                    self._deletions.perform_all()  # or they would be read for the last time
+                    self._deletions.perform_all()  # otherwise their files could no longer be read
                 self._runs.start(command)
             case CommitProducts():
                 self._begin_commit(command)

@@ -90,7 +90,7 @@ def _complete_result(pipeline: Pipeline, result: Result, stamps: dict[str, Stamp
     job = pipeline.jobs.running.get(result.run_key)
     if job is None or job.ties is None or not job.ties.known or result.outcome not in _SPEAKING or _is_fetched(result):
         return result
-    from aptui.worker.inputs.reads import stamp_of  # for start-up: most runs report nothing that is asked for
+    from aptui.worker.inputs.reads import stamp_of  # a faster start: most runs report nothing that needs it
 
     for path in job.ties.known:
         if path not in stamps:
@@ -355,7 +355,7 @@ class RunDispatcher:
         """Return how much may start now, None for nothing."""
         free, critical = self.pool.free, self.pool.free_for_critical
         if self._shared is not None and self._shared.has_found and free >= 0:
-            free = max(free, self._shared.free_count)  # to find a result takes no worker
+            free = max(free, self._shared.free_count)  # looking up a shared result needs no worker
         inbox = self._context.inbox
         if not pause.is_on and (free > 0 or (critical > 0 and self._is_first_urgent())):
             return SlotsFree(inbox.next_seq(), max(0, free), critical=critical)

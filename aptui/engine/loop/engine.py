@@ -384,7 +384,7 @@ class Engine:
 
     def check_products(self) -> None:
         """Look into every cache folder that is not as it was recorded."""
-        self.executor.finish()  # it has put products in place that no row knows yet
+        self.executor.finish()  # products are in place whose rows are not saved yet
         self.scans.check_products()
 
     def ask(self, verb: str, *, keys: Iterable[PathKey] = (), job_ids: Iterable[int] = (), value: int = 0) -> None:
@@ -441,7 +441,7 @@ class Engine:
         """Whether jobs may start that need no worker."""
         return not self.pause.is_on and not self._is_amid_changes
 
-    def _is_being_written(self, path: str, is_asked: bool) -> bool:  # one of the callables of `CopyStaging`
+    def _is_being_written(self, path: str, is_asked: bool) -> bool:  # `CopyStaging` calls this
         return self.live is not None and self.live.is_being_written(path, is_asked=is_asked)
 
     @property
@@ -496,7 +496,7 @@ class Engine:
         if not self.is_committing:
             self._decide(now)
         elif self.digests.are_waiting and not self._is_amid_changes:
-            self.digests.send(self.runs.pool)  # or workers would have nothing to read when it has ended
+            self.digests.send(self.runs.pool)  # otherwise workers would have nothing to read afterwards
         if self.pipeline.jobs.reports.starting:
             for notice in self.pipeline.jobs.reports.list_started(self.runs.at_work()):
                 self.news.notify(notice)
@@ -511,7 +511,8 @@ class Engine:
         self.scans.recheck(now)
         if not self.inbox:
             self.runs.post_results(now)
-            if self.digests.are_answered and not self._is_amid_changes:  # else copies that came with them could not be used
+            # Otherwise copies that were read with them could not be used.
+            if self.digests.are_answered and not self._is_amid_changes:
                 self.digests.post_answers()
         until = now + _SLICE_S
         while self.inbox and not self.is_committing:
@@ -521,7 +522,7 @@ class Engine:
         if self.is_committing:
             return
         self.digests.read_few()
-        if self.digests.are_waiting and not self._is_amid_changes:  # else nothing could be copied on the way
+        if self.digests.are_waiting and not self._is_amid_changes:  # otherwise nothing could be copied while it is read
             self.digests.send(self.runs.pool)
         if self.inbox:
             return

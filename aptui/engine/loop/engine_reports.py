@@ -167,7 +167,8 @@ def _step(notice: JobChanged) -> str:
 
 # Estimate of the remaining time: the pending work over the pace at which it is done, at least its longest chain.
 #
-# While that is unknown, for builders that never ran or results that are restored, it is the pending jobs over the rate at which
+# The pace is unknown for builders that never ran and for restored results. Then the estimate is the pending jobs over the rate at
+# which
 # jobs end. Every display of the remaining time shows this estimate.
 #
 # It is requested ten times a second; the work is summed at intervals, so that it costs at most a fiftieth of the time.
@@ -258,7 +259,7 @@ class Forecaster:
         if now - then < _LEAST_WINDOW_S:
             return 0.0
         if runs - runs_before < _RESTORED_SHARE * (done - done_before):
-            return 0.0  # most results were there already: what runs take says nothing of them
+            return 0.0  # most results were restored, so the duration of runs says nothing about them
         return (self._samples[-1][1] - before_ms) / (1000 * (now - then))
 
 

@@ -210,7 +210,7 @@ class RestRecorder:
             self._executor.handle(RequestReceived(context.inbox.next_seq(), "stop"))
         else:
             self._executor.is_dirty |= self._catalogs.publish(waits=checkpoints)
-        records_folders = context.live is None or is_stopping  # else deletions of products are noticed by the watcher
+        records_folders = context.live is None or is_stopping  # otherwise the watcher notices deleted products
         if not (self._scans.is_dirty or self._executor.is_dirty or (records_folders and context.cache.is_unrecorded)):
             self._sessions.forget()
             return

@@ -96,9 +96,9 @@ class SingleFiles:
         if self._is_own(path, now):
             return None  # it is no longer a source
         if now.st_nlink > 1:
-            return None  # its other names are found out with its folder
+            return None  # a check of its folder finds its other names
         if not stat.S_ISREG(now.st_mode):
-            return None  # of a link it is to be known where it leads, which is found out with its folder
+            return None  # it is a link, and only a check of its folder finds where the link leads
         return FileFact(known.scan_folder, known.rel, now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino)
 
     def _is_there(self, root: str, known: FileFact) -> bool:
@@ -216,7 +216,7 @@ class Scans:
         is_known = is_known and (not context.metadata.creates or context.archive.state(_IDENTITIES) == _MADE)
         self._scanner = self._make_scanner(check=check, is_full=is_full, reassess=not is_known)
         self._steps = self._scanner.steps()
-        if not is_known:  # until the engine is idle again, the next engine checks everything, too
+        if not is_known:  # if the engine dies before it is idle, the next one checks everything
             context.writer.run({"put_state": [("signature", "")]}, durable=True)
             self.is_dirty = True
         self.check_products(trusts_times=not is_full)
@@ -332,7 +332,7 @@ class Scans:
 
     def compare(self, facts: Iterable[FileFact]) -> None:
         """Look soon again at those of these files that are not as the facts say."""
-        from aptui.worker.inputs.reads import stamp_of  # for start-up: nothing is compared until the core asks for it
+        from aptui.worker.inputs.reads import stamp_of  # a faster start: nothing is compared until the core asks for it
 
         for fact in facts:
             found = stamp_of(os_path(f"{self._context.roots[fact.scan_folder]}/{fact.rel}"))

@@ -163,7 +163,8 @@ def _cgroup_limits(proc: str, cgroups: str) -> Iterable[tuple[int, int]]:
         folder = f"{cgroups}{group.rstrip('/')}"
         limit, current = _read(f"{folder}/memory.max").strip(), _read(f"{folder}/memory.current").strip()
         if limit.isdigit() and current.isdigit():
-            cached = _fields(f"{folder}/memory.stat").get("inactive_file", 0)  # the kernel gives it up before it kills
+            # The kernel frees this memory before it kills a process.
+            cached = _fields(f"{folder}/memory.stat").get("inactive_file", 0)
             yield int(limit), int(limit) - int(current) + cached
         group = "" if group == "/" else os.path.dirname(group)
 

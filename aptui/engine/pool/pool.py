@@ -396,7 +396,7 @@ class Pool:
             return self._clock()
         times = self._manager.deadlines()
         if self._waiting.held_count or (self._waiting and not self._manager.slots):
-            times.append(self._clock() + SAMPLE_S)  # memory, or room for a process, may come free that is not ours
+            times.append(self._clock() + SAMPLE_S)  # another program may free memory, or end a process
         return min(times, default=None)
 
     def poll(self, now_s: float) -> None:

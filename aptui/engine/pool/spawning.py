@@ -89,7 +89,7 @@ def spawn(environment: Mapping[str, str], sandbox: Sandbox | None) -> SpawnedWor
     try:
         fcntl.fcntl(output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     except OSError:
-        pass  # the user's share of pipe memory is spent; the usual 64 KiB do as well
+        pass  # the user's limit of pipe memory is reached; the usual 64 KiB are enough
     name, _, value = mark.partition("=")
     parent = "0" if sandbox is not None else str(os.getpid())
     command = python_command(str(theirs.fileno()), parent, str(asked.fileno()))

@@ -86,7 +86,7 @@ class RunQuestions:
         try:
             self._asked_s = now_s if self._channel.send(frame) == len(frame) else None
         except BlockingIOError:
-            pass  # it has thousands to answer
+            pass  # the worker has too many unanswered questions
         except OSError:
             self.close()
 
@@ -113,7 +113,7 @@ class RunQuestions:
 
     def _take(self, log: wire.LogAnswer) -> None:
         self._asked_s = None
-        if log.stamp not in (-1, self._log.stamp):  # else it is not at it, or there is nothing new
+        if log.stamp not in (-1, self._log.stamp):  # otherwise the worker is not running the job, or the log has nothing new
             self._log = log
 
     def close(self) -> None:

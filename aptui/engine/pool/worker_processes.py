@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 #
 # A worker dies with the engine (`die_with_parent`), but the kernel does not pass that on: the commands that it had started
 # would go on, and write into folders that the next engine gives to others. They are known by a variable in their environment.
-# An engine that ends in good order ends its reaper first; that one has nothing to do then.
+# An engine that ends normally ends its reaper first, which has nothing to do then.
 
 _SCRIPT = """
 trap '' HUP INT TERM
@@ -71,7 +71,7 @@ class OrphanReaper:
                 cwd="/",
             )
         except OSError:
-            pass  # without a shell, what a killed engine leaves behind ends by itself, or by hand
+            pass  # without a shell, processes that a killed engine leaves behind end by themselves, or the user ends them
 
     @property
     def pid(self) -> int:
@@ -270,7 +270,7 @@ class WorkerManager:
         """End workers that exceed a limit, are stuck, or were idle for long."""
         if self._orphans:
             self._orphans = processes.reap(self._orphans)
-            if not self._orphans:  # until they are dead they may write where the folders of their worker were
+            if not self._orphans:  # until they have ended, they may write into the folders of their worker
                 self._remove_leavings()
         for slot in sorted(self._slots.values(), key=lambda slot: slot.idle_since_s):
             if slot.member.is_deaf and slot.kill_at_s is None:
@@ -286,7 +286,7 @@ class WorkerManager:
                 slot.member.fault = "closed its channel to the engine"
             slot.member.kill()
             slot.member.check_exit()
-            slot.kill_at_s = now_s + 0.05  # dead processes may take a moment to be so, above all with much memory
+            slot.kill_at_s = now_s + 0.05  # a killed process takes a moment to end, especially one with much memory
         elif not slot.is_ready:
             slot.member.break_off(f"was not ready within {START_LIMIT_S:.0f} s")
         elif slot.is_at_rest:

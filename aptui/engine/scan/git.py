@@ -98,7 +98,7 @@ def _read(path: str, most_bytes: int) -> str:
 
 # Version-control operations under way in the sources, seen by their lock files.
 #
-# Nothing of a repository is read but names and times.
+# Only names and times of a repository's files are read.
 
 _LOCKS = {
     ".git": ("index.lock",),

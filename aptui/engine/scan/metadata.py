@@ -27,7 +27,7 @@ from aptui.shared.errors import UserError
 
 # Reads the `.aptui.yaml` files of a running engine, without keeping its loop from anything else.
 #
-# Small files are compiled at once. The others come to a process of their own, one at a time, while the scan waits. Texts are
+# Small files are compiled at once. Large files are compiled in a separate process, one at a time, while the scan waits. Texts are
 # kept by the digest of the bytes: a file that was touched and did not change is not compiled again.
 
 _LIMIT_S = 10.0

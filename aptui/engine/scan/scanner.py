@@ -323,7 +323,7 @@ class Scanner:
             known = old.get((scan_folder, rel))
             if self._unfinished and key_of(rel) in self._unfinished:
                 last = self._unfinished[key_of(rel)]
-                if last is not None and (last.scan_folder, last.rel) == (scan_folder, rel):  # not the one that hides this one
+                if last is not None and (last.scan_folder, last.rel) == (scan_folder, rel):  # and not the file that hides this one
                     known = last
                 if known is not None:
                     yield known

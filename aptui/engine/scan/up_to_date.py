@@ -52,7 +52,7 @@ def find_changed_files(known: Mapping[str, OutsideFile], *, trusts_times: bool =
         try:
             digest = hash_file(_path(path), sees_through=True)[0][0].hex() if stamp else ""
         except (OSError, FileChanged):
-            continue  # it is being written: the next look finds it
+            continue  # it is being written: the next check finds it
         now = outside_file(digest, stamp, read_ns)
         if _stamp(path) == stamp and now != before:
             changed.append((path, now))
@@ -178,7 +178,7 @@ def signature(project: Project, builders: Sequence[Builder]) -> str:
         for item in builders
     ]
     is_read = project.debug_output and any(item.reads_debug_output for item in builders)
-    # A platform that is left alone for now may be gone at the next start: then its products have to go, too.
+    # A platform that is disabled now may be removed before the next start: then its products must be deleted, too.
     left_alone = [("left alone", sorted(project.resting_platforms))] if project.resting_platforms else []
     return short(repr((project.signature, project.scan_signature, sentences, is_read, *left_alone)).encode())
 

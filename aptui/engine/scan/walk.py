@@ -39,11 +39,12 @@ from aptui.shared.files.confinement import ConfinedTree
 
 # The guard of the walk: a scan folder that is suddenly empty, or on another device, is unknown, not gone.
 #
-# A share that is not mounted leaves an empty folder, and to call its files deleted would throw all their products away. So an
+# A share that is not mounted leaves an empty folder. If its files counted as deleted, all their products would be lost. So an
 # engine refuses to scan at its start, and when another folder takes the place of a scan folder: if that one is empty, if it is
-# on another device and lacks most entries, or if it lacks more than half of many files. If it is the very folder that it was
-# (device and inode, on a disk of this machine), its files were deleted: a checkout of another branch asks nothing. `accept` is
-# how a person says that a folder is meant as it is.
+# on another device and lacks most entries, or if it lacks more than half of many files. If it is the same folder
+# (device and inode, on a disk of this machine), its files were deleted: a checkout of another branch needs no confirmation.
+# `accept` is
+# how a user confirms that the folder is right.
 
 ROOTS_STATE = "roots"
 """The key in aptui_state: {name of a scan folder: [device, inode]} as they were when all was settled."""
@@ -209,7 +210,7 @@ def _top_names(remembered: RememberedRoots, scan_folder: int) -> frozenset[str]:
 
 # Other names of files in scan folders: links, where they lead, and hard links. A change by one name concerns all others.
 #
-# A notification names the path that a program wrote to, and none at all if that path lies outside the scan folders.
+# A notification names the path that a program wrote to. If that path lies outside the scan folders, there is no notification.
 #
 # This module is imported by runs that find nothing to do: it must stay light.
 
@@ -331,7 +332,7 @@ def _stamp(path: str) -> _Stamp:
 def way_of(link: str, real: str) -> tuple[str, ...]:
     """Return the places that a link leads to; `real` is the last of them."""
     places = [real]
-    with suppress(OSError):  # it went, or is a link no more: the watcher says so
+    with suppress(OSError):  # it was deleted, or is no longer a link: the watcher reports that
         while len(places) < _STEPS_AT_MOST and os.path.islink(link := os.path.join(os.path.dirname(link), os.readlink(link))):
             folder, name = os.path.split(link)
             places.append(os.path.join(os.path.realpath(folder), name))
@@ -473,7 +474,8 @@ class Walk:
     def _follow(self, part: FolderPart, link: os.DirEntry[str], ways: dict[str, tuple[str, ...]]) -> bool:
         """Note in `ways` where a link leads; return False for a link that is ignored or that leads out."""
         name = text_of(link.name)
-        if self.is_ignored(f"{part.rel}/{name}" if part.rel else name):  # an editor's lock, for one, is a link to nothing
+        # For example, an editor's lock is a link that leads nowhere.
+        if self.is_ignored(f"{part.rel}/{name}" if part.rel else name):
             return False
         real = os.path.realpath(link.path)
         if self._leads_out(link.path, real):

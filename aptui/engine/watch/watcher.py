@@ -220,7 +220,7 @@ class _Native:
         except WatchfilesRustInternalError as error:
             raise WatchEndedError(str(error)) from error
         except RuntimeError:
-            return set()  # closed a moment ago by the other thread
+            return set()  # the other thread has just closed it
         if not isinstance(found, set):
             return set()
         self._silent_finds = 0 if is_signalled else self._silent_finds + 1
@@ -328,7 +328,7 @@ class Watcher:
                 self._closed.wait(wait_s)
                 wait_s = min(wait_s * 2, longest_s)
 
-    # The thread that reads.
+    # The thread that reads notifications.
 
     def _read_on(self) -> None:
         """Wait for signals, collect, tell."""
@@ -412,7 +412,7 @@ class Watcher:
             self._poke.set()
         watched.root_notifications.note_changes(changes)
 
-    # The thread that keeps.
+    # The thread that keeps the watches up to date.
 
     def _keep_on(self) -> None:
         while not self._closed.is_set() and not self._reads.wait(_AWAITED_S):

@@ -113,9 +113,9 @@ def entry_for(address: Address, entries: Iterable[str], known: Mapping[str, Coll
     return None
 
 
-# Rules of orders about connections: what they make of earlier orders, and which are refused.
+# Rules for changing the lists of connections: the effect of a change on earlier ones, and which changes are refused.
 #
-# Screen and gateway judge alike.
+# The screen and the gateway use the same rules.
 
 _LAST_PORT = 65_535
 _ID_LENGTH = 80

@@ -95,7 +95,7 @@ class HttpSocket(RequestHandler):
         """Report our own errors at a bounded rate; invalid requests and lost connections are not reported."""
         error = more.get("exc_info")
         if isinstance(error, HttpProcessingError):
-            error.__traceback__ = None  # its frame refers to the error and to the bytes of the request: a cycle
+            error.__traceback__ = None  # the traceback's frame refers to the error and to the request's bytes: a reference cycle
         elif not isinstance(error, ConnectionError) and self._limits.reports.admits(type(error).__name__):
             super().log_exception(*args, **more)
 

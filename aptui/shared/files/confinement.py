@@ -80,12 +80,13 @@ def open_by_kernel(folder: int, path: bytes, flags: int = 0) -> int:
     Raises:
         OSError: as `open_confined`; with ENOSYS, EPERM, E2BIG or EINVAL the kernel does not offer it.
     """
-    import ctypes  # an engine that only deletes does not load it
+    import ctypes  # imported here because an engine that only deletes does not need it
 
     refuse_odd(path)
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long
-    how = (ctypes.c_uint64 * 3)(_READ | flags, 0, _BENEATH | _NO_MAGICLINKS | _NO_SYMLINKS)  # struct open_how: flags, mode, resolve
+    # The fields of `struct open_how`: flags, mode, resolve.
+    how = (ctypes.c_uint64 * 3)(_READ | flags, 0, _BENEATH | _NO_MAGICLINKS | _NO_SYMLINKS)
     for _ in range(_TRIES):
         descriptor: int = libc.syscall(
             _OPENAT2, folder, ctypes.c_char_p(path), ctypes.byref(how), ctypes.c_size_t(ctypes.sizeof(how))
@@ -281,7 +282,7 @@ class ConfinedTree:
         self._forget(path)
         source = self.descriptor_of(folder)
         if tree is self:
-            source = os.dup(source)  # the next call may close it
+            source = os.dup(source)  # the next call may close the given descriptor
         try:
             os.replace(name, target_name, src_dir_fd=source, dst_dir_fd=tree.descriptor_of(target_folder))
         finally:
@@ -310,7 +311,7 @@ class ConfinedTree:
         try:
             os.rmdir(name, dir_fd=descriptor)
         except OSError:
-            import shutil  # most folders are empty
+            import shutil  # imported here because most folders are empty
 
             shutil.rmtree(name, ignore_errors=True, dir_fd=descriptor)
 

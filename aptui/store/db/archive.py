@@ -33,7 +33,7 @@ from aptui.shared.globs import PATTERN_LIMIT
 from aptui.store.db.last_run import LastRun, report_damage
 from aptui.store.db.schema import RUN_KEY_STATE, has_rows, to_unsigned
 
-# Puts sources together from the rows of them and of their jobs, products, links and facts, as the core has them in memory.
+# Builds the core's records of sources from the rows of sources, jobs, products, links and facts.
 
 _STATES = {state.value: state for state in JobState}
 _SOURCES_SQL = """

@@ -65,7 +65,7 @@ class _Copy(Struct, frozen=True):
 
     def remove(self) -> None:
         """Delete it."""
-        import shutil  # for start-up: few databases are copied
+        import shutil  # a faster start: databases are rarely copied
 
         shutil.rmtree(self.folder, ignore_errors=True)
         if self.claim >= 0:
@@ -94,10 +94,10 @@ def writer_of(path: Path) -> ForeignWriter:
     found = None
     try:
         found = _identify_writer(read_only_uri(path, is_immutable=True))
-    except sqlite3.DatabaseError:  # pages that are on their way from the log into the file make sense only with the log
+    except sqlite3.DatabaseError:  # while a checkpoint copies pages from the log into the file, they can be read only with the log
         if not _has_companion(path):
             raise
-    if found is not ForeignWriter.APTUI and _has_companion(path):  # which tables there are may not be in the file itself yet
+    if found is not ForeignWriter.APTUI and _has_companion(path):  # the newest tables may only be in the log
         found = _identify_writer(uri_of(private_copy(path)))
     if found is ForeignWriter.APTUI and facts is not None:
         _ours[path] = facts
@@ -146,7 +146,7 @@ def _forget_copies_of_the_dead() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         try:
             found = os.lstat(folder)
-            if found.st_uid != os.geteuid() or time.time() - found.st_mtime < _NEW_S:  # not claimed yet, perhaps
+            if found.st_uid != os.geteuid() or time.time() - found.st_mtime < _NEW_S:  # perhaps another process has just created it
                 continue
             claim = _claim_folder(folder)
         except OSError:  # locked, a link, or gone

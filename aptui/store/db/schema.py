@@ -142,7 +142,7 @@ def host_error(path: Path, error: sqlite3.Error) -> HostError:
     """Return an error with our words for SQLite's, and with the errno if there is one."""
     name = getattr(error, "sqlite_errorname", "") or type(error).__name__
     what = f"the asset database '{path}' cannot be used: {error} ({name})"
-    if name == "SQLITE_FULL" or _is_full(path):  # a reader without room for its shared memory speaks of damage
+    if name == "SQLITE_FULL" or _is_full(path):  # a reader without room for its shared memory reports damage, too
         return HostError(f"{what}: no space left on device (ENOSPC)", hint="free some space on that disk")
     if name.startswith("SQLITE_IOERR"):
         return HostError(f"{what}: input/output error (EIO)", hint="check the disk; the cache can be rebuilt from the sources")
@@ -216,7 +216,7 @@ def _stamp_of(path: Path) -> str:
 def refuse_foreign(path: Path) -> None:
     """Raise UserError when O3DE wrote the database at `path`, without a change to it or beside it."""
     found = foreign.ForeignWriter.OTHER
-    with contextlib.suppress(sqlite3.DatabaseError):  # a damaged one is `prepare`'s business
+    with contextlib.suppress(sqlite3.DatabaseError):  # `prepare` handles a damaged database
         found = foreign.writer_of(path)
     if found is foreign.ForeignWriter.O3DE:
         raise UserError(
@@ -387,7 +387,7 @@ def _version(path: Path) -> int:
     with contextlib.closing(sqlite3.connect(read_only_uri(path), uri=True, timeout=5)) as database:
         try:
             if database.execute("SELECT type FROM sqlite_master WHERE name = 'dbinfo'").fetchone() != ("table",):
-                return 0  # a view of others may never end
+                return 0  # a query on a view of another program may never end
             row = database.execute("SELECT MAX(version) FROM dbinfo").fetchone()
         except sqlite3.DatabaseError:
             return 0

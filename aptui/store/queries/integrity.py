@@ -21,7 +21,7 @@ from aptui.store.queries.reader import ProductRow, Reader, open_reader
 
 # Queries about the asset database itself: which SQLite reads it, whether it is sound.
 #
-# What it holds is the business of `reader`.
+# `reader` answers queries about its content.
 
 _MOST_FAULTS = 5
 
@@ -115,7 +115,7 @@ def examine_products(reader: Reader, cache_dir: Path) -> Iterator[tuple[ProductR
 def _finding(product: ProductRow, reader: Reader, root: bytes) -> Finding | None:
     if not _problem(root, product.name, product.digest):
         return None
-    row = reader.ask(_DIGEST_SQL, (product.name,)).fetchone()  # it may have been made again since the row was read
+    row = reader.ask(_DIGEST_SQL, (product.name,)).fetchone()  # the product may have been rebuilt since the row was read
     problem = _problem(root, product.name, row[0]) if row else ""
     if not problem:
         return None
@@ -189,7 +189,7 @@ def mark_for_check(found: Sequence[OrphanFile], cache_dir: Path) -> int:
         try:
             os.utime(root + b"/" + from_text(cache_path(folder)))
         except OSError:
-            continue  # it went away, and with it what was found there
+            continue  # the folder was deleted, and with it the finding
     return len(folders)
 
 

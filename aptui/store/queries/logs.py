@@ -74,7 +74,7 @@ def run_log(reader: Reader, log_dir: Path, job_id: int, back: int = 0) -> Stored
     """
     runs = reader.runs_of(job_id)
     if not runs and back == 0:
-        # O3DE's own databases know the last log alone.
+        # O3DE's own databases record only the last log.
         job = reader.job(job_id)
         return _read(log_dir, job.run_key, job.completed_ms, -1, job.log) if job and job.completed_ms else None
     if not 0 <= back < len(runs):
@@ -137,7 +137,7 @@ class LogLines:
         try:
             with closing(open_reader(self._database)) as reader:
                 return [(job_id, key or 0, name or "") for job_id, key, name in reader.ask(_LOGS_SQL, (json.dumps(job_ids),))]
-        except KnownError:  # missing (yet) or locked: unknown lines are requested again
+        except KnownError:  # the log does not exist yet, or is locked: unknown lines are requested again
             return []
 
 

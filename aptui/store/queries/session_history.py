@@ -157,7 +157,7 @@ def _run(row: tuple[int, str, str, str, bytes, int, int, int, int, int, int]) ->
 #
 # One slow run says little where runs differ, and much where they do not. So a run counts as slower when it lies beyond the
 # noise of those before it, and is by a fourth and some milliseconds slower than the median. With only a few earlier runs there
-# is no noise to speak of: then it must have taken twice as long. Drafts are compared with drafts and finals with finals: the
+# is no reliable spread: then it must have taken twice as long. Drafts are compared with drafts and finals with finals: the
 # one that was made last decides.
 
 LAST_RUNS = 12
@@ -226,7 +226,7 @@ def pace(now_ms: float, before_ms: Sequence[float]) -> JobPace:
     known = before_ms[:LAST_RUNS]
     if not known:
         return JobPace(now_ms, now_ms, 0.0, 0)
-    from statistics import median  # for start-up: it brings fractions
+    from statistics import median  # a faster start: it imports `fractions`
 
     middle = median(known)
     return JobPace(now_ms, middle, _SIGMA * median(abs(one - middle) for one in known), len(known))

@@ -91,7 +91,7 @@ class SourceEdges:
         return (self._foreign(*row) for row in rows)
 
     def _foreign(self, source: int, builder: bytes, bits: int, text: str) -> DeclaredEdge:
-        if bits & _WILDCARD_BIT:  # O3DE keeps them as it asks for them, for LIKE
+        if bits & _WILDCARD_BIT:  # O3DE stores them in the form that LIKE needs
             return DeclaredEdge(source, builder, EdgeKind.WILDCARD, text.lower().replace("%", "*"))
         parsed = parse_asset_id(text)
         if parsed is not None:

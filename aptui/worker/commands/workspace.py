@@ -63,7 +63,7 @@ class ReusableWorkspace:
         if self._folders is not None:
             discard(self._folders.staging)  # the path may be a link by now
             self._folders = None
-            self._given_up_count += 1  # it may still exist: its name is never used again
+            self._given_up_count += 1  # the folder may still exist, so its name is never used again
 
 
 def _marks(folders: StagingFolders) -> tuple[_Mark, ...]:

@@ -139,7 +139,7 @@ def _find_incomplete(module: ModuleType, question: ClassQuestion) -> list[Incomp
 def _line_of(builder: type[Any]) -> int:
     try:
         return inspect.getsourcelines(builder)[1]
-    except (OSError, TypeError):  # made by other code
+    except (OSError, TypeError):  # the object was created by other code
         return 0
 
 

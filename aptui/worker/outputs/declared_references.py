@@ -104,7 +104,7 @@ def _dependencies(
         except ValueError as error:
             warnings.append(f"the reference '{written}' {error}; it is left out")
             continue
-        if link.path not in (key_of(order.rel), product):  # its own name in a file is not a dependency
+        if link.path not in (key_of(order.rel), product):  # a file that contains its own name does not depend on itself
             yield PathDependency(mark + path, PathDependencyKind(rule.kind), rule.load)
 
 

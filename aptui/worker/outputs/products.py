@@ -218,7 +218,7 @@ def _stage(product: JobProduct, name: str, sub_id: int, index: int, folders: Sta
         raise AnswerRefused(f"product {product.path!r} is a link, or behind one")
     if not stat.S_ISREG(found.st_mode):
         raise AnswerRefused(f"product {product.path!r} is not a regular file")
-    if is_ours and not found.st_mode & stat.S_IRUSR:  # a builder with an umask of its own
+    if is_ours and not found.st_mode & stat.S_IRUSR:  # a builder may set its own umask
         os.chmod(path, _READABLE)
     elif is_ours and found.st_mode & _FORBIDDEN_MODES:
         os.chmod(path, stat.S_IMODE(found.st_mode) & ~_FORBIDDEN_MODES)
