@@ -179,7 +179,7 @@ def _check_adapted(answer: ClassAnswer, stand_in: Builder, known: Iterable[Build
     for problem in answer.problems:
         lost = sorted(builder.name for builder in known if _script_of(builder) == problem.script and builder.uuid not in there)
         if lost:
-            # Without its builder a source loses its products: a slip in a script must not cost them.
+            # A source without its builder loses its products, and a mistake in a script must not cause that.
             raise UserError(problem.text, hint=f"it registered {', '.join(map(repr, lost))} before; fix it, or remove the script")
         notify(problem.text)
 
@@ -405,7 +405,7 @@ def _entry_error(answer: ClassAnswer, builder: Builder, known: Iterable[str], wh
     if answer.kind != "unknown":
         return UserError(f"builder {name!r} cannot be loaded: {answer.error}", where=where)
     names = sorted(set(known))
-    import difflib  # for mistakes alone
+    import difflib  # needed only after a mistake
 
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}" if near else f"there are {', '.join(map(repr, names)) or 'none'}"
@@ -442,7 +442,7 @@ def _answers(questions: dict[str, ClassQuestion], known: dict[str, ClassAnswer],
     fresh = {key: answer for key in questions if key in known and (answer := _current(known[key])) is not None}
     missing = [key for key in questions if key not in fresh]
     if missing:
-        from aptui.engine.pool.sandbox import sandbox_of  # nothing of it is needed while all code is as it was
+        from aptui.engine.pool.sandbox import sandbox_of  # not needed while no code has changed
 
         asked = [questions[key] for key in missing]
         fresh.update(zip(missing, ask_child(asked, sandbox_of(config, stages=False)), strict=True))

@@ -43,8 +43,7 @@ from aptui.shared.files.confinement import ConfinedTree
 # engine refuses to scan at its start, and when another folder takes the place of a scan folder: if that one is empty, if it is
 # on another device and lacks most entries, or if it lacks more than half of many files. If it is the same folder
 # (device and inode, on a disk of this machine), its files were deleted: a checkout of another branch needs no confirmation.
-# `accept` is
-# how a user confirms that the folder is right.
+# With `accept` a user confirms that the folder is right.
 
 ROOTS_STATE = "roots"
 """The key in aptui_state: {name of a scan folder: [device, inode]} as they were when all was settled."""
