@@ -1,0 +1,133 @@
+"""A real tree, cold: pictures, sounds and copies, compared with the same library calls in two bare processes.
+
+The tree is the folder that `APTUI_BENCH_TREE` names, or that of Debian's supertux-data, or generated pictures, sounds and texts.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import os
+import random
+import shutil
+import sys
+import wave
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.bench.measure import Cost, median, run, say, settle, spread
+
+if TYPE_CHECKING:
+    from tests.bench.__main__ import Bench
+
+SUPERTUX = Path("/usr/share/games/supertux2")
+CONFIG = """\
+platforms: {{linux: {{}}}}
+scan_folders: [{{name: game, path: {tree}}}]
+workers: 2
+builders:
+  - {{name: image, uses: image, patterns: ["*.png"]}}
+  - {{name: audio, uses: audio, patterns: ["*.wav"]}}
+  - {{name: all, copy: ["*"], exclude: ["*.png", "*.wav"]}}
+cache: Cache
+local_store: {{enabled: false}}
+"""
+BARE = """\
+import io, os, shutil, sys
+from multiprocessing import get_context
+import numpy
+from PIL import Image
+
+def picture(source, stem):
+    with open(source, "rb") as file:
+        data = file.read()
+    with Image.open(io.BytesIO(data)) as found:
+        found.load()
+        kind = "L" if found.mode in ("1", "L", "LA", "La") else "RGB"
+        made = found.convert(kind + "A" * found.has_transparency_data)
+    made.info = {}
+    with open(stem + ".png", "wb") as file:
+        made.save(file, format="PNG")
+
+def sound(source, stem):
+    import soundfile
+    with soundfile.SoundFile(source) as found:
+        rate, channels = found.samplerate, found.channels
+        with soundfile.SoundFile(stem + ".wav", "w", rate, channels, "PCM_16", format="WAV") as made:
+            while len(block := found.read(65536, dtype="float64", always_2d=True)):
+                made.write(numpy.clip(numpy.rint(block * 32768), -32768, 32767).astype(numpy.int32) << 16)
+
+def make(job):
+    source, target = job
+    stem, extension = os.path.splitext(target)
+    if extension == ".png":
+        picture(source, stem)
+    elif extension == ".wav":
+        sound(source, stem)
+    else:
+        shutil.copyfile(source, target)
+
+jobs = []
+for folder, _folders, names in os.walk(sys.argv[1]):
+    made = os.path.join(sys.argv[2], os.path.relpath(folder, sys.argv[1])).lower()
+    os.makedirs(made, exist_ok=True)
+    jobs += [(os.path.join(folder, name), os.path.join(made, name.lower())) for name in names]
+with get_context("fork").Pool(2) as pool:
+    for _each in pool.imap_unordered(make, [job for job in jobs if not os.path.islink(job[0])]):
+        pass
+"""
+
+
+def generate(root: Path, count: int) -> None:
+    """Write `count` files, the same every time: two of three are pictures, one in 60 is a sound, the others are texts."""
+    from PIL import Image
+
+    rng = random.Random(5)
+    for number in range(count):
+        folder = root / f"set{number // 100}"
+        folder.mkdir(parents=True, exist_ok=True)
+        if number % 60 == 1:
+            with wave.open(str(folder / f"{number}.wav"), "wb") as sound:
+                sound.setparams((1, 2, 22050, 0, "NONE", ""))
+                sound.writeframes(rng.randbytes(20_000))
+        elif number % 3 == 2:
+            (folder / f"{number}.txt").write_bytes(rng.randbytes(2000).hex().encode())
+        else:
+            side = rng.choice((32, 32, 48, 64, 64, 96, 128, 256))
+            small = Image.frombytes("RGBA", (side // 8, side // 8), rng.randbytes(side * side // 16))
+            small.resize((side, side), Image.Resampling.BICUBIC).save(folder / f"{number}.png")
+
+
+def real_tree(bench: Bench) -> None:
+    """All files of a tree of pictures, sounds and copies are new."""
+    tree = Path(os.environ.get("APTUI_BENCH_TREE", SUPERTUX))
+    if not tree.is_dir():
+        tree = bench.base / "tree"
+        if not tree.is_dir():
+            generate(tree, 2000)
+    script, out = bench.base / "bare_tree.py", bench.base / "bare-tree"
+    script.write_text(BARE, encoding="utf-8")
+    ours: list[Cost] = []
+    bare: list[Cost] = []
+    did: dict[str, int] = {}
+    for _run in range(bench.runs):
+        shutil.rmtree(out, ignore_errors=True)
+        settle()
+        bare.append(run([sys.executable, str(script), str(tree), str(out)]))
+        project = bench.project("tree-project", CONFIG.format(tree=tree))
+        cost, did = bench.build(project)
+        ours.append(cost)
+    made = [path for path in out.rglob("*") if path.is_file()]
+    products = project / "Cache" / "linux"
+    different = [path for path in made if not filecmp.cmp(path, products / path.relative_to(out), shallow=False)]
+    if different:
+        raise SystemExit(f"'{different[0]}' and {len(different) - 1} more differ from their products: no ratio")
+    wall = median(ours).wall_s / median(bare).wall_s
+    cpu_s, bare_s = (min(cost.cpu_s for cost in costs) for costs in (ours, bare))
+    say(
+        "real tree",
+        f"{did['jobs_run']:,} jobs of '{tree.name}' {spread(ours)}, two bare processes {spread(bare)}: {wall:.2f} × (target "
+        f"≤ 1.15); CPU at least {cpu_s:.2f} s against {bare_s:.2f} s: {cpu_s / bare_s:.2f} × (target ≤ 1.10)",
+    )
+
+
+ROWS = {"real-tree": real_tree}
