@@ -15,7 +15,7 @@ from msgspec import Struct
 from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobDescriptor, ParamError, Result, check_params
 
 Schema = Mapping[str, Any]
-_LONGEST_SHOWN = 60
+_LONGEST_SHOWN, _LONGEST_TEXT = 60, 200
 Contradiction = Callable[[Mapping[str, Any]], str]
 """Says in one line which given parameters contradict each other, or ""."""
 
@@ -46,6 +46,11 @@ def one_job_per_platform(
 def one_line(error: BaseException | str) -> str:
     """Return the text of a library's error in one line, never empty."""
     return " ".join(str(error).split()).rstrip(".") or type(error).__name__
+
+
+def shorten(text: str) -> str:
+    """Return `text` cut to a length that a message bears."""
+    return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1]}…"
 
 
 def describe_damage(error: BaseException) -> str:

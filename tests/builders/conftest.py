@@ -30,8 +30,10 @@ from aptui.sdk import JobLog, PlatformInfo, ProcessJobRequest
 module, kind, scan_folder, source, params = sys.argv[1:]
 with tempfile.TemporaryDirectory() as folder:
     log = JobLog(lambda *_: None)
-    response = getattr(import_module(module), kind)().process_job(ProcessJobRequest(
-        "mine", scan_folder, source, UUID(int=1), PlatformInfo("linux"), "mine", json.loads(params), {}, "", folder, folder, log))
+    builder = getattr(import_module(module), kind)()
+    response = builder.process_job(ProcessJobRequest(
+        "mine", scan_folder, source, UUID(int=1), PlatformInfo("linux"), "mine", json.loads(params), {}, "", folder, folder, log,
+        params_schema=builder.params_schema))
     assert not response.error, response.error
     print(json.dumps({p.path: hashlib.sha256((Path(folder) / p.path).read_bytes()).hexdigest() for p in response.products}))
 """

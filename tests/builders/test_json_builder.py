@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aptui.builders import json_builder
-from aptui.builders.json_builder import DEEPEST_NESTING, JSON_ASSET_TYPE, JsonBuilder
+from aptui.builders.files.json_text import DEEPEST_NESTING, BrokenTextError, validate_json
+from aptui.builders.json_builder import JSON_ASSET_TYPE, JsonBuilder
 from aptui.sdk import Result
 
 BUILDER = JsonBuilder
@@ -24,7 +25,7 @@ def test_minified_text_is_equivalent_without_extra_blanks(tree, indent, is_ascii
 
     minified = json_builder._minify(text)
 
-    assert not json_builder._validate(text, comments_allowed=False)
+    assert not validate_json(text)
     assert minified == json.dumps(tree, separators=(",", ":"), ensure_ascii=is_ascii)
 
 
@@ -47,10 +48,10 @@ def test_any_text_is_accepted_exactly_when_the_standard_parser_accepts_it(text):
     try:
         json.loads(text)
     except json.JSONDecodeError:
-        with pytest.raises(json_builder._BrokenJsonError):
-            json_builder._validate(text, comments_allowed=False)
+        with pytest.raises(BrokenTextError):
+            validate_json(text)
     else:
-        json_builder._validate(text, comments_allowed=False)
+        validate_json(text)
 
 
 def test_a_product_has_the_name_of_its_source_and_a_fixed_identity(bench):

@@ -1,17 +1,172 @@
-"""JSON as text: place and description of mistakes; the meaning of the data is not here.
+"""JSON as text: its validation, the places of its values, and descriptions of mistakes; the meaning of the data is not here.
 
-Tests: `tests/builders/files/test_json_text.py`.
+Tests: `tests/builders/files/test_json_text.py`, `tests/builders/test_json_builder.py`.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import accumulate
+from typing import Any, NoReturn
+
+from msgspec import Struct
+
+Path = tuple[str | int, ...]
+"""Keys and indices from the root of some data to a value."""
+
+DEEPEST_NESTING = 500
+"""Maximum levels of `[` and `{`: below the limit of CPython's parser (recursion limit 1000), so that every host decides alike."""
+
+STRING = r'"[^"\\\r\n]*+(?:\\.[^"\\\r\n]*+)*+"'
+TOKEN = re.compile(STRING + r"|[{}\[\],:]|[^\s{}\[\],:\"]+")
+_ALL_BUT_BRACKETS = re.compile(STRING + r"|[^\[\]{}\"]+")
+DEPTH = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 TRAILING_COMMA = "a comma before the closing bracket, where JSON allows none"
 
 _COMMA_AND_END = re.compile(r",[ \t\r\n]*[}\]]")
 _BLANKS = " \t\r\n"
+_MOST_DIGITS = 300
+"""Longer integers are read as floats; int() refuses 4,300 digits."""
+
+
+class BrokenTextError(Exception):
+    """A text is not acceptable; `place` is `line:column`, or "" if no place is known."""
+
+    def __init__(self, what: str, place: str = "") -> None:
+        super().__init__(what)
+        self.place = place
+
+    def explain(self, source: str) -> str:
+        """Return `source:line:column: what is wrong`."""
+        return f"{source}:{self.place}: {self}" if self.place else f"{source}: {self}"
+
+
+class DataText(Struct, frozen=True):
+    """The value of a text in the types of JSON; `find_places` returns the `line:column` of the values at some paths."""
+
+    value: Any
+    find_places: Callable[[Sequence[Path]], Sequence[str]]
+
+
+class _NotANumberError(Exception):
+    """The parser met `NaN`, `Infinity` or `-Infinity`, and does not say where."""
+
+
+def decode_text(data: bytes) -> str:
+    """Return the text of UTF-8, or of UTF-16 with its mark.
+
+    Raises:
+        BrokenTextError: it is in another encoding.
+    """
+    encoding = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode(error.encoding, "replace")
+        raise _broken(f"invalid {error.encoding.upper()} at byte offset {error.start}", before, len(before)) from None
+
+
+def read_json(text: str) -> DataText:
+    """Return the value of a JSON text.
+
+    Raises:
+        BrokenTextError: it is not JSON.
+    """
+    validate_json(text)
+    return DataText(json.loads(text, parse_int=_read_integer), partial(find_places, text))
+
+
+def find_places(text: str, paths: Sequence[Path]) -> list[str]:
+    """Return the `line:column` of the values at `paths` in valid JSON; of duplicate keys, that of the last one counts."""
+    found = dict.fromkeys(paths, 0)
+    path: list[str | int] = []
+    previous = ""
+    for match in TOKEN.finditer(text):
+        token = match[0]
+        if token in "]}":
+            path.pop()
+        elif token == "," and isinstance(index := path[-1], int):
+            path[-1] = index + 1
+        elif token not in ",:":
+            if path and isinstance(path[-1], str) and previous in ("{", ","):
+                path[-1] = json.loads(token)
+            else:
+                if (key := tuple(path)) in found:
+                    found[key] = match.start()
+                if token in "[{":
+                    path.append(0 if token == "[" else "")
+        previous = token
+    return [write_place(text, found[path]) for path in paths]
+
+
+def write_place(text: str, position: int) -> str:
+    """Return the `line:column` of a position in `text`."""
+    line, column = place_in(text[:position])
+    return f"{line}:{column}"
+
+
+def validate_json(text: str, *, comment_hint: str = "") -> bool:
+    """Return whether any object of `text` has a duplicate key.
+
+    Args:
+        text: all of it.
+        comment_hint: is added to the error of a text with a comment.
+
+    Raises:
+        BrokenTextError: it is not JSON.
+    """
+    has_duplicates = False
+
+    def examine(pairs: list[tuple[str, object]]) -> None:
+        nonlocal has_duplicates
+        if len({key for key, _ in pairs}) != len(pairs):
+            has_duplicates = True
+
+    def refuse(_constant: str) -> NoReturn:
+        raise _NotANumberError
+
+    # Numbers are not converted: int() refuses more than 4300 digits, float() rounds.
+    decoder = json.JSONDecoder(object_pairs_hook=examine, parse_int=_nothing, parse_float=_nothing, parse_constant=refuse)
+    try:
+        decoder.decode(text)
+    except json.JSONDecodeError as error:
+        what, position = explain(error, text)
+        if comment_hint and text.startswith(("//", "/*"), position):
+            what = f"{what}; {comment_hint}"
+        raise _broken(what, text, position) from None
+    except _NotANumberError:
+        constant = next(match for match in TOKEN.finditer(text) if match[0] in ("NaN", "Infinity", "-Infinity"))
+        raise _broken(f"{constant[0]} is not JSON", text, constant.start()) from None
+    except RecursionError:
+        raise _too_deep(text) from None
+    if max(accumulate(map(DEPTH.__getitem__, _ALL_BUT_BRACKETS.sub("", text))), default=0) > DEEPEST_NESTING:
+        raise _too_deep(text)
+    return has_duplicates
+
+
+def _nothing(_literal: str) -> None:
+    """Replace a number, which is not used."""
+
+
+def _too_deep(text: str) -> BrokenTextError:
+    depth = 0
+    for match in TOKEN.finditer(text):
+        depth += DEPTH.get(match[0], 0)
+        if depth > DEEPEST_NESTING:
+            return _broken(f"nested deeper than {DEEPEST_NESTING} levels", text, match.start())
+    return _broken(f"nested too deep for this host, at most {DEEPEST_NESTING} levels are promised", text, 0)
+
+
+def _broken(what: str, text: str, position: int) -> BrokenTextError:
+    return BrokenTextError(what, write_place(text, position))
+
+
+def _read_integer(digits: str) -> int | float:
+    return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
 
 
 def explain(error: json.JSONDecodeError, text: str) -> tuple[str, int]:

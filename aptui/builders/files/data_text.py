@@ -1,0 +1,211 @@
+"""Data of a game as values: CSV, TSV, TOML, JSON and YAML, with the places of the values; the format follows from the extension.
+
+Tests: `tests/builders/test_table_builder.py`.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date, time
+from functools import partial
+from io import StringIO
+from typing import Any
+
+from msgspec import Struct
+
+from aptui.builders.common import one_line, shorten
+from aptui.builders.files.json_text import BrokenTextError, DataText, Path, decode_text, read_json
+
+DELIMITERS: Mapping[str, str] = {",": ",", ";": ";", "|": "|", "tab": "\t"}
+"""{value of a parameter `delimiter`: character}."""
+MOST_COLUMNS = 10_000
+_MOST_CELL_CHARACTERS = 16 << 20
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?")
+_HEADER = re.compile(r"\s*\[(\[?)(.+?)\]\]?\s*(?:#.*)?$")
+_ASSIGNMENT = re.compile(r"\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*=")
+_KEY = re.compile(r"[\w-]+|\"[^\"]*\"|'[^']*'")
+
+
+class CsvRow(Struct, frozen=True):
+    """A row of a CSV: its first line, and its cells by column."""
+
+    line: int
+    cells: dict[str, str]
+
+
+def read_data(name: str, data: bytes, *, delimiter: str = "auto", infers_types: bool = True, max_mib: int = 16) -> DataText:
+    """Return the content of a file.
+
+    Args:
+        name: its extension decides the format.
+        data: all bytes.
+        delimiter: of the cells of a CSV: one of `DELIMITERS`, or auto.
+        infers_types: read columns of numbers and of true and false as such; otherwise every cell is text.
+        max_mib: larger files are refused.
+
+    Raises:
+        BrokenTextError: it is damaged, or of another kind.
+    """
+    extension = os.path.splitext(name)[1].lower()
+    if len(data) > max_mib << 20:
+        raise BrokenTextError(f"larger than {max_mib} MiB; raise max_mib")
+    if extension in (".yaml", ".yml"):
+        return _read_yaml(data, max_mib)
+    text = decode_text(data)
+    if extension == ".json":
+        return read_json(text)
+    if extension == ".toml":
+        return _read_toml(text)
+    if extension in (".csv", ".tsv"):
+        return _read_table(list(read_rows(text, "tab" if extension == ".tsv" else delimiter)), infers_types=infers_types)
+    raise BrokenTextError(f"'{extension}' is not a format of tables; supported are csv, tsv, json, yaml and toml")
+
+
+def read_rows(text: str, delimiter: str = "auto") -> Iterator[CsvRow]:
+    """Yield the rows below the header of a CSV; lines without a cell are left out.
+
+    Raises:
+        BrokenTextError: it is damaged.
+    """
+    csv.field_size_limit(_MOST_CELL_CHARACTERS)
+    first = text.partition("\n")[0]
+    mark = max(DELIMITERS.values(), key=first.count) if delimiter == "auto" else DELIMITERS[delimiter]
+    reader = csv.reader(StringIO(text, newline=""), delimiter=mark, strict=True)
+    header: list[str] = []
+    line = 1
+    try:
+        for cells in reader:
+            if any(cells):
+                if header:
+                    yield CsvRow(line, _name_cells(header, cells, line))
+                else:
+                    header = _check_header(cells, line)
+            line = reader.line_num + 1
+    except csv.Error as error:
+        what = 'a quote " is not closed' if "unexpected end" in str(error) else one_line(error)
+        raise BrokenTextError(what, str(line)) from None
+    if not header:
+        raise BrokenTextError("the file is empty")
+
+
+def _check_header(cells: list[str], line: int) -> list[str]:
+    while cells and not cells[-1].strip():
+        cells.pop()
+    names = [cell.strip() for cell in cells]
+    if len(names) > MOST_COLUMNS:
+        raise BrokenTextError(f"{len(names)} columns; a table has {MOST_COLUMNS:,} at most", str(line))
+    for number, name in enumerate(names):
+        if not name:
+            raise BrokenTextError(f"column {number + 1} has no name", str(line))
+        if name in names[:number]:
+            raise BrokenTextError(f"two columns are named '{shorten(name)}'", str(line))
+    return names
+
+
+def _name_cells(header: list[str], cells: list[str], line: int) -> dict[str, str]:
+    if any(cells[len(header) :]):
+        raise BrokenTextError(f"{len(cells)} cells, but {len(header)} columns; a cell with the delimiter needs quotes", str(line))
+    return dict(zip(header, [*cells, *[""] * (len(header) - len(cells))], strict=False))
+
+
+def _read_table(rows: list[CsvRow], *, infers_types: bool) -> DataText:
+    columns: dict[str, Callable[[str], Any]] = {}
+    for name in rows[0].cells if rows and infers_types else ():
+        columns[name] = _choose_type([row.cells[name] for row in rows])
+    value = [{name: columns[name](cell) if columns else cell for name, cell in row.cells.items()} for row in rows]
+
+    def find_places(paths: Sequence[Path]) -> list[str]:
+        return [_find_cell(rows, path) for path in paths]
+
+    return DataText(value, find_places)
+
+
+def _choose_type(cells: list[str]) -> Callable[[str], Any]:
+    """Return how the cells of a column are read: as numbers, as true and false, or as text; empty cells are null unless text."""
+    present = [cell.strip() for cell in cells if cell.strip()]
+    if present and all(cell.lower() in ("true", "false") for cell in present):
+        return lambda cell: cell.strip().lower() == "true" if cell.strip() else None
+    matches = [_NUMBER.fullmatch(cell) for cell in present]
+    if not present or not all(matches) or not all(math.isfinite(float(cell)) for cell in present):
+        return str
+    kind = float if any(match and (match[1] or match[2]) for match in matches) else int
+    return lambda cell: kind(cell) if cell.strip() else None
+
+
+def _find_cell(rows: list[CsvRow], path: Path) -> str:
+    if not path or not isinstance(path[0], int):
+        return "1"
+    line = rows[path[0]].line
+    return f"{line}: column '{path[1]}'" if len(path) > 1 else str(line)
+
+
+def _read_yaml(data: bytes, max_mib: int) -> DataText:
+    from aptui.builders.files.yaml_text import YamlReading
+
+    documents = YamlReading(data, max_mib, allows_tags=False).read_values()
+    if len(documents) != 1:
+        raise BrokenTextError(f"holds {len(documents)} documents, and a table is one")
+    return documents[0]
+
+
+def _read_toml(text: str) -> DataText:
+    import tomllib
+
+    try:
+        value = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        what, _, place = str(error).partition(" (at ")
+        numbers = re.findall(r"[0-9]+", place)
+        at = ":".join(numbers) if numbers else f"{text.count(chr(10)) + 1}:1"
+        raise BrokenTextError(shorten(one_line(what)), at) from None
+    except RecursionError:
+        raise BrokenTextError("nested too deep") from None
+    except ValueError as error:  # an integer with thousands of digits
+        raise BrokenTextError(shorten(one_line(error))) from None
+    return DataText(_plain(value, (), text), partial(_find_toml_places, text))
+
+
+def _plain(value: Any, path: Path, text: str) -> Any:
+    """Return a value of TOML in the types of JSON: dates and times are text."""
+    if isinstance(value, dict):
+        return {key: _plain(each, (*path, key), text) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each, (*path, index), text) for index, each in enumerate(value)]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise BrokenTextError(f"{value} is not a number in JSON", _find_toml_places(text, [path])[0])
+    return value.isoformat() if isinstance(value, date | time) else value
+
+
+def _find_toml_places(text: str, paths: Sequence[Path]) -> list[str]:
+    """Return the lines of the values at `paths`, as near as their tables and keys are written at the start of a line."""
+    found: dict[Path, tuple[int, int]] = dict.fromkeys(paths, (0, 1))
+    table: list[str | int] = []
+    counts: dict[tuple[str | int, ...], int] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        here: list[str | int]
+        if header := _HEADER.match(line):
+            here = []
+            for key in _read_keys(header[2]):
+                here.append(key)
+                if tuple(here) in counts and not (header[1] and key == _read_keys(header[2])[-1]):
+                    here.append(counts[tuple(here)])
+            if header[1]:
+                counts[tuple(here)] = counts.get(tuple(here), -1) + 1
+                here.append(counts[tuple(here)])
+            table = here
+        elif assignment := _ASSIGNMENT.match(line):
+            here = [*table, *_read_keys(assignment[1])]
+        else:
+            continue
+        for path, (depth, _) in found.items():
+            if len(here) > depth and path[: len(here)] == tuple(here):
+                found[path] = len(here), number
+    return [str(found[path][1]) for path in paths]
+
+
+def _read_keys(text: str) -> list[str]:
+    return [key.strip("\"'") for key in _KEY.findall(text)]

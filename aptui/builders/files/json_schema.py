@@ -1,0 +1,107 @@
+"""JSON Schema files of a project: reading one and holding data against it, without ever fetching anything.
+
+Tests: `tests/builders/test_yaml_builder.py`, `tests/builders/test_json_builder.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from aptui.builders.common import one_line, shorten
+from aptui.builders.files.json_text import BrokenTextError, DataText, explain, write_place
+from aptui.builders.files.references import UnusableError, declare_sources, filter_allowed, placed, read
+from aptui.sdk import CreateJobsRequest, ProcessJobRequest, SourceDependency
+
+MOST_VIOLATIONS_SHOWN = 50
+
+SCHEMA_PARAM = {
+    "anyOf": [{"type": "string", "pattern": ".+"}, {"type": "null"}],
+    "default": None,
+    "description": "a JSON Schema in the scan folder, relative to that, which every document must fit",
+}
+"""The parameter `schema` of a builder."""
+
+
+def declare_schemas(request: CreateJobsRequest) -> list[SourceDependency]:
+    """Return dependencies on the schemas that the parameter `schema` names."""
+    schemas = (request.params_for(platform.id).get("schema") for platform in request.platforms)
+    paths = filter_allowed(request, (placed("", path) for path in schemas if path))
+    return declare_sources(request.scan_folder, paths)
+
+
+def hold_against_schema(texts: Sequence[DataText], path: str, request: ProcessJobRequest) -> None:
+    """Compare data with the schema at `path`; the log gets all mistakes but the first.
+
+    Raises:
+        BrokenTextError: the first mistake.
+        UnusableError: the schema is missing or damaged.
+    """
+    schema = SchemaFile(request, placed("", path))
+    errors = []
+    for text in texts:
+        violations = schema.violations(text.value)
+        places = text.find_places([violation.path for violation in violations])
+        errors += [(place, violation.what) for place, violation in zip(places, violations, strict=True)]
+    for place, what in errors[1:MOST_VIOLATIONS_SHOWN]:
+        request.log.error(f"{request.source}:{place}: {what}")
+    if errors:
+        place, what = errors[0]
+        raise BrokenTextError(f"{what} (and {len(errors) - 1} more)" if len(errors) > 1 else what, place)
+
+
+class Violation(Struct, frozen=True):
+    """A mistake in the value at `path`, keys and indices from the root."""
+
+    path: tuple[str | int, ...]
+    what: str
+
+
+class SchemaFile:
+    """The schema at `path`, relative to the scan folder of the job; of the draft that its `$schema` names, else 2020-12.
+
+    Raises:
+        UnusableError: it is missing, no JSON, or no schema.
+    """
+
+    def __init__(self, request: ProcessJobRequest, path: str) -> None:
+        from jsonschema import Draft202012Validator
+        from jsonschema.exceptions import SchemaError
+        from jsonschema.validators import validator_for
+        from jsonschema_specifications import REGISTRY
+
+        self.path = path
+        try:
+            text = read(request, path, "the parameter 'schema'").decode("utf-8-sig")
+            schema = json.loads(text)
+            kind = validator_for(schema, default=Draft202012Validator)
+            kind.check_schema(schema)
+        except json.JSONDecodeError as error:
+            what, position = explain(error, text)
+            raise UnusableError(f"the schema {path}:{write_place(text, position)}: {what}") from None
+        except SchemaError as error:
+            raise UnusableError(f"the schema {path}: {error.json_path}: {shorten(one_line(error.message))}") from None
+        except UnicodeDecodeError:
+            raise UnusableError(f"the schema {path}: is not UTF-8; save it as UTF-8") from None
+        except RecursionError:
+            raise UnusableError(f"the schema {path}: is nested too deep") from None
+        # An explicit registry: the default one would fetch what `$ref` names.
+        self._validator = kind(schema, registry=REGISTRY)
+
+    def violations(self, value: Any) -> Sequence[Violation]:
+        """Return the mistakes of `value`, in the order of their places.
+
+        Raises:
+            UnusableError: the schema refers to one that is not in it.
+        """
+        from referencing.exceptions import Unresolvable
+
+        try:
+            errors = list(self._validator.iter_errors(value))
+        except Unresolvable as error:
+            raise UnusableError(f"the schema {self.path}: refers to {error.ref!r}, which is not in it") from None
+        found = [Violation(tuple(error.absolute_path), shorten(one_line(error.message))) for error in errors]
+        return sorted(found, key=lambda each: ([(isinstance(step, str), str(step).rjust(12)) for step in each.path], each.what))

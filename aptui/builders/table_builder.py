@@ -1,0 +1,116 @@
+"""The `table` builder: data in CSV, TSV, TOML, JSON or YAML becomes JSON or MessagePack, checked by a JSON Schema.
+
+The `json` and `yaml` builders keep the text of their sources; this one keeps the values alone.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, ClassVar, Literal
+from uuid import UUID
+
+import msgspec
+from msgspec import Meta, Struct
+
+from aptui.builders.common import one_line, shorten
+from aptui.builders.files import lfs_source
+from aptui.builders.files.data_text import read_data
+from aptui.builders.files.json_schema import declare_schemas, hold_against_schema
+from aptui.builders.files.json_text import BrokenTextError, DataText
+from aptui.builders.json_builder import JSON_ASSET_TYPE
+from aptui.sdk import CreateJobsRequest, JobError, ProcessJobRequest, SimpleBuilder
+
+MSGPACK_ASSET_TYPE = UUID("8f4d5f5a-5a0e-5d0b-9a3c-6f1c2b7d1e02")
+
+
+class TableParams(Struct, frozen=True, kw_only=True):
+    """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
+
+    output: Annotated[
+        Literal["json", "min", "msgpack"], Meta(description="json: two blanks a level; min: JSON without blanks; or MessagePack")
+    ] = "min"
+    schema: (
+        Annotated[str, Meta(min_length=1)] | Annotated[None, Meta(description="a JSON Schema, by its path in the scan folder")]
+    ) = None
+    key: (
+        Annotated[str, Meta(min_length=1)]
+        | Annotated[None, Meta(description="the column or field whose values become the keys of an object of rows")]
+    ) = None
+    types: Annotated[
+        Literal["auto", "text"], Meta(description="auto: columns of a CSV with numbers alone, or true and false, become such")
+    ] = "auto"
+    delimiter: Annotated[
+        Literal["auto", ",", ";", "|", "tab"], Meta(description="between cells of a CSV; auto: the most frequent of the first line")
+    ] = "auto"
+    max_mib: Annotated[int, Meta(ge=1, le=64, description="larger files are refused")] = 16
+
+
+class TableBuilder(SimpleBuilder):
+    """Makes `<stem>.json` or `<stem>.msgpack` of a table; a broken file fails as `items.csv:12: what is wrong`."""
+
+    name: ClassVar[str] = "table"
+    version: ClassVar[str] = "1"
+    patterns: ClassVar[tuple[str, ...]] = ("*.csv", "*.tsv", "*.toml")
+    params_schema: ClassVar[Any] = TableParams
+    requires: ClassVar[tuple[str, ...]] = ("ruamel.yaml",)
+
+    def analyse(self, request: CreateJobsRequest) -> None:
+        """Depend on the schemas."""
+        request.source_dependencies += declare_schemas(request)
+
+    def build(self, request: ProcessJobRequest) -> None:
+        """Convert one table."""
+        options: TableParams = request.options
+        try:
+            table = read_data(
+                request.source, lfs_source.source_bytes(request), delimiter=options.delimiter,
+                infers_types=options.types == "auto", max_mib=options.max_mib,
+            )  # fmt: skip
+            if options.schema:
+                hold_against_schema([table], options.schema, request)
+            value = table.value if options.key is None else index_rows(table, options.key)
+            name, product, asset_type = _encode(value, request.stem, options.output)
+        except BrokenTextError as error:
+            raise JobError(error.explain(request.source)) from None
+        except OSError as error:
+            raise JobError(f"{request.source}: {one_line(error)}") from None
+        request.write_product(name, product, asset_type=asset_type)
+
+
+def index_rows(table: DataText, key: str) -> dict[str, Any]:
+    """Return {value of `key`: row without it} of a list of rows.
+
+    Raises:
+        BrokenTextError: the data has another form, or a key is missing or used twice.
+    """
+    if not isinstance(table.value, list):
+        raise BrokenTextError("'key' needs a list of rows")
+    found: dict[str, Any] = {}
+    first: dict[str, int] = {}
+    for number, row in enumerate(table.value):
+        if not isinstance(row, dict) or row.get(key) in (None, ""):
+            raise BrokenTextError(f"no '{key}', which the parameter 'key' names", table.find_places([(number,)])[0])
+        name = str(row[key])
+        if name in found:
+            here, before = table.find_places([(number,), (first[name],)])
+            raise BrokenTextError(
+                f"'{key}' has the value '{shorten(name)}' a second time, first on line {before.split(':')[0]}", here
+            )
+        found[name], first[name] = {field: each for field, each in row.items() if field != key}, number
+    return found
+
+
+def _encode(value: Any, stem: str, output: str) -> tuple[str, bytes, UUID]:
+    """Return (name, bytes, asset type) of the product."""
+    try:
+        if output == "msgpack":
+            return f"{stem}.msgpack", msgspec.msgpack.encode(value), MSGPACK_ASSET_TYPE
+        layout: dict[str, Any] = {"indent": 2} if output == "json" else {"separators": (",", ":")}
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, **layout)
+        return f"{stem}.json", f"{text}\n".encode(), JSON_ASSET_TYPE
+    except UnicodeEncodeError:
+        raise BrokenTextError("a text has half of a surrogate pair (\\ud800 to \\udfff)") from None
+    except OverflowError:
+        raise BrokenTextError("an integer has more than 64 bits, which MessagePack cannot hold; use output: json") from None
+    except ValueError:
+        raise BrokenTextError("a number is too large for JSON") from None

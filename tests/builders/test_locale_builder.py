@@ -1,0 +1,203 @@
+"""The `locale` builder: tables of PO, CSV and XLIFF, and a line for every mistake of a translator."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aptui.builders import locale_builder
+from aptui.builders.files.catalogs import read_catalogs
+from aptui.builders.files.json_text import BrokenTextError
+from aptui.builders.locale_builder import LocaleBuilder, read_plural_forms
+
+BUILDER = LocaleBuilder
+
+HEADER = 'msgid ""\nmsgstr ""\n"Language: de\\n"\n"Plural-Forms: nplurals=2; plural=(n != 1);\\n"\n\n'
+
+
+def po(text):
+    return HEADER + text
+
+
+def tables(bench, source, **params):
+    return {name: json.loads(data) for name, data in bench.build(source, **params).items()}
+
+
+def test_po_becomes_a_table_with_contexts_and_plural_forms(bench):
+    text = po(
+        '#: game.c:1\nmsgid "Start"\nmsgstr ""\n"Los\\n"\n"gehts \\"jetzt\\""\n\nmsgctxt "menu"\nmsgid "Start"\nmsgstr "Beginn"\n'
+        'msgid "%d level"\nmsgid_plural "%d levels"\nmsgstr[0] "%d Level"\nmsgstr[1] "%d Levels"\n\n'
+        '#~ msgid "old"\n#~ msgstr "alt"\n'
+    )
+
+    assert tables(bench, bench.write("locale/de.po", text)) == {
+        "de.json": {
+            "": {"language": "de", "plural_forms": "nplurals=2; plural=(n != 1);"},
+            "Start": 'Los\ngehts "jetzt"',
+            "menu\x04Start": "Beginn",
+            "%d level": ["%d Level", "%d Levels"],
+        }
+    }
+    assert bench.warnings == []
+
+
+def test_csv_becomes_one_table_for_each_language(bench):
+    source = bench.write("texts.csv", "key,comment,en,pt_BR\nhi,a greeting,Hello {name},Oi {name}\nbye,,Bye,\n")
+
+    assert tables(bench, source) == {
+        "texts.en.json": {"": {"language": "en"}, "hi": "Hello {name}", "bye": "Bye"},
+        "texts.pt_BR.json": {"": {"language": "pt_BR"}, "hi": "Oi {name}"},
+    }
+    assert bench.warnings == ["texts.csv:3: 'bye' has no text in pt_BR"]
+
+
+XLIFF_1 = """<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file target-language="de"><body>
+<group><trans-unit id="1" resname="hi"><source>Hi</source><target>Hallo <x id="1" equiv-text="{0}"/></target></trans-unit></group>
+<trans-unit id="bye"><source>Bye</source></trans-unit></body></file></xliff>"""
+XLIFF_2 = """<xliff version="2.0" srcLang="en" trgLang="de" xmlns="urn:oasis:names:tc:xliff:document:2.0"><file id="f">
+<unit id="hi"><segment><source>Hi</source><target>Hallo <ph id="1" equiv="{0}"/></target></segment></unit>
+<unit id="bye"><segment><source>Bye</source></segment></unit></file></xliff>"""
+
+
+@pytest.mark.parametrize("text", [XLIFF_1, XLIFF_2])
+def test_xliff_becomes_a_table(bench, text):
+    assert tables(bench, bench.write("a.xlf", text)) == {"a.json": {"": {"language": "de"}, "hi": "Hallo {0}"}}
+    assert bench.warnings == ["a.xlf:3: 'bye' has no text in de"]
+
+
+def test_keys_are_compared_with_the_template_beside_the_source(bench):
+    bench.write("locale/messages.pot", 'msgid ""\nmsgstr ""\n\nmsgid "Start"\nmsgstr ""\n\nmsgid "Quit"\nmsgstr ""\n')
+    source = bench.write("locale/de.po", po('msgid "Start"\nmsgstr "Los"\n\nmsgid "Old"\nmsgstr "Alt"\n'))
+
+    assert bench.dependencies(source, template="./messages.pot") == ["locale/messages.pot"]
+    assert tables(bench, source, template="./messages.pot")["de.json"]["Old"] == "Alt"
+    assert bench.warnings == [
+        "locale/messages.pot:7: 'Quit' has no text in de (locale/de.po)",
+        "locale/de.po:9: 'Old' is unused: locale/messages.pot does not have it",
+    ]
+    assert bench.fail(source, template="locale/none.pot") == "locale/de.po: the file 'locale/none.pot' is missing"
+
+
+@pytest.mark.parametrize(
+    ("entry", "warning"),
+    [
+        ('msgid "%d of %s"\nmsgstr "%s"', "'%d of %s' has the placeholders %1$d, %2$s, the translation has %1$s"),
+        ('msgid "%d of %s"\nmsgstr "%s von %d"', "'%d of %s' has the placeholders %1$d, %2$s, the translation has %1$s, %2$d"),
+        ('msgid "%(n)s"\nmsgstr "%(m)s"', "'%(n)s' has the placeholders %(n)s, the translation has %(m)s"),
+        ('msgid "{name}"\nmsgstr "{Name}"', "'{name}' has the placeholders {name}, the translation has {Name}"),
+        ('msgid "{} {}"\nmsgstr "{}"', "'{} {}' has the placeholders {0}, {1}, the translation has {0}"),
+        (
+            'msgid "a"\nmsgid_plural "%d a"\nmsgstr[0] "%s a"\nmsgstr[1] "%d a"',
+            "has the placeholders %1$d, the translation has %1$s",
+        ),
+        ('msgid "a"\nmsgid_plural "b"\nmsgstr[0] "x"', "'a' has 1 plural forms, de has 2"),
+        ('#, fuzzy\nmsgid "a"\nmsgstr "x"', "'a' is marked as fuzzy in de"),
+        ('msgid "a"\nmsgid_plural "b"\nmsgstr[0] "x"\nmsgstr[1] ""', "'a' has no text in de"),
+    ],
+)
+def test_a_mistake_of_the_translator_is_a_warning_with_its_line(bench, entry, warning):
+    source = bench.write("de.po", po(entry + "\n"))
+    line = 7 if entry.startswith("#") else 6
+
+    assert bench.build(source)
+    (found,) = bench.warnings
+    assert found.startswith(f"de.po:{line}: ")
+    assert found.endswith(warning)
+    assert bench.fail(source, strict=True) == found
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        'msgid "%d of %s"\nmsgstr "%2$s: %1$d"',
+        'msgid "%d%% of %i"\nmsgstr "%d %% von %d"',
+        'msgid "100 percent"\nmsgstr "100%ig"',
+        '#, no-c-format\nmsgid "50%d"\nmsgstr "50%s"',
+        'msgid "{name}, {name}, {{x}}"\nmsgstr "{name} {{y}}"',
+        'msgid "one file"\nmsgid_plural "%d files"\nmsgstr[0] "eine Datei"\nmsgstr[1] "%d Dateien"',
+        'msgid "%d file"\nmsgid_plural "%d files"\nmsgstr[0] "eine Datei"\nmsgstr[1] "%d Dateien"',
+        'msgid "{size:.2f} {unit!r}"\nmsgstr "{unit} {size}"',
+    ],
+)
+def test_a_correct_translation_has_no_warning(bench, entry):
+    bench.build(bench.write("de.po", po(entry + "\n")))
+
+    assert bench.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("nplurals=2; plural=(n != 1);", (2, "")),
+        ("nplurals=3; plural=n%10==1 && n%100!=11 ? 0 : n%10>=2 && (n%100<10 || n%100>=20) ? 1 : 2", (3, "")),
+        ("nplurals=1; plural=0;", (1, "")),
+        ("nplurals=2; plural=n;", (0, "Plural-Forms: the rule chooses form 2 of 2 for 2")),
+        ("nplurals=2; plural=1/n;", (0, "Plural-Forms: '1/n' is not an expression of n")),
+        ("nplurals=2; plural=__import__('os');", (0, "Plural-Forms: '__import__('os')' is not an expression of n")),
+        ("nplurals=999; plural=0;", (0, "Plural-Forms: nplurals=999 is not possible")),
+        ("", (0, "the header has no usable Plural-Forms, which texts with a plural need")),
+    ],
+)
+def test_plural_forms_are_checked(header, expected):
+    assert read_plural_forms(header) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "error"),
+    [
+        ("a.po", 'msgid "a"\n', "a.po:1: an entry without msgstr"),
+        ("a.po", 'msgid "a"\nmsgstr "x"\n\nmsgid "a"\nmsgstr "y"\n', "a.po:4: 'a' is defined twice, first on line 1"),
+        (
+            "a.po",
+            'msgid "a"\nmsgstr "x\n',
+            "a.po:2: this is not a line of a PO file: a keyword such as msgid, and a text in quotes",
+        ),
+        ("a.po", 'msgid "a"\nmsgid "b"\n', "a.po:2: a second msgid in one entry"),
+        ("a.po", b'msgid "a"\nmsgstr "\xe9"\n', "a.po:2:9: invalid UTF-8 at byte offset 18"),
+        ("a.po", '"Content-Type: text/plain; charset=nonsense"', "a.po: its text is not in the charset 'nonsense' that its header"),
+        ("a.csv", "key,comment\na,b\n", "a.csv:1: no column is named like a language, such as en or pt_BR"),
+        ("a.csv", "key,en\n,b\n", "a.csv:2: no 'key', which is the key"),
+        ("a.xlf", "<a/>", "a.xlf:1: the root is <a>, not <xliff>"),
+        ("a.xlf", "<xliff>", "a.xlf:1:8: no element found"),
+        ("a.xlf", '<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>', "a.xlf:1:25: the entity 'b' is declared; entities are refused"),
+        ("a.xlf", "<xliff>" + "<group>" * 5000, "a.xlf:1:1401: more than 2,000,000 elements, or nested deeper than 200 levels"),
+        ("a.txt", "", "a.txt: '.txt' is not a format of translations; supported are po, pot, csv, tsv, xlf and xliff"),
+    ],
+)
+def test_a_damaged_file_fails_with_its_line(bench, name, text, error):
+    assert bench.fail(bench.write(name, text)).startswith(error)
+
+
+def test_very_many_mistakes_are_summed_up(bench, monkeypatch):
+    monkeypatch.setattr(locale_builder, "MOST_SHOWN", 2)
+
+    bench.build(bench.write("a.csv", "key,en\n" + "".join(f"{number},\n" for number in range(5))))
+
+    assert bench.warnings[2:] == ["a.csv: 3 more of the kind: missing text"]
+
+
+def test_a_template_in_another_charset_is_read(bench):
+    text = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=ISO-8859-15\\n"\nmsgid "a"\nmsgstr "€"\n'
+
+    assert tables(bench, bench.write("a.po", text.encode("iso-8859-15")))["a.json"]["a"] == "€"
+
+
+@given(data=st.binary(max_size=300), name=st.sampled_from(["a.po", "a.csv", "a.xlf"]))
+def test_any_bytes_give_catalogs_or_one_clear_error(data, name):
+    wrong = ""
+    try:
+        read_catalogs(name, data)
+    except BrokenTextError as error:
+        wrong = str(error)
+
+    assert "\n" not in wrong
+
+
+@pytest.mark.real
+def test_equal_sources_give_equal_bytes_in_another_process(bench, made_elsewhere, digests_of):
+    source = bench.write("a.csv", "key,en,de\nhi,Hi,Hallo\n")
+
+    assert made_elsewhere(bench, source) == digests_of(bench.build(source))

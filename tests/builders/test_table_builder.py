@@ -1,0 +1,184 @@
+"""The `table` builder: every format gives the same values, and each mistake has its line."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aptui.builders.files.data_text import read_data
+from aptui.builders.files.json_text import BrokenTextError, find_places
+from aptui.builders.table_builder import MSGPACK_ASSET_TYPE, TableBuilder
+
+BUILDER = TableBuilder
+
+SCHEMA = {
+    "type": "array",
+    "items": {"required": ["id"], "properties": {"health": {"type": "integer", "minimum": 1}, "name": {"type": "string"}}},
+}
+
+
+def build_value(bench, name, text, **params):
+    (product,) = bench.build(bench.write(name, text), **params).values()
+    return json.loads(product)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.csv", "id,health,boss\nmoth,2,false\nbeetle,5,TRUE\n"),
+        ("a.csv", "\ufeffid;health;boss\r\nmoth;2;false\r\n\r\nbeetle;5;true\r\n;;\r\n"),
+        ("a.tsv", "id\thealth\tboss\t\nmoth\t2\tfalse\t\nbeetle\t5\ttrue\t\n"),
+        ("a.json", '[{"id": "moth", "health": 2, "boss": false}, {"id": "beetle", "health": 5, "boss": true}]'),
+        ("a.yaml", "- {id: moth, health: 2, boss: false}\n- id: beetle\n  health: 5\n  boss: true\n"),
+    ],
+)
+def test_every_format_gives_the_same_rows(bench, name, text):
+    assert build_value(bench, name, text) == [
+        {"id": "moth", "health": 2, "boss": False},
+        {"id": "beetle", "health": 5, "boss": True},
+    ]
+
+
+def test_toml_becomes_json_with_dates_as_text(bench):
+    text = 'title = "x"\nmade = 2020-02-29\n[[enemy]]\nid = "moth"\nsize = [1, 2.5]\n'
+
+    assert build_value(bench, "a.toml", text) == {"title": "x", "made": "2020-02-29", "enemy": [{"id": "moth", "size": [1, 2.5]}]}
+
+
+def test_a_column_is_a_number_only_if_all_its_cells_are(bench):
+    text = "zip,count,share,note\n00501,1,0.5,\n90210,,1,7\n"
+
+    assert build_value(bench, "a.csv", text) == [
+        {"zip": "00501", "count": 1, "share": 0.5, "note": None},
+        {"zip": "90210", "count": None, "share": 1.0, "note": 7},
+    ]
+    assert build_value(bench, "b.csv", text, types="text")[0] == {"zip": "00501", "count": "1", "share": "0.5", "note": ""}
+
+
+def test_key_makes_an_object_of_rows(bench):
+    assert build_value(bench, "a.csv", "id,n\na,1\nb,2\n", key="id") == {"a": {"n": 1}, "b": {"n": 2}}
+
+
+def test_output_is_laid_out_json_or_messagepack(bench):
+    source = bench.write("a.csv", "id,n\né,1\n")
+
+    assert bench.build(source, output="json") == {"a.json": '[\n  {\n    "id": "é",\n    "n": 1\n  }\n]\n'.encode()}
+    assert msgspec.msgpack.decode(bench.build(source, output="msgpack")["a.msgpack"]) == [{"id": "é", "n": 1}]
+    assert bench.products[0].asset_type == MSGPACK_ASSET_TYPE
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "error"),
+    [
+        ("a.csv", "", "a.csv: the file is empty"),
+        ("a.csv", "a,b\n1,2\n1,2,3\n", "a.csv:3: 3 cells, but 2 columns; a cell with the delimiter needs quotes"),
+        ("a.csv", "a,,b\n", "a.csv:1: column 2 has no name"),
+        ("a.csv", "a,b,a\n", "a.csv:1: two columns are named 'a'"),
+        ("a.csv", 'a,b\n1,"2\n3\n', 'a.csv:2: a quote " is not closed'),
+        ("a.csv", b"a,b\n1,\xe9\n", "a.csv:2:3: invalid UTF-8 at byte offset 6"),
+        ("a.json", "[1,\n{]", "a.json:2:2: Expecting property name enclosed in double quotes"),
+        ("a.json", "[NaN]", "a.json:1:2: NaN is not JSON"),
+        ("a.json", "[" * 2000, "a.json:1:501: nested deeper than 500 levels"),
+        ("a.json", '["\\ud800"]', "a.json: a text has half of a surrogate pair (\\ud800 to \\udfff)"),
+        ("a.toml", "a = 1\nb = = 2\n", "a.toml:2:5: Invalid value"),
+        ("a.toml", "a = 1\n[b]\nc = nan\n", "a.toml:3: nan is not a number in JSON"),
+        ("a.toml", "a = " + "[" * 100_000, "a.toml: nested too deep"),
+        ("a.yaml", "a: 1\n---\nb: 1\n", "a.yaml: holds 2 documents, and a table is one"),
+        ("a.ini", "[a]", "a.ini: '.ini' is not a format of tables; supported are csv, tsv, json, yaml and toml"),
+    ],
+)
+def test_a_broken_table_fails_with_its_place(bench, name, text, error):
+    assert bench.fail(bench.write(name, text)) == error
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "error"),
+    [
+        ("a.csv", 'id,health,name\na,1,"x\ny"\n,0,z\n', "a.csv:4: column 'health': 0 is less than the minimum of 1"),
+        ("a.json", '[{"id": 1},\n {"id": 2,\n  "health": 0}]', "a.json:3:13: 0 is less than the minimum of 1"),
+        ("a.yaml", "- id: 1\n- id: 2\n  health: 0\n", "a.yaml:3:11: 0 is less than the minimum of 1"),
+        ("a.json", '[{"id": 1}, {"health": 1}]', "a.json:1:13: 'id' is a required property"),
+    ],
+)
+def test_a_violation_of_the_schema_has_its_place(bench, name, text, error):
+    bench.write("s.json", json.dumps(SCHEMA))
+
+    assert bench.fail(bench.write(name, text), schema="s.json") == error
+    assert bench.dependencies(name, schema="s.json") == ["s.json"]
+
+
+def test_a_violation_in_toml_has_the_line_of_its_key(bench):
+    properties = {"enemy": {"items": {"properties": {"stats": {"properties": {"health": {"minimum": 1}}}}}}}
+    bench.write("s.json", json.dumps({"properties": properties}))
+    text = "[[enemy]]\nstats.health = 1\n[[enemy]]\n[enemy.stats] # of the second\nname = 'x'\nhealth = 0\n"
+
+    assert bench.fail(bench.write("a.toml", text), schema="s.json") == "a.toml:6: 0 is less than the minimum of 1"
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("id,n\na,1\nb,2\na,3\n", "a.csv:4: 'id' has the value 'a' a second time, first on line 2"),
+        ("id,n\n,1\n", "a.csv:2: no 'id', which the parameter 'key' names"),
+        ("name,n\na,1\n", "a.csv:2: no 'id', which the parameter 'key' names"),
+    ],
+)
+def test_a_key_that_is_missing_or_used_twice_fails(bench, text, error):
+    assert bench.fail(bench.write("a.csv", text), key="id") == error
+
+
+def test_an_integer_beyond_messagepack_fails_and_says_what_to_do(bench):
+    source = bench.write("a.json", f"[{'9' * 30}]")
+
+    assert bench.fail(source, output="msgpack").endswith("use output: json")
+    assert bench.build(source)["a.json"] == f"[{'9' * 30}]\n".encode()
+
+
+def test_a_large_file_is_refused(bench):
+    assert bench.fail(bench.write("a.csv", "a\n" + "x" * (1 << 20)), max_mib=1) == "a.csv: larger than 1 MiB; raise max_mib"
+
+
+@given(data=st.binary(max_size=200), name=st.sampled_from(["a.csv", "a.tsv", "a.toml", "a.json"]))
+def test_any_bytes_give_a_value_or_one_clear_error(data, name):
+    wrong = ""
+    try:
+        read_data(name, data)
+    except BrokenTextError as error:
+        wrong = str(error)
+
+    assert "\n" not in wrong
+
+
+@given(
+    tree=st.recursive(
+        st.integers() | st.text(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+        max_leaves=12,
+    ),
+    indent=st.none() | st.integers(0, 2),
+)
+def test_the_place_of_every_value_of_json_is_where_it_is_written(tree, indent):
+    text = json.dumps(tree, indent=indent)
+
+    def walk(value, path):
+        yield path, value
+        for step, each in value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, list) else ()):
+            yield from walk(each, (*path, step))
+
+    expected = dict(walk(tree, ()))
+    lines = text.split("\n")
+    for path, place in zip(expected, find_places(text, list(expected)), strict=True):
+        line, column = map(int, place.split(":"))
+        rest = "\n".join([lines[line - 1][column - 1 :], *lines[line:]])
+        assert json.JSONDecoder().raw_decode(rest)[0] == expected[path]
+
+
+@pytest.mark.real
+def test_equal_tables_give_equal_bytes_in_another_process(bench, made_elsewhere, digests_of):
+    source = bench.write("a.json", '{"b": {"x": 1, "y": 2}, "a": [1.5]}')
+
+    assert made_elsewhere(bench, source, output="msgpack") == digests_of(bench.build(source, output="msgpack"))
