@@ -295,9 +295,9 @@ def test_an_unknown_parameter_is_found(code: str, unknown: list[str]) -> None:
 
 MIRRORED = frozenset({
     "Builder", "CreateJobsRequest", "CreateJobsResponse", "JobDependency", "JobDescriptor", "JobLog", "JobProduct", "Outcome",
-    "PlatformInfo", "ProcessJobRequest", "ProcessJobResponse", "ProductDependency", "ProductFlag", "Meta",
+    "PlatformInfo", "ProcessJobRequest", "ProcessJobResponse", "ProductDependency", "ProductFlag",
 })  # fmt: skip
-"""Public classes that stand twice: `sdk` and `azlmbr` mirror O3DE's names, which the core has too; `Meta` is peewee's."""
+"""Public classes that stand twice: `sdk` and `azlmbr` mirror O3DE's names, which the core has too."""
 
 
 NOT_MODULES = frozenset(

@@ -31,10 +31,6 @@ from peewee import (
 
 from aptui.store.db.statements import job_stat_sql
 
-# O3DE's own tables, version 40, name by name, as peewee models; the SQL that makes them is in `creation`.
-
-# O3DE's own tables, version 40, name by name.
-
 
 def text(column: str, *, default: str | None = None, primary_key: bool = False) -> TextField:
     """Return a column of text that is compared as O3DE compares it: `A` is `a`; `default` is SQL."""
@@ -52,24 +48,29 @@ def owner(model: type[Model], column: str) -> ForeignKeyField:
     return ForeignKeyField(model, column_name=column, on_delete="CASCADE", index=False, backref="+")
 
 
-class DatabaseTable(Model):
-    """A table with the name that is given."""
+def named(table: str, *key: str, has_row_id: bool = True) -> type:
+    """Return the `Meta` of a table; with a `key` of several columns, rows have no other id."""
+    more = {"primary_key": CompositeKey(*key)} if key else {}
+    return type("Meta", (), {"table_name": table, "without_rowid": not has_row_id or bool(key), **more})
 
-    class Meta:
-        legacy_table_names = False
+
+class O3deTable(Model):
+    """A table of O3DE's own, version 40."""
 
 
-class DbInfoTable(DatabaseTable):
+class OwnTable(Model):
+    """A table of ours: what O3DE has no place for."""
+
+
+class DbInfoTable(O3deTable):
     """The version, in one row."""
 
     row_id = AutoField(column_name="rowID")
     version = number("version")
-
-    class Meta:
-        table_name = "dbinfo"
+    Meta = named("dbinfo")
 
 
-class ScanFoldersTable(DatabaseTable):
+class ScanFoldersTable(O3deTable):
     """Scan folders; `PortableKey` is the name that stays when the project moves."""
 
     scan_folder_id = AutoField(column_name="ScanFolderID")
@@ -77,12 +78,10 @@ class ScanFoldersTable(DatabaseTable):
     display_name = text("DisplayName")
     portable_key = text("PortableKey")
     is_root = number("IsRoot")
-
-    class Meta:
-        table_name = "ScanFolders"
+    Meta = named("ScanFolders")
 
 
-class SourcesTable(DatabaseTable):
+class SourcesTable(O3deTable):
     """Files that have jobs."""
 
     source_id = AutoField(column_name="SourceID")
@@ -90,12 +89,10 @@ class SourcesTable(DatabaseTable):
     source_name = text("SourceName")
     source_guid = BlobField(column_name="SourceGuid")
     analysis_fingerprint = text("AnalysisFingerprint", default="''")
-
-    class Meta:
-        table_name = "Sources"
+    Meta = named("Sources")
 
 
-class JobsTable(DatabaseTable):
+class JobsTable(O3deTable):
     """Jobs; `Fingerprint` is that of the last committed run."""
 
     job_id = AutoField(column_name="JobID")
@@ -116,12 +113,10 @@ class JobsTable(DatabaseTable):
     last_log_file = text("LastLogFile")
     error_count = number("ErrorCount", 0)
     warning_count = number("WarningCount", 0)
-
-    class Meta:
-        table_name = "Jobs"
+    Meta = named("Jobs")
 
 
-class ProductsTable(DatabaseTable):
+class ProductsTable(O3deTable):
     """Products; asset id = source UUID and `SubID`."""
 
     product_id = AutoField(column_name="ProductID")
@@ -132,23 +127,19 @@ class ProductsTable(DatabaseTable):
     legacy_guid = BlobField(column_name="LegacyGuid")
     hash = number("Hash")
     flags = number("Flags", 1)
-
-    class Meta:
-        table_name = "Products"
+    Meta = named("Products")
 
 
-class LegacySubIdsTable(DatabaseTable):
+class LegacySubIdsTable(O3deTable):
     """Former sub ids of a product."""
 
     legacy_sub_id = AutoField(column_name="LegacySubID")
     product = owner(ProductsTable, "ProductPK")
     sub_id = number("SubID")
-
-    class Meta:
-        table_name = "LegacySubIDs"
+    Meta = named("LegacySubIDs")
 
 
-class SourceDependencyTable(DatabaseTable):
+class SourceDependencyTable(O3deTable):
     """Source dependencies as declared: a path, a pattern or 32 hex digits of a UUID."""
 
     source_dependency_id = AutoField(column_name="SourceDependencyID")
@@ -158,12 +149,10 @@ class SourceDependencyTable(DatabaseTable):
     sub_ids = text("SubIds")
     type_of_dependency = number("TypeOfDependency", 0)
     from_asset_id = number("FromAssetId", 0)
-
-    class Meta:
-        table_name = "SourceDependency"
+    Meta = named("SourceDependency")
 
 
-class ProductDependenciesTable(DatabaseTable):
+class ProductDependenciesTable(O3deTable):
     """A run-time dependency of a product."""
 
     product_dependency_id = AutoField(column_name="ProductDependencyID")
@@ -175,12 +164,10 @@ class ProductDependenciesTable(DatabaseTable):
     unresolved_path = text("UnresolvedPath")
     unresolved_dependency_type = number("UnresolvedDependencyType", 0)
     from_asset_id = number("FromAssetId", 0)
-
-    class Meta:
-        table_name = "ProductDependencies"
+    Meta = named("ProductDependencies")
 
 
-class MissingProductDependenciesTable(DatabaseTable):
+class MissingProductDependenciesTable(O3deTable):
     """A possible undeclared dependency in a product's bytes."""
 
     missing_product_dependency_id = AutoField(column_name="MissingProductDependencyId")
@@ -193,12 +180,10 @@ class MissingProductDependenciesTable(DatabaseTable):
     missing_dependency_string = TextField(column_name="MissingDependencyString")
     last_scan_time = TextField(column_name="LastScanTime")
     scan_time = number("ScanTimeSecondsSinceEpoch")
-
-    class Meta:
-        table_name = "MissingProductDependencies"
+    Meta = named("MissingProductDependencies")
 
 
-class FilesTable(DatabaseTable):
+class FilesTable(O3deTable):
     """Every file seen; a view here, of sources and `aptui_files`."""
 
     file_id = AutoField(column_name="FileID")
@@ -207,68 +192,39 @@ class FilesTable(DatabaseTable):
     is_folder = number("IsFolder")
     mod_time = number("ModTime")
     hash = number("Hash")
-
-    class Meta:
-        table_name = "Files"
+    Meta = named("Files")
 
 
-class StatsTable(DatabaseTable):
+class StatsTable(O3deTable):
     """Durations by name: `CreateJobs,…` and `ProcessJob,…` (`db.statements.job_stat_sql`); a view here."""
 
     stat_name = text("StatName", primary_key=True)
     stat_value = number("StatValue")
     last_log_time = number("LastLogTime")
-
-    class Meta:
-        table_name = "Stats"
+    Meta = named("Stats")
 
 
-class BuilderInfoTable(DatabaseTable):
+class BuilderInfoTable(O3deTable):
     """Builders with the analysis fingerprint they had."""
 
     builder_id = AutoField(column_name="BuilderID")
     guid = BlobField(column_name="Guid")
     analysis_fingerprint = TextField(column_name="AnalysisFingerprint")
-
-    class Meta:
-        table_name = "BuilderInfo"
+    Meta = named("BuilderInfo")
 
 
-O3DE_TABLES: tuple[type[Model], ...] = (
-    DbInfoTable,
-    ScanFoldersTable,
-    SourcesTable,
-    JobsTable,
-    ProductsTable,
-    LegacySubIdsTable,
-    SourceDependencyTable,
-    ProductDependenciesTable,
-    MissingProductDependenciesTable,
-    FilesTable,
-    StatsTable,
-    BuilderInfoTable,
-)
+O3DE_TABLES: tuple[type[Model], ...] = tuple(O3deTable.__subclasses__())
 
 
-# Our tables of the asset database as peewee models: what O3DE has no place for; the SQL that makes them is in `creation`.
-#
-# Rows of ours go with O3DE's by triggers, which cost nothing until something is deleted; foreign keys would be checked at every
-# insert (1 µs each, and these are most of the rows). Primary keys are not AUTOINCREMENT for the same reason: the engine numbers
-# its rows itself.
-
-
-class StateTable(DatabaseTable):
+class StateTable(OwnTable):
     """Single values: schema, epoch, seq, reserved run keys, scan signature."""
 
     key = TextField(primary_key=True)
     value = TextField()
-
-    class Meta:
-        table_name = "aptui_state"
-        without_rowid = True
+    Meta = named("aptui_state", has_row_id=False)
 
 
-class OwnSourcesTable(DatabaseTable):
+class OwnSourcesTable(OwnTable):
     """`path_key` is in lower case beyond ASCII, where NOCASE does not reach; `identity` is `core.identity.pack`'s.
 
     `mtime_ms` and `hash64` (XXH64) are what O3DE's Files has of the file.
@@ -280,12 +236,10 @@ class OwnSourcesTable(DatabaseTable):
     identity = TextField()
     mtime_ms = IntegerField()
     hash64 = IntegerField()
-
-    class Meta:
-        table_name = "aptui_sources"
+    Meta = named("aptui_sources")
 
 
-class OwnFilesTable(DatabaseTable):
+class OwnFilesTable(OwnTable):
     """Files that were not sources when they were checked; a row of `Sources` takes precedence."""
 
     file_id = IntegerField(primary_key=True)
@@ -294,37 +248,28 @@ class OwnFilesTable(DatabaseTable):
     is_folder = IntegerField()
     mtime_ms = IntegerField()
     hash64 = IntegerField()
-
-    class Meta:
-        table_name = "aptui_files"
+    Meta = named("aptui_files")
 
 
-class OwnStatsTable(DatabaseTable):
+class OwnStatsTable(OwnTable):
     """Durations of analyses, by O3DE's name for them; those of jobs are in `aptui_jobs`."""
 
     name = text("name", primary_key=True)
     value_ms = IntegerField()
     time_ms = IntegerField()
-
-    class Meta:
-        table_name = "aptui_stats"
-        without_rowid = True
+    Meta = named("aptui_stats", has_row_id=False)
 
 
-class LegacyUuidsTable(DatabaseTable):
+class LegacyUuidsTable(OwnTable):
     """Further UUIDs of a source: earlier ones, those of its path, and one that it claims without success."""
 
     uuid = BlobField()
     source_id = IntegerField()
     created_ms = IntegerField()
-
-    class Meta:
-        table_name = "aptui_legacy"
-        primary_key = CompositeKey("uuid", "source_id")
-        without_rowid = True
+    Meta = named("aptui_legacy", "uuid", "source_id")
 
 
-class OwnJobsTable(DatabaseTable):
+class OwnJobsTable(OwnTable):
     """Further columns of a job: state, plan, manifest, cause; `origin` is the origin of a result that was not made here.
 
     `failure` is packed (`core.retry`), "" for a job that did not fail.
@@ -343,33 +288,27 @@ class OwnJobsTable(DatabaseTable):
     escalation = IntegerField()
     origin = TextField()
     failure = TextField()
-
-    class Meta:
-        table_name = "aptui_jobs"
+    Meta = named("aptui_jobs")
 
 
-class RetriesTable(DatabaseTable):
+class RetriesTable(OwnTable):
     """Failures of runs before the run with `run_key` succeeded; ignored unless that is the job's last run."""
 
     job_id = IntegerField(primary_key=True)
     run_key = IntegerField()
     kinds = TextField()
-
-    class Meta:
-        table_name = "aptui_retries"
+    Meta = named("aptui_retries")
 
 
-class DraftsTable(DatabaseTable):
+class DraftsTable(OwnTable):
     """Jobs whose products are drafts (`core.quality`); `final` is the fingerprint of the planned final."""
 
     job_id = IntegerField(primary_key=True)
     final = IntegerField(null=True)
-
-    class Meta:
-        table_name = "aptui_drafts"
+    Meta = named("aptui_drafts")
 
 
-class AnalysesTable(DatabaseTable):
+class AnalysesTable(OwnTable):
     """Analyse jobs; they are never stored in Jobs. `plans` holds job plans and edges of the last success."""
 
     source_id = IntegerField()
@@ -385,39 +324,29 @@ class AnalysesTable(DatabaseTable):
     reason = TextField()
     plans = BlobField()
     failure = TextField()
-
-    class Meta:
-        table_name = "aptui_analyses"
-        primary_key = CompositeKey("source_id", "builder")
-        without_rowid = True
+    Meta = named("aptui_analyses", "source_id", "builder")
 
 
-class EdgesTable(DatabaseTable):
+class EdgesTable(OwnTable):
     """Targets of all kinds of dependency in lower case: which sources are planned again when `target` changes."""
 
     target = TextField()
     source_id = IntegerField()
     builder = BlobField()
     kind = IntegerField()
-
-    class Meta:
-        table_name = "aptui_edges"
-        primary_key = CompositeKey("target", "source_id", "builder", "kind")
-        without_rowid = True
+    Meta = named("aptui_edges", "target", "source_id", "builder", "kind")
 
 
-class OwnProductsTable(DatabaseTable):
+class OwnProductsTable(OwnTable):
     """SHA-256 and size of a product."""
 
     product_id = IntegerField(primary_key=True)
     digest = BlobField()
     size = IntegerField()
-
-    class Meta:
-        table_name = "aptui_products"
+    Meta = named("aptui_products")
 
 
-class FactsTable(DatabaseTable):
+class FactsTable(OwnTable):
     """Facts that builders report about products (`core.run_report`); most products have no row."""
 
     product_id = IntegerField(primary_key=True)
@@ -427,12 +356,10 @@ class FactsTable(DatabaseTable):
     rate = IntegerField()
     seconds = FloatField()
     format = TextField()
-
-    class Meta:
-        table_name = "aptui_facts"
+    Meta = named("aptui_facts")
 
 
-class ProductLinksTable(DatabaseTable):
+class ProductLinksTable(OwnTable):
     """Declared dependencies of products; `store.db.product_links` makes the rows of ProductDependencies from them.
 
     `kind` is `core.model.LinkKind`; `path` is in lower case and without a platform; `prefix` is the folder below which a path
@@ -449,26 +376,20 @@ class ProductLinksTable(DatabaseTable):
     source_guid = BlobField()
     sub_id = IntegerField()
     flags = IntegerField()
-
-    class Meta:
-        table_name = "aptui_product_links"
-        primary_key = CompositeKey("product_id", "at")
-        without_rowid = True
+    Meta = named("aptui_product_links", "product_id", "at")
 
 
-class MissingScansTable(DatabaseTable):
+class MissingScansTable(OwnTable):
     """Names that were read of a product when it was last scanned for missing dependencies (`features.shipping`)."""
 
     product_id = IntegerField(primary_key=True)
     digest = BlobField()
     terms = TextField()
     names = BlobField()
-
-    class Meta:
-        table_name = "aptui_missing_scans"
+    Meta = named("aptui_missing_scans")
 
 
-class RunsTable(DatabaseTable):
+class RunsTable(OwnTable):
     """The last runs of each job.
 
     `products` is one digest over its products, `step` leads back to the run before (`core.run_history`).
@@ -487,14 +408,10 @@ class RunsTable(DatabaseTable):
     products = BlobField()
     step = TextField()
     origin = TextField()
-
-    class Meta:
-        table_name = "aptui_runs"
-        primary_key = CompositeKey("job_id", "run_key")
-        without_rowid = True
+    Meta = named("aptui_runs", "job_id", "run_key")
 
 
-class SessionsTable(DatabaseTable):
+class SessionsTable(OwnTable):
     """Sessions of work, from a start until the engine is idle.
 
     Session 0 stands for everything before the first one that is kept; `run_key` is the highest one at its end.
@@ -516,12 +433,10 @@ class SessionsTable(DatabaseTable):
     saved_ms = IntegerField()
     fetched_bytes = IntegerField()
     failing = IntegerField()
-
-    class Meta:
-        table_name = "aptui_sessions"
+    Meta = named("aptui_sessions")
 
 
-class SessionRunsTable(DatabaseTable):
+class SessionRunsTable(OwnTable):
     """The last run of each job in a session; `ended_after_ms` is since the session began, `size` that of all it made.
 
     `is_draft`: that was a draft (`core.quality`).
@@ -535,14 +450,10 @@ class SessionRunsTable(DatabaseTable):
     ended_after_ms = IntegerField()
     size = IntegerField()
     is_draft = IntegerField()
-
-    class Meta:
-        table_name = "aptui_session_runs"
-        primary_key = CompositeKey("job_id", "session_id")
-        without_rowid = True
+    Meta = named("aptui_session_runs", "job_id", "session_id")
 
 
-class GoneJobsTable(DatabaseTable):
+class GoneJobsTable(OwnTable):
     """Deleted jobs, for the sessions in which they ran."""
 
     job_id = IntegerField(primary_key=True)
@@ -551,38 +462,28 @@ class GoneJobsTable(DatabaseTable):
     job_key = TextField()
     builder = BlobField()
     gone_ms = IntegerField()
-
-    class Meta:
-        table_name = "aptui_gone_jobs"
+    Meta = named("aptui_gone_jobs")
 
 
-class ConflictsTable(DatabaseTable):
+class ConflictsTable(OwnTable):
     """Product names that a failed job made too."""
 
     name = TextField()
     job_id = IntegerField()
-
-    class Meta:
-        table_name = "aptui_conflicts"
-        primary_key = CompositeKey("name", "job_id")
-        without_rowid = True
+    Meta = named("aptui_conflicts", "name", "job_id")
 
 
-class FoldersTable(DatabaseTable):
+class FoldersTable(OwnTable):
     """One scan folder's part of a relative folder: its digest, and its files as `store.db.folder_blobs` packs them."""
 
     folder = TextField()
     scan_folder_id = IntegerField()
     digest = BlobField()
     files = BlobField()
-
-    class Meta:
-        table_name = "aptui_folders"
-        primary_key = CompositeKey("folder", "scan_folder_id")
-        without_rowid = True
+    Meta = named("aptui_folders", "folder", "scan_folder_id")
 
 
-class IntentsTable(DatabaseTable):
+class IntentsTable(OwnTable):
     """Renames that a commit is about to make, one row a product; `stale` is a JSON list of names to delete after."""
 
     run_key = IntegerField()
@@ -591,14 +492,10 @@ class IntentsTable(DatabaseTable):
     digest = BlobField()
     size = IntegerField()
     stale = TextField()
-
-    class Meta:
-        table_name = "aptui_intents"
-        primary_key = CompositeKey("run_key", "name")
-        without_rowid = True
+    Meta = named("aptui_intents", "run_key", "name")
 
 
-class CacheFoldersTable(DatabaseTable):
+class CacheFoldersTable(OwnTable):
     """Cache folders with the ctime they had after the last commit.
 
     The ctime is 0 if the next start has to check the folder, and -1 if the folder existed and is gone.
@@ -606,13 +503,10 @@ class CacheFoldersTable(DatabaseTable):
 
     name = TextField(primary_key=True)
     ctime_ns = IntegerField()
-
-    class Meta:
-        table_name = "aptui_cache_folders"
-        without_rowid = True
+    Meta = named("aptui_cache_folders", has_row_id=False)
 
 
-class ChangesTable(DatabaseTable):
+class ChangesTable(OwnTable):
     """The last changes of sources and products, in order (`store.db.change_log`)."""
 
     seq = IntegerField(primary_key=True)
@@ -624,36 +518,10 @@ class ChangesTable(DatabaseTable):
     digest = BlobField()
     size = IntegerField()
     is_removed = IntegerField()
-
-    class Meta:
-        table_name = "aptui_changes"
+    Meta = named("aptui_changes")
 
 
-OWN_TABLES: tuple[type[Model], ...] = (
-    StateTable,
-    OwnSourcesTable,
-    OwnFilesTable,
-    OwnStatsTable,
-    LegacyUuidsTable,
-    OwnJobsTable,
-    RetriesTable,
-    DraftsTable,
-    AnalysesTable,
-    EdgesTable,
-    OwnProductsTable,
-    FactsTable,
-    ProductLinksTable,
-    MissingScansTable,
-    RunsTable,
-    SessionsTable,
-    SessionRunsTable,
-    GoneJobsTable,
-    ConflictsTable,
-    FoldersTable,
-    IntentsTable,
-    CacheFoldersTable,
-    ChangesTable,
-)
+OWN_TABLES: tuple[type[Model], ...] = tuple(OwnTable.__subclasses__())
 
 
 _INDEXES = """
