@@ -22,8 +22,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from fakes import MADE, FakeArchive, FakeDisk, FakeScanner, Setup, scripter, sha
 from msgspec.structs import replace
@@ -164,6 +165,12 @@ class Script:
             elif word == "info":
                 script.info = rest
         return script
+
+
+def settled(world: World, files: Mapping[str, str] = MappingProxyType({}), /, **named: str) -> World:
+    """Write `files` and `named` ones (`a_s` is a.s), settle, and count runs, commands and notices from here."""
+    world.apply({**files, **{name.replace("_", "."): text for name, text in named.items()}}).forget_runs()
+    return world
 
 
 class World:
@@ -359,8 +366,8 @@ class World:
             self._save_some(len(self.saves))
         self.boot()
 
-    def settle(self, *, restart: bool = False, is_full: bool = False, retries: bool = True) -> None:
-        """Check all files and work until no work is pending. After a crash, restart and do the same."""
+    def settle(self, *, restart: bool = False, is_full: bool = False, retries: bool = True) -> World:
+        """Check all files and work until no work is pending; return this world. After a crash, restart and do the same."""
         while True:
             try:
                 if restart:
@@ -374,7 +381,13 @@ class World:
                 self.crash()
                 restart = False
             else:
-                return
+                return self
+
+    def apply(self, files: Mapping[str, str | None], *, restart: bool = False, is_full: bool = False) -> World:
+        """Write files, delete those whose text is None, and settle."""
+        for rel, text in files.items():
+            self.delete(rel) if text is None else self.write(rel, text)
+        return self.settle(restart=restart, is_full=is_full)
 
     def scan(self, *, is_full: bool = False, retries: bool = True) -> None:
         """Begin to look at all files."""

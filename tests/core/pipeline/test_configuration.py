@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fake_world import World
+from fake_world import World, settled
 from fakes import Setup, copier, glob, scripter
 from msgspec.structs import replace
 
@@ -16,10 +16,7 @@ BOTH = ("linux", "server")
 
 def world_of(*builders: object, **more: object) -> World:
     world = World(Setup(builders=builders or (copier(), scripter()), **more))  # type: ignore[arg-type]
-    world.write("a.txt", "x")
-    world.write("b.s", "")
-    world.settle()
-    world.forget_runs()
+    settled(world, a_txt="x", b_s="")
     return world
 
 
@@ -41,9 +38,7 @@ def test_a_change_of_a_builder_runs_its_jobs_and_says_what_changed(change: str) 
     changed, reason = REASONS[change]
     world.configure(builders=(copier(), changed))
 
-    world.settle(restart=True)
-
-    assert world.ran() == ["b.s@linux:main"]
+    assert world.settle(restart=True).ran() == ["b.s@linux:main"]
     assert world.job("b.s@linux:main").reason == reason
 
 
@@ -51,11 +46,7 @@ def test_a_reason_is_known_even_after_a_restart_in_between() -> None:
     world = world_of()
     world.configure(builders=(copier(), scripter(version="2")))
     world.restart()
-    world.restart()
-
-    world.settle()
-
-    assert world.job("b.s@linux:main").reason == "the builder's version changed from '1' to '2'"
+    assert world.settle(restart=True).job("b.s@linux:main").reason == "the builder's version changed from '1' to '2'"
 
 
 def test_a_reason_names_the_builder_when_what_it_was_is_not_known_any_more() -> None:
@@ -72,17 +63,14 @@ def test_debug_output_reruns_only_builders_that_read_it() -> None:
     world = world_of(copier(), scripter(reads_debug_output=True))
     world.configure(debug_output=True)
 
-    world.settle(restart=True)
-
-    assert world.ran() == ["b.s@linux:main"]
+    assert world.settle(restart=True).ran() == ["b.s@linux:main"]
     assert world.job("b.s@linux:main").reason == "debug output is new"
 
 
 @pytest.mark.parametrize("is_restarted", [True, False], ids=["another engine", "the same engine"])
 def test_a_job_that_needs_no_run_after_all_says_why_its_last_one_was(*, is_restarted: bool) -> None:
     world = world_of()
-    world.write("b.s", "edited")
-    world.settle()
+    world.apply({"b.s": "edited"})
     told = world.job("b.s@linux:main").reason
     world.write("b.s", "edited again")
     world.held.add("b.s@linux:main")
@@ -104,9 +92,7 @@ def test_the_tags_of_a_platform_count() -> None:
     world = world_of()
     world.configure(tags=("mobile",))
 
-    world.settle(restart=True)
-
-    assert world.ran() == ["a.txt@linux:data", "b.s@linux:main"]
+    assert world.settle(restart=True).ran() == ["a.txt@linux:data", "b.s@linux:main"]
     assert world.job("a.txt@linux:data").reason.startswith("the platform 'linux' or its tags changed")
 
 
@@ -114,9 +100,7 @@ def test_priorities_and_limits_run_nothing() -> None:
     world = world_of()
     world.configure(builders=(copier(priority=5, is_critical=True), scripter(process_limit_s=1.0, memory_limit_bytes=9)))
 
-    world.settle(restart=True)
-
-    assert world.ran() == []
+    assert world.settle(restart=True).ran() == []
     assert not world.analyses
 
 
@@ -139,9 +123,7 @@ def test_a_new_builder_makes_its_jobs_alone() -> None:
     world = world_of()
     world.configure(builders=(copier(), scripter(), copier("other", "*.s")))
 
-    world.settle(restart=True)
-
-    assert world.ran() == ["b.s@linux:other"]
+    assert world.settle(restart=True).ran() == ["b.s@linux:other"]
     assert world.cache == world.clean().cache
 
 
@@ -149,9 +131,7 @@ def test_a_builder_that_goes_takes_its_jobs_products_and_sources_along() -> None
     world = world_of()
     world.configure(builders=(copier(),))
 
-    world.settle(restart=True)
-
-    assert world.ran() == []
+    assert world.settle(restart=True).ran() == []
     assert world.cache.keys() == {"linux/a.txt"}
     assert world.statuses() == {"a.txt@linux:data": "completed"}
     assert not world.archive.tables.analyses
@@ -161,9 +141,7 @@ def test_sources_of_a_builder_with_changed_patterns_are_removed() -> None:
     world = world_of()
     world.configure(builders=(replace(copier(), patterns=(glob("*.dat"),)), scripter()))
 
-    world.settle(restart=True)
-
-    assert world.statuses() == {"b.s@linux:main": "completed"}
+    assert world.settle(restart=True).statuses() == {"b.s@linux:main": "completed"}
     assert world.cache.keys() == {"linux/b.out"}
 
 
@@ -171,9 +149,7 @@ def test_a_builder_may_become_a_rule_that_needs_no_analysis() -> None:
     world = world_of()
     world.configure(builders=(copier(), replace(copier("script", "*.s"), uuid=scripter().uuid)))
 
-    world.settle(restart=True)
-
-    assert world.statuses() == {"a.txt@linux:data": "completed", "b.s@linux:script": "completed"}
+    assert world.settle(restart=True).statuses() == {"a.txt@linux:data": "completed", "b.s@linux:script": "completed"}
     assert world.cache == world.clean().cache
     assert not world.archive.tables.analyses
 
@@ -182,9 +158,7 @@ def test_a_platform_that_is_switched_on_gets_its_jobs_and_the_others_rest() -> N
     world = world_of(copier(platforms=BOTH), scripter(platforms=BOTH), platforms=("linux",))
     world.configure(platforms=BOTH)
 
-    world.settle(restart=True)
-
-    assert world.ran() == ["a.txt@server:data", "b.s@server:main"]
+    assert world.settle(restart=True).ran() == ["a.txt@server:data", "b.s@server:main"]
     assert world.cache == world.clean().cache
 
 
@@ -192,9 +166,7 @@ def test_a_platform_that_goes_takes_its_products_along() -> None:
     world = world_of(copier(platforms=BOTH), scripter(platforms=BOTH), platforms=BOTH)
     world.configure(platforms=("linux",))
 
-    world.settle(restart=True)
-
-    assert world.ran() == []
+    assert world.settle(restart=True).ran() == []
     assert world.cache == world.clean().cache
 
 
@@ -203,18 +175,14 @@ def test_a_platform_that_is_not_asked_for_this_time_is_left_alone() -> None:
     before = dict(world.cache)
     world.configure(platforms=("linux",), resting=("server",))
 
-    world.settle(restart=True)
-    assert world.cache == before
+    assert world.settle(restart=True).cache == before
 
     world.write("b.s", "x")
     del world.cache["server/a.txt"]
-    world.settle()
-    assert world.ran() == ["b.s@linux:main"]
+    assert world.settle().ran() == ["b.s@linux:main"]
 
     world.configure(platforms=BOTH, resting=())
-    world.settle(restart=True)
-
-    assert world.ran() == ["a.txt@server:data", "b.s@server:main"]
+    assert world.settle(restart=True).ran() == ["a.txt@server:data", "b.s@server:main"]
     assert world.cache == world.clean().cache
 
 
@@ -251,26 +219,17 @@ def test_reprocessing_leaves_a_resting_platform_alone() -> None:
 
 def test_a_failed_job_of_a_platform_that_went_is_not_tried_again() -> None:
     world = world_of(copier(platforms=BOTH), scripter(platforms=BOTH), platforms=BOTH)
-    world.write("b.s", "FAIL")
-    world.settle()
-    world.forget_runs()
+    settled(world, b_s="FAIL")
     world.configure(platforms=("linux",))
 
-    world.settle(restart=True)
-
-    assert world.ran() == ["b.s@linux:main"]
+    assert world.settle(restart=True).ran() == ["b.s@linux:main"]
     assert world.statuses() == {"a.txt@linux:data": "completed", "b.s@linux:main": "failed"}
 
 
 def test_a_failed_builder_that_loses_everything_may_have_nothing_to_lose() -> None:
     world = world_of(scripter(deletes_products_on_failure=True))
-    world.write("b.s", "FAIL")
-    world.settle()
-    world.delete("b.s")
-
-    world.settle()
-
-    assert world.cache == {}
+    world.apply({"b.s": "FAIL"})
+    assert world.apply({"b.s": None}).cache == {}
     assert world.statuses() == {}
 
 
@@ -291,9 +250,7 @@ def test_a_scan_folder_that_goes_takes_its_sources_along() -> None:
     world.settle()
     world.configure(folders=("game",))
 
-    world.settle(restart=True)
-
-    assert world.statuses() == {"a.txt@linux:data": "completed", "b.s@linux:main": "completed"}
+    assert world.settle(restart=True).statuses() == {"a.txt@linux:data": "completed", "b.s@linux:main": "completed"}
     assert world.cache == world.clean().cache
 
 
@@ -304,18 +261,13 @@ def test_another_order_of_scan_folders_makes_another_file_win() -> None:
     world.forget_runs()
     world.configure(folders=("shared", "game"))
 
-    world.settle(restart=True)
-
-    assert world.ran() == ["a.txt@linux:data"]
+    assert world.settle(restart=True).ran() == ["a.txt@linux:data"]
     assert world.cache == world.clean().cache
 
 
 def test_a_new_kind_of_companion_counts_for_the_sources_that_have_one() -> None:
     world = world_of()
-    world.write("b.s.note", "1")
-    world.settle()
+    world.apply({"b.s.note": "1"})
     world.configure(companions=(Companion(glob("*.s"), "note"),))
 
-    world.settle(restart=True)
-
-    assert world.ran() == ["b.s@linux:main"]
+    assert world.settle(restart=True).ran() == ["b.s@linux:main"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-from fake_world import World
+from fake_world import World, settled
 from fakes import Setup, scripter, sha
 from msgspec.structs import replace
 
@@ -18,15 +18,6 @@ from aptui.core.paths import path_uuid
 @pytest.fixture
 def world() -> World:
     return World()
-
-
-def settled(world: World, **files: str) -> World:
-    """Write files (`a_s` is a.s), settle, and count from here."""
-    for name, text in files.items():
-        world.write(name.replace("_", "."), text)
-    world.settle()
-    world.forget_runs()
-    return world
 
 
 def runs_of(world: World) -> list[str]:
@@ -68,12 +59,7 @@ def analysed_before_anything_runs(world: World) -> None:
 @pytest.mark.parametrize("slots", [1, 4])
 def test_a_chain_of_jobs_runs_end_first_and_each_job_once(world: World, word: str, slots: int) -> None:
     world.slots = slots
-    world.write("a.s", f"{word} b.s:main")
-    world.write("b.s", f"{word} c.s:main")
-    world.write("c.s", f"{word} d.txt:data")
-    world.write("d.txt", "x")
-
-    world.settle()
+    world.apply({"a.s": f"{word} b.s:main", "b.s": f"{word} c.s:main", "c.s": f"{word} d.txt:data", "d.txt": "x"})
 
     assert runs_of(world) == ["d.txt", "c.s", "b.s", "a.s"]
 
@@ -81,9 +67,7 @@ def test_a_chain_of_jobs_runs_end_first_and_each_job_once(world: World, word: st
 @pytest.mark.parametrize("word", ["after", "print"])
 def test_a_changed_chain_runs_end_first_and_each_job_once(world: World, word: str) -> None:
     settled(world, a_s=f"{word} b.s:main\ninclude d.bin", b_s=f"{word} c.s:main\ninclude d.bin", c_s="include d.bin", d_bin="1")
-    world.write("d.bin", "2")
-
-    world.settle()
+    world.apply({"d.bin": "2"})
 
     assert runs_of(world) == ["c.s", "b.s", "a.s"]
 
@@ -169,10 +153,8 @@ def test_boost_of_a_future_source_counts_when_it_appears(world: World) -> None:
 def test_queued_job_waits_when_its_dependency_is_planned_again(world: World) -> None:
     settled(world, a_s="after b.s:main", b_s="")
     world.slots = 0
-    world.write("a.s", "after b.s:main\n")
-    world.settle()
-    world.write("b.s", "x")
-    world.settle()
+    world.apply({"a.s": "after b.s:main\n"})
+    world.apply({"b.s": "x"})
 
     world.slots = 1
     world.run()
@@ -183,10 +165,8 @@ def test_queued_job_waits_when_its_dependency_is_planned_again(world: World) -> 
 def test_running_job_is_killed_when_its_dependency_is_planned_again(world: World) -> None:
     settled(world, a_s="after b.s:main", b_s="")
     world.held.add("a.s@linux:main")
-    world.write("a.s", "after b.s:main\n")
-    world.settle()
-    world.write("b.s", "x")
-    world.settle()
+    world.apply({"a.s": "after b.s:main\n"})
+    world.apply({"b.s": "x"})
     world.held.clear()
 
     world.run()
@@ -202,9 +182,7 @@ def test_a_dependency_that_is_asked_for_again_goes_first(world: World, word: str
     settled(world, a_s=f"{word} b.s:main", b_s="", c_s=f"{word} b.s:main")
     world.held = {"a.s@linux:main", "c.s@linux:main"}
     world.slots = 2
-    world.write("a.s", f"{word} b.s:main\nx")
-    world.write("c.s", f"{word} b.s:main\nx")
-    world.settle()
+    world.apply({"a.s": f"{word} b.s:main\nx", "c.s": f"{word} b.s:main\nx"})
     world.slots = 3
     world.ask("reprocess", keys=("b.s",))
     world.run()
@@ -252,9 +230,7 @@ def test_a_chain_of_more_jobs_than_calls_may_be_nested_needs_no_stack() -> None:
 
 def test_dependents_of_a_hub_are_evaluated_once_each(world: World) -> None:
     settled(world, hub_s="", **{f"d{n}_s": "after hub.s:main" for n in range(300)})
-    world.write("hub.s", "x")
-
-    world.settle()
+    world.apply({"hub.s": "x"})
 
     assert len(world.ran()) == 301
 
@@ -276,11 +252,7 @@ RING = ("b.s@linux:main", "a.s@linux:main", "c.s@linux:main")
 @pytest.mark.parametrize("word", ["after", "only", "once", "print"])
 @pytest.mark.parametrize("restart", [True, False])
 def test_jobs_in_a_ring_all_finish_once_with_one_warning_that_names_it(world: World, word: str, restart: bool) -> None:
-    world.write("b.s", f"{word} a.s:main")
-    world.write("a.s", f"{word} c.s:main")
-    world.write("c.s", f"{word} b.s:main")
-    world.write("d.s", f"{word} a.s:main")
-    world.settle()
+    world.apply({"b.s": f"{word} a.s:main", "a.s": f"{word} c.s:main", "c.s": f"{word} b.s:main", "d.s": f"{word} a.s:main"})
 
     text = "circular job dependencies: these jobs neither wait for each other nor run again when another changed: " + " -> ".join(
         sorted(RING)
@@ -292,15 +264,12 @@ def test_jobs_in_a_ring_all_finish_once_with_one_warning_that_names_it(world: Wo
     assert runs_of(world)[-1] == "d.s"
     assert world.job("d.s@linux:main").warnings == 0
     world.forget_runs()
-    world.settle(restart=restart)
-    assert world.ran() == []
+    assert world.settle(restart=restart).ran() == []
 
 
 def test_a_ring_that_is_cut_warns_no_more(world: World) -> None:
     settled(world, a_s="after b.s:main", b_s="after a.s:main")
-    world.write("b.s", "")
-
-    world.settle()
+    world.apply({"b.s": ""})
 
     assert world.log_text("a.s@linux:main") == ""
     assert world.job("a.s@linux:main").warnings == 0
@@ -316,11 +285,7 @@ def test_a_job_that_depends_on_itself_is_the_smallest_ring(world: World) -> None
 
 def test_a_ring_of_includes_is_legal(world: World) -> None:
     settled(world, a_s="include b.s", b_s="include c.s", c_s="include a.s", d_s="include a.s")
-    world.write("b.s", "include c.s\nx")
-
-    world.settle()
-
-    assert world.ran() == [f"{name}.s@linux:main" for name in "abcd"]
+    assert world.apply({"b.s": "include c.s\nx"}).ran() == [f"{name}.s@linux:main" for name in "abcd"]
     assert world.job("a.s@linux:main").warnings == 0
 
 
@@ -329,22 +294,14 @@ def test_a_ring_of_includes_is_legal(world: World) -> None:
 
 def test_with_order_a_change_of_the_products_runs_the_dependent_again(world: World) -> None:
     settled(world, a_s="after b.s:main", b_s="")
-    world.write("b.s", "x")
-
-    world.settle()
-
-    assert world.ran() == ["a.s@linux:main", "b.s@linux:main"]
+    assert world.apply({"b.s": "x"}).ran() == ["a.s@linux:main", "b.s@linux:main"]
     assert world.job("a.s@linux:main").reason.startswith("the products of job 'b.s@linux:main' changed")
 
 
 def test_with_order_equal_products_end_the_matter_early(world: World) -> None:
     settled(world, a_s="after b.s:main", b_s="")
     only_changes(world, "b.s", ())
-    world.write("b.s", "x")
-
-    world.settle()
-
-    assert world.ran() == ["b.s@linux:main"]
+    assert world.apply({"b.s": "x"}).ran() == ["b.s@linux:main"]
     assert world.statuses()["a.s@linux:main"] == "completed"
 
 
@@ -352,18 +309,14 @@ def test_with_order_equal_products_end_the_matter_early(world: World) -> None:
 def test_only_the_products_that_are_named_count(world: World, wanted: str, changed: str, runs: bool) -> None:
     settled(world, a_s=f"after b.s:main{'#' + wanted if wanted else ''}", b_s="extra 1\nextra 2")
     only_changes(world, "b.s", (int(changed),))
-    world.write("b.s", "extra 1\nextra 2\nx")
-
-    world.settle()
+    world.apply({"b.s": "extra 1\nextra 2\nx"})
 
     assert ("a.s@linux:main" in world.runs) is runs
 
 
 def test_with_fingerprint_a_change_of_the_inputs_runs_the_dependent_again(world: World) -> None:
     settled(world, a_s="print b.s:main", b_s="include c.bin", c_bin="1")
-    world.write("c.bin", "2")
-
-    world.settle()
+    world.apply({"c.bin": "2"})
 
     assert runs_of(world) == ["b.s", "a.s"]
     assert world.job("a.s@linux:main").reason.startswith("the fingerprint of job 'b.s@linux:main' changed")
@@ -371,9 +324,7 @@ def test_with_fingerprint_a_change_of_the_inputs_runs_the_dependent_again(world:
 
 def test_with_fingerprint_a_failed_dependency_that_changes_again_still_counts(world: World) -> None:
     settled(world, a_s="print b.s:main", b_s="FAIL")
-    world.write("b.s", "FAIL\nx")
-
-    world.settle()
+    world.apply({"b.s": "FAIL\nx"})
 
     assert runs_of(world) == ["b.s", "a.s"]
 
@@ -381,11 +332,7 @@ def test_with_fingerprint_a_failed_dependency_that_changes_again_still_counts(wo
 @pytest.mark.parametrize("word", ["once", "only"])
 def test_change_reruns_no_order_once_or_order_only_dependents(world: World, word: str) -> None:
     settled(world, a_s=f"{word} b.s:main", b_s="")
-    world.write("b.s", "x")
-
-    world.settle()
-
-    assert world.ran() == ["b.s@linux:main"]
+    assert world.apply({"b.s": "x"}).ran() == ["b.s@linux:main"]
 
 
 def test_order_once_does_not_wait_for_a_job_that_has_run(world: World) -> None:
@@ -393,11 +340,7 @@ def test_order_once_does_not_wait_for_a_job_that_has_run(world: World) -> None:
     world.held.add("b.s@linux:main")
     for name in "abc":
         world.touch(f"{name}.s")
-    world.write("a.s", "once b.s:main\nx")
-    world.write("b.s", "x")
-    world.write("c.s", "only b.s:main\nx")
-
-    world.settle()
+    world.apply({"a.s": "once b.s:main\nx", "b.s": "x", "c.s": "only b.s:main\nx"})
 
     assert runs_of(world) == ["a.s", "b.s"]
     assert world.statuses()["c.s@linux:main"] == "pending"
@@ -409,10 +352,7 @@ def test_order_once_does_not_wait_for_a_job_that_has_run(world: World) -> None:
 def test_with_order_once_the_first_run_is_waited_for(world: World) -> None:
     settled(world, a_s="once b.s:main", b_s="FAIL")
     world.forget_runs()
-    world.write("a.s", "once b.s:main\nx")
-    world.write("b.s", "")
-
-    world.settle()
+    world.apply({"a.s": "once b.s:main\nx", "b.s": ""})
 
     assert runs_of(world) == ["b.s", "a.s"]
 
@@ -423,10 +363,7 @@ def test_with_order_once_the_first_run_is_waited_for(world: World) -> None:
 def test_a_dependency_on_another_platform_fails_and_says_so() -> None:
     setup = Setup(platforms=("linux", "server"), builders=(scripter(platforms=("linux", "server")),))
     world = World(setup)
-    world.write("a.s", "after b.s:main@server")
-    world.write("b.s", "")
-
-    world.settle()
+    world.apply({"a.s": "after b.s:main@server", "b.s": ""})
 
     assert world.statuses()["a.s@server:main"] == "completed"
     assert world.statuses()["a.s@linux:main"] == "failed"
@@ -435,8 +372,7 @@ def test_a_dependency_on_another_platform_fails_and_says_so() -> None:
     assert world.log_text("a.s@linux:main") == error
     assert world.runs["a.s@linux:main"] == 0
     world.forget_runs()
-    world.settle(restart=True)
-    assert world.ran() == []
+    assert world.settle(restart=True).ran() == []
 
 
 def test_job_with_missing_dependency_runs_last(world: World) -> None:
@@ -455,29 +391,19 @@ def test_job_with_missing_dependency_runs_last(world: World) -> None:
 @pytest.mark.parametrize(("word", "runs"), [("after", True), ("print", True), ("once", False), ("only", False)])
 def test_a_missing_dependency_that_appears_counts_as_a_change(world: World, word: str, runs: bool) -> None:
     settled(world, a_s=f"{word} b.s:main")
-    world.write("b.s", "")
-
-    world.settle()
+    world.apply({"b.s": ""})
 
     assert runs_of(world) == (["b.s", "a.s"] if runs else ["b.s"])
 
 
 def test_a_dependency_that_goes_counts_as_a_change(world: World) -> None:
     settled(world, a_s="after b.s:main", b_s="")
-    world.delete("b.s")
-
-    world.settle()
-
-    assert world.ran() == ["a.s@linux:main"]
+    assert world.apply({"b.s": None}).ran() == ["a.s@linux:main"]
 
 
 def test_a_dependency_on_a_job_that_is_emitted_no_more_counts_as_a_change(world: World) -> None:
     settled(world, a_s="after b.s:two", b_s="job two")
-    world.write("b.s", "")
-
-    world.settle()
-
-    assert world.ran() == ["a.s@linux:main", "b.s@linux:main"]
+    assert world.apply({"b.s": ""}).ran() == ["a.s@linux:main", "b.s@linux:main"]
     assert "linux/b.two.out" not in world.cache
 
 
@@ -487,11 +413,7 @@ def test_a_dependency_on_a_job_that_is_emitted_no_more_counts_as_a_change(world:
 @pytest.mark.parametrize("target", ["x.bin", "X.BIN", "./y/../x.bin", "/disk/game/x.bin", "\\disk\\game\\x.bin"])
 def test_an_included_file_counts_however_it_is_written(world: World, target: str) -> None:
     settled(world, a_s=f"include {target}", x_bin="1")
-    world.write("x.bin", "2")
-
-    world.settle()
-
-    assert world.ran() == ["a.s@linux:main"]
+    assert world.apply({"x.bin": "2"}).ran() == ["a.s@linux:main"]
     assert world.job("a.s@linux:main").reason.startswith("dependency 'x.bin' changed")
 
 
@@ -506,40 +428,27 @@ def test_a_file_outside_every_scan_folder_is_left_out_with_a_warning(world: Worl
 
 def test_an_included_file_that_is_missing_counts_as_soon_as_it_appears(world: World) -> None:
     settled(world, a_s="include x.bin", b_s="include a.s")
-    world.write("x.bin", "1")
-
-    world.settle()
-
-    assert world.ran() == ["a.s@linux:main", "b.s@linux:main"]
+    assert world.apply({"x.bin": "1"}).ran() == ["a.s@linux:main", "b.s@linux:main"]
     assert world.job("a.s@linux:main").reason == "dependency 'x.bin' is new"
 
 
 def test_a_dependency_by_uuid_counts_before_and_after_its_source_exists(world: World) -> None:
     uuid = path_uuid("x.s").hex()
     settled(world, a_s=f"uuid {uuid}")
-    world.write("x.s", "1")
-    world.settle()
-    assert world.ran() == ["a.s@linux:main", "x.s@linux:main"]
+    assert world.apply({"x.s": "1"}).ran() == ["a.s@linux:main", "x.s@linux:main"]
 
-    world.write("x.s", "2")
-    world.settle()
-
-    assert world.ran() == ["a.s@linux:main", "x.s@linux:main"]
+    assert world.apply({"x.s": "2"}).ran() == ["a.s@linux:main", "x.s@linux:main"]
     assert world.job("a.s@linux:main").reason.startswith("dependency 'x.s' changed")
 
 
 @pytest.mark.parametrize("word", ["print", "after", "once", "only"])
 def test_a_job_is_waited_for_by_the_uuid_of_its_source_too(world: World, word: str) -> None:
     world.slots = 1
-    world.write("a.s", f"{word} uuid={path_uuid('z.s').hex()}:main")
-    world.write("z.s", "x")
-    world.settle()
+    world.apply({"a.s": f"{word} uuid={path_uuid('z.s').hex()}:main", "z.s": "x"})
     assert runs_of(world) == ["z.s", "a.s"]
     world.forget_runs()
     world.write("z.s", "y")
-    world.restart()
-
-    world.settle()
+    world.settle(restart=True)
 
     assert runs_of(world) == ["z.s", *(["a.s"] if word in ("print", "after") else [])]
 
@@ -547,44 +456,31 @@ def test_a_job_is_waited_for_by_the_uuid_of_its_source_too(world: World, word: s
 def test_job_dependency_on_unknown_uuid_counts_when_it_appears(world: World) -> None:
     settled(world, a_s=f"after uuid={path_uuid('z.s').hex()}:main")
 
-    world.write("z.s", "x")
-    world.settle()
-    assert world.ran() == ["a.s@linux:main", "z.s@linux:main"]
+    assert world.apply({"z.s": "x"}).ran() == ["a.s@linux:main", "z.s@linux:main"]
     world.delete("z.s")
     world.forget_runs()
-    world.settle()
-
-    assert world.ran() == ["a.s@linux:main"]
+    assert world.settle().ran() == ["a.s@linux:main"]
 
 
 @pytest.mark.parametrize("restart", [True, False])
 def test_a_wildcard_counts_what_appears_changes_and_goes_once(world: World, restart: bool) -> None:
-    world.write("a.s", "glob sub/*.bin\nglob sub/x*")
-    world.settle()
-    world.forget_runs()
+    settled(world, a_s="glob sub/*.bin\nglob sub/x*")
     for change in (
         lambda: world.write("sub/x.bin", "1"),
         lambda: world.write("sub/x.bin", "2"),
         lambda: world.delete("sub/x.bin"),
     ):
         change()
-        world.settle(restart=restart)
-        assert world.ran() == ["a.s@linux:main"]
+        assert world.settle(restart=restart).ran() == ["a.s@linux:main"]
 
-    world.write("x.bin", "1")
-    world.settle(restart=restart)
-
-    assert world.ran() == []
+    assert world.apply({"x.bin": "1"}, restart=restart).ran() == []
 
 
 def test_wildcard_without_a_star_means_its_literal_path(world: World) -> None:
     settled(world, a_s="glob x.bin")
     world.forget_runs()
 
-    world.write("x.bin", "1")
-    world.settle()
-
-    assert world.ran() == ["a.s@linux:main"]
+    assert world.apply({"x.bin": "1"}).ran() == ["a.s@linux:main"]
 
 
 def test_duplicate_dependencies_are_stored_once(world: World) -> None:
@@ -612,9 +508,7 @@ def test_edges_are_deleted_with_their_declarer(world: World) -> None:
 
 def test_analysis_runs_again_when_a_file_it_read_changes(world: World) -> None:
     settled(world, a_s="jobs-from list.bin", list_bin="one two")
-    world.write("list.bin", "two three")
-
-    world.settle()
+    world.apply({"list.bin": "two three"})
 
     assert world.statuses().keys() == {f"a.s@linux:{key}" for key in ("main", "from-two", "from-three")}
     assert world.cache == world.clean().cache
@@ -622,9 +516,7 @@ def test_analysis_runs_again_when_a_file_it_read_changes(world: World) -> None:
 
 def test_analyses_far_down_a_chain_are_not_made_again(world: World) -> None:
     settled(world, a_s="include b.s", b_s="", c_s="")
-    world.write("b.s", "x")
-
-    world.settle()
+    world.apply({"b.s": "x"})
 
     assert world.analyses == {"a.s": 1, "b.s": 1}
 
@@ -635,11 +527,7 @@ def test_analyses_far_down_a_chain_are_not_made_again(world: World) -> None:
 def test_what_is_found_while_processing_counts(world: World) -> None:
     settled(world, a_s="read x.bin", x_bin="1")
     assert world.job("a.s@linux:main").discovered == (("x.bin", sha("1").hex()[:32]),)
-    world.write("x.bin", "2")
-
-    world.settle()
-
-    assert world.ran() == ["a.s@linux:main"]
+    assert world.apply({"x.bin": "2"}).ran() == ["a.s@linux:main"]
     assert world.job("a.s@linux:main").reason.startswith("dependency 'x.bin' (found while processing) changed")
     assert not world.analyses
 
@@ -647,13 +535,8 @@ def test_what_is_found_while_processing_counts(world: World) -> None:
 @pytest.mark.parametrize("restart", [True, False])
 def test_missing_file_reruns_the_job_when_it_appears(world: World, restart: bool) -> None:
     settled(world, a_s="read x.bin")
-    world.write("x.bin", "1")
-
-    world.settle(restart=restart)
-
-    assert world.ran() == ["a.s@linux:main"]
-    world.settle(restart=restart)
-    assert world.ran() == []
+    assert world.apply({"x.bin": "1"}, restart=restart).ran() == ["a.s@linux:main"]
+    assert world.settle(restart=restart).ran() == []
 
 
 def test_what_a_failed_run_read_counts_too(world: World) -> None:
@@ -669,14 +552,8 @@ def test_what_a_failed_run_read_counts_too(world: World) -> None:
 
 def test_what_is_read_no_more_counts_no_more(world: World) -> None:
     settled(world, a_s="read x.bin", x_bin="1")
-    world.write("a.s", "")
-    world.settle()
-    world.forget_runs()
-    world.write("x.bin", "2")
-
-    world.settle()
-
-    assert world.ran() == []
+    settled(world, a_s="")
+    assert world.apply({"x.bin": "2"}).ran() == []
     assert not world.archive.tables.edges
 
 
@@ -684,8 +561,7 @@ def test_a_file_outside_every_scan_folder_counts_as_it_was_found(world: World) -
     settled(world, a_s="read ../../etc/passwd\nread ../../etc/gone")
 
     assert [name for name, _digest in world.job("a.s@linux:main").discovered] == ["/etc/gone", "/etc/passwd"]
-    world.settle(restart=True, is_full=True)
-    assert world.ran() == []
+    assert world.settle(restart=True, is_full=True).ran() == []
 
 
 # ------------------------------------------------------------------------------------------------------------------ urgency
@@ -726,8 +602,7 @@ def test_jobs_of_one_kind_travel_together_when_they_are_quick(world: World) -> N
 
 
 def test_analysis_removed_before_its_dependencies_are_read_is_forgotten(world: World) -> None:
-    world.write("sub/x.bin", "1")
-    world.settle()
+    world.apply({"sub/x.bin": "1"})
     world.shy["sub/x.bin"] = 99
     world.write("a.s", "include sub/x.bin")
     world.scan()
@@ -736,17 +611,13 @@ def test_analysis_removed_before_its_dependencies_are_read_is_forgotten(world: W
     world.delete("a.s")
     world.shy.clear()
 
-    world.settle()
-
-    assert world.statuses() == {}
+    assert world.settle().statuses() == {}
     assert world.is_idle()
 
 
 def test_who_was_cancelled_while_it_waited_is_not_woken(world: World) -> None:
     world.held.add("b.s@linux:main")
-    world.write("a.s", "after b.s:main")
-    world.write("b.s", "")
-    world.settle()
+    world.apply({"a.s": "after b.s:main", "b.s": ""})
     world.ask("cancel", names=("a.s@linux:main",))
     world.run()
     world.held.clear()
@@ -759,11 +630,7 @@ def test_who_was_cancelled_while_it_waited_is_not_woken(world: World) -> None:
 
 def test_a_builder_may_ask_for_the_jobs_of_another_source(world: World) -> None:
     settled(world, a_s="x", b_s="reprocess a.s\nreprocess b.s\nreprocess /etc/passwd\nreprocess gone.s", c_s="")
-    world.write("b.s", "reprocess a.s")
-
-    world.settle()
-
-    assert world.ran() == ["a.s@linux:main", "b.s@linux:main"]
+    assert world.apply({"b.s": "reprocess a.s"}).ran() == ["a.s@linux:main", "b.s@linux:main"]
     assert world.job("a.s@linux:main").reason == "asked for by 'b.s'"
 
 
@@ -772,20 +639,16 @@ def test_dependents_survive_a_crash_after_a_commit() -> None:
     for word in ("after", "print", "include", "glob *"):
         for fuse in range(45):
             world = World()
-            world.write("a.s", "glob *.s" if "*" in word else f"{word} z/b.s{'' if word == 'include' else ':main'}")
-            world.write("z/b.s", "")
-            world.settle()
+            world.apply({"a.s": "glob *.s" if "*" in word else f"{word} z/b.s{'' if word == 'include' else ':main'}", "z/b.s": ""})
             world.write("z/b.s", "x")
             world.fuse = fuse
-            world.settle()
-            assert world.cache == world.clean().cache, (word, fuse)
+            assert world.settle().cache == world.clean().cache, (word, fuse)
 
 
 @pytest.mark.parametrize("is_batch", [False, True])
 def test_jobs_requested_by_a_builder_survive_a_crash_after_the_commit(is_batch: bool) -> None:
     for fuse in range(60):
-        world = World()
-        settled(world, a_s="x", b_s="")
+        world = settled(World(), a_s="x", b_s="")
         before = world.job("a.s@linux:main").completed_ms
         world.write("b.s", "reprocess a.s")
         if is_batch:
@@ -815,10 +678,7 @@ def test_a_crash_does_not_forget_what_a_person_asked_for(world: World, is_blocke
 
 def test_a_job_that_was_asked_for_while_it_was_committed_runs_again(world: World) -> None:
     settled(world, a_s="", b_s="x")
-    world.write("a.s", "reprocess b.s")
-    world.write("b.s", "y")
-
-    world.settle()
+    world.apply({"a.s": "reprocess b.s", "b.s": "y"})
 
     assert world.runs["b.s@linux:main"] == 2
 
@@ -826,15 +686,10 @@ def test_a_job_that_was_asked_for_while_it_was_committed_runs_again(world: World
 def test_dependents_survive_a_crash_after_a_deletion() -> None:
     for fuse in range(45):
         world = World()
-        world.write("a.s", "")
-        world.write("z/b.s", "include a.s")
-        world.write("z/c.s", "read a.s")
-        world.write("y/d.s", "after a.s:main")
-        world.settle()
+        world.apply({"a.s": "", "z/b.s": "include a.s", "z/c.s": "read a.s", "y/d.s": "after a.s:main"})
         world.delete("a.s")
         world.fuse = fuse
-        world.settle()
-        assert world.cache == world.clean().cache, fuse
+        assert world.settle().cache == world.clean().cache, fuse
 
 
 def test_dependents_of_empty_targets_are_empty(world: World) -> None:
@@ -847,13 +702,11 @@ def test_a_file_that_is_both_included_and_waited_for_counts_as_both(world: World
     settled(world, a_s="include b.s\nafter b.s:main", b_s="info one")
     assert not any("b.s" in world.log_text(name) for name in ("a.s:analyse", "a.s@linux:main"))
 
-    world.write("b.s", "info two")
-    world.settle()
+    world.apply({"b.s": "info two"})
     assert runs_of(world) == ["b.s", "a.s"]
 
     world.forget_runs()
     only_changes(world, "b.s", ())
-    world.write("b.s", "info three")
-    world.settle()
+    world.apply({"b.s": "info three"})
 
     assert runs_of(world) == ["b.s", "a.s"], "its bytes count, though its products are the same"

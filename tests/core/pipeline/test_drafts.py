@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fake_world import World
+from fake_world import World, settled
 from fakes import Setup, copier, scripter
 from msgspec.structs import replace
 
@@ -43,9 +43,7 @@ def until(world: World, count: int) -> None:
 
 def test_a_builder_without_drafts_makes_finals() -> None:
     world = World(Setup())
-    world.write("a.s")
-
-    world.settle()
+    world.apply({"a.s": ""})
 
     assert asked(world) == ["a.s final"]
     assert world.archive.tables.drafts == {}
@@ -70,10 +68,7 @@ def test_the_draft_comes_first_and_the_final_takes_its_place() -> None:
 
 
 def test_what_was_made_before_the_builder_knew_drafts_is_its_final() -> None:
-    world = World(Setup())
-    world.write("a.s")
-    world.settle()
-    world.forget_runs()
+    world = settled(World(Setup()), a_s="")
 
     world.configure(builders=(copier(), scripter(has_drafts=True)))
     world.settle(restart=True)
@@ -99,8 +94,7 @@ def test_change_kills_the_final_of_the_previous_draft() -> None:
     world.scan()
     until(world, 2)
 
-    world.write("a.s", "x")
-    world.settle()
+    world.apply({"a.s": "x"})
 
     assert asked(world) == ["a.s draft", "a.s final", "a.s draft", "a.s final"]
     assert world.cache == world.clean().cache
@@ -115,8 +109,7 @@ def test_a_draft_stands_before_the_finals_of_others() -> None:
     until(world, 4)
     world.held.add(NAME)
 
-    world.write("c.s", "x")
-    world.settle()
+    world.apply({"c.s": "x"})
     world.held.clear()
     world.run()
 
@@ -161,9 +154,7 @@ def test_a_failed_final_is_tried_again_as_any_failed_job_is() -> None:
 
 def test_a_draft_that_fails_is_a_job_that_failed() -> None:
     world = world_with()
-    world.write("a.s", "FAIL")
-
-    world.settle()
+    world.apply({"a.s": "FAIL"})
 
     assert asked(world) == ["a.s draft"]
     assert world.statuses() == {NAME: "failed"}
@@ -198,8 +189,7 @@ def test_pending_finals_survive_a_crash(at: int) -> None:
 
 def test_without_finals_all_rests_on_drafts_until_they_are_wanted() -> None:
     world = world_with(makes_finals=False)
-    world.write("a.s")
-    world.settle()
+    world.apply({"a.s": ""})
     world.settle(restart=True)
     drafted = asked(world)
 
@@ -212,9 +202,7 @@ def test_without_finals_all_rests_on_drafts_until_they_are_wanted() -> None:
 
 def test_without_finals_those_that_are_there_stay() -> None:
     world = world_with()
-    world.write("a.s")
-    world.settle()
-    world.forget_runs()
+    settled(world, a_s="")
 
     world.configure(makes_finals=False)
     world.settle(restart=True)
@@ -235,30 +223,22 @@ def test_a_chain_of_jobs_makes_each_draft_and_each_final_once() -> None:
 
 def test_final_of_an_input_causes_no_new_draft() -> None:
     world = world_with()
-    world.write("b.s", "after a.s:main")
-    world.write("a.s")
-    world.settle()
-    world.forget_runs()
+    settled(world, b_s="after a.s:main", a_s="")
 
-    world.write("a.s", "x")
-    world.settle()
+    world.apply({"a.s": "x"})
 
     assert asked(world) == ["a.s draft", "b.s draft", "a.s final", "b.s final"]
 
 
 def test_edited_job_does_not_wait_for_the_final_of_its_input() -> None:
     world = world_with()
-    world.write("a.s")
-    world.write("b.s")
-    world.settle()
-    world.forget_runs()
+    settled(world, a_s="", b_s="")
     world.write("a.s", "x")
     world.scan()
     until(world, 2)
     world.held.add(NAME)
 
-    world.write("b.s", "after a.s:main")
-    world.settle()
+    world.apply({"b.s": "after a.s:main"})
     before = asked(world)
     world.held.clear()
     world.run()
@@ -284,9 +264,7 @@ def test_finals_are_made_although_an_input_stays_a_draft() -> None:
 
 def test_a_product_that_is_lost_is_a_draft_again_at_once() -> None:
     world = world_with()
-    world.write("a.s")
-    world.settle()
-    world.forget_runs()
+    settled(world, a_s="")
 
     world.lose("linux/a.out")
     world.settle()
@@ -296,9 +274,7 @@ def test_a_product_that_is_lost_is_a_draft_again_at_once() -> None:
 
 def test_requested_run_makes_draft_and_final_again() -> None:
     world = world_with()
-    world.write("a.s")
-    world.settle()
-    world.forget_runs()
+    settled(world, a_s="")
 
     world.ask("reprocess", keys=("a.s",))
     world.settle()
@@ -314,17 +290,14 @@ def test_a_cancelled_final_stays_cancelled_and_its_draft_served() -> None:
     world.ask("cancel", names=(NAME,))
 
     world.settle()
-    world.settle(restart=True)
-
-    assert world.statuses() == {NAME: "cancelled"}
+    assert world.settle(restart=True).statuses() == {NAME: "cancelled"}
     assert world.job(NAME).is_draft
     assert asked(world) == ["a.s draft", "a.s final"]
 
 
 def test_a_builder_that_knows_drafts_no_more_makes_its_finals() -> None:
     world = world_with(makes_finals=False)
-    world.write("a.s")
-    world.settle()
+    world.apply({"a.s": ""})
 
     world.configure(builders=(copier(), scripter()))
     world.settle(restart=True)
@@ -362,9 +335,7 @@ def test_fetched_final_replaces_the_draft(monkeypatch: pytest.MonkeyPatch) -> No
         return replace(result, is_final=True, origin="fetched") if isinstance(order, ProcessOrder) else result
 
     monkeypatch.setattr(world, "_outcome", fetched)
-    world.write("a.s", "read b.txt")
-
-    world.settle()
+    world.apply({"a.s": "read b.txt"})
 
     assert asked(world) == ["a.s draft"]
     assert not world.job(NAME).is_draft
@@ -374,9 +345,7 @@ def test_fetched_final_replaces_the_draft(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_news_say_of_a_job_whether_its_products_are_drafts() -> None:
     world = world_with()
-    world.write("a.s")
-
-    world.settle()
+    world.apply({"a.s": ""})
 
     told = [notice for notice in world.notices if isinstance(notice, JobChanged) and notice.status == "completed"]
     assert [notice.is_draft for notice in told] == [True, False]

@@ -110,9 +110,7 @@ def test_failed_job_does_not_run_again_when_an_unrelated_setting_changes(
     world = failed_world(kind, before)
 
     world.setup = Setup(**after)
-    world.settle(restart=True, retries=False)
-
-    assert world.ran() == []
+    assert world.settle(restart=True, retries=False).ran() == []
     assert world.statuses()[NAME] == "failed"
 
 
@@ -139,9 +137,7 @@ def test_reached_limit_is_retried_only_after_a_change_or_on_request(kind: str) -
 def test_unchanged_failed_job_is_retried_as_retry_failed_says(policy: RetryFailed, runs: list[str]) -> None:
     world = failed_world("error", {"retry_failed": policy})
 
-    world.settle(restart=True)
-
-    assert world.ran() == runs
+    assert world.settle(restart=True).ran() == runs
     if runs:
         assert world.job(NAME).reason == "tried again: it failed before"
 
@@ -149,9 +145,7 @@ def test_unchanged_failed_job_is_retried_as_retry_failed_says(policy: RetryFaile
 def test_obstacle_outside_the_job_is_retried_whatever_retry_failed_says() -> None:
     world = failed_world("obstacle", {"retry_failed": RetryFailed.CHANGED})
 
-    world.settle(restart=True)
-
-    assert world.ran() == [NAME]
+    assert world.settle(restart=True).ran() == [NAME]
 
 
 @pytest.mark.parametrize("kind", ["timeout", "error"])
@@ -159,8 +153,7 @@ def test_failed_analysis_runs_again_when_a_setting_that_made_it_fail_changes(kin
     world = World(Setup(**with_scripter(analyse_limit_s=1.0), run_settings=(SANDBOX,), retry_failed=RetryFailed.CHANGED))
     world.write("a.s")
     world.fates["a.s:analyse"] = [kind]
-    world.settle()
-    assert world.statuses() == {"a.s:analyse": "failed"}
+    assert world.settle().statuses() == {"a.s:analyse": "failed"}
     counts = [dict(world.analyses)]
 
     for _ in range(2):
@@ -191,8 +184,7 @@ def described(world: World) -> dict[str, object]:
 @pytest.mark.parametrize("times", [1, 3])
 def test_undone_mistake_leaves_the_row_of_the_run_whose_products_exist(times: int, *, restarts: bool) -> None:
     world = World()
-    world.write("a.s", "WARN")
-    world.settle()
+    world.apply({"a.s": "WARN"})
     before = described(world)
     world.forget_runs()
     for at in range(times):
@@ -201,8 +193,7 @@ def test_undone_mistake_leaves_the_row_of_the_run_whose_products_exist(times: in
         world.settle(restart=restarts)
     failed = described(world)
 
-    world.write("a.s", "WARN")
-    world.settle(restart=restarts)
+    world.apply({"a.s": "WARN"}, restart=restarts)
 
     assert failed["errors"] == 1
     assert world.runs[NAME] == times
@@ -211,27 +202,18 @@ def test_undone_mistake_leaves_the_row_of_the_run_whose_products_exist(times: in
 
 def test_broken_and_mended_folder_settings_leave_nothing_red() -> None:
     world = World()
-    world.write("a.s", "WARN")
-    world.write("b.txt")
-    world.settle()
+    world.apply({"a.s": "WARN", "b.txt": ""})
     before = described(world)
-    world.write("a.s", "other")
-    world.write(".aptui.yaml", "{")
-    world.settle()
+    world.apply({"a.s": "other", ".aptui.yaml": "{"})
 
-    world.write("a.s", "WARN")
-    world.delete(".aptui.yaml")
-    world.settle()
-
-    assert world.statuses() == {NAME: "completed", "b.txt@linux:data": "completed"}
+    assert world.apply({"a.s": "WARN", ".aptui.yaml": None}).statuses() == {NAME: "completed", "b.txt@linux:data": "completed"}
     assert described(world) == before
     assert [row[6] for row in world.archive.tables.analyses.values()] == [0]
 
 
 def test_retried_run_that_is_not_needed_any_more_leaves_no_errors() -> None:
     world = World(Setup(retry=RetryRule(3, ("error",))))
-    world.write("a.s", "WARN")
-    world.settle()
+    world.apply({"a.s": "WARN"})
     before = described(world)
     world.write("a.s", "other")
     world.fates[NAME] = ["error"]
@@ -254,10 +236,8 @@ def test_retried_run_that_is_not_needed_any_more_leaves_no_errors() -> None:
 def test_retry_of_an_unchanged_failed_job_has_one_reason(*, had_products: bool, restarts: bool) -> None:
     world = World()
     if had_products:
-        world.write("a.s", "right")
-        world.settle()
-    world.write("a.s", "FAIL")
-    world.settle()
+        world.apply({"a.s": "right"})
+    world.apply({"a.s": "FAIL"})
     reasons = []
     for _ in range(3):
         world.settle(restart=restarts)
@@ -272,10 +252,8 @@ def test_failed_job_that_runs_again_names_what_changed_since_it_failed(change: s
     world = World(Setup(run_settings=(SANDBOX,)))
     world.write("d.inc", "1")
     if had_products:
-        world.write("a.s", "include d.inc")
-        world.settle()
-    world.write("a.s", "include d.inc\ninclude e.inc\nFAIL")
-    world.settle()
+        world.apply({"a.s": "include d.inc"})
+    world.apply({"a.s": "include d.inc\ninclude e.inc\nFAIL"})
     expected = "source 'a.s' changed ("
     match change:
         case "source":
@@ -300,9 +278,7 @@ def test_failed_job_that_runs_again_names_what_changed_since_it_failed(change: s
 
 def test_failed_analysis_of_a_source_that_had_jobs_names_what_changed() -> None:
     world = World()
-    world.write("d.inc", "1")
-    world.write("a.s", "include d.inc")
-    world.settle()
+    world.apply({"d.inc": "1", "a.s": "include d.inc"})
     world.write("d.inc", "2")
     world.fates["a.s:analyse"] = ["error"]
 
@@ -315,13 +291,10 @@ def test_failed_analysis_of_a_source_that_had_jobs_names_what_changed() -> None:
 
 def test_missing_file_is_never_called_new_or_gone() -> None:
     world = World()
-    world.write("a.s", "")
-    world.settle()
-    world.write("a.s", "include d.inc")
-    world.settle()
+    world.apply({"a.s": ""})
+    world.apply({"a.s": "include d.inc"})
     declared = world.job(NAME).reason
-    world.write("a.s", "")
-    world.settle()
+    world.apply({"a.s": ""})
     dropped = world.job(NAME).reason
 
     assert "dependency 'd.inc' is declared now, and missing" in declared

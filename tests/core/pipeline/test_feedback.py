@@ -11,8 +11,7 @@ from aptui.core.messages import CompareFiles
 
 def world_of(text: str) -> World:
     world = World(Setup())
-    world.write("a.s", text)
-    world.settle()
+    world.apply({"a.s": text})
     return world
 
 
@@ -47,8 +46,6 @@ def test_files_are_compared_once_where_runs_of_chains_ended() -> None:
     world = world_of("stage m.s=x\nstage sub/n.s=y")
     assert [[fact.rel for fact in command.facts] for command in world.commands if isinstance(command, CompareFiles)] == [["a.s"]]
     world.forget_runs()
-    world.write("b.s", "")
-
-    world.settle()
+    world.apply({"b.s": ""})
 
     assert not [command for command in world.commands if isinstance(command, CompareFiles)]

@@ -6,7 +6,7 @@ import random
 from contextlib import suppress
 
 import pytest
-from fake_world import Crash, World
+from fake_world import Crash, World, settled
 from fakes import Setup, copier, glob, scripter, sha
 from msgspec.structs import replace
 
@@ -38,26 +38,13 @@ def world() -> World:
     return World()
 
 
-def settled(world: World, **files: str) -> World:
-    """Write files (`a_s` is a.s), settle, and count from here."""
-    for name, text in files.items():
-        world.write(name.replace("_", "."), text)
-    world.settle()
-    world.forget_runs()
-    return world
-
-
 def of(world: World, kind: type) -> list[object]:
     """Return the commands of one kind."""
     return [command for command in world.commands if isinstance(command, kind)]
 
 
 def test_new_source_is_read_processed_and_released(world: World) -> None:
-    world.write("A.txt", "hello")
-
-    world.settle()
-
-    assert world.cache == {"linux/a.txt": sha("hello")}
+    assert world.apply({"A.txt": "hello"}).cache == {"linux/a.txt": sha("hello")}
     assert world.statuses() == {"A.txt@linux:data": "completed"}
     assert world.job("A.txt@linux:data").reason == "new source"
     assert not world.pipeline.jobs.memory.sources
@@ -65,11 +52,7 @@ def test_new_source_is_read_processed_and_released(world: World) -> None:
 
 
 def test_unmatched_file_is_recorded_but_not_read(world: World) -> None:
-    world.write("a.bin", "x")
-
-    world.settle()
-
-    assert world.statuses() == {}
+    assert world.apply({"a.bin": "x"}).statuses() == {}
     assert (1, "a.bin") in world.archive.tables.files
     assert not any(isinstance(command, HashFiles) for command in world.commands)
 
@@ -96,12 +79,10 @@ def test_a_changed_copy_costs_one_row_of_its_job(world: World) -> None:
     settled(world, a_txt="a", b_txt="b")
     world.commands.clear()
     world.rows_committed.clear()
-    world.write("a.txt", "changed")
-    world.write("b.txt", "changed too")
-
-    world.settle()
-
-    assert world.cache == {"linux/a.txt": sha("changed"), "linux/b.txt": sha("changed too")}
+    assert world.apply({"a.txt": "changed", "b.txt": "changed too"}).cache == {
+        "linux/a.txt": sha("changed"),
+        "linux/b.txt": sha("changed too"),
+    }
     assert rows_of(world, "put_job") == 2
     assert not world.pipeline.jobs.memory.unsaved.jobs
 
@@ -118,9 +99,7 @@ def test_a_changed_copy_that_never_ran_is_found_again_after_a_crash(world: World
     world.held = set()
     world.forget_runs()
     world.crash()
-    world.settle()
-
-    assert world.cache == {"linux/a.txt": sha("a2"), "linux/b.txt": sha("b2"), "linux/c.txt": sha("c")}
+    assert world.settle().cache == {"linux/a.txt": sha("a2"), "linux/b.txt": sha("b2"), "linux/c.txt": sha("c")}
     assert world.ran() == ["b.txt@linux:data"]
 
 
@@ -158,9 +137,7 @@ def test_a_new_copy_that_never_ran_is_found_again_after_a_crash(world: World) ->
     world.held = set()
     world.forget_runs()
     world.crash()
-    world.settle()
-
-    assert world.cache == {"linux/a.txt": sha("a"), "linux/b.txt": sha("b"), "linux/c.txt": sha("c")}
+    assert world.settle().cache == {"linux/a.txt": sha("a"), "linux/b.txt": sha("b"), "linux/c.txt": sha("c")}
     assert world.ran() == ["b.txt@linux:data"]
 
 
@@ -173,8 +150,7 @@ def test_source_removed_before_its_first_run_without_engine_is_forgotten(world: 
     world.run()
 
     world.crash()
-    world.delete("b.txt")
-    world.settle()
+    world.apply({"b.txt": None})
 
     assert sorted(str(row[2]) for row in world.archive.tables.sources.values()) == ["a.txt", "c.txt"]
 
@@ -191,11 +167,7 @@ def copying() -> World:
 def test_a_file_that_is_only_copied_is_read_once(copying: World) -> None:
     copying.setup = Setup(builders=(copier(platforms=("linux", "server")),), platforms=("linux", "server"))
     copying.boot()
-    copying.write("a.txt", "a")
-
-    copying.settle()
-
-    assert copying.cache == {"linux/a.txt": sha("a"), "server/a.txt": sha("a")}
+    assert copying.apply({"a.txt": "a"}).cache == {"linux/a.txt": sha("a"), "server/a.txt": sha("a")}
     assert copying.ran() == ["a.txt@linux:data", "a.txt@server:data"]
     assert not of(copying, StartRuns)
     assert not copying.staging
@@ -206,9 +178,7 @@ def test_changed_file_is_read_once_and_unchanged_one_is_not_copied(copying: Worl
     copying.write("a.txt", "changed")
     copying.touch("b.txt")
 
-    copying.settle()
-
-    assert copying.cache == {"linux/a.txt": sha("changed"), "linux/b.txt": sha("b")}
+    assert copying.settle().cache == {"linux/a.txt": sha("changed"), "linux/b.txt": sha("b")}
     assert copying.ran() == ["a.txt@linux:data"]
     assert not of(copying, StartRuns)
     assert not copying.staging
@@ -217,12 +187,7 @@ def test_changed_file_is_read_once_and_unchanged_one_is_not_copied(copying: Worl
 def test_a_copy_that_a_check_blocks_fails_and_is_thrown_away(copying: World) -> None:
     checked = replace(copying.project, checks=(Check("names", CheckLevel.BLOCK, file_name="[a-z.]*"),))
     copying.pipeline = Pipeline(checked, copying.archive, lambda _job, _builder: "log", "/staging")
-    copying.write("A.txt", "A")
-    copying.write("b.txt", "b")
-
-    copying.settle()
-
-    assert copying.cache == {"linux/b.txt": sha("b")}
+    assert copying.apply({"A.txt": "A", "b.txt": "b"}).cache == {"linux/b.txt": sha("b")}
     assert copying.statuses() == {"A.txt@linux:data": "failed", "b.txt@linux:data": "completed"}
     assert not copying.staging
 
@@ -230,9 +195,7 @@ def test_a_copy_that_a_check_blocks_fails_and_is_thrown_away(copying: World) -> 
 def test_jobs_take_all_steps_for_a_client_that_follows(copying: World) -> None:
     copying.reports_every_step = True
     copying.boot()
-    copying.write("a.txt", "a")
-
-    copying.settle()
+    copying.apply({"a.txt": "a"})
 
     assert [notice.status for notice in copying.notices if isinstance(notice, JobChanged)] == ["pending", "processing", "completed"]
 
@@ -253,9 +216,7 @@ def test_copies_are_repeated_when_a_client_begins_to_follow(copying: World) -> N
 def test_a_file_that_others_want_too_is_only_read(copying: World) -> None:
     copying.setup = Setup(builders=(copier(pattern="*"), scripter()))
     copying.boot()
-    copying.write("a.s")
-
-    copying.settle()
+    copying.apply({"a.s": ""})
 
     assert [order for command in of(copying, HashFiles) for order in command.copies] == []
     assert copying.statuses() == {"a.s@linux:main": "completed", "a.s@linux:data": "completed"}
@@ -378,13 +339,10 @@ def test_new_copies_are_made_whenever_the_engine_dies_on_the_way_to_them(stays: 
         if not stays:
             world.delete(left.pop(fuse % 3))
 
-        world.settle()
-
-        assert world.cache == {"linux/c.txt": sha("c"), **{f"linux/{rel}": sha(rel) for rel in left}}, fuse
+        assert world.settle().cache == {"linux/c.txt": sha("c"), **{f"linux/{rel}": sha(rel) for rel in left}}, fuse
         assert sorted(str(row[2]) for row in world.archive.tables.sources.values()) == sorted(["c.txt", *left]), fuse
         world.forget_runs()
-        world.settle(restart=True)
-        assert world.ran() == [], fuse
+        assert world.settle(restart=True).ran() == [], fuse
         assert not any(isinstance(command, HashFiles) for command in world.commands), fuse
 
 
@@ -404,13 +362,10 @@ def test_changed_copies_are_made_after_a_crash_at_any_point(is_copied_on_reading
             world.run()
         world.crash()
 
-        world.settle()
-
-        assert world.cache == {f"linux/{rel}": sha(f"{rel} changed") for rel in files}, fuse
+        assert world.settle().cache == {f"linux/{rel}": sha(f"{rel} changed") for rel in files}, fuse
         assert set(world.statuses().values()) == {"completed"}, fuse
         world.forget_runs()
-        world.settle(restart=True)
-        assert world.ran() == [], fuse
+        assert world.settle(restart=True).ran() == [], fuse
 
 
 def test_a_new_copy_that_does_not_start_has_a_row_for_clients_to_read(world: World) -> None:
@@ -441,9 +396,7 @@ def test_an_engine_that_stops_saves_what_it_has_planned(world: World) -> None:
 def test_a_second_look_at_unchanged_files_does_nothing_at_all(world: World, restart: bool) -> None:
     settled(world, a_txt="x", b_s="include a.txt", c_s="glob *.txt")
 
-    world.settle(restart=restart)
-
-    assert world.ran() == []
+    assert world.settle(restart=restart).ran() == []
     assert not world.analyses
     assert not any(isinstance(command, (StartRuns, SaveRows, HashFiles)) for command in world.commands)
 
@@ -464,9 +417,7 @@ def test_a_touched_file_is_read_and_nothing_runs(world: World) -> None:
     world.touch("a.txt")
     world.touch("b.s")
 
-    world.settle()
-
-    assert world.ran() == []
+    assert world.settle().ran() == []
     assert not world.analyses
     assert set(world.statuses().values()) == {"completed"}
     fact = world.archive.files([PathKey("a.txt")])[PathKey("a.txt")]
@@ -475,11 +426,7 @@ def test_a_touched_file_is_read_and_nothing_runs(world: World) -> None:
 
 def test_a_changed_file_is_processed_again_and_so_are_its_dependents(world: World) -> None:
     settled(world, a_txt="x", b_s="include a.txt", c_s="include b.s", d_s="")
-    world.write("a.txt", "y")
-
-    world.settle()
-
-    assert world.ran() == ["a.txt@linux:data", "b.s@linux:main", "c.s@linux:main"]
+    assert world.apply({"a.txt": "y"}).ran() == ["a.txt@linux:data", "b.s@linux:main", "c.s@linux:main"]
     assert world.job("a.txt@linux:data").reason == f"source 'a.txt' changed ({sha('x').hex()[:8]} -> {sha('y').hex()[:8]})"
     assert world.job("c.s@linux:main").reason.startswith("dependency 'a.txt' changed")
 
@@ -487,10 +434,8 @@ def test_a_changed_file_is_processed_again_and_so_are_its_dependents(world: Worl
 def test_a_change_that_is_taken_back_is_processed_both_times(world: World) -> None:
     settled(world, a_txt="x")
 
-    world.write("a.txt", "y")
-    world.settle()
-    world.write("a.txt", "x")
-    world.settle()
+    world.apply({"a.txt": "y"})
+    world.apply({"a.txt": "x"})
 
     assert world.runs == {"a.txt@linux:data": 2}
     assert world.cache == {"linux/a.txt": sha("x")}
@@ -499,13 +444,9 @@ def test_a_change_that_is_taken_back_is_processed_both_times(world: World) -> No
 def test_a_change_that_is_taken_back_before_it_ran_is_not_processed(world: World) -> None:
     settled(world, a_txt="x")
     world.held.add("a.txt@linux:data")
-    world.write("a.txt", "y")
-    world.settle()
+    world.apply({"a.txt": "y"})
 
-    world.write("a.txt", "x")
-    world.settle()
-
-    assert world.statuses() == {"a.txt@linux:data": "completed"}
+    assert world.apply({"a.txt": "x"}).statuses() == {"a.txt@linux:data": "completed"}
     assert world.cache == {"linux/a.txt": sha("x")}
     assert world.is_idle()
 
@@ -523,28 +464,18 @@ def test_run_started_while_an_input_is_read_again_is_checked_against_the_digest(
     world._handle(SlotsFree(99, 4))
     world._finish_runs()
     world._handle(world.inbox.popleft())
-    world.write("e.bin", "one")
-    world.settle()
-
-    assert world.cache == world.clean().cache
+    assert world.apply({"e.bin": "one"}).cache == world.clean().cache
 
 
 def test_two_files_changed_to_the_same_bytes_are_both_processed(world: World) -> None:
     settled(world, a_txt="x", b_txt="y")
-    world.write("a.txt", "same")
-    world.write("b.txt", "same")
-
-    world.settle()
-
-    assert world.ran() == ["a.txt@linux:data", "b.txt@linux:data"]
+    assert world.apply({"a.txt": "same", "b.txt": "same"}).ran() == ["a.txt@linux:data", "b.txt@linux:data"]
 
 
 @pytest.mark.parametrize("restart", [True, False])
 def test_a_deleted_file_takes_its_jobs_and_products_along(world: World, restart: bool) -> None:
     settled(world, a_txt="x", b_s="include a.txt", c_txt="z")
-    world.delete("a.txt")
-
-    world.settle(restart=restart)
+    world.apply({"a.txt": None}, restart=restart)
 
     assert "linux/a.txt" not in world.cache
     assert "linux/c.txt" in world.cache
@@ -560,15 +491,10 @@ def test_a_deleted_folder_takes_only_its_own_sources_along() -> None:
     world.write("x/a.txt", "1")
     world.write("x/b.txt", "2", "shared")
     world.settle()
-    world.delete("x/a.txt")
-
-    world.settle()
-
-    assert world.cache == {"linux/x/b.txt": sha("2")}
+    assert world.apply({"x/a.txt": None}).cache == {"linux/x/b.txt": sha("2")}
     assert set(world.archive.tables.folders) == {("x", 2)}
     world.delete("x/b.txt", "shared")
-    world.settle()
-    assert world.cache == {}
+    assert world.settle().cache == {}
     assert not world.archive.tables.folders
 
 
@@ -591,23 +517,13 @@ def test_the_list_of_files_holds_what_is_there_and_no_more() -> None:
 
 def test_a_renamed_file_is_another_source(world: World) -> None:
     settled(world, a_txt="x")
-    world.delete("a.txt")
-    world.write("b.txt", "x")
-
-    world.settle()
-
-    assert world.cache == {"linux/b.txt": sha("x")}
+    assert world.apply({"a.txt": None, "b.txt": "x"}).cache == {"linux/b.txt": sha("x")}
     assert world.ran() == ["b.txt@linux:data"]
 
 
 def test_a_file_renamed_in_case_alone_is_the_same_source(world: World) -> None:
     settled(world, a_txt="x")
-    world.delete("a.txt")
-    world.write("A.txt", "x")
-
-    world.settle()
-
-    assert world.cache == {"linux/a.txt": sha("x")}
+    assert world.apply({"a.txt": None, "A.txt": "x"}).cache == {"linux/a.txt": sha("x")}
     assert world.statuses() == {"A.txt@linux:data": "completed"}
     assert world.clean().statuses() == world.statuses()
 
@@ -616,8 +532,7 @@ def test_an_unsettled_source_that_goes_leaves_nothing_behind(world: World) -> No
     world.write("a.txt", "x")
     world.held.add("a.txt@linux:data")
     world.settle()
-    world.delete("a.txt")
-    world.settle()
+    world.apply({"a.txt": None})
 
     world.deliver_killed()
     world.run()
@@ -649,16 +564,13 @@ def test_a_folder_is_not_remembered_while_a_file_in_it_is_still_written(world: W
         world._moves()[0]()
 
     world.crash()
-    world.settle()
-
-    assert world.cache == {"linux/a.txt": sha("x")}
+    assert world.settle().cache == {"linux/a.txt": sha("x")}
 
 
 @pytest.mark.parametrize("folder", ["", "sub/"])
 @pytest.mark.parametrize("touches", [True, False])
 def test_source_removed_before_its_folder_row_is_saved_is_deleted(world: World, folder: str, touches: bool) -> None:
-    world.write(f"{folder}k.txt", "kept")
-    world.settle()
+    world.apply({f"{folder}k.txt": "kept"})
     world.shy[f"{folder}b.txt"] = 99
     world.write(f"{folder}a.txt", "x")
     world.write(f"{folder}b.txt", "y")
@@ -672,9 +584,7 @@ def test_source_removed_before_its_folder_row_is_saved_is_deleted(world: World, 
     if touches:
         world.touch(f"{folder}k.txt")
 
-    world.settle()
-
-    assert world.cache == world.clean().cache
+    assert world.settle().cache == world.clean().cache
     assert world.statuses() == world.clean().statuses()
 
 
@@ -726,9 +636,7 @@ def test_unstable_file_without_builder_is_ignored(world: World) -> None:
     settled(world, a_s="glob *.bin")
     world.write("x.bin", "1")
     world.shy["x.bin"] = 1
-    world.delete("a.s")
-
-    world.settle()
+    world.apply({"a.s": None})
 
     assert world.is_idle()
     assert not world.pipeline.jobs.memory.folders
@@ -737,40 +645,31 @@ def test_unstable_file_without_builder_is_ignored(world: World) -> None:
 def test_an_unreadable_file_fails_with_the_reason_and_heals(world: World) -> None:
     world.write("a.s", "x")
     world.unreadable["a.s"] = "permission denied"
-    world.settle()
-
-    assert world.statuses() == {"a.s:analyse": "failed"}
+    assert world.settle().statuses() == {"a.s:analyse": "failed"}
     assert world.job("a.s:analyse").error == "'a.s' cannot be read: permission denied"
     world.unreadable.clear()
-    world.settle(restart=True)
-    assert world.statuses() == {"a.s@linux:main": "completed"}
+    assert world.settle(restart=True).statuses() == {"a.s@linux:main": "completed"}
 
 
 def test_a_copied_file_that_cannot_be_read_keeps_its_last_good_product(world: World) -> None:
     settled(world, a_txt="x")
     world.write("a.txt", "y")
     world.unreadable["a.txt"] = "permission denied"
-    world.settle()
-
-    assert world.cache == {"linux/a.txt": sha("x")}
+    assert world.settle().cache == {"linux/a.txt": sha("x")}
     assert world.statuses() == {"a.txt@linux:data": "completed", "a.txt:analyse": "failed"}
     world.unreadable.clear()
-    world.settle()
-    assert world.statuses() == {"a.txt@linux:data": "completed"}
+    assert world.settle().statuses() == {"a.txt@linux:data": "completed"}
     assert world.cache == {"linux/a.txt": sha("y")}
 
 
 def test_pending_job_fails_when_its_source_is_unreadable(world: World) -> None:
     settled(world, a_txt="x")
     world.held.add("a.txt@linux:data")
-    world.write("a.txt", "y")
-    world.settle()
+    world.apply({"a.txt": "y"})
     world.unreadable["a.txt"] = "permission denied"
     world.touch("a.txt")
 
-    world.settle()
-
-    assert world.job("a.txt@linux:data").error == "'a.txt' cannot be read: permission denied"
+    assert world.settle().job("a.txt@linux:data").error == "'a.txt' cannot be read: permission denied"
     assert world.is_idle()
 
 
@@ -778,32 +677,26 @@ def test_unmatched_unreadable_file_is_ignored(world: World) -> None:
     world.write("x.bin", "1")
     world.unreadable["x.bin"] = "permission denied"
 
-    world.settle()
-
-    assert world.statuses() == {}
+    assert world.settle().statuses() == {}
 
 
 def test_a_dependency_that_cannot_be_read_counts_as_missing_until_it_can(world: World) -> None:
     world.write("a.s", "include x.bin\nglob *.bin")
     world.write("x.bin", "1")
     world.unreadable["x.bin"] = "permission denied"
-    world.settle()
-    assert world.statuses() == {"a.s@linux:main": "completed"}
+    assert world.settle().statuses() == {"a.s@linux:main": "completed"}
     world.forget_runs()
 
     world.unreadable.clear()
     world.touch("x.bin")
-    world.settle()
-
-    assert world.ran() == ["a.s@linux:main"]
+    assert world.settle().ran() == ["a.s@linux:main"]
     assert world.job("a.s@linux:main").reason == "dependency 'x.bin' is new"
 
 
 def test_digest_of_a_deleted_file_is_ignored(world: World) -> None:
     settled(world, a_txt="x")
     fact = world.archive.files([PathKey("a.txt")])[PathKey("a.txt")]
-    world.delete("a.txt")
-    world.settle()
+    world.apply({"a.txt": None})
 
     world._post(FilesHashed(world._next(), (fact,), (), ()))
     world.run()
@@ -840,47 +733,31 @@ def overriding() -> World:
 
 def test_a_higher_file_takes_over_and_going_reveals_the_lower_one() -> None:
     world = overriding()
-    world.write("A.txt", "high")
-    world.settle()
-    assert world.cache == {"linux/a.txt": sha("high")}
+    assert world.apply({"A.txt": "high"}).cache == {"linux/a.txt": sha("high")}
     assert world.ran() == ["A.txt@linux:data"]
 
-    world.delete("A.txt")
-    world.settle()
-
-    assert world.cache == {"linux/a.txt": sha("low")}
+    assert world.apply({"A.txt": None}).cache == {"linux/a.txt": sha("low")}
     assert world.ran() == ["a.txt@linux:data"]
 
 
 def test_a_change_of_an_overridden_file_does_nothing() -> None:
     world = overriding()
-    world.write("a.txt", "high")
-    world.settle()
-    world.forget_runs()
+    settled(world, a_txt="high")
     world.write("a.txt", "lower", "shared")
 
-    world.settle()
-
-    assert world.ran() == []
+    assert world.settle().ran() == []
     assert world.cache == {"linux/a.txt": sha("high")}
 
 
 def test_the_same_bytes_in_a_higher_scan_folder_are_not_processed_again() -> None:
     world = overriding()
-    world.write("a.txt", "low")
-
-    world.settle()
-
-    assert world.ran() == []
+    assert world.apply({"a.txt": "low"}).ran() == []
     assert next(iter(world.archive.tables.sources.values()))[1] == 1
 
 
 def test_files_that_differ_only_in_case_both_fail_and_neither_is_placed(world: World) -> None:
     settled(world, a_txt="x")
-    world.write("A.txt", "y")
-    world.settle()
-
-    assert world.cache == {}
+    assert world.apply({"A.txt": "y"}).cache == {}
     assert world.statuses() == {"a.txt:analyse": "failed", "A.txt:analyse": "failed"}
     assert world.job("a.txt:analyse").error == "'a.txt' differs only in case from 'A.txt': rename one of them"
     assert world.job("A.txt:analyse").error == "'A.txt' differs only in case from 'a.txt': rename one of them"
@@ -891,41 +768,28 @@ def test_files_that_differ_only_in_case_both_fail_and_neither_is_placed(world: W
 @pytest.mark.parametrize("restart", [True, False])
 def test_a_case_clash_heals_when_one_goes(world: World, goes: str, stays: str, restart: bool) -> None:
     settled(world, a_txt="x")
-    world.write("A.txt", "y")
-    world.settle()
-    world.delete(goes)
-
-    world.settle(restart=restart)
-
-    assert world.statuses() == {f"{stays}@linux:data": "completed"}
+    world.apply({"A.txt": "y"})
+    assert world.apply({goes: None}, restart=restart).statuses() == {f"{stays}@linux:data": "completed"}
     assert world.cache == {"linux/a.txt": sha(world.disk.files["game"][stays].text)}
 
 
 def test_case_clash_of_unmatched_files_is_ignored(world: World) -> None:
     settled(world, a_bin="x")
-    world.write("A.bin", "y")
-
-    world.settle()
-
-    assert world.statuses() == {}
+    assert world.apply({"A.bin": "y"}).statuses() == {}
 
 
 def test_a_case_clash_goes_with_the_builder_that_wanted_the_files(world: World) -> None:
     settled(world, a_txt="x")
-    world.write("A.txt", "y")
-    world.settle()
+    world.apply({"A.txt": "y"})
     world.configure(builders=(scripter(),))
 
-    world.settle(restart=True)
-
-    assert world.statuses() == {}
+    assert world.settle(restart=True).statuses() == {}
     assert not world.archive.tables.sources
 
 
 def test_reprocessing_a_case_clash_changes_nothing(world: World) -> None:
     settled(world, a_txt="x")
-    world.write("A.txt", "y")
-    world.settle()
+    world.apply({"A.txt": "y"})
 
     world.ask("reprocess", keys=("a.txt", "A.txt"))
     world.run()
@@ -938,25 +802,18 @@ def test_overridden_case_clash_ends() -> None:
     world = World(Setup(folders=("shared", "game")))
     world.write("a.txt", "x", "shared")
     world.write("A.txt", "y", "shared")
-    world.write("a.txt", "z")
-    world.settle()
+    world.apply({"a.txt": "z"})
     world.configure(folders=("game", "shared"))
 
-    world.settle(restart=True)
-
-    assert world.statuses() == {"a.txt@linux:data": "completed"}
+    assert world.settle(restart=True).statuses() == {"a.txt@linux:data": "completed"}
     assert world.cache == {"linux/a.txt": sha("z")}
 
 
 def test_a_case_clash_is_known_again_after_a_restart(world: World) -> None:
     settled(world, a_txt="x")
-    world.write("A.txt", "y")
-    world.settle()
-    world.forget_runs()
+    settled(world, {"A.txt": "y"})
 
-    world.settle(restart=True)
-
-    assert world.statuses() == {"a.txt:analyse": "failed", "A.txt:analyse": "failed"}
+    assert world.settle(restart=True).statuses() == {"a.txt:analyse": "failed", "A.txt:analyse": "failed"}
     assert world.ran() == []
 
 
@@ -969,22 +826,13 @@ INFO = Companion(glob("*.S"), "info", replaces="s")
 
 @pytest.mark.parametrize(("companion", "name"), [(NOTE, "a.s.note"), (NOTE, "A.S.NOTE"), (INFO, "a.info"), (INFO, "a.INFO")])
 def test_a_change_of_a_companion_runs_its_source_again(companion: Companion, name: str) -> None:
-    world = World(Setup(companions=(companion,)))
-    world.write("a.s")
-    world.write("b.s")
-    world.settle()
-    world.forget_runs()
+    world = settled(World(Setup(companions=(companion,))), a_s="", b_s="")
 
     for text, reason in (("1", "is new"), ("2", "changed")):
-        world.write(name, text)
-        world.settle()
-        assert world.ran() == ["a.s@linux:main"]
+        assert world.apply({name: text}).ran() == ["a.s@linux:main"]
         assert world.job("a.s@linux:main").reason.startswith(f"companion '{name.lower()}' {reason}")
 
-    world.delete(name)
-    world.settle()
-
-    assert world.ran() == ["a.s@linux:main"]
+    assert world.apply({name: None}).ran() == ["a.s@linux:main"]
     assert world.job("a.s@linux:main").reason == f"companion '{name.lower()}' is gone"
 
 
@@ -1003,33 +851,17 @@ def test_a_change_of_a_shared_companion_runs_all_that_share_it(restarts: bool) -
             world.write("all.xml", text)
         else:
             world.delete("all.xml")
-        world.settle()
-        assert world.ran() == ["a.s@linux:main", "sub/b.s@linux:main"]
+        assert world.settle().ran() == ["a.s@linux:main", "sub/b.s@linux:main"]
 
 
 def test_a_companion_of_an_included_file_counts_too() -> None:
-    world = World(Setup(companions=(NOTE,)))
-    world.write("a.s", "include b.s")
-    world.write("b.s")
-    world.settle()
-    world.forget_runs()
-    world.write("b.s.note", "1")
-
-    world.settle()
-
-    assert world.ran() == ["a.s@linux:main", "b.s@linux:main"]
+    world = settled(World(Setup(companions=(NOTE,))), a_s="include b.s", b_s="")
+    assert world.apply({"b.s.note": "1"}).ran() == ["a.s@linux:main", "b.s@linux:main"]
 
 
 def test_a_companion_of_a_copied_file_counts_too() -> None:
-    world = World(Setup(companions=(Companion(glob("*.txt"), "note"),)))
-    world.write("a.txt", "x")
-    world.settle()
-    world.forget_runs()
-    world.write("a.txt.note", "1")
-
-    world.settle()
-
-    assert world.ran() == ["a.txt@linux:data"]
+    world = settled(World(Setup(companions=(Companion(glob("*.txt"), "note"),))), a_txt="x")
+    assert world.apply({"a.txt.note": "1"}).ran() == ["a.txt@linux:data"]
 
 
 # --------------------------------------------------------------------------------------------------------- lost products
@@ -1041,9 +873,7 @@ def test_a_product_deleted_by_hand_is_made_again(world: World, restart: bool) ->
     del world.cache["linux/a.txt"]
     del world.cache["linux/b.1"]
 
-    world.settle(restart=restart)
-
-    assert world.ran() == ["a.txt@linux:data", "b.s@linux:main"]
+    assert world.settle(restart=restart).ran() == ["a.txt@linux:data", "b.s@linux:main"]
     assert world.cache == world.clean().cache
     assert world.job("a.txt@linux:data").reason == "a product is missing from the cache"
 
@@ -1067,11 +897,7 @@ def test_a_product_deleted_while_its_job_runs_is_made_again(world: World) -> Non
 def test_a_lost_product_of_a_source_that_went_too_is_not_made_again(world: World) -> None:
     settled(world, a_txt="x")
     del world.cache["linux/a.txt"]
-    world.delete("a.txt")
-
-    world.settle()
-
-    assert world.ran() == []
+    assert world.apply({"a.txt": None}).ran() == []
     assert world.statuses() == {}
 
 
@@ -1080,8 +906,7 @@ def test_a_crash_after_a_product_was_missed_does_not_forget_it(world: World) -> 
     for fuse in range(12):
         world.cache.pop("linux/a.txt", None)
         world.fuse = fuse
-        world.settle()
-        assert world.cache == {"linux/a.txt": sha("x")}, fuse
+        assert world.settle().cache == {"linux/a.txt": sha("x")}, fuse
 
 
 # -------------------------------------------------------------------------------------------------------------------- news
@@ -1091,9 +916,7 @@ def test_following_client_is_notified_of_every_step() -> None:
     world = World()
     world.reports_every_step = True
     world.boot()
-    world.write("a.s")
-
-    world.settle()
+    world.apply({"a.s": ""})
 
     news = [(item.job_key, item.status) for item in world.notices if isinstance(item, JobChanged)]
     key = f"CreateJobs_{{{scripter().uuid.hex()}}}"
@@ -1105,18 +928,13 @@ def test_following_client_is_notified_of_every_step() -> None:
 
 
 def test_others_hear_only_what_came_to_rest(world: World) -> None:
-    world.write("a.txt", "x")
-
-    world.settle()
+    world.apply({"a.txt": "x"})
 
     assert [item.status for item in world.notices if isinstance(item, JobChanged)] == ["completed"]
 
 
 def test_every_command_and_notice_names_the_event_that_led_to_it(world: World) -> None:
-    world.write("a.txt", "x")
-    world.write("b.s", "FAIL")
-
-    world.settle()
+    world.apply({"a.txt": "x", "b.s": "FAIL"})
 
     assert all(0 < item.cause <= world._seq for item in (*world.commands, *world.notices))
 
@@ -1134,8 +952,7 @@ def test_file_checked_alone_is_processed_and_its_folder_saved_later(world: World
     assert world.archive.folder_parts("") == before
     assert not world.pipeline.jobs.memory.folders
     assert not world.pipeline.jobs.memory.sources
-    world.settle()
-    assert world.ran() == []
+    assert world.settle().ran() == []
     assert world.archive.folder_parts("") != before
     assert not world.pipeline.jobs.memory.newer.facts
 
@@ -1146,9 +963,7 @@ def test_an_engine_that_dies_before_the_folder_is_saved_runs_nothing_again(world
     world.run()
 
     world.crash()
-    world.settle()
-
-    assert world.ran() == ["a.txt@linux:data"]
+    assert world.settle().ran() == ["a.txt@linux:data"]
     assert world.statuses() == {"a.txt@linux:data": "completed", "b.txt@linux:data": "completed"}
 
 
@@ -1188,8 +1003,7 @@ def test_events_about_folders_that_are_as_remembered_change_nothing(world: World
 def test_a_folder_reported_twice_without_a_scan_is_compared_with_the_first_report(world: World) -> None:
     settled(world, a_txt="x", b_txt="y")
     world.held.add("c.txt@linux:data")
-    world.write("c.txt", "z")
-    world.settle()
+    world.apply({"c.txt": "z"})
     rows = tuple(
         (part, digest, tuple(fact for fact in facts if fact.rel != "b.txt"))
         for part, (digest, facts) in world.archive.folder_parts("").items()
@@ -1211,11 +1025,9 @@ def test_staging_is_empty_when_idle(world: World) -> None:
 def test_late_result_is_discarded_with_its_staging(world: World) -> None:
     settled(world, a_s="")
     world.held.add("a.s@linux:main")
-    world.write("a.s", "x")
-    world.settle()
+    world.apply({"a.s": "x"})
     (key,) = world.running
-    world.write("a.s", "y")
-    world.settle()
+    world.apply({"a.s": "y"})
     world.held.clear()
     world.run()
     world.forget_runs()
@@ -1229,21 +1041,14 @@ def test_late_result_is_discarded_with_its_staging(world: World) -> None:
 
 def test_copies_are_made_by_the_builder_that_is_asked_for(world: World) -> None:
     world.configure(builders=(copier(pattern="*.s"),))
-    world.write("a.s", "x")
-
-    world.settle(restart=True)
-
-    assert world.cache == {"linux/a.s": sha("x")}
+    assert world.apply({"a.s": "x"}, restart=True).cache == {"linux/a.s": sha("x")}
 
 
 def test_product_deleted_by_hand_is_made_again_after_an_earlier_deletion(world: World) -> None:
-    world.write("e.txt", "one")
-    world.settle()
-    world.delete("e.txt")
-    world.settle()
+    world.apply({"e.txt": "one"})
+    world.apply({"e.txt": None})
     assert not world.cache
-    world.write("e.txt", "one")
-    world.settle()
+    world.apply({"e.txt": "one"})
 
     world.delete_product("linux/e.txt")
     world.run()
@@ -1310,8 +1115,7 @@ def test_outdated_folder_row_does_not_retry_a_failed_job(world: World) -> None:
     settled(world, a_s="x")
     rows = dict(world.archive.tables.folders)
     world.fates["a.s@linux:main"] = [Outcome.FAILED] * 2
-    world.write("a.s", "longer")
-    world.settle()
+    world.apply({"a.s": "longer"})
     runs = world.runs.copy()
     # A kill came before the folder's row was written, and after those of the source and its job.
     world.archive.tables.folders = {slot: (b"", facts) for slot, (_digest, facts) in rows.items()}
@@ -1349,8 +1153,7 @@ def test_dependency_without_builder_is_read_once(world: World, word: str, hub: s
         world.forget_runs()
         if next_by == "dies":
             world.crash()
-        world.write("4.s", f"{word} {hub}\n{text}")
-        world.settle(restart=next_by == "restarts")
+        world.apply({"4.s": f"{word} {hub}\n{text}"}, restart=next_by == "restarts")
         assert read(world) == ["4.s"]
         assert world.ran() == ["4.s@linux:main"]
 
@@ -1372,16 +1175,13 @@ def test_dependency_that_was_saved_alone_is_read_again(world: World) -> None:
     world.write("hub.bin", "1")
     world.forget_runs()
     world.crash()
-    world.settle()
-
-    assert world.ran() == ["a.s@linux:main"]
+    assert world.settle().ran() == ["a.s@linux:main"]
 
 
 @pytest.mark.parametrize("text", [None, "FAIL"])
 def test_lost_product_whose_file_exists_is_deleted_with_its_job_or_failure(text: str | None) -> None:
     world = World()
-    world.write("a.s", "x")
-    world.settle()
+    world.apply({"a.s": "x"})
     assert "linux/a.out" in world.cache
 
     world._post(ProductsLost(world._next(), ("linux/a.out",)))

@@ -59,8 +59,7 @@ def test_fetched_results_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> No
 
     with monkeypatch.context() as patch:
         patch.setattr(world, "_outcome", fetched)
-        world.write("a.s", "info 2")
-        world.settle()
+        world.apply({"a.s": "info 2"})
     assert world.job("a.s@linux:main").duration_ms == 3
     with_all_changed(world, a_s="info 3", b_s="info 3")
 
@@ -113,8 +112,7 @@ def test_jobs_beyond_the_first_ones_are_taken_to_be_like_them() -> None:
 def test_ended_runs_count_with_their_expected_duration() -> None:
     world = a_project_that_ran(a_s="info 1")
     world.duration_ms = 3_000
-    world.write("a.s", "info 2")
-    world.settle()
+    world.apply({"a.s": "info 2"})
 
     assert world.pipeline.jobs.reports.spent() == (2, 2_000)
 
@@ -140,8 +138,7 @@ def test_new_sources_that_are_not_analysed_or_read_count_with_one_job_per_platfo
         Setup(builders=(copier(platforms=("linux", "mac")), scripter(platforms=("linux", "mac"))), platforms=("linux", "mac"))
     )
     world.duration_ms = 1_000
-    world.write("first.s")
-    world.settle()
+    world.apply({"first.s": ""})
     world.slots = 0
     for at in range(10):
         world.write(f"{at}.s")

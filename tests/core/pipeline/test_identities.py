@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from fake_world import World
+from fake_world import World, settled
 from fakes import Setup, copier, meta, meta_uuid, scripter
 
 from aptui.core.identity import path_uuids
@@ -17,12 +17,7 @@ TOLD_APART = Setup(builders=(copier(), scripter()), folders=("game", "shared"), 
 
 @pytest.fixture
 def world() -> World:
-    world = World()
-    world.write("a.s", "x")
-    world.write("a.s.meta", meta("one", "a.s"))
-    world.write("user.s", f"uuid {meta_uuid('one').hex()}")
-    world.settle()
-    world.forget_runs()
+    world = settled(World(), {"a.s": "x", "a.s.meta": meta("one", "a.s"), "user.s": f"uuid {meta_uuid('one').hex()}"})
     return world
 
 
@@ -63,8 +58,7 @@ def test_source_moved_with_its_meta_file_keeps_uuid_and_dependents(world: World)
 
     assert uuids(world)["sub/a.s"] == meta_uuid("one")
     assert world.ran() == ["sub/a.s@linux:main", "user.s@linux:main"]
-    world.write("sub/a.s", "z")
-    world.settle()
+    world.apply({"sub/a.s": "z"})
     assert "user.s@linux:main" in world.ran()
 
 
@@ -98,76 +92,47 @@ def test_a_move_that_is_cut_off_by_a_crash_comes_to_the_same_end(world: World, f
 
 
 def test_new_uuid_reruns_the_source_and_its_waiting_dependents(world: World) -> None:
-    world.write("a.s.meta", meta("two", "a.s"))
-
-    world.settle()
+    world.apply({"a.s.meta": meta("two", "a.s")})
 
     assert uuids(world)["a.s"] == meta_uuid("two")
     assert world.ran() == ["a.s@linux:main", "user.s@linux:main"]
 
 
 def test_an_earlier_uuid_is_found_and_one_that_is_had_beats_it(world: World) -> None:
-    world.write("a.s.meta", meta("two", "a.s", "one"))
-    world.settle()
-    world.forget_runs()
-    world.write("a.s", "changed")
-    world.settle()
+    settled(world, {"a.s.meta": meta("two", "a.s", "one")})
+    world.apply({"a.s": "changed"})
     assert "user.s@linux:main" in world.ran(), "it is known by the UUID it had"
 
-    world.write("c.s", "x")
-    world.write("c.s.meta", meta("one", "c.s"))
-    world.settle()
-    world.forget_runs()
-    world.write("c.s", "changed")
-    world.settle()
-    assert world.ran() == ["c.s@linux:main", "user.s@linux:main"]
-    world.write("a.s", "changed again")
-    world.settle()
-    assert world.ran() == ["a.s@linux:main"]
+    settled(world, {"c.s": "x", "c.s.meta": meta("one", "c.s")})
+    assert world.apply({"c.s": "changed"}).ran() == ["c.s@linux:main", "user.s@linux:main"]
+    assert world.apply({"a.s": "changed again"}).ran() == ["a.s@linux:main"]
 
 
 @pytest.mark.parametrize("uuid", [meta_uuid("one"), meta_uuid("old"), *path_uuids(RelPath("Z.s"))])
 def test_a_job_is_found_by_every_uuid_that_its_source_answers_to(uuid: bytes) -> None:
-    world = World()
-    world.write("Z.s", "x")
-    world.write("Z.s.meta", meta("one", "Z.s", "old"))
-    world.write("a.s", f"print uuid={uuid.hex()}:main")
-    world.settle()
-    world.forget_runs()
+    world = settled(World(), {"Z.s": "x", "Z.s.meta": meta("one", "Z.s", "old"), "a.s": f"print uuid={uuid.hex()}:main"})
 
     world.write("Z.s", "y")
-    world.restart()
-    world.settle()
-
-    assert world.ran() == ["Z.s@linux:main", "a.s@linux:main"]
+    assert world.settle(restart=True).ran() == ["Z.s@linux:main", "a.s@linux:main"]
 
 
 def test_source_without_meta_file_has_the_uuid_of_its_written_path() -> None:
     world = World()
-    world.write("Z.s", "x")
-    world.write("a.s", f"print uuid={path_uuids(RelPath('Z.s'))[1].hex()}:main\nuuid {path_uuids(RelPath('Z.s'))[1].hex()}")
-    world.settle()
-    world.forget_runs()
+    uuid = path_uuids(RelPath("Z.s"))[1].hex()
+    settled(world, {"Z.s": "x", "a.s": f"print uuid={uuid}:main\nuuid {uuid}"})
 
-    world.write("Z.s", "y")
-    world.settle()
-
-    assert world.ran() == ["Z.s@linux:main", "a.s@linux:main"]
+    assert world.apply({"Z.s": "y"}).ran() == ["Z.s@linux:main", "a.s@linux:main"]
 
 
 def test_without_its_file_a_source_has_the_uuid_of_its_path(world: World) -> None:
-    world.delete("a.s.meta")
-
-    world.settle()
+    world.apply({"a.s.meta": None})
 
     assert uuids(world)["a.s"] == path_uuids(RelPath("a.s"))[0]
     assert world.ran() == ["a.s@linux:main", "user.s@linux:main"]
 
 
 def test_a_file_that_says_the_same_in_other_bytes_runs_its_source_alone(world: World) -> None:
-    world.write("a.s.meta", meta("one", "a.s", "three"))
-
-    world.settle()
+    world.apply({"a.s.meta": meta("one", "a.s", "three")})
 
     assert "a.s@linux:main" in world.ran()
     assert uuids(world)["a.s"] == meta_uuid("one")
@@ -177,15 +142,12 @@ def test_a_file_that_says_the_same_in_other_bytes_runs_its_source_alone(world: W
 
 
 def test_a_damaged_file_fails_its_source_until_it_is_mended(world: World) -> None:
-    world.write("a.s.meta", "damaged")
-
-    world.settle()
+    world.apply({"a.s.meta": "damaged"})
 
     assert errors(world) == {"a.s:analyse": "its identity file is damaged"}
     assert world.cache == {name: digest for name, digest in world.cache.items() if digest}, "what it made stays"
     assert "linux/a.out" in world.cache
-    world.write("a.s.meta", "")
-    world.settle()
+    world.apply({"a.s.meta": ""})
     assert errors(world) == {}
 
 
@@ -213,17 +175,13 @@ def test_who_cannot_be_analysed_any_more_lays_claim_to_nothing(rel: str, text: s
 def test_original_keeps_a_uuid_claimed_twice(names: tuple[str, str]) -> None:
     world = World()
     for name in names:
-        world.write(name, "x")
-        world.write(f"{name}.meta", meta("one", "a.s"))
-        world.settle()
+        world.apply({name: "x", f"{name}.meta": meta("one", "a.s")})
 
     assert uuids(world)["a.s"] == meta_uuid("one")
     assert list(errors(world)) == ["copy.s:analyse"]
     assert "is that of 'a.s' too" in errors(world)["copy.s:analyse"]
 
-    world.delete("a.s")
-    world.delete("a.s.meta")
-    world.settle()
+    world.apply({"a.s": None, "a.s.meta": None})
     assert errors(world) == {}
     assert uuids(world)["copy.s"] == meta_uuid("one")
 
@@ -236,8 +194,7 @@ def test_of_three_with_one_uuid_each_takes_its_turn() -> None:
     world.settle()
     for name in ("a.s", "b.s"):
         assert uuids(world)[name] == meta_uuid("one")
-        world.delete(name)
-        world.settle()
+        world.apply({name: None})
     assert errors(world) == {}
     assert uuids(world)["c.s"] == meta_uuid("one")
 
@@ -249,8 +206,7 @@ def test_case_clash_of_meta_files_affects_no_other_source() -> None:
             for name in ("a.s", "A.s"):
                 world.write(name, name, folder)
                 world.write(f"{name}.meta", meta("one", name), folder)
-        world.write("b.s", "x")
-        world.settle()
+        world.apply({"b.s": "x"})
 
         assert world.job("b.s@linux:main").state is JobState.COMPLETED
         assert all("differs only in case" in text for text in errors(world).values() if "UUID" not in text)
@@ -326,9 +282,7 @@ def test_duplicate_path_has_the_identity_beside_it() -> None:
     world.forget_runs()
 
     world.write("a.s.meta", meta("other", "a.s"), "shared")
-    world.settle()
-
-    assert world.ran() == ["a.s~2@linux:main"]
+    assert world.settle().ran() == ["a.s~2@linux:main"]
     assert uuids(world)["a.s~2"] == meta_uuid("other")
 
 
@@ -348,9 +302,7 @@ def test_log_answers_apart_begins_and_ends_with_the_configuration() -> None:
 
 def test_what_a_named_source_makes_keeps_its_uuid_when_the_source_moves() -> None:
     world = World()
-    world.write("a.s", "stage m.s=x")
-    world.write("a.s.meta", meta("one", "a.s"))
-    world.settle()
+    world.apply({"a.s": "stage m.s=x", "a.s.meta": meta("one", "a.s")})
     before = uuids(world)["m.s"]
     assert before != path_uuids(RelPath("m.s"))[0]
 
@@ -361,19 +313,15 @@ def test_what_a_named_source_makes_keeps_its_uuid_when_the_source_moves() -> Non
     world.settle()
 
     assert uuids(world)["m.s"] == before
-    world.delete("sub/a.s.meta")
-    world.settle()
+    world.apply({"sub/a.s.meta": None})
     assert uuids(world)["m.s"] == path_uuids(RelPath("m.s"))[0]
     assert uuids(world) == uuids(world.clean())
 
 
 def test_source_moved_with_its_meta_file_is_not_reported_as_removed(world: World) -> None:
     """An older identity file without a source is there, and that source had the same bytes."""
-    world.write("b.s", "x")
-    world.write("b.s.meta", meta("two", "b.s"))
-    world.settle()
-    world.delete("a.s")
-    world.settle()
+    world.apply({"b.s": "x", "b.s.meta": meta("two", "b.s")})
+    world.apply({"a.s": None})
     for name in ("b.s", "b.s.meta"):
         text = world.disk.files["game"][name].text
         world.delete(name)
@@ -383,24 +331,18 @@ def test_source_moved_with_its_meta_file_is_not_reported_as_removed(world: World
 
     said = [notice.text for notice in world.notices if isinstance(notice, EngineMessage)]
     assert not any("looks like a move" in text for text in said)
-    world.write("c.s", "x")
-    world.settle()
+    world.apply({"c.s": "x"})
     said = [notice.text for notice in world.notices if isinstance(notice, EngineMessage)]
     assert any("'c.s' looks like a move of 'a.s'" in text for text in said)
 
 
 def test_source_moved_without_its_meta_file_is_reported(world: World) -> None:
-    world.delete("a.s")
-    world.write("moved.s", "x")
-
-    world.settle()
+    world.apply({"a.s": None, "moved.s": "x"})
 
     said = [notice.text for notice in world.notices if isinstance(notice, EngineMessage)]
     assert any("'moved.s' looks like a move of 'a.s'" in text for text in said)
     assert world.archive.read_removed(), "it is remembered for the repair"
-    world.delete("a.s.meta")
-    world.write("moved.s.meta", meta("one", "a.s"))
-    world.settle()
+    world.apply({"a.s.meta": None, "moved.s.meta": meta("one", "a.s")})
     assert uuids(world)["moved.s"] == meta_uuid("one")
 
 

@@ -6,7 +6,7 @@ import random
 from contextlib import suppress
 
 import pytest
-from fake_world import Crash, World
+from fake_world import Crash, World, settled
 from fakes import Setup, copier, glob, scripter, sha
 from msgspec import Struct
 from msgspec.structs import replace
@@ -154,8 +154,7 @@ def test_a_known_copy_that_cannot_be_placed_is_a_job_that_failed(taken: list[boo
     assert world.cache["linux/a.txt"] == sha("a.txt")
     assert world.cache["server/a.txt"] == sha("a.txt again")
     world.forget_runs()
-    world.settle(restart=True)
-    assert world.ran() == ["a.txt@linux:data"]
+    assert world.settle(restart=True).ran() == ["a.txt@linux:data"]
     assert world.cache["linux/a.txt"] == sha("a.txt again")
 
 
@@ -163,9 +162,7 @@ def test_new_and_known_files_are_decided_together(taken: list[bool]) -> None:
     world = world_of(TWO, *FILES)
     world.settle()
     taken.clear()
-    world.write("a.txt", "again")
-    world.write("new.txt", "new")
-    world.settle()
+    world.apply({"a.txt": "again", "new.txt": "new"})
 
     assert taken
     assert all(taken)
@@ -279,10 +276,8 @@ def test_where_one_is_unusual_all_go_the_ordinary_way(setup: Setup, taken: list[
 def test_a_source_that_goes_and_comes_back_is_one_source() -> None:
     world = world_of(TWO, *FILES)
     world.settle()
-    world.delete("a.txt")
-    world.settle()
-    world.write("a.txt", "again")
-    world.settle()
+    world.apply({"a.txt": None})
+    world.apply({"a.txt": "again"})
 
     assert [row[2] for row in world.archive.tables.sources.values()].count("a.txt") == 1
     assert world.cache["linux/a.txt"] == sha("again")
@@ -291,10 +286,7 @@ def test_a_source_that_goes_and_comes_back_is_one_source() -> None:
 @pytest.mark.parametrize("named", ["include sub/C.txt", f"uuid {path_uuid('sub/c.txt').hex()}", "glob sub/*", "after e.txt:data"])
 def test_copies_that_others_depend_on_are_jobs_like_others(named: str, taken: list[bool]) -> None:
     world = world_of(Setup(builders=(copier(), scripter())))
-    world.write("b.s", named)
-    world.write("z.s", "include other.s")
-    world.settle()
-    world.forget_runs()
+    settled(world, b_s=named, z_s="include other.s")
     for rel in FILES:
         world.write(rel, rel)
     world.settle()
@@ -310,9 +302,7 @@ def test_copies_that_others_depend_on_are_jobs_like_others(named: str, taken: li
 
 def test_copies_without_dependents_are_decided_together(taken: list[bool]) -> None:
     world = world_of(Setup(builders=(copier(), scripter())), *FILES)
-    world.write("b.s", "include z.s")
-    world.write("z.s", "include missing.s")
-    world.settle()
+    world.apply({"b.s": "include z.s", "z.s": "include missing.s"})
 
     for rel in FILES:
         world.write(f"more/{rel}", rel)
@@ -320,12 +310,8 @@ def test_copies_without_dependents_are_decided_together(taken: list[bool]) -> No
 
     assert all(taken)
     assert {f"linux/more/{rel.lower()}" for rel in FILES} <= world.cache.keys()
-    world.write("y.s", "include more/a.txt")
-    world.settle()
-    world.forget_runs()
-    world.write("more/a.txt", "another")
-    world.settle()
-    assert world.ran() == ["more/a.txt@linux:data", "y.s@linux:main"]
+    settled(world, y_s="include more/a.txt")
+    assert world.apply({"more/a.txt": "another"}).ran() == ["more/a.txt@linux:data", "y.s@linux:main"]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -341,9 +327,7 @@ def test_whenever_the_engine_dies_no_copy_is_lost_and_none_is_made_twice(seed: i
             world.scan()
             world.run()
         world.crash()
-        world.settle()
-
-        assert world.cache == {f"{platform}/{rel.lower()}": sha(rel) for platform in TWO.platforms for rel in FILES}, fuse
+        assert world.settle().cache == {f"{platform}/{rel.lower()}": sha(rel) for platform in TWO.platforms for rel in FILES}, fuse
         world.settle(restart=True)
         assert world.pipeline.jobs.reports.counts["run"] == 0, fuse
 

@@ -124,8 +124,7 @@ def test_analysis_and_removed_source_are_reported(world: World) -> None:
     world.run()
     assert (ANALYSIS, "completed") in steps(world.notices)
     world.notices.clear()
-    world.delete("a.s")
-    world.settle()
+    world.apply({"a.s": None})
 
     assert ("main", "") in steps(world.notices)
     assert latest(world) == []

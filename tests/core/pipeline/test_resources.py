@@ -147,9 +147,7 @@ def test_resources_are_exclusive_and_all_jobs_end(seed: int) -> None:
 
 def test_without_resources_nothing_is_kept_of_them() -> None:
     world = World()
-    world.write("a.s")
-
-    world.settle()
+    world.apply({"a.s": ""})
 
     assert world.pipeline.jobs.resources is None
     assert world.pipeline.jobs.resource_uses() == ()

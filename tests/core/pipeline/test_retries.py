@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fake_world import World
+from fake_world import World, settled
 from fakes import Setup, copier, scripter
 
 from aptui.core.notices import JobChanged
@@ -162,8 +162,7 @@ def test_the_mark_lasts_over_a_restart_and_goes_with_the_next_run() -> None:
 
     world.settle(restart=True)
     was = world.job(NAME).flaky
-    world.write("a.s", "x")
-    world.settle()
+    world.apply({"a.s": "x"})
 
     assert (was, world.job(NAME).flaky) == ("timeout", "")
 
@@ -177,18 +176,12 @@ def test_restart_resets_the_retry_count() -> None:
         world._moves()[0]()
     world.crash()
 
-    world.settle(restart=True)
-
-    assert world.statuses() == {NAME: "completed"}
+    assert world.settle(restart=True).statuses() == {NAME: "completed"}
 
 
 def test_retry_rule_is_not_in_the_manifest() -> None:
     world = world_with(None)
-    world.write("a.s")
-    world.settle()
-    world.forget_runs()
+    settled(world, a_s="")
 
     world.configure(builders=(copier(), scripter(retry=RetryRule(5, ("error",)))))
-    world.settle(restart=True)
-
-    assert world.ran() == []
+    assert world.settle(restart=True).ran() == []

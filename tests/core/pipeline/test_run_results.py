@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable
 
 import pytest
-from fake_world import World
+from fake_world import World, settled
 from fakes import Setup, copier, scripter, sha
 from msgspec.structs import replace
 
@@ -34,15 +34,6 @@ def world() -> World:
     return World()
 
 
-def settled(world: World, **files: str) -> World:
-    """Write files (`a_s` is a.s), settle, and count from here."""
-    for name, text in files.items():
-        world.write(name.replace("_", "."), text)
-    world.settle()
-    world.forget_runs()
-    return world
-
-
 def of(world: World, kind: type) -> list:  # type: ignore[type-arg]
     """Return the commands of one kind."""
     return [command for command in world.commands if isinstance(command, kind)]
@@ -54,10 +45,8 @@ def of(world: World, kind: type) -> list:  # type: ignore[type-arg]
 def test_late_result_of_a_killed_run_is_ignored(world: World) -> None:
     settled(world, a_txt="old")
     world.held.add("a.txt@linux:data")
-    world.write("a.txt", "middle")
-    world.settle()
-    world.write("a.txt", "new")
-    world.settle()
+    world.apply({"a.txt": "middle"})
+    world.apply({"a.txt": "new"})
     assert len(of(world, KillRuns)) == 1
 
     world.deliver_killed()
@@ -100,10 +89,8 @@ def test_the_same_plan_twice_runs_once(world: World) -> None:
 
 def test_a_source_saved_again_before_its_job_started_runs_once(world: World) -> None:
     world.slots = 0
-    world.write("a.txt", "x")
-    world.settle()
-    world.write("a.txt", "y")
-    world.settle()
+    world.apply({"a.txt": "x"})
+    world.apply({"a.txt": "y"})
     world.slots = 1
 
     world.run()
@@ -152,13 +139,10 @@ def test_a_run_lost_once_is_tried_again(world: World) -> None:
 def test_a_run_lost_twice_fails_and_is_tried_again_at_the_next_start(world: World, name: str) -> None:
     world.write("a.s", "")
     world.fates[name] = [Outcome.LOST, Outcome.LOST]
-    world.settle()
-    assert world.statuses() == {name: "failed"}
+    assert world.settle().statuses() == {name: "failed"}
     assert world.job(name).error == "its worker died twice: it was LOST"
 
-    world.settle(restart=True)
-
-    assert world.statuses() == {"a.s@linux:main": "completed"}
+    assert world.settle(restart=True).statuses() == {"a.s@linux:main": "completed"}
 
 
 def test_a_plan_that_changed_may_be_lost_once_more(world: World) -> None:
@@ -170,20 +154,14 @@ def test_a_plan_that_changed_may_be_lost_once_more(world: World) -> None:
     world._finish_runs()
     world.run()
     world.fates["a.s@linux:main"] = [Outcome.LOST]
-    world.write("a.s", "x")
-
-    world.settle()
-
-    assert world.statuses() == {"a.s@linux:main": "completed"}
+    assert world.apply({"a.s": "x"}).statuses() == {"a.s@linux:main": "completed"}
 
 
 def test_a_run_that_never_began_does_not_count(world: World) -> None:
     world.write("a.s", "")
     world.fates["a.s@linux:main"] = [Outcome.RETURNED] * 9
 
-    world.settle()
-
-    assert world.statuses() == {"a.s@linux:main": "completed"}
+    assert world.settle().statuses() == {"a.s@linux:main": "completed"}
 
 
 @pytest.mark.parametrize("name", ["a.s@linux:main", "a.s:analyse"])
@@ -204,8 +182,7 @@ def test_job_whose_source_changes_during_each_run_fails_until_the_next_change(wo
     world.settle()
     statuses, runs = world.statuses(), len(of(world, RecheckFiles))
     world.settle()
-    world.write("a.s", "info changed by a person")
-    world.settle()
+    world.apply({"a.s": "info changed by a person"})
 
     assert (statuses, runs) == ({"a.s@linux:main": "failed"}, 10)
     assert world.statuses() == {"a.s@linux:main": "completed"}
@@ -214,10 +191,7 @@ def test_job_whose_source_changes_during_each_run_fails_until_the_next_change(wo
 def test_room_for_critical_jobs_is_for_them_and_for_hurried_analyses_alone(world: World) -> None:
     world.configure(builders=(copier(is_critical=True), copier("plain", "*.dat"), scripter()))
     world.slots = 0
-    world.write("a.txt", "critical")
-    world.write("b.dat", "may wait")
-    world.write("c.s", "")
-    world.settle(restart=True)
+    world.apply({"a.txt": "critical", "b.dat": "may wait", "c.s": ""}, restart=True)
 
     world.pipeline.handle(RequestReceived(1_000_000, "analyse", value=200))
     world.pipeline.handle(SlotsFree(1_000_001, 0, critical=5))
@@ -228,8 +202,7 @@ def test_room_for_critical_jobs_is_for_them_and_for_hurried_analyses_alone(world
 def test_a_result_of_other_bytes_than_planned_is_not_committed(world: World) -> None:
     settled(world, a_txt="x")
     world.held.add("a.txt@linux:data")
-    world.write("a.txt", "y")
-    world.settle()
+    world.apply({"a.txt": "y"})
     world.held.clear()
     world.write("a.txt", "z")
 
@@ -245,9 +218,7 @@ def test_a_result_of_other_bytes_than_planned_is_not_committed(world: World) -> 
 def test_a_failed_job_keeps_its_last_good_products_and_log(world: World) -> None:
     settled(world, a_s="x")
     before = dict(world.cache)
-    world.write("a.s", "FAIL")
-
-    world.settle()
+    world.apply({"a.s": "FAIL"})
 
     job = world.job("a.s@linux:main")
     assert world.cache == before
@@ -262,15 +233,11 @@ def test_a_builder_that_says_so_loses_its_products_when_it_fails(world: World) -
     world.configure(builders=(scripter(deletes_products_on_failure=True),))
     world.restart()
     settled(world, a_s="", b_s="after a.s:main")
-    world.write("a.s", "FAIL")
-    world.settle()
+    world.apply({"a.s": "FAIL"})
     assert "linux/a.out" not in world.cache
     assert not world.job("a.s@linux:main").products
 
-    world.write("a.s", "")
-    world.settle()
-
-    assert world.cache == world.clean().cache
+    assert world.apply({"a.s": ""}).cache == world.clean().cache
 
 
 @pytest.mark.parametrize("restart", [True, False])
@@ -305,9 +272,7 @@ def test_failed_job_with_changed_builder_is_not_reported_as_new(world: World) ->
 
 def test_mending_the_source_clears_the_failure(world: World) -> None:
     settled(world, a_s="FAIL")
-    world.write("a.s", "")
-
-    world.settle()
+    world.apply({"a.s": ""})
 
     job = world.job("a.s@linux:main")
     assert (job.state, job.error, job.errors) == (JobState.COMPLETED, "", 0)
@@ -316,24 +281,20 @@ def test_mending_the_source_clears_the_failure(world: World) -> None:
 
 def test_a_failed_job_whose_old_source_comes_back_runs_again_and_is_well(world: World) -> None:
     settled(world, a_s="x")
-    world.write("a.s", "FAIL")
-    world.settle()
+    world.apply({"a.s": "FAIL"})
 
-    world.write("a.s", "x")
-    world.settle()
-
-    assert world.statuses() == {"a.s@linux:main": "completed"}
+    assert world.apply({"a.s": "x"}).statuses() == {"a.s@linux:main": "completed"}
     assert world.cache == world.clean().cache
 
 
 def test_failed_analysis_keeps_the_jobs_of_the_last_success(world: World) -> None:
     settled(world, a_s="job two")
     before = dict(world.cache)
-    world.write("a.s", "FAIL ANALYSIS")
-
-    world.settle()
-
-    assert world.statuses() == {"a.s:analyse": "failed", "a.s@linux:main": "completed", "a.s@linux:two": "completed"}
+    assert world.apply({"a.s": "FAIL ANALYSIS"}).statuses() == {
+        "a.s:analyse": "failed",
+        "a.s@linux:main": "completed",
+        "a.s@linux:two": "completed",
+    }
     assert world.job("a.s:analyse").error == "it cannot be analysed"
     assert world.log_text("a.s:analyse") == "it cannot be analysed"
     assert world.cache == before
@@ -342,15 +303,10 @@ def test_failed_analysis_keeps_the_jobs_of_the_last_success(world: World) -> Non
 def test_pending_job_runs_as_last_planned_when_its_analysis_fails(world: World) -> None:
     settled(world, a_s="x")
     world.held.add("a.s@linux:main")
-    world.write("a.s", "y")
-    world.settle()
+    world.apply({"a.s": "y"})
     world.crash()
     world.held.clear()
-    world.write("a.s", "FAIL ANALYSIS")
-
-    world.settle()
-
-    assert world.statuses() == {"a.s:analyse": "failed", "a.s@linux:main": "completed"}
+    assert world.apply({"a.s": "FAIL ANALYSIS"}).statuses() == {"a.s:analyse": "failed", "a.s@linux:main": "completed"}
     assert world.is_idle()
 
 
@@ -392,12 +348,9 @@ def test_outcomes_without_a_word_get_one(world: World) -> None:
 
 
 def test_job_for_an_undeclared_platform_fails_the_analysis(world: World) -> None:
-    world.write("a.s", "job two phone")
-
-    world.settle()
+    world.apply({"a.s": "job two phone"})
     statuses, error = world.statuses(), world.job("a.s:analyse").error
-    world.write("a.s", "job two")
-    world.settle()
+    world.apply({"a.s": "job two"})
 
     assert statuses == {"a.s:analyse": "failed"}
     assert error == (
@@ -408,9 +361,7 @@ def test_job_for_an_undeclared_platform_fails_the_analysis(world: World) -> None
 
 def test_adapter_loses_only_the_job_for_an_undeclared_platform() -> None:
     world = World(Setup(builders=(replace(scripter(), adapter="some:adapter"),)))
-    world.write("a.s", "job two phone")
-
-    world.settle()
+    world.apply({"a.s": "job two phone"})
 
     [said] = [notice for notice in world.notices if isinstance(notice, EngineMessage)]
     assert world.statuses() == {"a.s@linux:main": "completed"}
@@ -419,9 +370,7 @@ def test_adapter_loses_only_the_job_for_an_undeclared_platform() -> None:
 
 
 def test_unknown_source_to_reprocess_is_a_warning(world: World) -> None:
-    world.write("a.s", "reprocess nowhere.s")
-
-    world.settle()
+    world.apply({"a.s": "reprocess nowhere.s"})
 
     assert "'a.s' (script) asks for 'nowhere.s' to be processed again, which is not a source" in [
         notice.text for notice in world.notices if isinstance(notice, EngineMessage)
@@ -431,11 +380,7 @@ def test_unknown_source_to_reprocess_is_a_warning(world: World) -> None:
 def test_job_for_a_disabled_platform_is_left_out_with_a_warning(world: World) -> None:
     world.configure(resting=("phone",))
     world.restart()
-    world.write("a.s", "job two phone")
-
-    world.settle()
-
-    assert world.statuses() == {"a.s@linux:main": "completed"}
+    assert world.apply({"a.s": "job two phone"}).statuses() == {"a.s@linux:main": "completed"}
     assert world.log_text("a.s:analyse") == "job 'two' is for platform 'phone', which is not enabled here: left out"
     assert world.job("a.s:analyse").warnings == 1
 
@@ -459,9 +404,7 @@ def test_a_run_that_logged_nothing_writes_no_log(world: World) -> None:
 
 def test_a_job_that_goes_takes_its_log_along(world: World) -> None:
     settled(world, a_s="WARN")
-    world.delete("a.s")
-
-    world.settle()
+    world.apply({"a.s": None})
 
     assert of(world, DropLogs)
     assert not world.logs
@@ -470,9 +413,7 @@ def test_a_job_that_goes_takes_its_log_along(world: World) -> None:
 def test_runs_and_durations_are_recorded(world: World) -> None:
     world.duration_ms = 7
     settled(world, a_s="FAIL", b_txt="x")
-    world.write("a.s", "")
-
-    world.settle()
+    world.apply({"a.s": ""})
 
     outcomes = sorted((row[4], row[5]) for row in world.archive.tables.runs.values())
     assert outcomes[0] == (0, "new source")
@@ -487,9 +428,7 @@ def test_runs_and_durations_are_recorded(world: World) -> None:
 
 def test_products_that_are_made_no_more_are_deleted(world: World) -> None:
     settled(world, a_s="extra 1\nextra 2")
-    world.write("a.s", "extra 2")
-
-    world.settle()
+    world.apply({"a.s": "extra 2"})
 
     assert world.cache.keys() == {"linux/a.out", "linux/a.2"}
     assert ("linux/a.1", "") in [item for news in world.notices if isinstance(news, ProductsChanged) for item in news.products]
@@ -512,14 +451,11 @@ def test_a_commit_that_fails_half_way_is_made_whole_at_the_next_look(world: Worl
     settled(world, a_s="extra 1", b_s="after a.s:main#0,1")
     world.write("a.s", "extra 1\nextra 2\nx")
     world.commit_fates["a.s@linux:main"] = [1]
-    world.settle()
-    assert world.job("a.s@linux:main").error == "product 'linux/a.1' cannot be placed"
+    assert world.settle().job("a.s@linux:main").error == "product 'linux/a.1' cannot be placed"
     assert "cannot be placed" in world.log_text("a.s@linux:main")
     assert "linux/a.2" not in world.cache
 
-    world.settle(restart=True)
-
-    assert world.cache == world.clean().cache
+    assert world.settle(restart=True).cache == world.clean().cache
     assert world.statuses() == world.clean().statuses()
 
 
@@ -530,26 +466,16 @@ def test_who_took_half_a_commit_runs_again_when_the_source_is_taken_back(world: 
     world.write("a.s", "extra 1\nextra 2\nx")
     world.write("b.s", "after a.s:main#0,1\ny")
     world.commit_fates["a.s@linux:main"] = [placed]
-    world.settle()
-    assert world.statuses() == {"a.s@linux:main": "failed", "b.s@linux:main": "completed"}
-    world.write("a.s", "extra 1\nextra 2")
-
-    world.settle(restart=restarts)
-
-    assert world.cache == world.clean().cache
+    assert world.settle().statuses() == {"a.s@linux:main": "failed", "b.s@linux:main": "completed"}
+    assert world.apply({"a.s": "extra 1\nextra 2"}, restart=restarts).cache == world.clean().cache
     assert world.statuses() == world.clean().statuses()
 
 
 def test_a_first_commit_that_fails_leaves_nothing_behind(world: World) -> None:
     world.write("a.s", "extra 1")
     world.commit_fates["a.s@linux:main"] = [1]
-    world.settle()
-    assert world.cache == {}
-    world.delete("a.s")
-
-    world.settle()
-
-    assert world.cache == {}
+    assert world.settle().cache == {}
+    assert world.apply({"a.s": None}).cache == {}
     assert world.statuses() == {}
 
 
@@ -561,9 +487,7 @@ def test_reverted_source_runs_again_after_a_failed_commit(world: World) -> None:
 
     world.write("a.txt", "x")
     world.cache["linux/a.txt"] = sha("y")
-    world.settle()
-
-    assert world.cache == {"linux/a.txt": sha("x")}
+    assert world.settle().cache == {"linux/a.txt": sha("x")}
 
 
 # ------------------------------------------------------------------------------------------------------------- conflicts
@@ -580,17 +504,13 @@ def test_sources_with_one_product_fail_until_one_stops_making_it(world: World, t
     world.write("a.s", "make same.bin")
     if not together:
         world.settle()
-    world.write("b.s", "make same.bin")
-    world.settle()
+    world.apply({"b.s": "make same.bin"})
     assert failed_by(world, "a.s@linux:main") == "product 'linux/same.bin' is made by 'b.s' (job key 'main') as well"
     assert failed_by(world, "b.s@linux:main") == "product 'linux/same.bin' is made by 'a.s' (job key 'main') as well"
     assert "linux/same.bin" not in world.cache
     assert "as well" in world.log_text("a.s@linux:main")
 
-    world.write("b.s", "")
-    world.settle(restart=restart)
-
-    assert world.statuses() == {"a.s@linux:main": "completed", "b.s@linux:main": "completed"}
+    assert world.apply({"b.s": ""}, restart=restart).statuses() == {"a.s@linux:main": "completed", "b.s@linux:main": "completed"}
     assert world.cache == world.clean().cache
     assert not world.archive.tables.conflicts
 
@@ -604,27 +524,19 @@ def test_product_named_like_a_folder_fails_with_the_products_in_it(
     world.write("a.s", f"make {first}")
     if not together:
         world.settle()
-    world.write("b.s", f"make {second}")
-    world.settle()
+    world.apply({"b.s": f"make {second}"})
     assert f"product 'linux/{first}' cannot lie beside 'linux/{second}', which 'b.s'" in failed_by(world, "a.s@linux:main")
     assert f"product 'linux/{second}' cannot lie beside 'linux/{first}', which 'a.s'" in failed_by(world, "b.s@linux:main")
     assert not {"linux/x", "linux/x/y/z"} & world.cache.keys()
 
-    world.write("b.s", "")
-    world.settle(restart=restart)
-
-    assert world.statuses() == {"a.s@linux:main": "completed", "b.s@linux:main": "completed"}
+    assert world.apply({"b.s": ""}, restart=restart).statuses() == {"a.s@linux:main": "completed", "b.s@linux:main": "completed"}
     assert world.cache == world.clean().cache
     assert not world.archive.tables.conflicts
 
 
 def test_a_product_that_becomes_a_folder_of_products_goes_before_they_come(world: World) -> None:
     settled(world, a_s="make x")
-    world.write("a.s", "make x/y")
-
-    world.settle()
-
-    assert world.statuses() == {"a.s@linux:main": "completed"}
+    assert world.apply({"a.s": "make x/y"}).statuses() == {"a.s@linux:main": "completed"}
     deleted = [number for number, command in enumerate(world.commands) if isinstance(command, DeleteProducts)]
     placed = [number for number, command in enumerate(world.commands) if isinstance(command, CommitProducts)]
     assert deleted[0] < placed[-1]
@@ -633,23 +545,17 @@ def test_a_product_that_becomes_a_folder_of_products_goes_before_they_come(world
 
 def test_a_conflict_heals_when_one_goes(world: World) -> None:
     settled(world, a_s="make same.bin", b_s="make same.bin")
-    world.delete("b.s")
-
-    world.settle()
-
-    assert world.cache == world.clean().cache
+    assert world.apply({"b.s": None}).cache == world.clean().cache
     assert world.statuses() == {"a.s@linux:main": "completed"}
 
 
 def test_a_conflict_of_three_lasts_until_one_is_left(world: World) -> None:
     settled(world, a_s="make same.bin", b_s="make same.bin\nmake other.bin", c_s="make other.bin")
     assert set(world.statuses().values()) == {"failed"}
-    world.delete("a.s")
-    world.settle()
+    world.apply({"a.s": None})
     assert set(world.statuses().values()) == {"failed"}
 
-    world.write("b.s", "make same.bin")
-    world.settle()
+    world.apply({"b.s": "make same.bin"})
 
     assert set(world.statuses().values()) == {"completed"}
     assert world.cache == world.clean().cache
@@ -666,31 +572,21 @@ def test_a_job_that_lost_one_name_still_claims_its_others(world: World, seed: in
 
 def test_who_fails_for_another_reason_claims_nothing(world: World) -> None:
     settled(world, a_s="make same.bin", b_s="make same.bin")
-    world.write("b.s", "make same.bin\nFAIL")
-
-    world.settle()
-
-    assert world.statuses() == {"a.s@linux:main": "completed", "b.s@linux:main": "failed"}
+    assert world.apply({"b.s": "make same.bin\nFAIL"}).statuses() == {"a.s@linux:main": "completed", "b.s@linux:main": "failed"}
     assert "linux/same.bin" in world.cache
 
 
 def test_a_product_may_pass_from_one_source_to_another(world: World) -> None:
     settled(world, a_s="make same.bin", b_s="")
-    world.write("a.s", "")
-    world.write("b.s", "make same.bin")
-
-    world.settle()
-
-    assert world.statuses() == {"a.s@linux:main": "completed", "b.s@linux:main": "completed"}
+    assert world.apply({"a.s": "", "b.s": "make same.bin"}).statuses() == {
+        "a.s@linux:main": "completed",
+        "b.s@linux:main": "completed",
+    }
     assert world.cache == world.clean().cache
 
 
 def test_within_one_source_the_first_key_keeps_the_product(world: World) -> None:
-    world.write("a.s", "job two\nmake same.bin")
-
-    world.settle()
-
-    assert world.statuses() == {"a.s@linux:main": "completed", "a.s@linux:two": "failed"}
+    assert world.apply({"a.s": "job two\nmake same.bin"}).statuses() == {"a.s@linux:main": "completed", "a.s@linux:two": "failed"}
     assert world.job("a.s@linux:two").error == "product 'linux/same.bin' is made by 'a.s' (job key 'main') as well"
 
 
@@ -703,9 +599,7 @@ def test_many_makers_of_one_product_are_looked_up_together(world: World, monkeyp
         return load(memory, keys)
 
     monkeypatch.setattr(WorkingSet, "load", counted)
-    world.write("a.s", "\n".join(["make same.bin", *(f"job other{number}" for number in range(count))]))
-
-    world.settle()
+    world.apply({"a.s": "\n".join(["make same.bin", *(f"job other{number}" for number in range(count))])})
 
     statuses = world.statuses()
     assert statuses.pop("a.s@linux:main") == "completed"
@@ -719,8 +613,7 @@ def test_within_one_source_the_builder_that_stands_first_keeps_the_product(order
     names = {"script": "a.s@linux:main", "twin": "a.s@linux:main!twin"}
     world = World(Setup(builders=tuple(scripter(name, version=name) for name in order)))
     world.held.add(names[slow])
-    world.write("a.s", "extra 1")
-    world.settle()
+    world.apply({"a.s": "extra 1"})
     world.held.clear()
 
     world.run()
@@ -734,25 +627,20 @@ def test_within_one_source_the_builder_that_stands_first_keeps_the_product(order
 
 def test_the_second_builder_gets_the_product_when_the_first_stops_to_make_it() -> None:
     world = World(Setup(builders=(scripter(), scripter("twin"))))
-    world.write("a.s", "")
-    world.settle()
+    world.apply({"a.s": ""})
     world.configure(builders=(scripter("twin"),))
 
-    world.settle(restart=True)
-
-    assert world.statuses() == {"a.s@linux:main!twin": "completed"}
+    assert world.settle(restart=True).statuses() == {"a.s@linux:main!twin": "completed"}
     assert world.cache == world.clean().cache
 
 
 def test_crash_during_a_product_conflict_does_not_change_the_result() -> None:
     for fuse in range(0, 60, 2):
         world = World()
-        world.write("a.s", "make same.bin")
-        world.settle()
+        world.apply({"a.s": "make same.bin"})
         world.write("b.s", "make same.bin\nextra 1")
         world.fuse = fuse
-        world.settle()
-        assert world.statuses() == {"a.s@linux:main": "failed", "b.s@linux:main": "failed"}, fuse
+        assert world.settle().statuses() == {"a.s@linux:main": "failed", "b.s@linux:main": "failed"}, fuse
         assert not {name for name in world.cache if "same" in name}, fuse
 
 
@@ -796,8 +684,7 @@ def test_reprocessing_mends_a_product_that_was_damaged(world: World) -> None:
 @pytest.mark.parametrize("held", ["a.s@linux:main", "a.s:analyse"])
 def test_cancelled_job_stays_cancelled_until_its_source_changes(world: World, held: str) -> None:
     world.held.add(held)
-    world.write("a.s", "")
-    world.settle()
+    world.apply({"a.s": ""})
     world.ask("cancel", names=(held,))
     if held.endswith("analyse"):
         world.pipeline.requests.cancel(
@@ -814,16 +701,12 @@ def test_cancelled_job_stays_cancelled_until_its_source_changes(world: World, he
         world.settle(restart=restart)
         assert world.statuses()[held] == "cancelled"
 
-    world.write("a.s", "x")
-    world.settle()
-
-    assert world.statuses() == {"a.s@linux:main": "completed"}
+    assert world.apply({"a.s": "x"}).statuses() == {"a.s@linux:main": "completed"}
 
 
 def test_a_cancelled_job_runs_when_asked_for(world: World) -> None:
     world.slots = 0
-    world.write("a.txt", "x")
-    world.settle()
+    world.apply({"a.txt": "x"})
     world.ask("cancel", names=("a.txt@linux:data",))
     world.run()
     assert [item.status for item in world.notices if isinstance(item, JobChanged)][-1] == "cancelled", "told before it runs again"
@@ -846,9 +729,7 @@ def test_cancelling_a_settled_job_has_no_effect(world: World) -> None:
 
 def test_who_waits_for_a_cancelled_job_waits_no_more(world: World) -> None:
     world.held.add("b.s@linux:main")
-    world.write("a.s", "after b.s:main")
-    world.write("b.s", "")
-    world.settle()
+    world.apply({"a.s": "after b.s:main", "b.s": ""})
 
     world.ask("cancel", names=("b.s@linux:main",))
     world.run()
@@ -859,14 +740,11 @@ def test_who_waits_for_a_cancelled_job_waits_no_more(world: World) -> None:
 def test_what_ran_when_the_engine_stopped_runs_at_the_next_start(world: World) -> None:
     settled(world, a_txt="x")
     world.held.add("a.txt@linux:data")
-    world.write("a.txt", "y")
-    world.settle()
+    world.apply({"a.txt": "y"})
     world.held.clear()
     world.forget_runs()
 
-    world.settle(restart=True)
-
-    assert world.ran() == ["a.txt@linux:data"]
+    assert world.settle(restart=True).ran() == ["a.txt@linux:data"]
     assert world.cache == {"linux/a.txt": sha("y")}
 
 
@@ -912,9 +790,7 @@ def test_copy_order_names_the_present_digest_only_if_certain(world: World) -> No
 def test_an_order_says_all_that_a_worker_has_to_know(world: World) -> None:
     world.configure(builders=(scripter(process_limit_s=9.0, memory_limit_bytes=5),), debug_output=True)
     world.restart()
-    world.write("sub/A.s", "info x\npriority 3\ncritical")
-
-    world.settle()
+    world.apply({"sub/A.s": "info x\npriority 3\ncritical"})
 
     _analysis, order = (order for command in of(world, StartRuns) for order in command.orders)
     file = world.disk.files["game"]["sub/A.s"]
@@ -946,9 +822,7 @@ def test_copies_travel_together_in_one_message(world: World) -> None:
 
 
 def test_logs_are_written_with_their_counts(world: World) -> None:
-    world.write("a.s", "WARN")
-
-    world.settle()
+    world.apply({"a.s": "WARN"})
 
     (log,) = of(world, WriteLog)
     assert [record.text for record in log.records] == ["it says WARN"]
@@ -962,24 +836,19 @@ def told(world: World, rel: str) -> list[str]:
 
 
 def test_restored_failed_job_is_reported_without_a_run(world: World) -> None:
-    world.write("a.s", "info 1")
-    world.settle()
+    world.apply({"a.s": "info 1"})
     world.fates["a.s@linux:main"] = [Outcome.FAILED]
-    world.write("a.s", "info 2")
-    world.settle()
+    world.apply({"a.s": "info 2"})
     told(world, "a.s")
-    world.write("a.s", "info 1")
-    world.settle()
+    world.apply({"a.s": "info 1"})
 
     assert told(world, "a.s") == ["completed"]
 
 
 def test_deleted_failed_job_is_reported(world: World) -> None:
     world.fates["a.s@linux:main"] = [Outcome.FAILED]
-    world.write("a.s", "info 1")
-    world.settle()
+    world.apply({"a.s": "info 1"})
     told(world, "a.s")
-    world.delete("a.s")
-    world.settle()
+    world.apply({"a.s": None})
 
     assert told(world, "a.s") == [""]

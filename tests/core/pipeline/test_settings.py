@@ -64,9 +64,7 @@ def test_nothing_runs_where_nothing_changed() -> None:
     world.settle(restart=True)
     world.settle(is_full=True)
     world.touch("one/.aptui.yaml")
-    world.settle()
-
-    assert world.ran() == []
+    assert world.settle().ran() == []
     assert not world.analyses
 
 
@@ -89,9 +87,7 @@ def test_the_nearer_folder_wins_and_shields_what_it_says_itself() -> None:
     world.forget_runs()
 
     say(world, "one", {"script": {"params": {"look": 3}}})
-    world.settle()
-
-    assert world.ran() == ["one/b.s@linux:main"]
+    assert world.settle().ran() == ["one/b.s@linux:main"]
     assert world.job("one/b.s@linux:main").reason.startswith("folder setting 'one/.aptui.yaml:script' changed (")
     assert same_as_clean(world)
 
@@ -100,9 +96,12 @@ def test_settings_at_the_top_reach_everything() -> None:
     world = world_of()
     say(world, "", LOOK)
 
-    world.settle(restart=True)
-
-    assert world.ran() == ["a.s@linux:main", "one/b.s@linux:main", "one/deep/d.s@linux:main", "two/e.s@linux:main"]
+    assert world.settle(restart=True).ran() == [
+        "a.s@linux:main",
+        "one/b.s@linux:main",
+        "one/deep/d.s@linux:main",
+        "two/e.s@linux:main",
+    ]
     assert same_as_clean(world)
 
 
@@ -113,10 +112,7 @@ def test_settings_that_go_take_their_word_with_them() -> None:
     world.settle()
     world.forget_runs()
 
-    world.delete("one/.aptui.yaml")
-    world.settle()
-
-    assert world.ran() == ["one/b.s@linux:main", "one/deep/d.s@linux:main"]
+    assert world.apply({"one/.aptui.yaml": None}).ran() == ["one/b.s@linux:main", "one/deep/d.s@linux:main"]
     assert world.cache == before
     assert world.job("one/b.s@linux:main").reason == "folder setting 'one/.aptui.yaml:script' is gone"
 
@@ -126,10 +122,8 @@ def test_a_folder_that_goes_takes_its_settings_with_it() -> None:
     say(world, "three", LOOK)
     world.settle()
 
-    world.delete("three/.aptui.yaml")
-    world.settle()
-    world.write("three/f.s")
-    world.settle()
+    world.apply({"three/.aptui.yaml": None})
+    world.apply({"three/f.s": ""})
 
     assert world.pipeline.jobs.settings.text("three") == ""
     assert same_as_clean(world)
@@ -139,9 +133,7 @@ def test_a_word_on_one_platform_runs_the_jobs_of_that_platform() -> None:
     world = world_of(platforms=BOTH)
     say(world, "one", {"script": {"platforms": {"server": {"look": 1}}}})
 
-    world.settle()
-
-    assert world.ran() == ["one/b.s@server:main", "one/deep/d.s@server:main"]
+    assert world.settle().ran() == ["one/b.s@server:main", "one/deep/d.s@server:main"]
     assert same_as_clean(world)
 
 
@@ -149,9 +141,7 @@ def test_a_platform_that_is_skipped_loses_its_products() -> None:
     world = world_of(platforms=BOTH)
     say(world, "one", NO_SERVER)
 
-    world.settle()
-
-    assert world.ran() == []
+    assert world.settle().ran() == []
     assert sorted(name for name in world.cache if "/one/" in name) == [
         "linux/one/b.out",
         "linux/one/c.txt",
@@ -168,10 +158,11 @@ def test_what_is_skipped_altogether_comes_back() -> None:
     assert not any("/one/" in name for name in world.cache)
     world.forget_runs()
 
-    world.delete("one/.aptui.yaml")
-    world.settle(restart=True)
-
-    assert world.ran() == ["one/b.s@linux:main", "one/c.txt@linux:data", "one/deep/d.s@linux:main"]
+    assert world.apply({"one/.aptui.yaml": None}, restart=True).ran() == [
+        "one/b.s@linux:main",
+        "one/c.txt@linux:data",
+        "one/deep/d.s@linux:main",
+    ]
     assert world.cache == before
 
 
@@ -186,9 +177,7 @@ def test_skipped_jobs_return_after_a_crash() -> None:
         world._moves()[0]()  # as far as the row that says that the settings are gone
 
     world.crash()
-    world.settle()
-
-    assert world.cache == before
+    assert world.settle().cache == before
 
 
 def test_broken_settings_fail_what_lies_below_and_heal() -> None:
@@ -196,9 +185,7 @@ def test_broken_settings_fail_what_lies_below_and_heal() -> None:
     before = dict(world.cache)
     say(world, "one", "not yaml")
 
-    world.settle()
-
-    assert world.ran() == []
+    assert world.settle().ran() == []
     assert {name: status for name, status in world.statuses().items() if status == "failed"} == {
         "one/b.s:analyse": "failed",
         "one/c.txt:analyse": "failed",
@@ -220,13 +207,9 @@ def test_a_source_below_broken_settings_waits_for_them() -> None:
     world.settle()
     world.write("one/b.s", "other")
     world.ask("reprocess", keys=("one/c.txt",))
-    world.write("one/new.s", "")
-
-    world.settle(restart=True)
+    world.apply({"one/new.s": ""}, restart=True)
     world.ask("reprocess", keys=("one/c.txt",))
-    world.settle()
-
-    assert world.ran() == []
+    assert world.settle().ran() == []
     assert world.statuses()["one/c.txt@linux:data"] == "failed"
     world.delete("one/.aptui.yaml")
     world.settle()
@@ -248,16 +231,14 @@ def test_failed_job_below_broken_settings_stays_failed_when_its_product_is_lost(
 
     assert world.statuses()["one/c.txt@linux:data"] == "failed"
     assert world.job("one/c.txt@linux:data").reason == "it cannot run as it is declared"
-    world.delete("one/.aptui.yaml")
-    world.settle()
+    world.apply({"one/.aptui.yaml": None})
     assert same_as_clean(world)
 
 
 def test_settings_that_break_stop_what_runs() -> None:
     world = world_of()
     world.held.add("one/b.s@linux:main")
-    world.write("one/b.s", "other")
-    world.settle()
+    world.apply({"one/b.s": "other"})
     say(world, "one", "not yaml")
     world.scan()
     world.run_scan_only()
@@ -271,16 +252,12 @@ def test_settings_that_break_stop_what_runs() -> None:
 
 def test_dependency_reruns_no_job_below_broken_settings() -> None:
     world = world_of()
-    world.write("one/b.s", "after a.s:main")
-    world.settle()
+    world.apply({"one/b.s": "after a.s:main"})
     say(world, "one", "not yaml")
     world.settle()
     world.forget_runs()
 
-    world.write("a.s", "other")
-    world.settle()
-
-    assert world.ran() == ["a.s@linux:main"]
+    assert world.apply({"a.s": "other"}).ran() == ["a.s@linux:main"]
     assert world.statuses()["one/b.s:analyse"] == "failed"
 
 
@@ -292,9 +269,7 @@ def test_the_settings_of_the_scan_folder_that_wins_count() -> None:
     world.forget_runs()
 
     say(world, "one", LOOK)
-    world.settle()
-
-    assert world.ran() == ["one/b.s@linux:main", "one/deep/d.s@linux:main", "one/s.s@linux:main"]
+    assert world.settle().ran() == ["one/b.s@linux:main", "one/deep/d.s@linux:main", "one/s.s@linux:main"]
     world.configure(folders=("shared", "game"))
     world.settle(restart=True)
     assert "shared" in world.pipeline.jobs.settings.text("one")
@@ -304,8 +279,9 @@ def test_the_settings_of_the_scan_folder_that_wins_count() -> None:
 def test_settings_that_name_what_the_project_lacks_heal_with_the_project() -> None:
     world = world_of()
     say(world, "one", {"twin": {"params": {"look": 1}}})
-    world.settle()
-    assert world.job("one/b.s:analyse").error == "one/.aptui.yaml:2:3: no builder is called 'twin'; known here: data, script"
+    assert (
+        world.settle().job("one/b.s:analyse").error == "one/.aptui.yaml:2:3: no builder is called 'twin'; known here: data, script"
+    )
 
     world.configure(builders=(*world.setup.builders, scripter("twin", "*.never")))
     world.settle(restart=True)
@@ -337,9 +313,7 @@ def test_settings_whose_file_went_unseen_do_not_stay() -> None:
     world.archive.tables.state[SETTINGS_STATE + "one"] = json.dumps(
         {"file": "one/.aptui.yaml", "builders": {"script": {"params": {"look": 1}, "platforms": {}}}}
     )
-    world.restart()
-
-    world.settle()
+    world.settle(restart=True)
 
     assert world.pipeline.jobs.settings.text("one") == ""
     assert same_as_clean(world)
@@ -354,9 +328,7 @@ def test_settings_change_while_files_are_read() -> None:
     world.scan()
     world.run_scan_only()
 
-    world.settle()
-
-    assert world.ran() == ["one/b.s@linux:main", "one/deep/d.s@linux:main"]
+    assert world.settle().ran() == ["one/b.s@linux:main", "one/deep/d.s@linux:main"]
     assert same_as_clean(world)
 
 
@@ -364,9 +336,7 @@ def test_a_settings_file_is_never_a_source() -> None:
     world = World(Setup(builders=(copier(pattern="*"),)))
     say(world, "one", {})
 
-    world.settle()
-
-    assert world.statuses() == {}
+    assert world.settle().statuses() == {}
 
 
 def test_folders_that_are_as_they_were_say_nothing() -> None:
@@ -396,9 +366,7 @@ def test_jobs_of_a_removed_platform_are_dropped_below_broken_settings() -> None:
 
 def test_an_analysis_that_was_asked_under_other_settings_is_asked_again() -> None:
     world = World()
-    world.write(".aptui.yaml", '{"script": {"params": {"job": "two"}}}')
-    world.write("a.s", "x")
-    world.settle()
+    world.apply({".aptui.yaml": '{"script": {"params": {"job": "two"}}}', "a.s": "x"})
     world.delete(".aptui.yaml")
     world.ask("reprocess", keys=("a.s",))
     world.held.add("a.s:analyse")

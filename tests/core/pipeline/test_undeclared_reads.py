@@ -67,8 +67,7 @@ def test_an_undeclared_read_is_a_warning_on_the_job(world: Reading) -> None:
 
     assert world.said("a.s@linux:main") == [warning("Part.txt")]
     assert world.job("a.s@linux:main").warnings == 1
-    world.write("Part.txt", "new")
-    world.settle()
+    world.apply({"Part.txt": "new"})
     assert world.runs["a.s@linux:main"] == 1
 
 
@@ -106,9 +105,7 @@ def test_read_without_source_is_not_reported(world: Reading) -> None:
 def test_ignored_file_is_not_a_source_before_the_scan_reaches_it(world: Reading) -> None:
     world.read_by_runs["a.s"] = ["z/x.tmp"]
     world.pipeline.reads._graph._is_ignored = below_matcher("z")
-    world.write("z/x.tmp")
-
-    world.settle()
+    world.apply({"z/x.tmp": ""})
 
     assert world.said("a.s@linux:main") == []
 
@@ -126,13 +123,11 @@ def test_added_read_reruns_the_job_only_when_the_file_changes() -> None:
     assert text == "reads 'Part.txt' without declaring it (b.py:7): it counts as a dependency from now on"
     assert "gone.txt" in other
     for rel, content, runs in [("Part.txt", "1", 1), ("Part.txt", "2", 2), ("gone.txt", "here", 3), ("gone.txt", "here", 3)]:
-        world.write(rel, content)
-        world.settle()
+        world.apply({rel: content})
         world.settle(restart=True)
         assert world.runs["a.s@linux:main"] == runs
     world.read_by_runs["a.s"] = []
-    world.write("Part.txt", "3")
-    world.settle()
+    world.apply({"Part.txt": "3"})
     assert world.job("a.s@linux:main").discovered == ()
 
 
@@ -155,8 +150,7 @@ def test_undeclared_read_of_an_analysis_warns_or_is_added() -> None:
         world.write("Part.txt", "1")
         world.read_by_analyses["a.s"] = ["Part.txt"]
         world.settle()
-        world.write("Part.txt", "2")
-        world.settle()
+        world.apply({"Part.txt": "2"})
         world.settle(restart=True)
 
     (log,) = [records for records in warns.logs.values() if any("Part.txt" in record.text for record in records)]

@@ -6,7 +6,7 @@ import random
 from contextlib import suppress
 
 import pytest
-from fake_world import Crash, World
+from fake_world import Crash, World, settled
 from fakes import Setup, copier, scripter
 
 from aptui.core.model import JobState
@@ -15,10 +15,7 @@ from aptui.core.orders import Outcome
 
 @pytest.fixture
 def world() -> World:
-    world = World(Setup(builders=(copier(), scripter())))
-    world.write("a.s", "stage m.s=stage+ n.txt=deep")
-    world.settle()
-    world.forget_runs()
+    world = settled(World(Setup(builders=(copier(), scripter()))), a_s="stage m.s=stage+ n.txt=deep")
     return world
 
 
@@ -34,78 +31,52 @@ def files(world: World) -> list[str]:
 
 def test_a_chain_runs_to_its_last_stage_in_one_go() -> None:
     world = World(Setup())
-    world.write("a.s", "stage m.s=stage+ n.txt=deep")
-
-    world.settle()
-
-    assert world.ran() == CHAIN
+    assert world.apply({"a.s": "stage m.s=stage+ n.txt=deep"}).ran() == CHAIN
     assert set(files(world)) == {"common/m.s", "common/n.txt", "linux/n.txt"}
     assert set(world.statuses().values()) == {"completed"}
     world.settle()
-    world.settle(restart=True)
-    assert world.ran() == []
+    assert world.settle(restart=True).ran() == []
 
 
 def test_the_same_intermediate_again_goes_no_further(world: World) -> None:
-    world.write("a.s", "info other\nstage m.s=stage+ n.txt=deep")
-
-    world.settle()
-
-    assert world.ran() == ["a.s@common:chain", "a.s@linux:main"]
+    assert world.apply({"a.s": "info other\nstage m.s=stage+ n.txt=deep"}).ran() == ["a.s@common:chain", "a.s@linux:main"]
 
 
 def test_changed_intermediate_reruns_its_dependents(world: World) -> None:
-    world.write("a.s", "stage m.s=stage+ n.txt=deeper")
-
-    world.settle()
-
-    assert world.ran() == CHAIN
+    assert world.apply({"a.s": "stage m.s=stage+ n.txt=deeper"}).ran() == CHAIN
 
 
 def test_the_end_of_the_source_is_the_end_of_its_whole_chain(world: World) -> None:
-    world.delete("a.s")
-
-    world.settle()
-
-    assert world.cache == {}
+    assert world.apply({"a.s": None}).cache == {}
     assert world.live_jobs() == {}
 
 
 def test_a_job_that_makes_its_intermediate_no_more_takes_all_below_with_it(world: World) -> None:
-    world.write("a.s", "x")
-
-    world.settle()
+    world.apply({"a.s": "x"})
 
     assert set(world.statuses()) == {"a.s@linux:main"}
     assert set(world.cache) == {"linux/a.out"}
 
 
 def test_a_job_that_fails_keeps_what_it_made_and_all_below(world: World) -> None:
-    world.write("a.s", "stage m.s=stage+ n.txt=deep\nFAIL")
-
-    world.settle()
+    world.apply({"a.s": "stage m.s=stage+ n.txt=deep\nFAIL"})
 
     assert world.job("a.s@common:chain").state is JobState.FAILED
     assert set(files(world)) == {"common/m.s", "common/n.txt", "linux/n.txt"}
-    world.delete("a.s")
-    world.settle()
-    assert world.cache == {}
+    assert world.apply({"a.s": None}).cache == {}
 
 
 def test_an_intermediate_deleted_by_hand_comes_back(world: World) -> None:
     for name in ("common/m.s", "common/n.txt", "linux/n.txt"):
         before = dict(world.cache)
         world.lose(name)
-        world.settle()
-        assert world.cache == before, name
+        assert world.settle().cache == before, name
 
 
 def test_file_without_producer_is_not_a_source(world: World) -> None:
     world.write("stray.s", "x", "made")
 
-    world.settle()
-
-    assert world.ran() == []
+    assert world.settle().ran() == []
     assert "stray.s@linux:main" not in world.live_jobs()
     world.delete("stray.s", "made")
     world.settle()
@@ -128,16 +99,14 @@ def test_intermediate_with_the_path_of_a_source_fails() -> None:
     for names in (("a.s", "m.s"), ("m.s", "a.s")):
         world = World()
         for name in names:
-            world.write(name, "x" if name == "m.s" else "stage m.s=y")
-            world.settle()
+            world.apply({name: "x" if name == "m.s" else "stage m.s=y"})
 
         assert "has the path of a source that is there already: 'm.s'" in world.job("a.s@common:chain").error
         assert world.job("m.s@linux:main").state is JobState.COMPLETED
         assert files(world) == []
         assert world.cache == world.clean().cache
 
-        world.delete("m.s")
-        world.settle()
+        world.apply({"m.s": None})
         assert set(world.statuses().values()) == {"completed"}
         assert files(world) == ["common/m.s"]
 
@@ -147,23 +116,19 @@ def test_what_cannot_be_is_in_nobodys_way(order: tuple[str, ...]) -> None:
     world = World()
     texts = {"m.s": "real", "a.s": "stage m.s=y\nstage n.txt=a", "b.s": "stage n.txt=b"}
     for name in order:
-        world.write(name, texts[name])
-        world.settle()
+        world.apply({name: texts[name]})
 
     assert "'m.s'" in world.job("a.s@common:chain").error
     assert world.job("b.s@common:chain").state is JobState.COMPLETED
     assert world.cache == world.clean().cache
 
-    world.delete("m.s")
-    world.settle()
+    world.apply({"m.s": None})
     assert {name for name, status in world.statuses().items() if status == "failed"} == {"a.s@common:chain", "b.s@common:chain"}
     assert world.cache == world.clean().cache
 
 
 def test_later_stage_with_the_path_of_a_source_names_the_start_of_its_chain(world: World) -> None:
-    world.write("n.txt", "real")
-
-    world.settle()
+    world.apply({"n.txt": "real"})
 
     assert "in the chain that begins with 'a.s'" in world.job("m.s@common:chain").error
     assert world.job("a.s@common:chain").state is JobState.COMPLETED
@@ -181,26 +146,19 @@ def test_later_stage_with_the_path_of_a_source_names_the_start_of_its_chain(worl
 )
 def test_a_chain_that_leads_back_fails_where_it_does(text: str, failing: str, ring: str) -> None:
     world = World()
-    world.write("a.s", text)
-
-    world.settle()
+    world.apply({"a.s": text})
 
     failed = {name: job.error for name, job in world.live_jobs().items() if job.state is JobState.FAILED}
     assert failed.keys() == {f"{failing}@common:chain"}
     assert ring in failed[f"{failing}@common:chain"]
-    world.delete("a.s")
-    world.settle()
-    assert world.cache == {}
+    assert world.apply({"a.s": None}).cache == {}
 
 
 def test_a_chain_that_leads_back_does_not_hurt_the_stage_it_leads_back_to() -> None:
     """Its claim has no effect whichever job makes that stage, so that the maker may run again."""
     world = World()
-    world.write("a.s", "info 1\nstage m.s=stage n.s=stage m.s=x")
-    world.settle()
-    world.write("a.s", "info 2\nstage m.s=stage n.s=stage m.s=x")
-
-    world.settle()
+    world.apply({"a.s": "info 1\nstage m.s=stage n.s=stage m.s=x"})
+    world.apply({"a.s": "info 2\nstage m.s=stage n.s=stage m.s=x"})
 
     assert world.job("a.s@common:chain").state is JobState.COMPLETED
     assert world.cache == world.clean().cache
@@ -208,38 +166,29 @@ def test_a_chain_that_leads_back_does_not_hurt_the_stage_it_leads_back_to() -> N
 
 def test_sources_with_one_intermediate_fail_until_one_remains() -> None:
     world = World()
-    world.write("a.s", "stage m.txt=a")
-    world.write("b.s", "stage m.txt=b")
-
-    world.settle()
+    world.apply({"a.s": "stage m.txt=a", "b.s": "stage m.txt=b"})
 
     assert [name for name, status in world.statuses().items() if status == "failed"] == ["a.s@common:chain", "b.s@common:chain"]
     assert files(world) == []
-    world.delete("b.s")
-    world.settle()
+    world.apply({"b.s": None})
     assert files(world) == ["common/m.txt", "linux/m.txt"]
 
 
 def test_job_that_feeds_itself_ends() -> None:
     world = World()
-    world.write("a.s", "glob *.txt\nstage+ m.txt=x")
-
-    world.settle()
+    world.apply({"a.s": "glob *.txt\nstage+ m.txt=x"})
 
     assert "does it depend on its own products?" in world.job("a.s@common:chain").error
     runs = world.runs["a.s@common:chain"]
     world.settle()
     assert world.runs["a.s@common:chain"] <= 2 * runs
-    world.write("a.s", "stage+ m.txt=x")
-    world.settle()
+    world.apply({"a.s": "stage+ m.txt=x"})
     assert set(world.statuses().values()) == {"completed"}
 
 
 def test_job_that_feeds_itself_settles_on_equal_products() -> None:
     world = World()
-    world.write("a.s", "glob *.txt\nstage m.txt=x")
-
-    world.settle()
+    world.apply({"a.s": "glob *.txt\nstage m.txt=x"})
 
     assert set(world.statuses().values()) == {"completed"}
     assert world.runs["a.s@common:chain"] == 2
@@ -250,39 +199,25 @@ def test_job_that_feeds_itself_settles_on_equal_products() -> None:
 
 def test_dependents_of_an_intermediate_run_when_it_changes() -> None:
     world = World()
-    world.write("a.s", "stage m.txt=1")
-    world.write("path.s", "include m.txt")
-    world.write("pattern.s", "glob *.txt")
-    world.settle()
+    world.apply({"a.s": "stage m.txt=1", "path.s": "include m.txt", "pattern.s": "glob *.txt"})
     assert (world.runs["path.s@linux:main"], world.runs["pattern.s@linux:main"]) == (1, 1), "they waited for the end of the chains"
     world.forget_runs()
 
-    world.write("a.s", "stage m.txt=2")
-    world.settle()
+    world.apply({"a.s": "stage m.txt=2"})
 
     assert {"path.s@linux:main", "pattern.s@linux:main"} <= set(world.ran())
     assert world.cache == world.clean().cache
 
 
 def test_an_intermediate_that_depends_on_a_source_runs_when_that_changes() -> None:
-    world = World()
-    world.write("a.s", "stage m.s=include b.txt")
-    world.write("b.txt", "1")
-    world.settle()
-    world.forget_runs()
+    world = settled(World(), a_s="stage m.s=include b.txt", b_txt="1")
 
-    world.write("b.txt", "2")
-    world.settle()
-
-    assert world.ran() == ["b.txt@linux:data", "m.s@linux:main"]
+    assert world.apply({"b.txt": "2"}).ran() == ["b.txt@linux:data", "m.s@linux:main"]
 
 
 def test_a_job_waits_for_the_job_of_an_intermediate_that_is_not_there_yet() -> None:
     world = World(Setup(), rng=random.Random(3))
-    world.write("a.s", "stage m.s=stage+ n.s=x")
-    world.write("b.s", "after n.s:main")
-
-    world.settle()
+    world.apply({"a.s": "stage m.s=stage+ n.s=x", "b.s": "after n.s:main"})
 
     assert world.order.index("n.s@linux:main") < world.order.index("b.s@linux:main")
     assert world.runs["b.s@linux:main"] == 1
@@ -290,22 +225,15 @@ def test_a_job_waits_for_the_job_of_an_intermediate_that_is_not_there_yet() -> N
 
 def test_job_with_missing_intermediate_runs() -> None:
     world = World()
-    world.write("a.s", "stage m.txt=1")
-    world.write("b.s", "after never.s:main\ninclude never.txt")
-
-    world.settle()
+    world.apply({"a.s": "stage m.txt=1", "b.s": "after never.s:main\ninclude never.txt"})
 
     assert world.job("b.s@linux:main").state is JobState.COMPLETED
 
 
 def test_folder_settings_apply_to_jobs_that_make_intermediates() -> None:
-    world = World()
-    world.write("a.s", "stage+ m.txt=x")
-    world.settle()
-    world.forget_runs()
+    world = settled(World(), a_s="stage+ m.txt=x")
 
-    world.write(".aptui.yaml", '{"script": {"params": {"look": 2}}}')
-    world.settle()
+    world.apply({".aptui.yaml": '{"script": {"params": {"look": 2}}}'})
 
     assert "a.s@common:chain" in world.ran()
     assert world.cache == world.clean().cache
@@ -314,17 +242,13 @@ def test_folder_settings_apply_to_jobs_that_make_intermediates() -> None:
 def test_a_builder_that_is_gone_takes_its_chains_with_it(world: World) -> None:
     world.configure(builders=(copier(),))
 
-    world.settle(restart=True)
-
-    assert world.cache == {}
+    assert world.settle(restart=True).cache == {}
 
 
 @pytest.mark.parametrize("fuse", range(0, 60, 4))
 def test_a_crash_at_any_moment_is_made_good(fuse: int) -> None:
     world = World()
-    world.write("a.s", "stage m.s=stage+ n.txt=deep")
-    world.write("b.s", "glob *.txt")
-    world.settle()
+    world.apply({"a.s": "stage m.s=stage+ n.txt=deep", "b.s": "glob *.txt"})
     world.write("a.s", "stage m.s=stage+ other.txt=deep")
     world.fuse = fuse
 
@@ -340,8 +264,7 @@ def test_a_change_that_is_taken_back_after_a_crash_leaves_nothing(fuse: int) -> 
     """The job whose commit was cut off makes the products of its row; products of the other bytes are pending again."""
     for seed in range(30):
         world = World(rng=random.Random(seed))
-        world.write("a.s", "stage m.s=stage+ n.txt=deep")
-        world.settle()
+        world.apply({"a.s": "stage m.s=stage+ n.txt=deep"})
         world.write("a.s", "stage m.s=stage+ n.txt=other")
         world.fuse = fuse
         with suppress(Crash):
@@ -350,18 +273,14 @@ def test_a_change_that_is_taken_back_after_a_crash_leaves_nothing(fuse: int) -> 
         world.write("a.s", "stage m.s=stage+ n.txt=deep")
         world.crash()
 
-        world.settle()
-
-        assert world.cache == world.clean().cache, seed
+        assert world.settle().cache == world.clean().cache, seed
 
 
 def test_a_source_may_make_itself_what_a_later_stage_of_its_chain_made() -> None:
     world = World()
-    world.write("a.s", "stage m.s=stage n.txt=x")
-    world.settle()
+    world.apply({"a.s": "stage m.s=stage n.txt=x"})
 
-    world.write("a.s", "stage n.txt=y")
-    world.settle()
+    world.apply({"a.s": "stage n.txt=y"})
 
     assert set(world.statuses().values()) == {"completed"}
     assert world.cache == world.clean().cache
@@ -384,11 +303,13 @@ def test_an_intermediate_that_goes_while_it_is_read_is_forgotten(world: World) -
 @pytest.mark.parametrize("text", ["jobs-from sub/n.s", "jobs-from sub/n.s\nglob sub/*"])
 def test_analysis_that_read_a_missing_intermediate_is_repeated(text: str) -> None:
     world = World()
-    world.write("a.s", "stage+ sub/n.s=info")
-    world.write("b.s", text)
-    world.write("sub/e.txt", "what is beside the intermediate is looked at when that is there already")
-
-    world.settle()
+    world.apply(
+        {
+            "a.s": "stage+ sub/n.s=info",
+            "b.s": text,
+            "sub/e.txt": "what is beside the intermediate is looked at when that is there already",
+        }
+    )
 
     assert "b.s@linux:from-info" in world.live_jobs()
     assert world.live_jobs().keys() == world.clean().live_jobs().keys()
@@ -409,14 +330,9 @@ def test_analysis_that_read_a_missing_intermediate_is_repeated(text: str) -> Non
     ],
 )
 def test_nothing_fails_on_the_way_when_a_chain_gets_shorter(before: str, after: str, seed: int | None) -> None:
-    world = World(Setup(builders=(copier(), scripter())))
-    world.write("a.s", before)
-    world.settle()
-    world.forget_runs()
+    world = settled(World(Setup(builders=(copier(), scripter()))), a_s=before)
     world.rng = None if seed is None else random.Random(seed)
-    world.write("a.s", after)
-
-    world.settle()
+    world.apply({"a.s": after})
 
     assert "linux/same.bin" in world.cache
     assert [notice for notice in world.notices if getattr(notice, "status", "") == "failed"] == []
@@ -466,9 +382,7 @@ def test_intermediate_changed_by_hand_without_producer_is_not_awaited(world: Wor
 def test_job_with_its_own_intermediate_as_input_ends(way: str, seed: int) -> None:
     """It makes another intermediate in each round; a late check finds the previous one, which was not changed by hand."""
     world = World(Setup(builders=(copier(), scripter())), rng=random.Random(seed))
-    world.write("m.s", f"{way} sub/d.s\nstage+ sub/d.s=x")
-
-    world.settle()
+    world.apply({"m.s": f"{way} sub/d.s\nstage+ sub/d.s=x"})
 
     job = world.job("m.s@common:chain")
     assert job.state is JobState.FAILED

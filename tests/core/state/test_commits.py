@@ -86,9 +86,7 @@ def test_ids_rise_from_the_first_that_is_free() -> None:
 
 def test_a_conflict_is_remembered_by_the_next_engine() -> None:
     world = World()
-    world.write("a.s", "make same.bin\nmake own.bin")
-    world.write("b.s", "make same.bin")
-    world.settle()
+    world.apply({"a.s": "make same.bin\nmake own.bin", "b.s": "make same.bin"})
     world.restart()
 
     claims = world.pipeline.jobs.conflicts._claims
@@ -100,22 +98,16 @@ def test_a_conflict_is_remembered_by_the_next_engine() -> None:
 
 def test_product_taken_over_is_not_deleted_with_its_former_job() -> None:
     world = World(Setup(builders=(scripter(),)))
-    world.write("a.s", "make same.bin")
-    world.settle()
+    world.apply({"a.s": "make same.bin"})
     world.configure(builders=(scripter("twin"),))
 
-    world.settle(restart=True)
-
-    assert world.cache == world.clean().cache
+    assert world.settle(restart=True).cache == world.clean().cache
 
 
 def test_two_products_taken_from_one_job_at_once_are_both_gone() -> None:
     world = World()
-    world.write("a.s", "make x.bin\nmake y.bin")
-    world.settle()
-    world.write("b.s", "make x.bin\nmake y.bin")
-
-    world.settle()
+    world.apply({"a.s": "make x.bin\nmake y.bin"})
+    world.apply({"b.s": "make x.bin\nmake y.bin"})
 
     names = sorted(str(row[2]) for row in world.archive.tables.products.values())
     assert names == ["linux/a.out"]

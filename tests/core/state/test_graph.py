@@ -32,8 +32,7 @@ def graph_of(setup: Setup) -> Graph:
 )
 def test_a_path_is_taken_relative_to_the_scan_folder_that_holds_it(path: str, rel: str | None) -> None:
     world = World(Setup(folders=("game", "shared")))
-    world.write("a.s")
-    world.settle()
+    world.apply({"a.s": ""})
     (source,) = world.archive.reopen().sources(["a.s"]).values()  # type: ignore[list-item]
     assert isinstance(source, Source)
 
@@ -55,14 +54,16 @@ def ring_of(world: World, name: str) -> str:
 
 def test_two_rings_that_share_a_job_are_one() -> None:
     world = World()
-    world.write("a.s", "only b.s:main")
-    world.write("b.s", "only a.s:main\nonly c.s:main")
-    world.write("c.s", "only b.s:main\nonly d.s:main")
-    world.write("d.s", "only e.s:main\nonly f.s:main")
-    world.write("e.s", "only f.s:main")
-    world.write("f.s", "")
-
-    world.settle()
+    world.apply(
+        {
+            "a.s": "only b.s:main",
+            "b.s": "only a.s:main\nonly c.s:main",
+            "c.s": "only b.s:main\nonly d.s:main",
+            "d.s": "only e.s:main\nonly f.s:main",
+            "e.s": "only f.s:main",
+            "f.s": "",
+        }
+    )
 
     names = [ring_of(world, f"{name}.s@linux:main") for name in "abc"]
     assert names == ["a.s@linux:main -> b.s@linux:main -> c.s@linux:main"] * 3
@@ -72,22 +73,16 @@ def test_two_rings_that_share_a_job_are_one() -> None:
 
 def test_a_ring_that_closes_later_is_found() -> None:
     world = World()
-    world.write("a.s", "only b.s:main")
-    world.write("b.s", "only c.s:main")
-    world.settle()
+    world.apply({"a.s": "only b.s:main", "b.s": "only c.s:main"})
 
-    world.write("c.s", "only a.s:main")
-    world.settle()
+    world.apply({"c.s": "only a.s:main"})
 
     assert ring_of(world, "c.s@linux:main") == "a.s@linux:main -> b.s@linux:main -> c.s@linux:main"
 
 
 def test_jobs_of_two_platforms_stand_in_two_rings() -> None:
     world = World()
-    world.write("a.s", "job two\nonly b.s:main")
-    world.write("b.s", "only a.s:two")
-
-    world.settle()
+    world.apply({"a.s": "job two\nonly b.s:main", "b.s": "only a.s:two"})
 
     assert ring_of(world, "b.s@linux:main") == "a.s@linux:two -> b.s@linux:main"
     assert world.job("a.s@linux:main").warnings == 0

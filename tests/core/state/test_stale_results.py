@@ -150,9 +150,7 @@ def test_a_file_that_is_there_for_good_and_ignored_is_waited_for_once() -> None:
     look = world._stamp
     world._stamp = lambda path: (3, 1, 1, 1) if path.endswith("e.txt") else look(path)  # type: ignore[method-assign]  # only the engine sees it
 
-    world.settle()
-
-    assert world.ran() == ["a.s@linux:main"] * 2
+    assert world.settle().ran() == ["a.s@linux:main"] * 2
     assert world.statuses() == {"a.s@linux:main": "completed"}
 
 
@@ -162,18 +160,12 @@ def test_ignored_file_does_not_fail_the_analysis_that_reads_it() -> None:
     look = world._stamp
     world._stamp = lambda path: (3, 1, 1, 1) if path.endswith("e.txt") else look(path)  # type: ignore[method-assign]  # only the engine sees it
 
-    world.settle()
-
-    assert world.statuses() == {"a.s@linux:main": "completed"}
+    assert world.settle().statuses() == {"a.s@linux:main": "completed"}
 
 
 def test_case_clash_does_not_fail_the_analysis_that_reads_one_file() -> None:
     world = World()
-    world.write("a.s", "jobs-from d.s")
-    world.write("d.s", "x")
-    world.write("D.s", "y")
-
-    world.settle()
+    world.apply({"a.s": "jobs-from d.s", "d.s": "x", "D.s": "y"})
 
     assert "a.s:analyse" not in {name for name, status in world.statuses().items() if status == "failed"}
     assert world.statuses()["a.s@linux:main"] == "completed"
@@ -206,8 +198,7 @@ def check(word: str, *, is_known: bool, is_back: bool, run: int, seed: int) -> N
     world = World(rng=random.Random(seed))
     world.write("e.txt", "one")
     if is_known:
-        world.write("a.s", f"{word} e.txt")
-        world.settle()
+        world.apply({"a.s": f"{word} e.txt"})
     world.write("a.s", f"{word} e.txt\nedited")
     world.scan()
     for _run in range(run - 1):
@@ -235,8 +226,7 @@ def check_new(word: str, *, is_back: bool, seed: int) -> None:
     """Write a file that is planned as missing, or that a pattern matches, while a run of `a.s` uses it."""
     world = World(rng=random.Random(seed))
     if word == "glob after read":
-        world.write("a.s", "read e.txt")
-        world.settle()
+        world.apply({"a.s": "read e.txt"})
     world.write("a.s", "glob e*" if word.startswith("glob") else f"{word} e.txt")
     world.scan()
     for has_read in (False, True, False):
@@ -249,8 +239,7 @@ def check_new(word: str, *, is_back: bool, seed: int) -> None:
     world.run()
     world.settle(restart=True)
     if not is_back:
-        world.delete("e.txt")
-        world.settle()
+        world.apply({"e.txt": None})
 
     clean = world.clean()
     assert not world.contradictions, f"what was made of two things: {world.contradictions}"
