@@ -48,7 +48,7 @@ def owner(model: type[Model], column: str) -> ForeignKeyField:
     return ForeignKeyField(model, column_name=column, on_delete="CASCADE", index=False, backref="+")
 
 
-def named(table: str, *key: str, has_row_id: bool = True) -> type:
+def make_meta(table: str, *key: str, has_row_id: bool = True) -> type:
     """Return the `Meta` of a table; with a `key` of several columns, rows have no other id."""
     more = {"primary_key": CompositeKey(*key)} if key else {}
     return type("Meta", (), {"table_name": table, "without_rowid": not has_row_id or bool(key), **more})
@@ -67,7 +67,7 @@ class DbInfoTable(O3deTable):
 
     row_id = AutoField(column_name="rowID")
     version = number("version")
-    Meta = named("dbinfo")
+    Meta = make_meta("dbinfo")
 
 
 class ScanFoldersTable(O3deTable):
@@ -78,7 +78,7 @@ class ScanFoldersTable(O3deTable):
     display_name = text("DisplayName")
     portable_key = text("PortableKey")
     is_root = number("IsRoot")
-    Meta = named("ScanFolders")
+    Meta = make_meta("ScanFolders")
 
 
 class SourcesTable(O3deTable):
@@ -89,7 +89,7 @@ class SourcesTable(O3deTable):
     source_name = text("SourceName")
     source_guid = BlobField(column_name="SourceGuid")
     analysis_fingerprint = text("AnalysisFingerprint", default="''")
-    Meta = named("Sources")
+    Meta = make_meta("Sources")
 
 
 class JobsTable(O3deTable):
@@ -113,7 +113,7 @@ class JobsTable(O3deTable):
     last_log_file = text("LastLogFile")
     error_count = number("ErrorCount", 0)
     warning_count = number("WarningCount", 0)
-    Meta = named("Jobs")
+    Meta = make_meta("Jobs")
 
 
 class ProductsTable(O3deTable):
@@ -127,7 +127,7 @@ class ProductsTable(O3deTable):
     legacy_guid = BlobField(column_name="LegacyGuid")
     hash = number("Hash")
     flags = number("Flags", 1)
-    Meta = named("Products")
+    Meta = make_meta("Products")
 
 
 class LegacySubIdsTable(O3deTable):
@@ -136,7 +136,7 @@ class LegacySubIdsTable(O3deTable):
     legacy_sub_id = AutoField(column_name="LegacySubID")
     product = owner(ProductsTable, "ProductPK")
     sub_id = number("SubID")
-    Meta = named("LegacySubIDs")
+    Meta = make_meta("LegacySubIDs")
 
 
 class SourceDependencyTable(O3deTable):
@@ -149,7 +149,7 @@ class SourceDependencyTable(O3deTable):
     sub_ids = text("SubIds")
     type_of_dependency = number("TypeOfDependency", 0)
     from_asset_id = number("FromAssetId", 0)
-    Meta = named("SourceDependency")
+    Meta = make_meta("SourceDependency")
 
 
 class ProductDependenciesTable(O3deTable):
@@ -164,7 +164,7 @@ class ProductDependenciesTable(O3deTable):
     unresolved_path = text("UnresolvedPath")
     unresolved_dependency_type = number("UnresolvedDependencyType", 0)
     from_asset_id = number("FromAssetId", 0)
-    Meta = named("ProductDependencies")
+    Meta = make_meta("ProductDependencies")
 
 
 class MissingProductDependenciesTable(O3deTable):
@@ -180,7 +180,7 @@ class MissingProductDependenciesTable(O3deTable):
     missing_dependency_string = TextField(column_name="MissingDependencyString")
     last_scan_time = TextField(column_name="LastScanTime")
     scan_time = number("ScanTimeSecondsSinceEpoch")
-    Meta = named("MissingProductDependencies")
+    Meta = make_meta("MissingProductDependencies")
 
 
 class FilesTable(O3deTable):
@@ -192,7 +192,7 @@ class FilesTable(O3deTable):
     is_folder = number("IsFolder")
     mod_time = number("ModTime")
     hash = number("Hash")
-    Meta = named("Files")
+    Meta = make_meta("Files")
 
 
 class StatsTable(O3deTable):
@@ -201,7 +201,7 @@ class StatsTable(O3deTable):
     stat_name = text("StatName", primary_key=True)
     stat_value = number("StatValue")
     last_log_time = number("LastLogTime")
-    Meta = named("Stats")
+    Meta = make_meta("Stats")
 
 
 class BuilderInfoTable(O3deTable):
@@ -210,7 +210,7 @@ class BuilderInfoTable(O3deTable):
     builder_id = AutoField(column_name="BuilderID")
     guid = BlobField(column_name="Guid")
     analysis_fingerprint = TextField(column_name="AnalysisFingerprint")
-    Meta = named("BuilderInfo")
+    Meta = make_meta("BuilderInfo")
 
 
 O3DE_TABLES: tuple[type[Model], ...] = tuple(O3deTable.__subclasses__())
@@ -221,7 +221,7 @@ class StateTable(OwnTable):
 
     key = TextField(primary_key=True)
     value = TextField()
-    Meta = named("aptui_state", has_row_id=False)
+    Meta = make_meta("aptui_state", has_row_id=False)
 
 
 class OwnSourcesTable(OwnTable):
@@ -236,7 +236,7 @@ class OwnSourcesTable(OwnTable):
     identity = TextField()
     mtime_ms = IntegerField()
     hash64 = IntegerField()
-    Meta = named("aptui_sources")
+    Meta = make_meta("aptui_sources")
 
 
 class OwnFilesTable(OwnTable):
@@ -248,7 +248,7 @@ class OwnFilesTable(OwnTable):
     is_folder = IntegerField()
     mtime_ms = IntegerField()
     hash64 = IntegerField()
-    Meta = named("aptui_files")
+    Meta = make_meta("aptui_files")
 
 
 class OwnStatsTable(OwnTable):
@@ -257,7 +257,7 @@ class OwnStatsTable(OwnTable):
     name = text("name", primary_key=True)
     value_ms = IntegerField()
     time_ms = IntegerField()
-    Meta = named("aptui_stats", has_row_id=False)
+    Meta = make_meta("aptui_stats", has_row_id=False)
 
 
 class LegacyUuidsTable(OwnTable):
@@ -266,7 +266,7 @@ class LegacyUuidsTable(OwnTable):
     uuid = BlobField()
     source_id = IntegerField()
     created_ms = IntegerField()
-    Meta = named("aptui_legacy", "uuid", "source_id")
+    Meta = make_meta("aptui_legacy", "uuid", "source_id")
 
 
 class OwnJobsTable(OwnTable):
@@ -288,7 +288,7 @@ class OwnJobsTable(OwnTable):
     escalation = IntegerField()
     origin = TextField()
     failure = TextField()
-    Meta = named("aptui_jobs")
+    Meta = make_meta("aptui_jobs")
 
 
 class RetriesTable(OwnTable):
@@ -297,7 +297,7 @@ class RetriesTable(OwnTable):
     job_id = IntegerField(primary_key=True)
     run_key = IntegerField()
     kinds = TextField()
-    Meta = named("aptui_retries")
+    Meta = make_meta("aptui_retries")
 
 
 class DraftsTable(OwnTable):
@@ -305,7 +305,7 @@ class DraftsTable(OwnTable):
 
     job_id = IntegerField(primary_key=True)
     final = IntegerField(null=True)
-    Meta = named("aptui_drafts")
+    Meta = make_meta("aptui_drafts")
 
 
 class AnalysesTable(OwnTable):
@@ -324,7 +324,7 @@ class AnalysesTable(OwnTable):
     reason = TextField()
     plans = BlobField()
     failure = TextField()
-    Meta = named("aptui_analyses", "source_id", "builder")
+    Meta = make_meta("aptui_analyses", "source_id", "builder")
 
 
 class EdgesTable(OwnTable):
@@ -334,7 +334,7 @@ class EdgesTable(OwnTable):
     source_id = IntegerField()
     builder = BlobField()
     kind = IntegerField()
-    Meta = named("aptui_edges", "target", "source_id", "builder", "kind")
+    Meta = make_meta("aptui_edges", "target", "source_id", "builder", "kind")
 
 
 class OwnProductsTable(OwnTable):
@@ -343,7 +343,7 @@ class OwnProductsTable(OwnTable):
     product_id = IntegerField(primary_key=True)
     digest = BlobField()
     size = IntegerField()
-    Meta = named("aptui_products")
+    Meta = make_meta("aptui_products")
 
 
 class FactsTable(OwnTable):
@@ -356,7 +356,7 @@ class FactsTable(OwnTable):
     rate = IntegerField()
     seconds = FloatField()
     format = TextField()
-    Meta = named("aptui_facts")
+    Meta = make_meta("aptui_facts")
 
 
 class ProductLinksTable(OwnTable):
@@ -376,7 +376,7 @@ class ProductLinksTable(OwnTable):
     source_guid = BlobField()
     sub_id = IntegerField()
     flags = IntegerField()
-    Meta = named("aptui_product_links", "product_id", "at")
+    Meta = make_meta("aptui_product_links", "product_id", "at")
 
 
 class MissingScansTable(OwnTable):
@@ -386,7 +386,7 @@ class MissingScansTable(OwnTable):
     digest = BlobField()
     terms = TextField()
     names = BlobField()
-    Meta = named("aptui_missing_scans")
+    Meta = make_meta("aptui_missing_scans")
 
 
 class RunsTable(OwnTable):
@@ -408,7 +408,7 @@ class RunsTable(OwnTable):
     products = BlobField()
     step = TextField()
     origin = TextField()
-    Meta = named("aptui_runs", "job_id", "run_key")
+    Meta = make_meta("aptui_runs", "job_id", "run_key")
 
 
 class SessionsTable(OwnTable):
@@ -433,7 +433,7 @@ class SessionsTable(OwnTable):
     saved_ms = IntegerField()
     fetched_bytes = IntegerField()
     failing = IntegerField()
-    Meta = named("aptui_sessions")
+    Meta = make_meta("aptui_sessions")
 
 
 class SessionRunsTable(OwnTable):
@@ -450,7 +450,7 @@ class SessionRunsTable(OwnTable):
     ended_after_ms = IntegerField()
     size = IntegerField()
     is_draft = IntegerField()
-    Meta = named("aptui_session_runs", "job_id", "session_id")
+    Meta = make_meta("aptui_session_runs", "job_id", "session_id")
 
 
 class GoneJobsTable(OwnTable):
@@ -462,7 +462,7 @@ class GoneJobsTable(OwnTable):
     job_key = TextField()
     builder = BlobField()
     gone_ms = IntegerField()
-    Meta = named("aptui_gone_jobs")
+    Meta = make_meta("aptui_gone_jobs")
 
 
 class ConflictsTable(OwnTable):
@@ -470,7 +470,7 @@ class ConflictsTable(OwnTable):
 
     name = TextField()
     job_id = IntegerField()
-    Meta = named("aptui_conflicts", "name", "job_id")
+    Meta = make_meta("aptui_conflicts", "name", "job_id")
 
 
 class FoldersTable(OwnTable):
@@ -480,7 +480,7 @@ class FoldersTable(OwnTable):
     scan_folder_id = IntegerField()
     digest = BlobField()
     files = BlobField()
-    Meta = named("aptui_folders", "folder", "scan_folder_id")
+    Meta = make_meta("aptui_folders", "folder", "scan_folder_id")
 
 
 class IntentsTable(OwnTable):
@@ -492,7 +492,7 @@ class IntentsTable(OwnTable):
     digest = BlobField()
     size = IntegerField()
     stale = TextField()
-    Meta = named("aptui_intents", "run_key", "name")
+    Meta = make_meta("aptui_intents", "run_key", "name")
 
 
 class CacheFoldersTable(OwnTable):
@@ -503,7 +503,7 @@ class CacheFoldersTable(OwnTable):
 
     name = TextField(primary_key=True)
     ctime_ns = IntegerField()
-    Meta = named("aptui_cache_folders", has_row_id=False)
+    Meta = make_meta("aptui_cache_folders", has_row_id=False)
 
 
 class ChangesTable(OwnTable):
@@ -518,7 +518,7 @@ class ChangesTable(OwnTable):
     digest = BlobField()
     size = IntegerField()
     is_removed = IntegerField()
-    Meta = named("aptui_changes")
+    Meta = make_meta("aptui_changes")
 
 
 OWN_TABLES: tuple[type[Model], ...] = tuple(OwnTable.__subclasses__())

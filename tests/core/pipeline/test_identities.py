@@ -17,8 +17,7 @@ TOLD_APART = Setup(builders=(copier(), scripter()), folders=("game", "shared"), 
 
 @pytest.fixture
 def world() -> World:
-    world = settled(World(), {"a.s": "x", "a.s.meta": meta("one", "a.s"), "user.s": f"uuid {meta_uuid('one').hex()}"})
-    return world
+    return settled(World(), {"a.s": "x", "a.s.meta": meta("one", "a.s"), "user.s": f"uuid {meta_uuid('one').hex()}"})
 
 
 def uuids(world: World) -> dict[str, bytes]:

@@ -15,8 +15,7 @@ from aptui.core.orders import Outcome
 
 @pytest.fixture
 def world() -> World:
-    world = settled(World(Setup(builders=(copier(), scripter()))), a_s="stage m.s=stage+ n.txt=deep")
-    return world
+    return settled(World(Setup(builders=(copier(), scripter()))), a_s="stage m.s=stage+ n.txt=deep")
 
 
 CHAIN = ["a.s@common:chain", "a.s@linux:main", "m.s@common:chain", "m.s@linux:main", "n.txt@linux:data"]

@@ -22,7 +22,6 @@ ALLOWED = {
     "config/": "files of the user: the compiled configuration, edited YAML, what was trusted, the list of written files",
     "engine/cache/catalog.py": "catalogs at the top of the cache, by fixed names; a rename replaces a link itself",
     "engine/live/roots.py": "a socket in the state folder",
-    "engine/registry.py": "the descriptions of builders in .aptui, by a fixed name; a link there is refused at the start",
     "engine/scan/metadata.py": "identity files beside sources",
     "features/cluster/": "folders of a cluster worker, made by tempfile",
     "features/gateway/": "settings and audit files, by fixed names",
