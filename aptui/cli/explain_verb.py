@@ -17,6 +17,7 @@ from aptui.cli.naming import NamedPath, as_text, meanings
 from aptui.cli.read_access import OpenedProject, all_builders, os_path
 from aptui.config import folder as config_folder
 from aptui.config import load
+from aptui.config.builders import params_of
 from aptui.config.configuration import Config
 from aptui.config.load import tree
 from aptui.config.own_files import is_own
@@ -275,8 +276,9 @@ def _pattern_place(pattern: Pattern, builder: Builder, node: Node | None) -> str
 
 
 def _class_of(builder: Builder) -> str:
-    path, colon, name = builder.origin.removeprefix("file:").rpartition(":")
-    return f"'{name}' in '{path}'" if colon and builder.origin.startswith("file:") else f"'{builder.origin.removeprefix('entry:')}'"
+    origin = builder.steps[0].origin if builder.steps else builder.origin
+    path, colon, name = origin.removeprefix("file:").rpartition(":")
+    return f"'{name}' in '{path}'" if colon and origin.startswith("file:") else f"'{origin.removeprefix('entry:')}'"
 
 
 def _find_switched_off(rel: str, folder: ScanFolder, given: ExplainedValue) -> Iterator[dict[str, Any]]:
@@ -288,10 +290,10 @@ def _find_switched_off(rel: str, folder: ScanFolder, given: ExplainedValue) -> I
             pattern = pattern_of(item)
             if matches(pattern, rel, folder.path):
                 platforms = [_find_switch(node, item.id, item.tags) for item in given.config.project.platforms]
-                kind = next(form for form in ("copy", "command", "uses") if form in node.value)
+                kind = next(form for form in ("copy", "command", "uses", "steps") if form in node.value)
                 yield {
                     "builder": name,
-                    "kind": "python" if kind == "uses" else kind,
+                    "kind": "python" if kind in ("uses", "steps") else kind,
                     "pattern": pattern.text,
                     "from": item.where,
                     "limits": {},
@@ -350,7 +352,7 @@ def _platform(
         return {**answer, "said": f"not made for scan folder '{folder.name}'", "from": _folder_place(folder, given)}
     if platform in adjustment.skips:
         return {**answer, "said": "skipped", "from": _place_text(adjustment.skips[platform], given)}
-    params = {**_params(node.get("params") if node else None), **_scope(adjustment.values, "", given)}
+    params = {**_params(params_of(node) if node else None), **_scope(adjustment.values, "", given)}
     rules = _rules(node) if node else {}
     for reference in choose_references(rules, platform, tags):
         params |= _params(rules[reference])

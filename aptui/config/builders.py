@@ -26,6 +26,7 @@ from aptui.core.patterns import leave_out
 from aptui.core.project import (
     Builder,
     BuilderKind,
+    BuilderStep,
     CommandRule,
     FileRule,
     Pattern,
@@ -158,7 +159,7 @@ SHIPPED_BUILDERS = frozenset(
     {"atlas", "audio", "font", "gltf", "image", "json", "locale", "lua", "mesh", "shader", "table", "texture", "xml", "yaml"}
 )
 """Python builders that come with aptui: the entry points of its own distribution."""
-_FORMS = ("copy", "uses", "command")
+_FORMS = ("copy", "uses", "command", "steps")
 _COMMAND_KEYS = (
     "products",
     "depfile",
@@ -170,6 +171,23 @@ _COMMAND_KEYS = (
     "trace_reads",
 )
 _LOADS = {"pre": 0, "queue": 1, "none": 2}
+
+
+def params_of(node: Node) -> Node | None:
+    """Return the parameters of a builder's entry; those of its steps are named `step.parameter`."""
+    own, steps = node.get("params"), node.get("steps")
+    if steps is None:
+        return own
+    found: dict[str, Node] = {}
+    for step in steps.value:
+        params = step.get("params")
+        found |= {f"{_name_of_step(step)}.{key}": child for key, child in (params.value.items() if params else ())}
+    return Node(found | (own.value if own else {}), (own or steps).where)
+
+
+def _name_of_step(step: Node) -> str:
+    name: str = (step.get("name") or step.value["uses"]).value
+    return name
 
 
 class BuilderCompiler:
@@ -189,11 +207,14 @@ class BuilderCompiler:
         tools = self._tools_of(node, name) if is_command else []
         platforms, overrides = self._platforms_of(node)
         self.places[name] = (node.get("uses") or node).where
-        self._place_params((name, "params"), node.get("params"))
+        params = params_of(node)
+        self._place_params((name, "params"), params)
         values = {key: child.value for key, child in node.value.items()}
         exclude = self._plain_patterns(node.get("exclude"))
         self.tools += tools
-        is_shipped = kind is BuilderKind.PYTHON and node.value["uses"].value in SHIPPED_BUILDERS
+        steps = tuple(self._steps(node, name))
+        used = [step.origin for step in steps] or [origin]
+        is_shipped = kind is BuilderKind.PYTHON and {each.removeprefix("entry:") for each in used} <= SHIPPED_BUILDERS
         process_limit_s = self._limits.shipped_process_s if is_shipped else self._limits.process_s
         builder = Builder(
             uuid=builder_uuid(name),
@@ -207,7 +228,7 @@ class BuilderCompiler:
             origin=origin,
             code_digest=tools_digest(tools),
             code_files=tuple((tool.path, tool.digest) for tool in tools),
-            params=_json(node.get("params")),
+            params=_json(params),
             platform_params=overrides,
             command=self._command(node) if is_command else None,
             priority=values.get("priority", 0),
@@ -227,6 +248,7 @@ class BuilderCompiler:
             retry=settings.retry_rule(node.value["retry"].plain() if "retry" in node.value else None),
             resources=settings.find_resources(node),
             has_drafts=settings.has_drafts(node),
+            steps=steps,
         )
         return builder if platforms else None
 
@@ -247,14 +269,14 @@ class BuilderCompiler:
         if not forms:
             names = [item.value["name"].value for item in self._tree.items("builders") if item is not node]
             near = nodes.nearest(name, names)
-            hint = near if near.startswith("did") else "give it one of the three"
-            raise UserError(f"builder '{name}' needs one of 'copy', 'uses', 'command'", where=node.where, hint=hint)
+            hint = near if near.startswith("did") else "give it one of the four"
+            raise UserError(f"builder '{name}' needs one of 'copy', 'uses', 'command', 'steps'", where=node.where, hint=hint)
         if len(forms) > 1:
             where = node.value[forms[1]].key_where
             raise UserError(f"builder '{name}' has both '{forms[0]}' and '{forms[1]}'", where=where, hint="keep one")
         foreign = (
             [
-                (key, "'uses:' or 'command:'")
+                (key, "'uses:', 'command:' or 'steps:'")
                 for key in ("patterns", "rules", "intermediate", "undeclared_reads", "environment", "retry", "resources", "quality")
             ]
             if forms[0] == "copy"
@@ -269,6 +291,8 @@ class BuilderCompiler:
 
     def _kind(self, node: Node, form: str) -> tuple[BuilderKind, str]:
         used = node.value[form]
+        if form == "steps":
+            return BuilderKind.PYTHON, f"steps:{', '.join(map(_name_of_step, used.value))}"
         if form != "uses":
             return BuilderKind(form), ""
         if used.value == "copy":
@@ -276,6 +300,23 @@ class BuilderCompiler:
         if used.value == "command":
             raise UserError("'command' is not used by name", where=used.where, hint="write 'command:' with the command line")
         return BuilderKind.PYTHON, f"entry:{used.value}"
+
+    def _steps(self, node: Node, builder: str) -> Iterator[BuilderStep]:
+        listed = node.get("steps")
+        if listed is not None and len(listed.value) < 2:
+            self._tree.wrong(f"builder '{builder}' has fewer than two steps", listed, "write 'uses:' for one builder")
+        seen: set[str] = set()
+        for item in listed.value if listed else ():
+            used, name = item.value["uses"], _name_of_step(item)
+            if used.value in ("copy", "command"):
+                self._tree.wrong(f"'{used.value}' cannot be a step", used, "a step is a Python builder")
+            elif "." in name:
+                self._tree.wrong(f"'{name}' has a dot, so the step needs a name of its own", used, "add 'name:'")
+            elif name in seen:
+                self._tree.wrong(f"two steps are called '{name}'", item, "give one of them another 'name:'")
+            seen.add(name)
+            self.places[place_key((builder, "steps", name))] = used.where
+            yield BuilderStep(name, f"entry:{used.value}", self._plain_patterns(item.get("patterns")))
 
     def _patterns_of(self, node: Node, kind: BuilderKind) -> tuple[Pattern, ...]:
         listed = node.get("copy") or node.get("patterns")

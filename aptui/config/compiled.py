@@ -24,6 +24,7 @@ from aptui.core.asset_checks import Check, Limit
 from aptui.core.project import (
     Builder,
     BuilderKind,
+    BuilderStep,
     CommandRule,
     Companion,
     FileRule,
@@ -117,6 +118,7 @@ def _unpack_builder(data: dict[str, Any]) -> Builder:
             "retry",
             "rules",
             "exclude",
+            "steps",
         ),
         uuid=bytes.fromhex(data["uuid"]),
         code_digest=bytes.fromhex(data["code_digest"]),
@@ -126,6 +128,9 @@ def _unpack_builder(data: dict[str, Any]) -> Builder:
         patterns=tuple(_unpack_pattern(pattern) for pattern in data["patterns"]),
         rules=tuple(FileRule(tuple(map(_unpack_pattern, rule["patterns"])), rule["params"]) for rule in data["rules"]),
         exclude=tuple(map(_unpack_pattern, data["exclude"])),
+        steps=tuple(
+            BuilderStep(step["name"], step["origin"], tuple(map(_unpack_pattern, step["patterns"]))) for step in data["steps"]
+        ),
         command=CommandRule(**_plain(data["command"])) if data["command"] else None,
         references=tuple(ReferenceRule(**rule) for rule in data["references"]),
         retry=restore_rule(data["retry"]),

@@ -19,7 +19,7 @@ from aptui import __version__
 from aptui.config.dirs import data_dir, host_platform
 from aptui.core.project import Project
 
-FORM = 14
+FORM = 15
 """Version of the compiled form; increase it when the form changes."""
 
 
@@ -64,7 +64,7 @@ _UNDECISIVE = (
     "retry", "resources",
 )  # fmt: skip
 """Fields of a builder that do not affect products."""
-_ONLY_IF_TRUE = ("reads_debug_output", "takes_pointers", "has_drafts", "fault", "rules", "exclude")
+_ONLY_IF_TRUE = ("reads_debug_output", "takes_pointers", "has_drafts", "fault", "rules", "exclude", "steps")
 """Fields of a builder that are omitted if unset, so that adding a field does not change existing signatures."""
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from aptui.core.model import Digest, Job, JobPlan, ProductFlag
-from aptui.core.project import Builder, BuilderKind, CommandRule, Platform, ReferenceRule
+from aptui.core.project import Builder, BuilderKind, BuilderStep, CommandRule, Platform, ReferenceRule
 
 Entry = tuple[str, str, str]
 Manifest = tuple[Entry, ...]
@@ -62,6 +62,9 @@ def rule_entries(builder: Builder, platform: Platform, *, debug_output: bool) ->
         entries.append(("pointers", "copy", short(b"copy")))
     if builder.kind is BuilderKind.PYTHON:
         entries += [("intermediate", "yes", short(b"yes"))] if builder.makes_intermediates else []
+        if builder.steps:
+            steps = [(step.name, _code_name(step), *(pattern.text for pattern in step.patterns)) for step in builder.steps]
+            entries.append(("steps", ", ".join(step.name for step in builder.steps), short(_encode(steps).encode())))
         tools = [(path.rpartition("/")[2], digest) for path, digest in builder.code_files if not path.endswith(".py")]
         entries += [("tool", name, digest[:_DIGEST_HEX]) for name, digest in sorted(tools)]
     entries += [("environment", name, digest or MISSING) for name, digest in builder.variables]
@@ -84,7 +87,7 @@ def _digest_fields(record: CommandRule | ReferenceRule, names: Iterable[str]) ->
     return short(_encode(values).encode("utf-8", "surrogatepass"))
 
 
-def _code_name(builder: Builder) -> str:
+def _code_name(builder: Builder | BuilderStep) -> str:
     """Return a name of the builder's code that does not depend on the project's place."""
     return (builder.origin.rpartition("/")[2] if builder.origin.startswith("file:") else builder.origin) or builder.name
 
@@ -132,6 +135,7 @@ _PHRASES = {
     "command": "the command line",
     "references": "the builder's references",
     "intermediate": "'intermediate'",
+    "steps": "the steps",
     "tool": "the tool '{name}'",
     "environment": "the environment variable '{name}'",
     "debug output": "debug output",
@@ -167,9 +171,9 @@ _PLACES = frozenset({"places", "found places"})
 """Reported only if nothing else differs: every file that appears, disappears or changes also has a place."""
 _VALUED = frozenset(
     {
-        "version", "analysis fingerprint", "parameters", "platform parameters", "command", "job parameters", "parameters by file",
-        "additional fingerprint", "undeclared reads", "read tracing", "time limit", "memory limit", "memory of all", "retry",
-        "sandbox", "pool",
+        "version", "analysis fingerprint", "parameters", "platform parameters", "command", "steps", "job parameters",
+        "parameters by file", "additional fingerprint", "undeclared reads", "read tracing", "time limit", "memory limit",
+        "memory of all", "retry", "sandbox", "pool",
     }
 )  # fmt: skip
 

@@ -121,6 +121,14 @@ class FileRule(Struct, frozen=True):
     params: str
 
 
+class BuilderStep(Struct, frozen=True):
+    """One step of a builder with `steps`: the name before its parameters, and `origin` and `patterns` as in `Builder`."""
+
+    name: str
+    origin: str
+    patterns: tuple[Pattern, ...] = ()
+
+
 class Builder(Struct, frozen=True):
     """One enabled builder.
 
@@ -143,7 +151,8 @@ class Builder(Struct, frozen=True):
     project configures. `resources` are the names of the resources that each of its runs holds (`Project.resources`), sorted.
     `has_drafts`: it makes a draft first, and its final when nothing else is pending (`core.quality`). `rules` set parameters by
     file; a later one wins. Files that match `exclude` are not its sources: `patterns` of the configuration leave them out
-    already, and those of its class do once they are known. `fault` says why its code cannot be imported, "" = it can: its
+    already, and those of its class do once they are known. With `steps` it is a chain of builders in one job, and its parameters
+    are named `step.parameter` (`worker.step_chain`). `fault` says why its code cannot be imported, "" = it can: its
     analyses and jobs fail with that text.
     """
 
@@ -184,6 +193,7 @@ class Builder(Struct, frozen=True):
     fault: str = ""
     rules: tuple[FileRule, ...] = ()
     exclude: tuple[Pattern, ...] = ()
+    steps: tuple[BuilderStep, ...] = ()
 
     @property
     def needs_analysis(self) -> bool:

@@ -103,15 +103,15 @@ def complete(config: Config, cache_file: Path, notify: Callable[[str], None] = l
     own = {found.name: (found, path) for path in paths for found in files[path].classes}
     _check_own_names(files, paths)
     _check_lost(files, memory.files, set(own), notify)
-    names = {_entry_name(builder) for builder in builders if builder.kind is BuilderKind.PYTHON}
-    entries = _answers({name: ClassQuestion(entry=name) for name in sorted(names - own.keys() - {""})}, memory.entries, config)
+    names = {name for builder in builders if builder.kind is BuilderKind.PYTHON for name in _entry_names(builder)}
+    entries = _answers({name: ClassQuestion(entry=name) for name in sorted(names - own.keys())}, memory.entries, config)
     for path in paths:
         if not files[path].classes:
             name = f"{FOLDER}/{os.path.basename(path)}"
             notify(f"'{name}' has no builder: a class with name, patterns, create_jobs and process_job; {_HELPER}")
     _check_entries(builders, own, entries, config.places)
     completed = [_complete_builder(builder, own, files, entries) for builder in builders]
-    used = {builder.origin for builder in completed}
+    used = {origin for builder in completed for origin in (builder.origin, *(step.origin for step in builder.steps))}
     added = [_add_found(found, files[path], unlisted) for found, path in own.values() if found.origin not in used]
     _check_names([*completed, *added])
     _check_patterns([*completed, *added], own.values(), config.places)
@@ -199,29 +199,30 @@ def _script_of(builder: Builder) -> str:
 # ------------------------------------------------------------------------------------------------------------------ builders
 
 
-def _entry_name(builder: Builder) -> str:
-    return builder.origin.removeprefix(_ENTRY).partition(":")[0] if builder.origin.startswith(_ENTRY) else ""
+def _entry_names(builder: Builder) -> tuple[str, ...]:
+    """Return the names after `uses:` of a builder or of its steps."""
+    origins = [each.origin for each in builder.steps or (builder,)]
+    return tuple(origin.removeprefix(_ENTRY).partition(":")[0] for origin in origins if origin.startswith(_ENTRY))
 
 
 def _complete_builder(
     builder: Builder, own: dict[str, tuple[ClassDescription, str]], files: dict[str, ClassAnswer], entries: dict[str, ClassAnswer]
 ) -> Builder:
-    name = _entry_name(builder)
-    if builder.kind is not BuilderKind.PYTHON or not name:
+    names = _entry_names(builder)
+    if builder.kind is not BuilderKind.PYTHON or not names:
         return builder
-    if name in own:
-        found, path = own[name]
-        return _fill(builder, found, files[path])
-    answer = entries[name]
-    return _fill(builder, answer.classes[0], answer)
+    parts = []
+    for name in names:
+        answer = files[own[name][1]] if name in own else entries[name]
+        parts.append((own[name][0] if name in own else answer.classes[0], answer))
+    return _fill_steps(builder, parts) if builder.steps else _fill(builder, *parts[0])
 
 
 def _fill(builder: Builder, found: ClassDescription, answer: ClassAnswer) -> Builder:
     files = (*code_files_of(answer.files), *builder.code_files)
-    packages = f" ({', '.join(found.packages)})" if found.packages else ""
     return replace(
         builder,
-        version=f"{found.version}{packages}",
+        version=_describe_version(found),
         analysis_fingerprint=found.analysis_fingerprint,
         patterns=builder.patterns or leave_out(_patterns(found), builder.exclude),
         origin=found.origin,
@@ -233,6 +234,47 @@ def _fill(builder: Builder, found: ClassDescription, answer: ClassAnswer) -> Bui
         trusted_params=tuple(sorted({*builder.trusted_params, *found.trusted_params})),
         fault=_describe_fault(answer, found.origin) if answer.error else "",
     )
+
+
+def _describe_version(found: ClassDescription) -> str:
+    return f"{found.version} ({', '.join(found.packages)})" if found.packages else found.version
+
+
+def _fill_steps(builder: Builder, parts: Sequence[tuple[ClassDescription, ClassAnswer]]) -> Builder:
+    """Complete a builder with steps from their classes: all of them count for its fingerprint and its parameters."""
+    names = [step.name for step in builder.steps]
+    steps = tuple(
+        replace(step, origin=found.origin, patterns=step.patterns or _patterns(found))
+        for step, (found, _answer) in zip(builder.steps, parts, strict=True)
+    )
+    schemas = [json.loads(found.params_schema or "{}") for found, _answer in parts]
+    properties = {
+        f"{name}.{key}": rule
+        for name, schema in zip(names, schemas, strict=True)
+        for key, rule in schema.get("properties", {}).items()
+    }
+    schema: dict[str, object] = {"properties": properties}
+    if all(each.get("additionalProperties") is False for each in schemas):
+        schema["additionalProperties"] = False
+    named = [(name, found) for name, (found, _answer) in zip(names, parts, strict=True)]
+    whole = ClassDescription(
+        name=builder.name,
+        origin=builder.origin,
+        version=", ".join(f"{name} {_describe_version(found)}" for name, found in named),
+        analysis_fingerprint="\n".join(
+            f"{name} {found.analysis_fingerprint}" for name, found in named if found.analysis_fingerprint
+        ),
+        patterns=parts[0][0].patterns,
+        flags=tuple({flag for found, _answer in parts for flag in found.flags}),
+        params_schema=json.dumps(schema, sort_keys=True),
+        trusted_params=tuple(f"{name}.{param}" for name, found in named for param in found.trusted_params),
+        line=0,
+        packages=(),
+    )
+    code = {fact[0]: fact for _found, answer in parts for fact in answer.files}
+    filled = _fill(builder, whole, ClassAnswer(files=list(code.values())))
+    fault = next((_describe_fault(answer, found.origin) for found, answer in parts if answer.error), "")
+    return replace(filled, steps=steps, fault=fault)
 
 
 def _make_unlisted(builder: Builder, unlisted: Builder) -> Builder:
@@ -389,19 +431,19 @@ def _check_entries(
     builders: Iterable[Builder], own: Mapping[str, object], entries: Mapping[str, ClassAnswer], places: Mapping[str, str]
 ) -> None:
     """Raise what is wrong with the builders that the configuration names, all of it at once."""
-    used = [builder for builder in builders if builder.kind is BuilderKind.PYTHON and _entry_name(builder) not in own]
-    found = [(builder, entries[_entry_name(builder)]) for builder in used if _entry_name(builder)]
-    wrong = [
-        _entry_error(answer, builder, (*answer.known, *own), places.get(builder.name, ""))
-        for builder, answer in found
-        if answer.error
-    ]
+    wrong = []
+    for builder in builders:
+        names = _entry_names(builder) if builder.kind is BuilderKind.PYTHON else ()
+        steps = [step.name for step in builder.steps] or [builder.name]
+        for name, step in zip(names, steps, strict=False):
+            if name not in own and entries[name].error:
+                where = places.get(place_key((builder.name, "steps", step)), places.get(builder.name, ""))
+                wrong.append(_entry_error(entries[name], name, builder, (*entries[name].known, *own), where))
     if wrong:
         raise ConfigErrors(wrong)
 
 
-def _entry_error(answer: ClassAnswer, builder: Builder, known: Iterable[str], where: str) -> UserError:
-    name = _entry_name(builder)
+def _entry_error(answer: ClassAnswer, name: str, builder: Builder, known: Iterable[str], where: str) -> UserError:
     if answer.kind != "unknown":
         return UserError(f"builder {name!r} cannot be loaded: {answer.error}", where=where)
     names = sorted(set(known))

@@ -318,6 +318,7 @@ def _pairs(context: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
 
 class _KeywordFields(Struct, kw_only=True):
     scan_folders: tuple[str, ...] = ()
+    fallback_folders: tuple[str, ...] = ()
     params_schema: Any = None
     find_matches: Callable[[str], Sequence[MatchedFile] | None] = lambda _pattern: None
 
@@ -326,8 +327,9 @@ class _Request(_KeywordFields):
     """Common part of both requests.
 
     `builder_name` is the name of the configured builder. `scan_folder` is absolute; `source` is relative to it, in its real case.
-    `scan_folders` are all of the project (absolute). `params_schema` is that of the builder's class. `find_matches` returns the
-    files that a pattern matches, None if no earlier analysis declared the pattern.
+    `scan_folders` are all of the project (absolute). In a later step of `steps:`, `scan_folder` has the products of the step
+    before, and `read_named` also searches `fallback_folders`. `params_schema` is that of the builder's class. `find_matches`
+    returns the files that a pattern matches, None if no earlier analysis declared the pattern.
     """
 
     builder_name: str
@@ -357,7 +359,11 @@ class _Request(_KeywordFields):
             ForbiddenNameError: the file is outside the scan folders, is not a regular file, or is too large: the job should fail.
             NamedFileError: the file is missing or cannot be read.
         """
-        return read_named(self.scan_folder, path, self.scan_folders, named_by=named_by or self.source, most_bytes=most_bytes)
+        folder = self.scan_folder
+        if self.fallback_folders:
+            places = (folder, *self.fallback_folders)
+            folder = next((place for place in places if os.path.exists(os.path.join(place, path))), folder)
+        return read_named(folder, path, self.scan_folders, named_by=named_by or self.source, most_bytes=most_bytes)
 
 
 class CreateJobsRequest(_Request):

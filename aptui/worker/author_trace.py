@@ -21,6 +21,7 @@ def describe_error(error: BaseException) -> tuple[str, list[str]]:
     """Return an exception in one line, with the place in the builder's code, and the lines of its traceback."""
     text = one_line(str(error))
     text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    text = "".join(f"{note}: " for note in getattr(error, "__notes__", ()) if note.startswith("step ")) + text
     shown = traceback.TracebackException.from_exception(error)
     _cut(shown)
     own = [frame for frame in shown.stack if _is_own(frame.filename)]

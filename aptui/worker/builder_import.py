@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from aptui.core.project import Builder
+from aptui.core.project import Builder, BuilderStep
 from aptui.sdk import JobError
 from aptui.worker.inputs import used
 
@@ -45,13 +45,21 @@ def load_builder(builder: Builder) -> Any:
     with used.loading(builder):
         if builder.adapter:
             return load_function(builder.adapter)(builder)
-        found = load_class(builder.origin)
-        if getattr(found, "requires", ()) or getattr(found, "tools", ()):
-            from aptui.sdk import programs
+        if builder.steps:
+            from aptui.worker.step_chain import StepChain
 
-            if fault := programs.find_missing_need(found):
-                raise JobError(f"builder '{builder.name}' {fault}")
-        return found()
+            return StepChain([(step, _make_instance(step)) for step in builder.steps])
+        return _make_instance(builder)
+
+
+def _make_instance(builder: Builder | BuilderStep) -> Any:
+    found = load_class(builder.origin)
+    if getattr(found, "requires", ()) or getattr(found, "tools", ()):
+        from aptui.sdk import programs
+
+        if fault := programs.find_missing_need(found):
+            raise JobError(f"builder '{builder.name}' {fault}")
+    return found()
 
 
 def load_function(name: str) -> Callable[[Builder], Any]:

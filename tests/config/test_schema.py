@@ -110,7 +110,7 @@ def test_a_mistake_in_the_shape_is_named_with_its_place(complain: Complain, name
 
 
 MEANINGS = {
-    "no form": ("  - {name: a}", "3:5: builder 'a' needs one of 'copy', 'uses', 'command'; give it one of the three"),
+    "no form": ("  - {name: a}", "3:5: builder 'a' needs one of 'copy', 'uses', 'command', 'steps'; give it one of the four"),
     "two forms": ("  - {name: a, copy: [x], uses: image}", "3:26: builder 'a' has both 'copy' and 'uses'; keep one"),
     "key of another form": (
         "  - {name: a, copy: [x], tools: [sh]}",
@@ -118,7 +118,27 @@ MEANINGS = {
     ),
     "patterns of a copy rule": (
         "  - {name: a, copy: [x], patterns: [y]}",
-        "3:26: 'patterns' belongs to a builder with 'uses:' or 'command:', not 'copy:'",
+        "3:26: 'patterns' belongs to a builder with 'uses:', 'command:' or 'steps:', not 'copy:'",
+    ),
+    "one step": (
+        "  - {name: a, steps: [{uses: json}]}",
+        "3:22: builder 'a' has fewer than two steps; write 'uses:' for one builder",
+    ),
+    "step that is a command": (
+        "  - {name: a, steps: [{uses: json}, {uses: command}]}",
+        "3:44: 'command' cannot be a step; a step is a Python builder",
+    ),
+    "steps of one name": (
+        "  - {name: a, steps: [{uses: json}, {uses: json}]}",
+        "3:37: two steps are called 'json'; give one of them another 'name:'",
+    ),
+    "step with a dot": (
+        "  - {name: a, steps: [{uses: json}, {uses: my.json}]}",
+        "3:44: 'my.json' has a dot, so the step needs a name of its own; add 'name:'",
+    ),
+    "key of a command with steps": (
+        "  - {name: a, steps: [{uses: json}, {uses: image}], tools: [sh]}",
+        "3:53: 'tools' belongs to a builder with 'command:', not 'steps:'",
     ),
     "a value as code": (
         "  - {name: a, command: \"sh -c 'cat {source}'\", patterns: [x]}",
@@ -306,7 +326,7 @@ def test_an_empty_file_only_lacks_scan_folders(complain: Complain) -> None:
         ("limits=[", "--set limits:1:2: not valid YAML: "),
         (
             "builders.dta.params.x=1",
-            "--set builders.dta: builder 'dta' needs one of 'copy', 'uses', 'command'; did you mean 'data'?",
+            "--set builders.dta: builder 'dta' needs one of 'copy', 'uses', 'command', 'steps'; did you mean 'data'?",
         ),
         ("scan_folders.gane.order=1", "--set scan_folders.gane: 'path' is missing in 'scan_folders.gane'; did you mean 'game'?"),
         ("builders.data=1", "--set builders.data: 'builders.1' must be a mapping that describes a builder, not 1"),

@@ -58,7 +58,7 @@ def test_undeclared_reads_of_project_and_builder_change_no_signature(folder: Pat
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ({"copy": ", undeclared_reads: add"}, "'undeclared_reads' belongs to a builder with 'uses:' or 'command:'"),
+        ({"copy": ", undeclared_reads: add"}, "'undeclared_reads' belongs to a builder with 'uses:', 'command:' or 'steps:'"),
         ({"python": ", trace_reads: true"}, "'trace_reads' belongs to a builder with 'command:'"),
         ({"python": ", undeclared_reads: perhaps"}, "ignore, warn or add"),
     ],

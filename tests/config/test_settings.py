@@ -74,7 +74,7 @@ def test_invalid_retry_is_refused_with_its_place(load: Load, said: str, where: s
 
 
 def test_retry_of_a_copy_rule_is_refused(load: Load) -> None:
-    with pytest.raises(ConfigErrors, match="'retry' belongs to a builder with 'uses:' or 'command:'"):
+    with pytest.raises(ConfigErrors, match="'retry' belongs to a builder with 'uses:', 'command:' or 'steps:'"):
         load(of_copy=", retry: {times: 1}")
 
 
@@ -107,7 +107,7 @@ def test_invalid_resources_are_refused_with_their_place(load: Load, said: str, o
 
 
 def test_resources_of_a_copy_rule_are_refused(load: Load) -> None:
-    with pytest.raises(ConfigErrors, match="'resources' belongs to a builder with 'uses:' or 'command:'"):
+    with pytest.raises(ConfigErrors, match="'resources' belongs to a builder with 'uses:', 'command:' or 'steps:'"):
         load("resources: {gpu: 1}\n", of_copy=", resources: [gpu]")
 
 
@@ -132,5 +132,5 @@ def test_invalid_quality_is_refused_with_its_place(load: Load, said: str) -> Non
 
 
 def test_drafts_of_a_copy_rule_are_refused(load: Load) -> None:
-    with pytest.raises(ConfigErrors, match="'quality' belongs to a builder with 'uses:' or 'command:'"):
+    with pytest.raises(ConfigErrors, match="'quality' belongs to a builder with 'uses:', 'command:' or 'steps:'"):
         load(of_copy=", quality: [draft, final]")

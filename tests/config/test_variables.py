@@ -73,7 +73,10 @@ def test_changed_variable_changes_the_configuration_without_a_changed_file(
         ("environment: [A-B]", "'environment.1' must be the name of an environment variable"),
         ("environment: [TMPDIR]", "'environment.1' must be the name of an environment variable"),
         ("environment: [APTUI_SOURCE]", "'environment.1' must be the name of an environment variable"),
-        ('builders: [{name: a, copy: ["*.a"], environment: [X]}]', "'environment' belongs to a builder with 'uses:' or 'command:'"),
+        (
+            'builders: [{name: a, copy: ["*.a"], environment: [X]}]',
+            "'environment' belongs to a builder with 'uses:', 'command:' or 'steps:'",
+        ),
     ],
 )
 def test_a_wrong_name_is_refused_with_its_place(loaded: Loaded, line: str, mistake: str) -> None:

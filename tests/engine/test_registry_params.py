@@ -65,6 +65,33 @@ def test_an_unknown_builder_has_its_place(tmp_path):
     assert refused(project) == ["4:23: no builder is called 'jsn' (used by 'tex'); did you mean 'json'"]
 
 
+@pytest.mark.parametrize(
+    ("steps", "rest", "error"),
+    [
+        ("{uses: json, params: {minfy: true}}", "", "unknown parameter 'json.minfy' (builder 'tex'); did you mean 'json.minify'?"),
+        ("{uses: json}", "params: {minify: true}", "unknown parameter 'minify' (builder 'tex'); did you mean 'json.minify'?"),
+        (
+            "{uses: json, name: j}",
+            "platforms: {'*': {j.indent: 99}}",
+            "parameter 'j.indent' must be an integer from 0 to 16 or null, not 99 (builder 'tex')",
+        ),
+    ],
+)
+def test_parameters_of_steps_are_checked(tmp_path, steps, rest, error):
+    settings = SETTINGS.format(rest="").replace("uses: json", f"steps: [{steps}, {{uses: xml}}], {rest}".rstrip(", "))
+    project = Project(tmp_path, settings)
+
+    (found,) = refused(project)
+
+    assert found.partition(": ")[2] == error
+
+
+def test_unknown_builder_of_a_step_has_its_place(tmp_path):
+    project = Project(tmp_path, SETTINGS.format(rest="").replace("uses: json", "steps: [{uses: json}, {uses: xnl}]"))
+
+    assert refused(project) == ["4:46: no builder is called 'xnl' (used by 'tex'); did you mean 'xml'"]
+
+
 def test_a_builder_of_the_project_is_checked_by_its_own_schema_as_far_as_it_is_understood(tmp_path):
     project = Project(tmp_path, SETTINGS.format(rest="").replace("uses: json", "uses: own, params: {depth: 4, any: 2, other: 1}"))
     project.write("builders/own.py", OWN)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from disk_project import Project
 from homes import own_homes
+from PIL import Image
 
 import aptui
 
@@ -78,6 +81,25 @@ def test_chain_of_the_page_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     project.engine_run()
 
     assert project.texts()["a.txt"] == "B.BIN 6B86B273FF34FCE19D6B804EFF5A3F57\n", project.errors()
+
+
+@pytest.mark.real
+def test_steps_of_the_page_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_homes(tmp_path, monkeypatch)
+    project = Project(tmp_path / "p", LISTINGS["steps/aptui.yaml"])
+    for number, name in enumerate(("red", "green")):
+        project.write(f"assets/ui/{name}.png", "")
+        Image.new("RGBA", (20, 12), (255 * number, 99, 0, 255)).save(project.path(f"assets/ui/{name}.png"))
+    project.write("assets/ui/all.atlas", '{"sprites": ["ui/*.png"]}')
+
+    project.engine_run()
+
+    assert project.errors() == {}
+    names = sorted(project.products())
+    assert names == ["android/ui/all.json", "android/ui/all.ktx2", "linux/ui/all.json", "linux/ui/all.ktx2"]
+    with closing(sqlite3.connect(project.cache / "assetdb.sqlite")) as database:
+        paths = database.execute("SELECT DISTINCT UnresolvedPath FROM ProductDependencies").fetchall()
+    assert paths == [("",)], "the frames depend on the page as it is in the cache"
 
 
 @pytest.mark.real

@@ -157,6 +157,22 @@ BUILDER = record(
     name=text("a name", "Unique; part of the identity of every job.", pattern=NAME),
     copy=list_of(WANTED, "a list of patterns", "First form: copy these files as they are."),
     uses=text("the name of a builder", "Second form: a Python builder: shipped, installed, or in the project's builders/ folder."),
+    steps=list_of(
+        record(
+            "a mapping like {uses: atlas, params: …}",
+            ("uses",),
+            uses=text("the name of a builder", "A Python builder."),
+            name=text(
+                "a name without dots", "Name of the step, by default that of the builder.", pattern=r"^[^\x00-\x1f\x7f.]+(?!\n)$"
+            ),
+            patterns=list_of(
+                PATTERN, "a list of patterns", "Products of the step before that it processes; by default the builder's."
+            ),
+            params=PARAMS,
+        ),
+        "a list of steps",
+        "Fourth form: builders in one job: the products of a step are the sources of the next.",
+    ),
     command=text(
         "a command line", "Third form: a command line with placeholders: {source} {products_dir} {stem} {platform} {depfile}."
     ),

@@ -71,11 +71,11 @@ def toolchains_of(
     """Return the toolchain of each builder.
 
     Args:
-        builders: builders with an adapter have no toolchain.
+        builders: builders with an adapter or with steps have no toolchain.
         tools: (builder, name of a program that its command runs).
         sandbox: sandbox for importing the code of builders.
     """
-    wanted = [builder for builder in builders if builder.kind is BuilderKind.PYTHON and not builder.adapter]
+    wanted = [builder for builder in builders if builder.kind is BuilderKind.PYTHON and not builder.adapter and not builder.steps]
     answers = _answers([_question(builder) for builder in wanted], sandbox)
     toolchains = {builder.name: _python_toolchain(answer) for builder, answer in zip(wanted, answers, strict=True)}
     named = list(tools)

@@ -94,7 +94,7 @@ def can_travel(order: ProcessOrder, folders: Iterable[str]) -> bool:
 
 def is_movable(builder: Builder, tools: Sequence[str]) -> bool:
     """Whether a builder can run on another machine: its code can be sent or found there, and so can its tools."""
-    if builder.adapter or builder.kind is BuilderKind.COPY:
+    if builder.adapter or builder.steps or builder.kind is BuilderKind.COPY:
         return False
     return not any("/" in tool for tool in tools)
 

@@ -529,12 +529,14 @@ def _builders_of(files: list[str], project: OpenedProject) -> list[Builder]:
     from aptui.engine.registry import code_files
 
     here = f"file:{to_text(os.fsencode(os.path.realpath(project.config.project_dir)))}/builders/"
-    own = [builder for builder in all_builders(project.config) if builder.origin.startswith(here)]
+    origins = [(builder, each.origin) for builder in all_builders(project.config) for each in builder.steps or (builder,)]
     changed = {os.path.realpath(from_text(path)) for path in files}
     code = code_files(builders_record(project.config.cache_dir))
     found = []
-    for builder in own:
-        module = builder.origin.removeprefix("file:").rpartition(":")[0]
+    for builder, origin in origins:
+        if not origin.startswith(here):
+            continue
+        module = origin.removeprefix("file:").rpartition(":")[0]
         paths = code.get(module, [os.fsdecode(path) for path in changed])
         if any(os.path.realpath(os.fsencode(path)) in changed for path in paths):
             found.append(builder)

@@ -1,0 +1,340 @@
+"""A builder with `steps:`: several builders in one job, each on the products of the step before it.
+
+The first step analyses the source, as if it were alone. The next steps are asked during the run, when their sources exist: in the
+run's own temporary folder, which they use as a scan folder. A product that no later step processes is a product of the job.
+
+Tests: `tests/worker/test_step_chain.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from aptui.core.patterns import matches, wildcard
+from aptui.core.project import BuilderStep
+from aptui.sdk import (
+    Cancelled,
+    CreateJobsRequest,
+    CreateJobsResponse,
+    JobDescriptor,
+    JobError,
+    JobLog,
+    JobProduct,
+    MatchedFile,
+    NamedFileError,
+    ParamError,
+    PathDependency,
+    PathDependencyKind,
+    ProcessJobRequest,
+    ProcessJobResponse,
+    ProductFlag,
+    Result,
+    SourceDependencyKind,
+)
+
+
+class _Made(Struct):
+    """A product of a step: its absolute path, and `made_of`, the file names of its sources in earlier steps."""
+
+    product: JobProduct
+    path: str
+    made_of: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return os.path.basename(self.path)
+
+
+class _Run(Struct):
+    """State of one job: `products` of the last step so far, and `others` that no later step processes."""
+
+    request: ProcessJobRequest
+    answer: ProcessJobResponse
+    log: JobLog
+    first_errors: list[str] = field(default_factory=list)
+    products: list[_Made] = field(default_factory=list)
+    others: list[_Made] = field(default_factory=list)
+
+
+class StepChain:
+    """A builder that runs `steps`, each with an instance of its class, one after the other."""
+
+    def __init__(self, steps: Sequence[tuple[BuilderStep, Any]]) -> None:
+        self._steps = steps
+
+    def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
+        """Return one job per platform, which includes all jobs of the first step for that platform."""
+        step, builder = self._steps[0]
+        answer: CreateJobsResponse
+        with _Naming(step):
+            answer = builder.create_jobs(
+                replace(
+                    request,
+                    params=_params_of(step, request.params),
+                    platform_params={name: _params_of(step, params) for name, params in request.platform_params.items()},
+                    params_schema=getattr(builder, "params_schema", None),
+                )
+            )
+        if not isinstance(answer, CreateJobsResponse) or answer.result != Result.SUCCESS:
+            return answer
+        jobs: dict[str, list[JobDescriptor]] = {}
+        for job in answer.jobs:
+            jobs.setdefault(job.platform, []).append(job)
+        answer.jobs = [_join_jobs(request.builder_name, platform, found) for platform, found in jobs.items()]
+        return answer
+
+    def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
+        """Run all steps; the products of the last one, and those that no step processes, are the products."""
+        run = _Run(request, ProcessJobResponse(Result.SUCCESS), request.log)
+        run.log = JobLog(lambda level, text, context: _write(run, level, text, context))
+        for number, (step, builder) in enumerate(self._steps):
+            run.log.info(f"step {number + 1} of {len(self._steps)}: {step.name}")
+            with _Naming(step):
+                self._run_step(run, number, step, builder)
+        found = [*run.others, *run.products]
+        if len({made.name.lower() for made in found}) < len(found):
+            names = sorted(made.name for made in found)
+            raise JobError(f"two steps made a product of one name: {', '.join(names)}")
+        for made in found:
+            product = made.product
+            product.path, product.sub_id, product.legacy_sub_ids, product.flags = made.path, None, (), ProductFlag.PRODUCT
+            product.path_dependencies = [new for each in product.path_dependencies for new in _follow(each, found)]
+        run.answer.products = [made.product for made in found]
+        return run.answer
+
+    def shutdown(self) -> None:
+        """Shut down the builders that have something to shut down."""
+        for _step, builder in self._steps:
+            getattr(builder, "shutdown", lambda: None)()
+
+    def _run_step(self, run: _Run, number: int, step: BuilderStep, builder: Any) -> None:
+        request = run.request
+        folder = f"{request.temp_dir}/step-{number}" if number else request.scan_folder
+        products_dir = request.products_dir
+        if number + 1 < len(self._steps):
+            products_dir = f"{request.temp_dir}/step-{number + 1}/{os.path.dirname(request.source)}".rstrip("/")
+        temp_dir = f"{request.temp_dir}/temp-{number + 1}"
+        for path in (products_dir, temp_dir):
+            os.makedirs(path, exist_ok=True)
+        sources: dict[str, tuple[str, ...]] = {request.source: ()}
+        if number:
+            sources = _choose_sources(run, step, self._steps[number - 1][0], folder)
+        before, run.products = run.products, []
+        width = 1 / len(sources) / len(self._steps)
+        for at, (source, made_of) in enumerate(sources.items()):
+            asked = replace(
+                request,
+                builder_name=step.name if number else request.builder_name,
+                scan_folder=folder,
+                source=source,
+                params=_params_of(step, request.params),
+                products_dir=products_dir,
+                temp_dir=temp_dir,
+                log=run.log,
+                progress=partial(_note_progress, request, (number * len(sources) + at) * width, width),
+                scan_folders=(folder, *request.scan_folders) if number else request.scan_folders,
+                fallback_folders=request.scan_folders if number else (),
+                params_schema=getattr(builder, "params_schema", None),
+            )
+            if number:
+                asked = replace(asked, find_matches=partial(_match, before, folder))
+            for job in _list_jobs(run, asked, builder) if number else _split_jobs(request):
+                self._run_job(run, asked, job, builder, made_of)
+
+    @staticmethod
+    def _run_job(run: _Run, asked: ProcessJobRequest, job: JobDescriptor, builder: Any, made_of: tuple[str, ...]) -> None:
+        asked = replace(
+            asked,
+            job_key=job.job_key,
+            job_params=job.params,
+            additional_fingerprint=job.additional_fingerprint,
+            products=[],
+            dependencies=[],
+            read_digest="",
+        )
+        response = builder.process_job(asked)
+        if not isinstance(response, ProcessJobResponse):
+            raise JobError(f"process_job returned {type(response).__name__}, not a ProcessJobResponse")
+        _check_result(response, run)
+        is_first = asked.scan_folder == run.request.scan_folder
+        if is_first:
+            run.request.read_digest = asked.read_digest
+        run.answer.dependencies += response.dependencies if is_first else _find_outside(response.dependencies, asked)
+        run.answer.sources_to_reprocess += response.sources_to_reprocess
+        run.answer.keep_temp |= response.keep_temp
+        for product in response.products:
+            made = _Made(product, _place_product(product, asked), made_of)
+            if any(made.path == other.path for other in run.products):
+                raise JobError(f"the product '{made.name}' is made twice")
+            run.products.append(made)
+
+
+# --------------------------------------------------------------------------------------------------------------------- jobs
+
+
+def _join_jobs(key: str, platform: str, jobs: Sequence[JobDescriptor]) -> JobDescriptor:
+    """Return the job of a chain that runs these jobs of its first step."""
+    plain = len(jobs) == 1 and jobs[0].job_key == key and not jobs[0].params and not jobs[0].additional_fingerprint
+    return JobDescriptor(
+        key,
+        platform,
+        max(job.priority for job in jobs),
+        any(job.is_critical for job in jobs),
+        "\n".join(filter(None, (job.additional_fingerprint for job in jobs))),
+        {} if plain else {"jobs": [[job.job_key, job.params, job.additional_fingerprint] for job in jobs]},  # type: ignore[dict-item]
+        [each for job in jobs for each in job.job_dependencies],
+    )
+
+
+def _split_jobs(request: ProcessJobRequest) -> list[JobDescriptor]:
+    listed: Any = request.job_params.get("jobs", [[request.job_key, {}, ""]])
+    platform = request.platform.id
+    return [JobDescriptor(key, platform, params=params, additional_fingerprint=text) for key, params, text in listed]
+
+
+def _list_jobs(run: _Run, asked: ProcessJobRequest, builder: Any) -> list[JobDescriptor]:
+    """Ask a later step which jobs a product of the step before has; its dependencies are those of the run."""
+    request = CreateJobsRequest(
+        builder_name=asked.builder_name,
+        scan_folder=asked.scan_folder,
+        source=asked.source,
+        source_uuid=asked.source_uuid,
+        platforms=(asked.platform,),
+        params=asked.params,
+        platform_params={},
+        log=asked.log,
+        scan_folders=asked.scan_folders,
+        fallback_folders=asked.fallback_folders,
+        params_schema=asked.params_schema,
+        find_matches=asked.find_matches,
+    )
+    answer = builder.create_jobs(request)
+    if not isinstance(answer, CreateJobsResponse):
+        raise JobError(f"create_jobs returned {type(answer).__name__}, not a CreateJobsResponse")
+    _check_result(answer, run)
+    declared = (*answer.source_dependencies, *request.source_dependencies)
+    wildcards = [each.path for each in answer.source_dependencies if each.kind == SourceDependencyKind.WILDCARD]
+    if wildcards and answer.source_dependencies is not request.source_dependencies:
+        raise JobError(f"depends on all files that match '{wildcards[0]}', which only the first step may")
+    if any(each.uuid is not None for each in declared) or any(job.job_dependencies for job in answer.jobs):
+        raise JobError("depends on another job or on a UUID, which only the first step may")
+    if other := next((job.platform for job in answer.jobs if job.platform != asked.platform.id), ""):
+        raise JobError(f"has a job for the platform '{other}', but this job is for '{asked.platform.id}'")
+    paths = [each.path for each in declared if each.kind == SourceDependencyKind.ABSOLUTE]
+    run.answer.dependencies += _find_outside(paths, asked)
+    return answer.jobs
+
+
+def _check_result(answer: CreateJobsResponse | ProcessJobResponse, run: _Run) -> None:
+    if answer.result == Result.CANCELLED:
+        raise Cancelled
+    if answer.result != Result.SUCCESS:
+        raise JobError(answer.error or next(iter(run.first_errors), "builder reported failure"))
+
+
+# -------------------------------------------------------------------------------------------------------------------- files
+
+
+def _choose_sources(run: _Run, step: BuilderStep, before: BuilderStep, folder: str) -> dict[str, tuple[str, ...]]:
+    """Return {relative path: `made_of` of its products} of the products that a step processes; the others leave the chain."""
+    sources = {}
+    for made in run.products:
+        rel = os.path.relpath(made.path, folder)
+        if any(matches(pattern, rel, folder) for pattern in step.patterns):
+            sources[rel] = (*made.made_of, made.name)
+        else:
+            run.others.append(made)
+    if not sources:
+        listed = ", ".join(pattern.text for pattern in step.patterns)
+        names = ", ".join(sorted(made.name for made in run.products)) or "none"
+        raise JobError(f"no product of step '{before.name}' matches {listed}: {names}")
+    return dict(sorted(sources.items()))
+
+
+def _place_product(product: JobProduct, asked: ProcessJobRequest) -> str:
+    """Return the absolute path of a product of a step; one that is elsewhere is copied to the products of the step."""
+    path = os.path.normpath(os.path.join(asked.products_dir, product.path))
+    if os.path.islink(path) or not os.path.isfile(path):
+        raise JobError(f"the product '{os.path.basename(path)}' is not a file")
+    if path.startswith(f"{asked.products_dir}/"):
+        return path
+    return shutil.copyfile(path, os.path.join(asked.products_dir, os.path.basename(path)))
+
+
+def _find_outside(paths: Sequence[str], asked: ProcessJobRequest) -> Iterator[str]:
+    """Yield the files of the project among the dependencies of a later step, which are not products of the step before."""
+    for path in paths:
+        if os.path.exists(os.path.join(asked.scan_folder, path)) and not os.path.isabs(path):
+            continue
+        if not path.startswith(f"{asked.scan_folder}/"):
+            places = [os.path.join(folder, path) for folder in asked.fallback_folders]
+            yield next((place for place in places if os.path.exists(place)), path)
+        else:
+            yield path.removeprefix(f"{asked.scan_folder}/")
+
+
+def _match(products: Sequence[_Made], folder: str, pattern: str) -> list[MatchedFile]:
+    """Return the products of the step before that a pattern matches."""
+    match = wildcard(pattern).fullmatch
+    found = sorted((os.path.relpath(made.path, folder), made.path) for made in products)
+    return [MatchedFile(rel, path, _digest(path)) for rel, path in found if match(rel)]
+
+
+def _digest(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _follow(dependency: PathDependency, products: Sequence[_Made]) -> list[PathDependency]:
+    """Return the dependencies on the products that later steps made of the product that `dependency` names."""
+    folder, _, name = dependency.path.rpartition("/")
+    made = [each.name for each in products if name in each.made_of]
+    if dependency.kind != PathDependencyKind.PRODUCT_FILE or not made:
+        return [dependency]
+    return [replace(dependency, path=f"{folder}/{each}" if folder else each) for each in made]
+
+
+# ------------------------------------------------------------------------------------------------------------------- common
+
+
+class _Naming:
+    """Names the step in the errors of its builder."""
+
+    def __init__(self, step: BuilderStep) -> None:
+        self._step = step
+
+    def __enter__(self) -> None:
+        """Begin the step."""
+
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
+        """Raise its error, or add the name of the step to it."""
+        if isinstance(error, (JobError, NamedFileError, ParamError)):
+            raise JobError(f"step '{self._step.name}': {error}") from None
+        if isinstance(error, Exception) and not isinstance(error, Cancelled):
+            error.add_note(f"step '{self._step.name}'")
+
+
+def _note_progress(request: ProcessJobRequest, begin: float, width: float, fraction: float) -> None:
+    request.progress(begin + fraction * width)
+
+
+def _params_of(step: BuilderStep, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a step among those of its chain."""
+    prefix = f"{step.name}."
+    return {name.removeprefix(prefix): value for name, value in params.items() if name.startswith(prefix)}
+
+
+def _write(run: _Run, level: int, text: str, context: tuple[tuple[str, str], ...]) -> None:
+    log = run.request.log
+    write = (log.debug, log.info, log.warning, log.error)[level]
+    if level == 3:
+        run.first_errors.append(text)
+    write(text, **dict(context))

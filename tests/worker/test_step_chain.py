@@ -1,0 +1,145 @@
+"""Builders with `steps:`: the products of one step are the sources of the next, in one job per platform."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from disk_project import HOST, Project
+from homes import own_homes
+
+SPLIT = """
+from msgspec import Struct
+from aptui.sdk import JobError, PathDependency, PathDependencyKind, SimpleBuilder
+
+class Options(Struct):
+    ending: str = "part"
+
+class Split(SimpleBuilder):
+    name = "split"
+    patterns = ("*.words",)
+    params_schema = Options
+
+    def analyse(self, request):
+        request.matching("parts/*.txt")
+
+    def build(self, request):
+        words = request.read_source().decode().split()
+        words += [open(match.full_path).read() for match in request.matching("parts/*.txt")]
+        if not words:
+            raise JobError("there are no words")
+        needs = [PathDependency(f"{word}.{request.options.ending}", PathDependencyKind.PRODUCT_FILE) for word in words]
+        request.write_product("list.json", " ".join(words), path_dependencies=needs, dependencies_handled=True)
+        for word in words:
+            request.write_product(f"{word}.{request.options.ending}", word)
+"""
+SHOUT = """
+from aptui.sdk import SimpleBuilder
+
+class Shout(SimpleBuilder):
+    name = "shout"
+    version = "7"
+    patterns = ("*.part",)
+    params_schema = {"properties": {"mark": {"type": "string", "default": "!"}}, "additionalProperties": False}
+
+    def analyse(self, request):
+        request.depends_on("style.txt")
+
+    def build(self, request):
+        style = (request.read_named("style.txt") if request.source == "styled.part" else b"").decode()
+        if request.source == "bad.part":
+            raise KeyError("bad")
+        request.log.info(f"shouts {request.source}")
+        request.write_product(f"{request.stem}.txt", request.read_source().decode().upper() + request.options["mark"] + style)
+"""
+SETTINGS = """
+scan_folders: [{name: game, path: assets}]
+platforms: {server: {}}
+builders:
+  - name: loud
+    steps:
+      - {uses: split}
+      - {uses: shout, params: {mark: "?"}}
+    platforms: {server: {shout.mark: "."}}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    own_homes(tmp_path, monkeypatch)
+    project = Project(tmp_path / "p", SETTINGS)
+    project.write("builders/split.py", SPLIT)
+    project.write("builders/shout.py", SHOUT)
+    project.write("assets/a.words", "one two")
+    return project
+
+
+@pytest.mark.real
+def test_steps_run_in_one_job_per_platform_with_their_parameters(project: Project) -> None:
+    ran = project.engine_run()
+
+    assert project.errors() == {}
+    assert project.products() == {
+        f"{HOST}/list.json": b"one two",
+        f"{HOST}/one.txt": b"ONE?",
+        f"{HOST}/two.txt": b"TWO?",
+        "server/list.json": b"one two",
+        "server/one.txt": b"ONE.",
+        "server/two.txt": b"TWO.",
+    }
+    assert sum(ran.runs.values()) == 2
+    project.check_rest()
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("aptui.yaml", SETTINGS.replace('"?"', '"#"')),
+        ("builders/shout.py", SHOUT.replace("upper", "title")),
+        ("builders/split.py", SPLIT.replace("split()", "split()[:1]")),
+        ("assets/parts/b.txt", "three"),
+        ("assets/style.txt", "new"),
+    ],
+)
+def test_change_of_a_parameter_of_code_or_of_a_dependency_of_any_step_runs_the_job_again(
+    project: Project, change: tuple[str, str]
+) -> None:
+    project.engine_run()
+    project.write(*change)
+
+    assert sum(project.engine_run().runs.values()) >= 1
+    assert sum(project.engine_run().runs.values()) == 0
+
+
+@pytest.mark.real
+def test_later_step_reads_files_of_the_project_and_run_time_dependencies_follow_the_steps(project: Project) -> None:
+    project.write("assets/a.words", "styled")
+    project.write("assets/style.txt", "-s")
+
+    project.engine_run()
+
+    assert project.texts()["styled.txt"] == "STYLED?-s"
+    assert project.texts()["list.json"] == "styled"
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("source", "settings", "error"),
+    [
+        ("", SETTINGS, "step 'split': there are no words"),
+        ("bad", SETTINGS, "step 'shout': KeyError: 'bad' (shout.py:16)"),
+        (
+            "one",
+            SETTINGS.replace("uses: split", "uses: split, params: {ending: other}"),
+            "step 'shout': no product of step 'split' matches *.part: list.json, one.other",
+        ),
+    ],
+)
+def test_failed_step_is_named(project: Project, source: str, settings: str, error: str) -> None:
+    project.config(settings)
+    project.write("assets/a.words", source)
+
+    project.engine_run()
+
+    assert set(project.errors().values()) == {error}
