@@ -18,7 +18,7 @@ from msgspec import Struct
 from aptui.core.run_report import NO_FACTS, ContentFacts
 
 BLOCKED_BY = "check '"
-"""How the error of a job begins that a check keeps from being published; the check's name follows."""
+"""Beginning of the error of a job whose products a check blocks; the check's name follows."""
 
 
 class CheckLevel(StrEnum):

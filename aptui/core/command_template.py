@@ -59,7 +59,7 @@ def input_reader(words: Sequence[Word]) -> str:
 
 
 def is_before_command(word: Word) -> bool:
-    """Whether a word may stand before a command's name: a word of the shell's own, or a variable that is set."""
+    """Whether a word may stand before a command's name: a keyword of the shell, or an assignment of a variable."""
     return word.text in _RESERVED or re.match(r"[A-Za-z_]\w*=", word.text) is not None
 
 
@@ -258,7 +258,7 @@ class Around(Enum):
 
 
 class Slot(Struct, frozen=True):
-    """A placeholder: text[start:end]; `begins_word`: a value that begins with `-` would be an option there."""
+    """A placeholder at text[start:end]; `begins_word`: a value there that begins with `-` would be an option."""
 
     name: str
     start: int
@@ -307,7 +307,7 @@ def _reference(variable: str, slot: Slot) -> str:
 
 @lru_cache(maxsize=256)
 def examine_template(text: str) -> Template:
-    """Return what is to be known of a template.
+    """Check a template and return its parts.
 
     Raises:
         TemplateError: a placeholder stands where no value is safe.
@@ -344,7 +344,7 @@ class _Line(Struct):
     is_target: bool = False
     """The next word is where a redirection leads."""
     cases: int = 0
-    """How many `case` are open: a `)` ends a pattern there."""
+    """Number of open `case` statements, in which a `)` ends a pattern."""
     documents: list[_Document] = field(default_factory=list)
     """Here-documents of this command, and of those that are piped into it."""
     strings: list[str] = field(default_factory=list)

@@ -36,7 +36,7 @@ def short(data: bytes) -> str:
 
 
 def file_digest(digest: Digest | None) -> str:
-    """Return how a file's digest stands in a manifest."""
+    """Return the form of a file's digest in a manifest."""
     return digest.hex()[:_DIGEST_HEX] if digest else MISSING
 
 

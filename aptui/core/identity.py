@@ -96,7 +96,7 @@ def duplicate_prefix(scan_folder: str) -> str:
 
 
 def make_contested_uuid(key: PathKey) -> SourceUuid:
-    """Return the UUID that stands for a source which may not have the one it claims."""
+    """Return a substitute UUID for a source that may not have the one it claims."""
     return SourceUuid(name_uuid(from_text(f"contested:{key}")))
 
 

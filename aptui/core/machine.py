@@ -47,7 +47,7 @@ class Effect(Flag):
 
 
 class InvalidTransition(InternalError):
-    """An empty cell was asked for; nothing has changed."""
+    """A trigger has no cell for this state; nothing has changed."""
 
 
 _W, _Q, _R, _I = (JobState.WAITING, JobState.QUEUED, JobState.RUNNING, JobState.COMMITTING)

@@ -22,7 +22,7 @@ from aptui.core.run_report import OutsideFile
 class ScanStarted(Struct, frozen=True):
     """A scan of the relative folder `below` (lower case, "" = everything) began.
 
-    `retries`: what is not finished, or failed, is tried again on the way.
+    `retries`: unfinished and failed jobs are tried again during the scan.
     """
 
     seq: int
@@ -68,7 +68,7 @@ class FilesSeen(Struct, frozen=True):
 
 
 class FoldersUnchanged(Struct, frozen=True):
-    """These relative folders (lower case) are as they were remembered."""
+    """These relative folders (lower case) equal their stored state."""
 
     seq: int
     folders: tuple[str, ...]
@@ -110,7 +110,7 @@ class FilesHashed(Struct, frozen=True):
 
 
 class OutsideSeen(Struct, frozen=True):
-    """Report what files outside of all scan folders, which runs read, are now: by absolute path, changed ones only."""
+    """Files outside all scan folders that runs read have changed: their new states by absolute path."""
 
     seq: int
     files: tuple[tuple[str, OutsideFile], ...]
@@ -210,7 +210,7 @@ class StartRuns(Struct, frozen=True):
 
 
 class KillRuns(Struct, frozen=True):
-    """Stop these runs; nothing that they still say counts."""
+    """Stop these runs and ignore their further answers."""
 
     cause: int
     run_keys: tuple[int, ...]
@@ -273,7 +273,7 @@ class DropLogs(Struct, frozen=True):
 
 
 class DiscardStaging(Struct, frozen=True):
-    """Throw away what these runs staged."""
+    """Delete the staged files of these runs."""
 
     cause: int
     run_keys: tuple[int, ...]

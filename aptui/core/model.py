@@ -84,7 +84,7 @@ class JobDependency(Struct, frozen=True, order=True):
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether it names sources by a pattern."""
+        """Whether the source is named by a pattern."""
         return "*" in self.source and not self.is_uuid
 
 
@@ -262,7 +262,7 @@ class Job(Struct, eq=False):
 
     @property
     def is_draft(self) -> bool:
-        """Whether what it last made is a draft."""
+        """Whether its last products are drafts."""
         return is_of_draft(self.inputs)
 
     @property

@@ -98,7 +98,7 @@ class SourcesChanged(Struct, frozen=True):
 
 
 class EngineMessage(Struct, frozen=True):
-    """A sentence for people about the whole engine, not a job: "a link to a folder is not followed: …"."""
+    """A sentence for users about the whole engine, not about one job: "a link to a folder is not followed: …"."""
 
     cause: int
     level: int
@@ -144,12 +144,12 @@ class Progress(Struct, frozen=True):
 
     @property
     def done_now(self) -> int:
-        """How many runs of the present spell of work completed."""
+        """Number of completed runs of the present session."""
         return self.jobs_done - self.done_before
 
     @property
     def failed_now(self) -> int:
-        """How many runs of the present spell of work failed."""
+        """Number of failed runs of the present session."""
         return self.jobs_failed - self.failed_before
 
 
@@ -167,14 +167,17 @@ class MissingScan(Struct, frozen=True):
 
 
 class HealthChanged(Struct, frozen=True):
-    """The engine itself is not as it was: all of its health."""
+    """The engine's health changed; the notice has all of it."""
 
     cause: int
     health: Health
 
 
 class ConnectionsChanged(Struct, frozen=True):
-    """Clients connected or disconnected: all that are connected; `gateway` reports on its own clients, None = no gateway runs."""
+    """Clients connected or disconnected: lists all connected ones.
+
+    `gateway` is the gateway's report on its clients, None = no gateway.
+    """
 
     cause: int
     connections: tuple[Connection, ...]

@@ -13,7 +13,7 @@ Clash = tuple[FileFact, tuple[RelPath, ...]]
 
 
 def has_own_identity(key: str, metadata_types: tuple[str, ...]) -> bool:
-    """Whether a file with this key has its identity from a `.meta` file, or is one, so that it does not override its namesakes."""
+    """Whether a file gets its identity from a `.meta` file, or is one: such files do not override files of the same path."""
     return bool(metadata_types) and key.removesuffix(".meta").endswith(metadata_types)
 
 

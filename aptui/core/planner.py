@@ -110,7 +110,7 @@ class Planner:
         return plans
 
     def describe_overlap(self, source: Source, one: bytes, other: bytes) -> str:
-        """Return how to keep one of two builders away from a source that patterns of both match, "" if that is not why."""
+        """Return advice if patterns of two builders match one source, "" if that is not the cause."""
         found = []
         for builder in (self._builders[self._order[uuid]] for uuid in (one, other) if uuid in self._order and one != other):
             root = self._roots.get(source.scan_folder, "")
@@ -136,7 +136,7 @@ def _priority(builder: Builder) -> int:
 
 
 class Companions:
-    """The rules of a project: from a source to its companions and back, by path alone, whether they are there or not."""
+    """The companion rules of a project: from the path of a source to those of its companions and back; no file is read."""
 
     def __init__(self, project: Project) -> None:
         self._suffixes = tuple("." + companion.suffix.lower() for companion in project.companions if not companion.file)

@@ -29,7 +29,7 @@ class ResourceUse(Struct, frozen=True):
 class Resources:
     """Which runs hold which resources. A run holds everything that its builder names, from its start until its result is here.
 
-    A run that was killed may be at work for a moment yet; its result, too, comes when it is not any more.
+    A killed run may continue for a moment; its result comes after it has ended.
 
     Args:
         limits: (name, how many there are).
@@ -60,7 +60,7 @@ class Resources:
             held.pop(run_key, None)
 
     def holders(self, name: str) -> Names:
-        """Return the jobs that hold one, in the order in which they came."""
+        """Return the jobs that hold one, in the order of their starts."""
         return tuple(f"{job.source.rel}@{job.platform}:{job.key}" for job in self._holders[name].values())
 
 
@@ -128,7 +128,7 @@ class ReadyQueue:
         return iter(self._live)
 
     def rank(self, job: Job) -> Rank:
-        """Return where `job` stands; lower starts first."""
+        """Return the rank of `job`; lower ranks start first."""
         return (
             job.is_finishing,
             not job.is_critical,
@@ -143,7 +143,7 @@ class ReadyQueue:
         )
 
     def push(self, job: Job) -> None:
-        """Add `job`, or move it to where it now belongs."""
+        """Add `job`, or move it to its new rank."""
         self._put(job, self.rank(job))
 
     def put_first(self, job: Job) -> None:
@@ -160,7 +160,7 @@ class ReadyQueue:
             heapq.heapify(self._heap)
 
     def discard(self, job: Job) -> None:
-        """Forget `job` if it is here."""
+        """Remove `job` if it is queued."""
         if self._live.pop(job, None) is not None:
             self.analysis_count -= job.is_analysis
 

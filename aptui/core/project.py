@@ -15,7 +15,7 @@ from aptui.core.retry import RetryRule
 COMMON_PLATFORM = "common"
 """The platform of jobs that make intermediates; O3DE's word. No scan folder has it among its platforms."""
 SHARE_OF_MEMORY = -1
-"""A memory limit that workers set themselves by their machine, of Python builders alone."""
+"""Memory limit that workers derive from their machine; only for Python builders."""
 INTERMEDIATES = "Intermediate Assets"
 """Name of their scan folder, and of its folder in the cache."""
 

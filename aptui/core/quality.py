@@ -29,12 +29,12 @@ _ENTRY = (KIND, Quality.DRAFT.value, Quality.DRAFT.value)
 
 
 def as_draft(manifest: _Manifest) -> _Manifest:
-    """Return the manifest of the draft of the same."""
+    """Return the same manifest as that of a draft."""
     return (*manifest[:1], _ENTRY, *manifest[1:])
 
 
 def as_final(manifest: _Manifest) -> _Manifest:
-    """Return the manifest of the final of the same."""
+    """Return the same manifest as that of a final."""
     return (*manifest[:1], *manifest[2:]) if is_of_draft(manifest) else manifest
 
 

@@ -47,7 +47,7 @@ class RetryRule(Struct, frozen=True):
 
 
 def _meanings(kind: str) -> Iterable[str]:
-    """Yield what the status of a command means besides itself."""
+    """Yield the further meanings of a command's exit status."""
     if not kind.startswith(EXIT):
         return
     status = int(kind.removeprefix(EXIT))

@@ -54,7 +54,7 @@ RESTING = {
     JobState.RUNNING: "waiting",
     JobState.COMMITTING: "waiting",
 }
-"""Value of `state` columns: a job in flight is stored as pending."""
+"""Values of `state` columns; unsettled jobs are stored as pending."""
 
 
 def to_signed(value: int) -> int:
@@ -394,11 +394,11 @@ class Archive(Protocol):
         ...
 
     def files(self, keys: Sequence[PathKey]) -> dict[PathKey, FileFact]:
-        """Return what the folder table remembers of these files (winners only)."""
+        """Return these files from the folder table (winners only)."""
         ...
 
     def forget(self, folder: str) -> None:
-        """Drop any copy of the row of this relative folder, which was saved again."""
+        """Drop cached copies of the row of this relative folder, because it was saved again."""
         ...
 
     def files_below(self, prefix: PathKey) -> Iterable[FileFact]:
@@ -457,7 +457,7 @@ class Archive(Protocol):
         ...
 
     def drafts(self) -> list[PathKey]:
-        """Return the keys of the sources that have jobs which rest on their drafts."""
+        """Return the keys of sources with jobs that have only drafts."""
         ...
 
     def key_of_jobs(self, job_ids: Sequence[int]) -> dict[int, PathKey]:

@@ -35,7 +35,7 @@ class SessionKind(StrEnum):
 
 
 class SessionEnd(StrEnum):
-    """How it ended: at rest, stopped before that, or with the death of the engine."""
+    """How a session ended: idle, stopped before that, or by the death of the engine."""
 
     RESTED = ""
     STOPPED = "stopped"
@@ -62,7 +62,7 @@ def list_made(products: Iterable[Product]) -> tuple[Made, ...]:
 
 
 def moment(inputs: Manifest, products: Sequence[Product]) -> RunStep:
-    """Return the state of a job."""
+    """Return inputs and products of a job as a `RunStep`."""
     return RunStep(inputs, list_made(products))
 
 

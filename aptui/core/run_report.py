@@ -119,7 +119,7 @@ class Ties(Struct):
 
 
 def is_other(known: Stamp, found: Stamp) -> bool:
-    """Whether two stamps of one file show that it is not what it was."""
+    """Whether two stamps of one file show that it changed."""
     if not known or not found:
         return known != found
     return any(one != other for one, other in zip(known, found, strict=True) if one and other)

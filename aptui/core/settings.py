@@ -86,7 +86,7 @@ class _Folder(Struct):
 
 
 def place_key(path: Iterable[str]) -> str:
-    """Return under which key a text's `places` has the place of a key in the file."""
+    """Return the key in `places` for a key of the file."""
     return "\n".join(path)
 
 

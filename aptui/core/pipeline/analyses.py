@@ -83,7 +83,7 @@ class Analyses(PipelinePart):
         self._jobs.note_settled(job, is_changed=False)
 
     def _repeat_with(self, job: Job, edges: tuple[SourceEdge, ...]) -> None:
-        """An analysis asks which files new patterns match: declare the patterns, and analyse again when their files are known."""
+        """An analysis requested the files of new patterns: declare these, and analyse again when their files are known."""
         self._jobs.feed(job, Trigger.PLAN)
         self._adopt_edges(job, edges)
         job.planned = None
@@ -99,7 +99,7 @@ class Analyses(PipelinePart):
         self._spread.outside_seen((path, file) for path, file in found.items() if path in hidden)
 
     def _adopt_edges(self, job: Job, edges: tuple[SourceEdge, ...]) -> None:
-        """An analysis failed for a file that is not here: when that comes, it is analysed again."""
+        """An analysis failed because a file is missing: keep its edges, so that it is repeated when the file appears."""
         if edges and not set(edges) <= set(job.edges):
             before = targets_of(job.source)
             job.edges = tuple(sorted({*job.edges, *edges}))
@@ -109,7 +109,7 @@ class Analyses(PipelinePart):
     def _check_answer(
         self, job: Job, builder: Builder, result: AnalyseResult
     ) -> tuple[tuple[JobPlan, ...], tuple[SourceEdge, ...], tuple[LogRecord, ...], str]:
-        """Return plans and edges that can be, a log that warns of the others, and why the analysis fails ("" = it does not).
+        """Return the valid plans and edges, a log that warns of the others, and the error of the analysis ("" = none).
 
         O3DE discards these too: jobs for platforms that are not enabled, dependencies on paths outside all scan folders.
         """

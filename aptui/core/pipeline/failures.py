@@ -166,15 +166,15 @@ class Failures(PipelinePart):
         return list_settings(self._jobs.project, builder, job.source.rel, kind, job.error, is_analysis=job.is_analysis)
 
     def list_settings_now(self, job: Job) -> Manifest:
-        """Return the present settings that can have made `job` fail; () if no setting can have made it fail."""
+        """Return the current settings that may have caused the failure of `job`; () = no setting can cause it."""
         return self._list_settings(job, job.failure.kind) if job.failure is not None and job.failure.settings else ()
 
     def is_by_other_settings(self, job: Job) -> bool:
-        """Whether a setting that can have made `job` fail is no longer what it was then."""
+        """Whether a setting that may have caused the failure of `job` has changed since."""
         return job.failure is not None and self.list_settings_now(job) != job.failure.settings
 
     def may_retry(self, job: Job) -> bool:
-        """Whether `job`, which failed with just its present inputs and settings, runs again because a scan retries."""
+        """Whether a scan with retries runs `job` again, which failed with its current inputs and settings."""
         if job.failure is None or job.failure.kind == FailureKind.OBSTACLE:
             return True
         return self._jobs.project.retry_failed is RetryFailed.ALWAYS and not job.failure.is_expensive
@@ -188,7 +188,7 @@ class Failures(PipelinePart):
 
     @staticmethod
     def restore_run(job: Job) -> None:
-        """Describe `job`, which needs no run, by the run that made its products."""
+        """Restore the row's description of the run that made the products of `job`, which needs no run."""
         committed = job.failure.committed if job.failure is not None else None
         if committed is not None:
             job.warnings, job.errors, job.duration_ms = committed.warnings, committed.errors, committed.duration_ms

@@ -53,7 +53,7 @@ class Drafts(PipelinePart):
         self._held: dict[PathKey, None] = {}
         """Sources of jobs that were due while the finals of their inputs were still pending."""
         self._has_moved = self._takes_any = False
-        """Whether any final was planned since those were held; whether they are due nevertheless, because none was planned."""
+        """Whether a final was planned since sources were held; whether all held sources are due, because none was planned."""
 
     def mark_pending(self, job: Job) -> None:
         """Note that `job` has its draft and that its final follows."""
@@ -88,7 +88,7 @@ class Drafts(PipelinePart):
         return True
 
     def blocks_with_final(self, blocker: Job, job: Job) -> bool:
-        """Whether `job`, which is new or was edited, waits for the mere final of another, whose draft would do."""
+        """Whether `job`, which is new or edited, waits only for the final of another job, although its draft is enough."""
         if not blocker.is_draft or blocker.state not in _IN_FLIGHT or job.is_due:
             return False
         fact = job.source.fact
@@ -125,7 +125,7 @@ class Drafts(PipelinePart):
         return due
 
     def _is_quiet(self) -> bool:
-        """Whether nothing is pending but finals, and of these none that has not begun."""
+        """Whether only finals are pending, and all of them have begun."""
         jobs, memory = self._jobs, self._memory
         is_pending = len(jobs.ready) or jobs.todo or jobs.committing or memory.hashing or memory.awaited or memory.unstable
         return not is_pending and memory.scan_is_done and all(job.is_finishing for job in jobs.running.values())
@@ -181,7 +181,7 @@ class ChainFeedback:
         return ran
 
     def source_changed(self, source: Source, fact: FileFact) -> None:
-        """The bytes of `source`, a file on disk that is `fact` now, are others than before."""
+        """The bytes of `source` changed; `fact` is its file now."""
         writer = self._writer_of(source, fact)
         if writer:
             self._counts[source.key] = (self.count(source) + 1, writer)

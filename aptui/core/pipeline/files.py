@@ -27,7 +27,7 @@ from aptui.shared.files import lfs
 
 
 class Spread(PipelinePart):
-    """Follows dependencies upstream and has what it finds planned."""
+    """Follows dependencies from changed files to their dependents and plans these again."""
 
     def __init__(self, jobs: Jobs, plans: Plans, identities: Identities) -> None:
         super().__init__(jobs)
@@ -217,7 +217,7 @@ class Files(PipelinePart):
         self._spread.spread(set(keys) - {key for key, _fact in unread})
 
     def _is_at_rest(self, fact: FileFact) -> bool:
-        """Whether the file is remembered as the winner of its path, and nothing of its folder is pending."""
+        """Whether the file is the stored winner of its path, and its folder has no pending rows."""
         key = fact.key
         known = self._memory.archive.files((key,)).get(key) if parent(key) not in self._memory.folders else None
         return known is not None and (known.scan_folder, known.rel) == (fact.scan_folder, fact.rel)
@@ -243,7 +243,7 @@ class Files(PipelinePart):
         return unread
 
     def _put_settings(self, folder: str, text: str) -> frozenset[bytes]:
-        """The settings of `folder` are these now; return the builders for which that makes a difference."""
+        """Store the settings of `folder`; return the builders that the change affects."""
         if self._settings.text(folder) == text:
             return frozenset()
         self._ledger.put("put_state", (SETTINGS_STATE + folder, text))
@@ -260,7 +260,10 @@ class Files(PipelinePart):
                 self._ledger.put("drop_file", (fact.scan_folder, fact.rel))
 
     def _drop_orphans(self, event: FolderSeen) -> None:
-        """Drop what differed only in case from another file, and does not any more: its key is its path as it is spelled."""
+        """Drop sources of files that no longer differ from another file only in case.
+
+        Their keys are their exact paths.
+        """
         spelled = {PathKey(fact.rel) for row in event.rows for fact in row[2] if str(fact.rel) != key_of(fact.rel)}
         orphans = spelled.difference(PathKey(fact.rel) for fact, _others in event.clashes)
         for source in self._memory.load(sorted(orphans)):
@@ -394,7 +397,7 @@ class Files(PipelinePart):
                 )  # perhaps complete: decided when the jobs of these files have been evaluated
 
     def close_complete_folders(self) -> None:
-        """Save the rows of folders that waited for the rows of jobs."""
+        """Save the folder rows that waited for the rows of jobs."""
         for folder in self._memory.unsaved.complete:
             pending = self._memory.folders.get(folder)
             if pending is not None and not pending.ticket:
@@ -501,7 +504,7 @@ class Files(PipelinePart):
         return pending.winners.get(key) if pending is not None else self._memory.archive.files((key,)).get(key)
 
     def _trouble(self, key: PathKey, fact: FileFact, text: str, *, drops_jobs: bool) -> None:
-        """A source that cannot be analysed: each builder that wants it gets a failed analysis that says why."""
+        """Fail the analyses of a source that cannot be analysed, for each of its builders."""
         builders = self._planner.builders_for(fact.rel, fact.scan_folder)
         found = self._memory.load((key,))
         if not builders:
@@ -525,5 +528,5 @@ def _is_pending(fact: FileFact, unfinished: Collection[PathKey], has_duplicates:
 
 
 def _is_same(asked: FileFact, found: FileFact) -> bool:
-    """Whether the bytes that were read are those of the file as the scan last saw it."""
+    """Whether the read bytes belong to the file as the scan last saw it."""
     return (asked.scan_folder, asked.rel, asked.size, asked.mtime_ns) == (found.scan_folder, found.rel, found.size, found.mtime_ns)

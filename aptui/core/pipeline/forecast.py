@@ -83,7 +83,7 @@ def pending_work(jobs: Jobs, elapsed_ms: Mapping[int, float], most: int = MOST_J
 
 
 def _count_unplanned(jobs: Jobs, most: int) -> dict[bytes, float]:
-    """Return {builder: how many jobs its new sources will likely have} for sources that are not read or analysed yet."""
+    """Return {builder: expected number of jobs} for new sources that are not read or analysed yet."""
     planner, expected = jobs.planner, dict.fromkeys(jobs.builders, 0.0)
     ready = [job for job in islice(jobs.ready, most) if job.is_analysis]
     running = [job for job in jobs.running.values() if job.is_analysis]
@@ -106,7 +106,7 @@ def _is_measured(job: Job) -> bool:
 
 
 def _groups(jobs: Jobs, most: int, waiting_count: int) -> list[tuple[list[Job], float]]:
-    """Return the jobs that run, that may start and that wait, each with how many one of them stands for."""
+    """Return the running, ready and waiting jobs, each group with the number of jobs that one of them represents."""
     running = [job for job in jobs.running.values() if not job.is_analysis]
     ready = [job for job in islice(jobs.ready, most) if not job.is_analysis]
     ready_count = len(jobs.ready) - jobs.ready.analysis_count

@@ -42,7 +42,7 @@ class Identities(PipelinePart):
         return renamed
 
     def pop_pending(self) -> list[PathKey]:
-        """Return the sources that may have to be called otherwise now, once."""
+        """Return, once, the sources whose UUID may have to change."""
         pending, self._pending = self._pending, {}
         return list(pending)
 
@@ -69,7 +69,7 @@ class Identities(PipelinePart):
         return pending.identities.get(source.key, source.identity) if pending is not None else source.identity
 
     def identify(self, source: Source) -> bool:
-        """Give `source` the UUID that is its own now, or say in `misidentity` why it cannot have it.
+        """Set the UUID of `source`, or the reason in `misidentity` why it cannot have its own.
 
         Return whether anything changed.
         """
@@ -102,7 +102,7 @@ class Identities(PipelinePart):
         self.release_uuid(freed, source.key)
 
     def save_legacy(self, source: Source) -> None:
-        """Save the UUIDs that `source` answers to besides its own; rows of a former engine or a former name go."""
+        """Save the further UUIDs of `source`; delete rows of an earlier engine or an earlier name."""
         legacy = legacy_of(source)
         if legacy or source.is_stored:
             self._ledger.drop("drop_legacy", (source.id,))
@@ -134,7 +134,7 @@ class Identities(PipelinePart):
         return next((job for job in makers if any(item.flags & ProductFlag.INTERMEDIATE for item in job.products)), None)
 
     def note_departure(self, source: Source) -> None:
-        """A source goes and leaves its identity file behind: remember its bytes, for it may turn up elsewhere."""
+        """A source was removed without its identity file: remember its digest, because the file may reappear elsewhere."""
         identity, pending = source.identity, self._memory.folders.get(parent(source.key))
         if identity is None or identity.problem or source.fact is None or pending is None:
             return
@@ -158,7 +158,7 @@ class Identities(PipelinePart):
             self._ledger.put("put_state", (REMOVED_SOURCE_STATE + uuid.hex(), ""))
 
     def _rival(self, source: Source, uuid: SourceUuid) -> Source | None:
-        """Return the other source that has this UUID now, or has the better claim to it."""
+        """Return the other source that has this UUID, or a better claim to it."""
         others = [key for key in self._memory.keys_of(uuid) if key != source.key]
         claims = [other for other in self._memory.load(others) if self._own_uuid(other) == uuid and self._is_there(other)]
         return min(claims, key=_standing, default=None)
@@ -167,13 +167,13 @@ class Identities(PipelinePart):
         return self._memory.file(source.key) is not None
 
     def release_uuid(self, uuid: SourceUuid, key: PathKey) -> None:
-        """Free `uuid`, which no source has any more, for a source that claims it."""
+        """Give `uuid`, which has no source any more, to the next source that claims it."""
         if self._memory.has_identities:
             self._pending.update((other, None) for other in self._memory.keys_of(uuid) if other != key)
 
 
 def _brought_identity(source: Source) -> bool:
-    """Whether the identity file of a source was made at another path: the source moved with it."""
+    """Whether the identity file of a source was made at another path, so that the source moved with it."""
     identity = source.identity
     return identity is not None and not identity.problem and identity.original not in ("", source.rel)
 

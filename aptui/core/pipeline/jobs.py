@@ -66,24 +66,24 @@ class Jobs:
         self.running: dict[int, Job] = {}
         """{run key: job}"""
         self.committing: dict[int, Commit | PlainCopy] = {}
-        """{run key: what becomes of its job} of the commit that is under way; nothing else is decided until it has ended."""
+        """{run key: the new state of its job} of the commit in progress; nothing else is decided until it ends."""
         self.todo = Todo()
         self.waiters = Waiters()
         self.stale_results = StaleResultCheck(project, self.graph, self.memory)
         self.is_outdated = False
-        """Whether builders must be described again before any run may start; that takes another pipeline."""
+        """Whether builders must be described again before any run may start; this needs a new pipeline."""
         self.code_problem = ""
-        """Why describing them failed, "" = it was not tried or succeeded; if set, runs of other code fail."""
+        """Why that description failed, "" = it did not; if set, runs with other code fail."""
         self.failing_count = 0
-        """How many jobs and analyses are failed now, beyond those that were when the engine opened."""
+        """Number of failed jobs and analyses, minus those that were failed when the engine opened."""
         self._platform_ids = {platform.id for platform in project.platforms}
         self._edges_due: dict[tuple[Source, bytes], None] = {}
         self.copies_on_reading = True
-        """Whether who reads files may copy them on the way."""
+        """Whether a worker that reads a file may also stage a copy of it."""
         self.copies: dict[PathKey, list[int]] = {}
         """{key: run keys} of copies that came with the bytes of files, for this event alone."""
         self.copied: dict[Job, RunKey] = {}
-        """Jobs that take them, and start when the event itself has been handled."""
+        """Jobs that use these copies; they start after the event is handled."""
         self._key_of_start = RunKey(0)
         self._planned: list[Job] = []
         self._planned_before: list[Job] = []
@@ -101,7 +101,7 @@ class Jobs:
         return find_block(self.project.checks, job.source.rel, checked)
 
     def is_at_rest(self, job: Job) -> bool:
-        """Whether the job is left as it is because its platform is switched off for now."""
+        """Whether the job stays unchanged because its platform is disabled."""
         return job.platform in self.project.resting_platforms
 
     def hash(self, files: Collection[tuple[PathKey, FileFact]], *, may_copy: bool = False) -> None:
@@ -128,7 +128,7 @@ class Jobs:
         return [fact.digest if (fact := facts.get(key)) is not None else b"" for key in keys]
 
     def use_copy(self, job: Job) -> bool:
-        """Whether the bytes that `job` copies lie there already, as they were read: then it need not wait for a worker."""
+        """Whether a copy for `job` was staged while its source was read; then it needs no worker."""
         if job in self.copied:
             return True
         run_keys = self.copies.get(job.source.key) if self.copies else None
@@ -231,7 +231,7 @@ class Jobs:
             self._delete(job)
 
     def drop(self, job: Job) -> None:
-        """The job is no more."""
+        """Remove a job."""
         if job.is_unsaved:
             self.memory.unsaved.end(job)
         if job.state is None:  # an order named the job before it was planned
@@ -268,7 +268,10 @@ class Jobs:
         self._delete_files(job, (*products, *job.lost))
 
     def delete_lost(self, job: Job) -> None:
-        """Delete what `job` had and does not make again, for it failed: it may lie there as another program left it."""
+        """Delete the lost products of `job`, which failed and does not make them again.
+
+        Other programs may have changed their files.
+        """
         if job.lost:
             self._delete_files(job, job.lost)
 
@@ -281,7 +284,7 @@ class Jobs:
             self.chains.recheck(names)
 
     def hold_back(self, job: Job) -> None:
-        """A settled job needs a run again: re-evaluate its dependents that are only queued yet; they wait for it."""
+        """A settled job needs a run again: re-evaluate its queued dependents, which then wait for it."""
         if job.state not in SETTLED or job.is_analysis or not self.memory.edges.has_any:
             return
         names = names_of(job.source)
@@ -303,7 +306,7 @@ class Jobs:
             self.todo.extend((other, False) for other in self.dependents_of(job))
 
     def wake(self, key: PathKey) -> None:
-        """`key` is known, or known to be missing: re-evaluate the jobs that wait for it."""
+        """`key` is now known to exist or to be missing: re-evaluate the jobs that wait for it."""
         for job in self.waiters.pop(key):
             if job.is_analysis and job.state is JobState.COMPLETED and not job.fingerprint:
                 self._reseal(job)
@@ -356,7 +359,7 @@ class Jobs:
             self.todo.append((job, True))
 
     def _movers_after(self, job: Job) -> list[Job]:
-        """Return the jobs that started, or are about to, because `job` was settled, which it is no longer."""
+        """Return the jobs that started or are queued because `job` was settled; it is no longer settled."""
         names = names_of(job.source)
         return [
             other
@@ -383,7 +386,7 @@ class Jobs:
         ]
 
     def doubt(self, job: Job) -> None:
-        """Store `job` as pending: an input changes now, and the job is evaluated later, maybe by the next engine."""
+        """Store `job` as pending, because an input changes now and the job is evaluated later, perhaps by the next engine."""
         if job.state not in SETTLED or job.is_doubted or not self.is_configured(job):
             return
         job.is_doubted = True

@@ -108,7 +108,7 @@ class Starts(PipelinePart):
             self._ledger.order(StartRuns(self._ledger.cause, tuple(orders)))
 
     def _batch(self, first: Job, most: int) -> list[AnalyseOrder | ProcessOrder | CopyOrder]:
-        """Take jobs of one kind off the queue: as many small ones as belong into a message."""
+        """Take jobs of one kind off the queue: as many quick ones as one message should have."""
         kind, limit = self._kind_of(first), min(most, self._batch_size(first))
         share = max(1, -(-len(self._ready) // (2 * self._project.workers)))
         orders: list[AnalyseOrder | ProcessOrder | CopyOrder] = []
@@ -313,7 +313,7 @@ class Pipeline:
     # ------------------------------------------------------------------------------------------------------------- answers
 
     def status(self) -> PipelineStatus:
-        """Return how far everything is."""
+        """Return the state of all work."""
         counts, ready, running = self.jobs.reports.counts, self.jobs.ready, self.jobs.running
         analysing = sum(1 for job in running.values() if job.is_analysis)
         return PipelineStatus(
@@ -357,11 +357,11 @@ class Pipeline:
         return {job.id: job.run_key for job in self.jobs.running.values() if not job.is_analysis}
 
     def next_job(self, job_id: int = 0) -> Job | None:
-        """Return the job that would start next, or this one; None when it is not ready."""
+        """Return the job that starts next, or the named one; None if it is not ready."""
         return next((job for job in self.jobs.ready if job.id == job_id), None) if job_id else self.jobs.ready.peek()
 
     def committing(self, run_key: int) -> Commit | None:
-        """Return what becomes of the job of this run, while its products move in; None for a plain copy."""
+        """Return the commit of this run while its products are moved in; None for a plain copy."""
         found = self.jobs.committing.get(run_key)
         return found if isinstance(found, Commit) else None
 

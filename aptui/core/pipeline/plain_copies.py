@@ -55,18 +55,21 @@ class PlainCopies(PipelinePart):
         super().__init__(jobs)
         self._plans, self._staging = plans, staging
         self._rules: dict[tuple[int, ...], tuple[CopyRule, ...]] = {}
-        """By `Wanted.kind`; settings of folders have no say where copies are decided together."""
+        """{`Wanted.kind`: rules}; projects with folder settings do not decide copies together."""
         self._planned: list[PlainCopy] = []
         """Copies of this event that are about to be committed."""
         self._now_ms = 0
 
     def may_plan(self, event: FilesHashed) -> bool:
-        """Whether nothing stands against deciding the copies of this event together; the files themselves may."""
+        """Whether the copies of this event may be decided together, as far as the project is concerned.
+
+        Each file is checked later.
+        """
         return bool(event.copies) and not event.has_more and self.may_group
 
     @property
     def may_group(self) -> bool:
-        """Whether copies are decided together in this project, as things are."""
+        """Whether copies are currently decided together in this project."""
         jobs = self._jobs
         if jobs.is_outdated or self._reports.reports_every_step or jobs.resources is not None:
             return False
@@ -120,7 +123,10 @@ class PlainCopies(PipelinePart):
         return jobs
 
     def _is_new(self, key: PathKey) -> bool:
-        """Whether no source is, or just was, at a path, and its folder's row is still to be saved, which brings it up again."""
+        """Whether a path has and had no source, and its folder's row is not saved yet.
+
+        So that a crash would find the file again.
+        """
         pending = self._memory.folders.get(parent(key))
         return pending is not None and not pending.ticket and key in pending.winners and self._memory.is_unknown(key)
 
@@ -206,7 +212,7 @@ class PlainCopies(PipelinePart):
         return commit_rows(copy, self._ledger.next_product_id(), self._now_ms)
 
     def note_committed(self, copies: Sequence[PlainCopy]) -> None:
-        """These are in place, and so are all their rows."""
+        """These copies are in place, and their rows are saved."""
         state = machine.follow(JobState.COMMITTING, (Trigger.COMMITTED,))
         assert state is not None
         status = SHOWN[state]
@@ -244,7 +250,7 @@ class PlainCopies(PipelinePart):
         self._reports.report(job, is_settled=True)
 
     def end(self, copies: Iterable[PlainCopy]) -> None:
-        """The commit of these has ended, one way or the other: their folders' rows need not wait for them any more."""
+        """The commit of these copies has ended: the rows of their folders need not wait any longer."""
         keys = [copy.key for copy in copies]
         self._memory.end_placing(keys)
         for key in keys if self._jobs.waiters else ():

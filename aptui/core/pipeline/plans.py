@@ -100,7 +100,7 @@ class Reasons(PipelinePart):
 
 
 def _differing(before: Manifest, now: Manifest) -> tuple[Manifest, Manifest]:
-    """Return what only one of two manifests has, which are a few entries of many."""
+    """Return the few entries that only one of two manifests has."""
     same = set(before).intersection(now)
     return tuple(entry for entry in before if entry not in same), tuple(entry for entry in now if entry not in same)
 
@@ -217,7 +217,7 @@ class Plans(PipelinePart):
             self.apply(source, builder, self._planner.inline_plans(builder, source), is_retry=is_retry)
 
     def _leave(self, source: Source) -> None:
-        """Nothing can be done for `source` now: its jobs need no run any more."""
+        """Cancel the pending runs of `source`, for which nothing can be done now."""
         for job in source.jobs.values():
             job.is_forced = False
             if job.is_doubted:
@@ -225,7 +225,7 @@ class Plans(PipelinePart):
                 self._jobs.save(job)
 
     def remove_source(self, key: PathKey) -> None:
-        """There is no file at `key` any more, or none that counts: its source and all its jobs go."""
+        """Remove the source at `key`, whose file is gone or no longer counts, with all its jobs."""
         self._memory.hashing.pop(key, None)
         self._memory.unstable.discard(key)
         self._memory.newer.facts.pop(key, None)
@@ -353,13 +353,13 @@ class Plans(PipelinePart):
 
     @staticmethod
     def _may_match(job: Job, number: int) -> bool:
-        """Whether a job with the inputs of its last commit needs no run: one that failed with just these inputs does."""
+        """Whether a job with the inputs of its last commit needs no run; it needs one if it failed with these inputs."""
         if job.state is JobState.FAILED:
             return job.planned != number
         return job.state in (JobState.WAITING, JobState.QUEUED, JobState.RUNNING)
 
     def _needs_run(self, job: Job, number: int, *, is_retry: bool) -> bool:
-        """Whether a run is pending that is not under way already."""
+        """Whether a run is needed and not already in progress."""
         match job.state:
             case None:
                 return True
@@ -389,7 +389,7 @@ class Plans(PipelinePart):
         return ""
 
     def _wait(self, job: Job, assembly: Assembly) -> None:
-        """Have `job` wait until everything that its manifest lacks is known."""
+        """Let `job` wait until all missing parts of its manifest are known."""
         self._jobs.waiters.add_all(assembly.waits, job)
         if assembly.unread:
             self._jobs.hash(assembly.unread.items())
@@ -466,7 +466,7 @@ class Plans(PipelinePart):
             self.drafts.mark_pending(job)
 
     def make_finals(self) -> None:
-        """Have the finals made that are due, now that nothing else is pending."""
+        """Queue the finals that are due, because nothing else is pending."""
         while due := self.drafts.list_due():
             self._todo.extend((job, False) for job in due)
             self.evaluate_todo()
@@ -493,7 +493,7 @@ class Plans(PipelinePart):
         self._todo.append((job, True))
 
     def products_lost(self, names: Iterable[str], reason: str = "a product is missing from the cache") -> None:
-        """These products are not in the cache any more, or not as they were made: run the jobs that made them."""
+        """Rerun the jobs whose products are missing from the cache or changed there."""
         owners = self._memory.archive.owners(list(names))
         lost: dict[PathKey, dict[int, set[str]]] = {}
         for name, (job_id, key) in owners.items():

@@ -69,7 +69,7 @@ class Waiters:
         return self._by_key.get(key, {})
 
     def pop(self, key: PathKey) -> Collection[Job]:
-        """Return who waits for `key`; they do not any more."""
+        """Return the jobs that wait for `key`, and remove them."""
         return self._by_key.pop(key, {})
 
     def list_awaited(self) -> list[PathKey]:
@@ -77,7 +77,7 @@ class Waiters:
         return list(self._by_key)
 
     def keys_in(self, folders: Collection[str]) -> list[PathKey]:
-        """Return what is waited for in these folders."""
+        """Return the awaited keys in these folders."""
         return [key for key in self._by_key if parent(key) in folders]
 
 

@@ -61,7 +61,7 @@ class Requests(PipelinePart):
                     self._plans.force(job, "asked for by a person")
 
     def _escalate(self, event: RequestReceived) -> None:
-        """Raise the urgency of jobs that need a run, and of the dependencies of their sources; it never decreases."""
+        """Raise the urgency of jobs that need a run, and of the dependencies of their sources. It is never lowered."""
         wanted, keys = set(event.job_ids), set(event.keys)
         named = []
         for source in self._memory.sources.values():

@@ -62,7 +62,7 @@ class Runs(PipelinePart):
         """Runs whose copies came with the bytes of their sources, and wait for those of the next answer."""
 
     def runs_finished(self, event: RunsFinished) -> None:
-        """Commit what the runs made and record what they failed of.
+        """Commit the results of successful runs and record the failures of others.
 
         A run that is not its job's current one is ignored.
         """
@@ -144,7 +144,7 @@ class Runs(PipelinePart):
             self._plans.feedback.run_ended(job, result.used, now_ms)
 
     def _find_changed(self, job: Job, result: AnalyseResult | RunResult) -> tuple[str, ...]:
-        """Return the paths of files that a run may have read with other bytes than its manifest says, () when the result counts."""
+        """Return the paths of files whose bytes may have differed from the manifest during a run; () = the result counts."""
         stale_results = self._jobs.stale_results
         if changed := stale_results.find_changed(job, result.used):
             return changed
@@ -178,7 +178,7 @@ class Runs(PipelinePart):
         return self._reads.of_run(job, self._builders[job.builder], result, now_ms)
 
     def _may_commit(self, job: Job, result: RunResult, now_ms: int) -> bool:
-        """Whether a run that succeeded is to be committed; else its job has been dealt with."""
+        """Whether to commit a run that succeeded; otherwise its job is already handled."""
         problem = self._result_problem(job, result)
         if problem is None:
             return not (job.platform == COMMON_PLATFORM and self._is_misplaced(job, result, now_ms))
@@ -196,7 +196,7 @@ class Runs(PipelinePart):
         return self._jobs.find_block(job, result.products) or None
 
     def _is_misplaced(self, job: Job, result: RunResult, now_ms: int) -> bool:
-        """Whether an intermediate of this run cannot be; then the job has failed, and claims their names until that ends."""
+        """Whether an intermediate of this run is impossible; then the job has failed, and claims the names."""
         names = [self._commits.name_of(job, product) for product in result.products]
         text = self._chains.problem(job, names)
         if text:
@@ -207,7 +207,7 @@ class Runs(PipelinePart):
         return bool(text)
 
     def _run_came_back(self, job: Job, result: AnalyseResult | RunResult, outcome: Outcome, now_ms: int) -> None:
-        """A run that says nothing about the job: it is pending again."""
+        """Handle a run without a result: its job is pending again."""
         self._ledger.order(DiscardStaging(self._ledger.cause, (result.run_key,)))
         if outcome is Outcome.STALE:
             self._jobs.recheck_first(job, result.used.changed)
@@ -228,7 +228,7 @@ class Runs(PipelinePart):
             self._jobs.save(job)
 
     def _is_tried_again(self, job: Job, result: AnalyseResult | RunResult, now_ms: int) -> bool:
-        """Whether a rule has a run that failed tried again; then it is."""
+        """Retry a failed run if a rule says so; return whether it is retried."""
         rule = self._builders[job.builder].retry or self._jobs.project.retry
         if rule is None or not rule.covers(result.kind) or len(job.tried) >= rule.times:
             return False
@@ -277,7 +277,7 @@ class Runs(PipelinePart):
         self._chains.recheck(names)
 
     def _put_discovered(self, job: Job, result: RunResult) -> None:
-        """Put what a run found while processing, and its quality, into the manifest that its fingerprint will stand for."""
+        """Add the dependencies that a run discovered, and its quality, to the manifest of its fingerprint."""
         if result.is_final and is_of_draft(job.planned_inputs):
             job.planned_inputs = as_final(job.planned_inputs)
             job.planned = fingerprint.number(job.planned_inputs)
@@ -312,7 +312,7 @@ class Runs(PipelinePart):
         return fact.digest.hex()[:32] if isinstance(fact, FileFact) and fact.rel != normalize(rel) else ""
 
     def _record_outside(self, result: RunResult) -> None:
-        """Take note of the files outside all scan folders, or hidden there, that a run found, as it found them."""
+        """Record the files outside all scan folders, or hidden in one, as a run found them."""
         stamps = {file.path: file.stamp for file in (*result.used.files, *result.used.found)}
         named = [(path, digest) for path, digest in result.discovered if self._graph.counting(path) is None]
         # Fetched results have no file stamps; the next check records them.

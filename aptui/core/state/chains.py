@@ -18,7 +18,7 @@ from aptui.core.state.ledger import Ledger
 from aptui.core.state.working_set import WorkingSet
 
 CHAINS_END = PathKey("\x00chains")
-"""The key of waiting until no chain can grow any more."""
+"""Key for jobs that wait until no chain can grow any more."""
 _PREFIX = f"{COMMON_PLATFORM}/"
 
 
@@ -196,5 +196,5 @@ def _names_of(job: Job) -> set[str]:
 
 
 def _is_made_of(job: Job, key: PathKey) -> bool:
-    """Whether this file is an input of the last or the next run of `job`."""
+    """Whether this file is an input of the last or next run of `job`."""
     return any(name == key for inputs in (job.inputs, job.planned_inputs) for _kind, name, _digest in inputs)

@@ -70,7 +70,7 @@ class Commit(Struct):
 
     @property
     def strange(self) -> tuple[str, ...]:
-        """Names that it may have placed and that no row knows."""
+        """Names that the commit may have placed and that have no row."""
         known = {product.name for product in self.had}
         return tuple(product.name for product in self.products if product.name not in known)
 
@@ -135,7 +135,7 @@ class Commits:
         return again
 
     def _find_touched(self, commit: Commit) -> tuple[str, ...]:
-        """Return the products that were made again and lie there already."""
+        """Return the products that were remade with equal bytes and are already in place."""
         if not self._touches_unchanged:
             return ()
         moved = {product.name for _staged, product in commit.renames}
@@ -277,7 +277,7 @@ class Commits:
 
     @staticmethod
     def note_failed(commit: Commit) -> None:
-        """Set the state of a job whose commit failed: it makes its products again in any case, for some may be replaced."""
+        """Set the state of a job whose commit failed; it runs again, because some products may be replaced."""
         commit.job.fingerprint, commit.job.failure = 0, None
         _describe_run(commit)
 

@@ -64,7 +64,7 @@ class Nesting:
                 del self._below[folder]
 
     def around(self, name: str) -> list[str]:
-        """Return the names that cannot lie in one cache with `name`: folders for it, and names for which it is one."""
+        """Return the names that conflict with `name`: its folders, and names that lie below it."""
         if not self._names:
             return []
         return [*(folder for folder in folders_above(name) if folder in self._names), *self._below.get(name, ())]
@@ -249,16 +249,16 @@ class Conflicts:
         return [job for job in again if job not in verdict.lost]
 
     def lose(self, job: Job, names: set[str]) -> None:
-        """These products of `job` are gone from the cache: it needs a run, whatever its inputs are."""
+        """Remove these products of `job`, which are missing from the cache, and mark it as needing a run."""
         job.lost += tuple(product for product in job.products if product.name in names)
         self._reduce(job, tuple(product for product in job.products if product.name not in names))
 
     def replace(self, job: Job, placed: Mapping[str, Product]) -> None:
-        """Set these products of `job`, which replaced its earlier ones in the cache: it needs a run in any case."""
+        """Set these products of `job`, which replaced earlier ones in the cache, and mark it as needing a run."""
         self._reduce(job, tuple(placed.get(product.name, product) for product in job.products))
 
     def _reduce(self, job: Job, products: tuple[Product, ...]) -> None:
-        """Reduce the products of `job` to these; it needs a run whatever its inputs are."""
+        """Reduce the products of `job` to these, and mark it as needing a run."""
         job.products, job.fingerprint = products, 0
         self._ledger.drop("drop_products", (job.id,))
         self._ledger.put("put_job", rows.job_row(job, JobState.WAITING))
@@ -276,11 +276,11 @@ class Conflicts:
         self._claimed.setdefault(job_id, {})[name] = None
 
     def claimants(self, name: str) -> list[Job]:
-        """Return the jobs that lay claim to a name."""
+        """Return the jobs that claim a name."""
         return self._jobs_of(self._claims.get(name, {})) if self._claims else []
 
     def has_claims(self, job: Job) -> bool:
-        """Whether `job` lays claim to a name."""
+        """Whether `job` claims a name."""
         return job.id in self._claimed
 
     def free_names(self, job: Job, names: Iterable[str]) -> list[Job]:
@@ -300,7 +300,7 @@ class Conflicts:
         return freed
 
     def release(self, job: Job) -> list[Job]:
-        """`job` goes: return the jobs that lost a product to it, which may have it now."""
+        """Release the names of `job`, which is removed; return the jobs that may have them now."""
         return self._release(job, [*self._claims_of(job), *(product.name for product in job.products)])
 
     def release_names(self, job: Job, gone: Iterable[str] = ()) -> list[Job]:

@@ -62,7 +62,7 @@ class Assembly(Struct):
     has_drafts: bool = False
     finals: set[str] = field(default_factory=set)
     is_settled_by_chains: bool = True
-    """Whether what is missing may turn up as an intermediate, and is worth waiting for."""
+    """Whether a missing file may still appear as an intermediate, so that the job waits for it."""
 
 
 class Graph:
@@ -354,7 +354,7 @@ class Graph:
         self._has_loose_ends = False
 
     def forget_loose_ends(self) -> None:
-        """Forget what was found out about cycles while the dependencies of some job were unknown."""
+        """Forget cycles that were computed while dependencies of some job were unknown."""
         if self._has_loose_ends:
             self.forget_cycles()
 
@@ -440,7 +440,7 @@ class Graph:
 
 
 SCAN_END = PathKey("\x00scan")
-"""The key of waiting for the end of the scan."""
+"""Key for jobs that wait for the end of the scan."""
 
 
 def is_named(dependency: JobDependency, names: Collection[str]) -> bool:
@@ -449,7 +449,7 @@ def is_named(dependency: JobDependency, names: Collection[str]) -> bool:
 
 
 def _is_analysis_pending(job: Job) -> bool:
-    """Whether an analysis is about to decide what `job` is, or whether it exists."""
+    """Whether a pending analysis may change or remove `job`."""
     return any(item.is_analysis and item.builder == job.builder and item.state not in SETTLED for item in job.source.jobs.values())
 
 

@@ -14,7 +14,7 @@ from aptui.core.model import Source
 from aptui.core.notices import Notice
 
 RUN_KEY_STATE = "run_keys"
-"""Where the next engine finds the highest run key that this one has reserved."""
+"""Key in `aptui_state` of the highest reserved run key, for the next engine."""
 _BLOCK = 65_536
 _OF_PRODUCTS = (("put_product", 1), ("put_link", 1), ("put_legacy_sub_id", 1), ("put_facts", 1))
 _TAKEN_BACK: dict[str, tuple[tuple[str, int], ...]] = {
@@ -103,7 +103,7 @@ class Ledger(Struct):
         self.commits += commits
 
     def flush_rows(self) -> None:
-        """Order what was gathered saved, under the present ticket; the next rows get the next one."""
+        """Order the gathered rows saved under the current ticket; later rows get the next ticket."""
         if self.rows:
             self.commands.append(SaveRows(self.cause, self.ticket, self.rows))
             self.rows = {}

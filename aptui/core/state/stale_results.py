@@ -55,7 +55,7 @@ class StaleResultCheck:
             job.ties = Ties(known, unproven=unproven)
 
     def find_changed(self, job: Job, used: Used) -> tuple[str, ...]:
-        """Return the paths of files that were not, all the time, what they were when the run began; () when it counts."""
+        """Return the paths of files that changed during the run; () = its result counts."""
         if not (used.files or used.found):
             return ()  # a copy has no other inputs, and there may be thousands of copies
         known = job.ties.known if job.ties is not None else {}
@@ -142,7 +142,10 @@ class StaleResultCheck:
         return tuple(bad)
 
     def hiding(self, job: Job, paths: Iterable[str]) -> tuple[str, ...]:
-        """Return the paths of the files that hide what a run read: they may have been away for a moment. () the second time."""
+        """Return the paths of files that hide what a run read, because they may have been missing for a moment.
+
+        () the second time.
+        """
         before = {name for name, _digest in job.discovered}
         hiders = [hider for path in paths if normalize(path) not in before and (hider := self._graph.hider(path)) is not None]
         return tuple(path for path, stamp in map(self._place_of, hiders) if self._is_new(job, path, stamp))
@@ -168,7 +171,7 @@ class StaleResultCheck:
         return tuple(dict.fromkeys(bad))
 
     def _is_missing(self, path: str, manifest: Manifest) -> bool:
-        """Whether a file that was there when it was opened is one that the manifest has as missing."""
+        """Whether a file that existed when it was opened is missing in the manifest."""
         key = self.key(path)
         return key is not None and self._memory.file(key) is None and any(name == key for _kind, name, _digest in manifest)
 
@@ -214,7 +217,7 @@ class StaleResultCheck:
 
     @staticmethod
     def _is_new(job: Job, path: str, stamp: Stamp) -> bool:
-        """Whether it was not the same after the last run: what is seen twice is as it is."""
+        """Whether the file differs from its state after the last run; a state seen twice is accepted."""
         job.ties = job.ties or Ties()
         is_as_before = job.ties.doubted.get(path) == stamp
         job.ties.doubted[path] = stamp

@@ -63,7 +63,7 @@ class Unsaved:
         return bool(self.jobs or self.placing)
 
     def mark_new(self, job: Job) -> None:
-        """A new job of a file whose folder is pending needs no row before its first run has ended: the folder stands for it."""
+        """Note a new job without a row: until its first run ends, the pending folder makes the next engine find it again."""
         folder = parent(job.source.key)
         pending = self._folders.get(folder)
         if pending is not None and not pending.ticket and job.source.key in pending.winners:
@@ -71,13 +71,13 @@ class Unsaved:
             self.jobs.setdefault(folder, {})[job] = None
 
     def mark_outdated(self, job: Job) -> None:
-        """A job of a file that was reported as changed needs no new row either before its run has ended, for the same reason."""
+        """Note a job with an outdated row: until its run ends, the pending folder makes the next engine find it again."""
         pending = self._folders.get(parent(job.source.key))
         if pending is not None and job.source.key in pending.identities and not job.is_unsaved:
             self.mark_new(job)
 
     def end(self, job: Job) -> None:
-        """An unsaved job is saved from now on, or is no more."""
+        """An unsaved job has its row now, or is removed."""
         job.is_unsaved, folder = False, parent(job.source.key)
         jobs = self.jobs[folder]
         del jobs[job]
@@ -90,7 +90,7 @@ class Unsaved:
         self.placing.setdefault(parent(key), set()).add(key)
 
     def end_placing(self, keys: Iterable[PathKey]) -> None:
-        """That has ended, well or not, for these files."""
+        """The placing of these files has ended, whether it succeeded or not."""
         for folder in map(parent, keys):
             self.placing.pop(folder, None)
             self.complete.add(folder)
@@ -134,7 +134,7 @@ class EdgeIndex:
                     del self._named_by[target]
 
     def forget(self, source: Source) -> None:
-        """`source` is gone, and so are its wildcards."""
+        """Remove a deleted source and its wildcards from the index."""
         self.remove(source)
         self._wildcards.pop(source.key, None)
 
@@ -158,7 +158,7 @@ class EdgeIndex:
         self.has_any = self.has_any or bool(now) or bool(wildcards)
 
     def naming(self, key: PathKey) -> set[PathKey]:
-        """Return the keys of sources that name this one, by a wildcard as far as that may be of a job dependency."""
+        """Return the keys of sources that name this one in a job dependency, by name or by a wildcard that may be one."""
         found = set(self._named_by.get(key, ()))
         if self._may_name_jobs:
             found |= {name for name, patterns in self._wildcards.items() if any(regex.fullmatch(key) for _text, regex in patterns)}
@@ -205,7 +205,7 @@ class NewerFacts:
     """Facts of files that were read by themselves.
 
     Args:
-        folders: {relative folder: what is pending of it}, of the working set.
+        folders: {relative folder: its pending state}, of the working set.
     """
 
     def __init__(self, archive: Archive, folders: Mapping[str, PendingFolder]) -> None:
@@ -241,7 +241,7 @@ class NewerFacts:
         return now if now is not None and replace(now, digest=fact.digest, hash64=fact.hash64) == fact else fact
 
     def forget_digest_rows(self) -> None:
-        """Those rows are saved: their files need not be kept here."""
+        """Forget the files whose digest rows are saved."""
         saved = {key for key in self.learned if parent(key) not in self._folders}
         for folder in {parent(key) for key in saved}:
             self._archive.forget(folder)
@@ -288,7 +288,7 @@ class WorkingSet:
         self.moving = 0
         """How many analyses and jobs on platform `common` are not settled: they may bring new sources."""
         self.has_grown = False
-        """Whether the jobs that waited for the end of all chains are being evaluated: nothing else moves."""
+        """Whether the jobs that waited for the end of all chains are being evaluated."""
         self.scan_is_done = True
         self._scanned = ""
         self._unchanged: set[str] = set()
@@ -417,7 +417,7 @@ class WorkingSet:
         self._hold_uuid(source)
 
     def forget(self, source: Source, ticket: int) -> None:
-        """Drop a source that is gone; its rows go with `ticket`, and until then the archive's word on it does not count."""
+        """Drop a deleted source. Its rows are deleted with `ticket`; until then answers of the archive about it are ignored."""
         del self.sources[source.key]
         self._dead[source.key] = ticket
         self._forget_uuids(source)
@@ -425,7 +425,7 @@ class WorkingSet:
         self._recent.pop(source.key, None)
 
     def leaves_after(self, source: Source, ticket: int) -> None:
-        """Let `source` leave once `ticket` is acknowledged and all its jobs are settled."""
+        """Release `source` once `ticket` is acknowledged and all its jobs are settled."""
         source.last_ticket = max(source.last_ticket, ticket)
         if source.last_ticket > self._acknowledged:
             self._leaving.append((source.last_ticket, source.key))
@@ -481,12 +481,12 @@ class WorkingSet:
         self._unchanged.clear()
 
     def end_scan(self) -> None:
-        """Everything not reported is as it was remembered, or gone."""
+        """End the scan: folders that were not reported are unchanged or gone."""
         self.scan_is_done = True
         self._unchanged.clear()
 
     def keep(self, folders: Iterable[str]) -> None:
-        """These folders are as they were remembered."""
+        """Mark these folders as unchanged."""
         self._unchanged.update(folders)
 
     def put_folder(self, pending: PendingFolder) -> None:
@@ -504,7 +504,7 @@ class WorkingSet:
         self.unsaved.end_placing(keys)
 
     def folder_leaves_after(self, pending: PendingFolder, ticket: int) -> None:
-        """Let the folder leave once its row is saved."""
+        """Release the folder once its row is saved."""
         pending.ticket = ticket
         self._leaving_folders.append((ticket, pending.folder))
 
@@ -543,7 +543,7 @@ class WorkingSet:
     # --------------------------------------------------------------------------------------------------------------- edges
 
     def moving_dependents(self, key: PathKey) -> list[Source]:
-        """Return the sources in memory that name this one in a dependency; whatever moves is here."""
+        """Return the sources in memory that name this one in a dependency; unsettled sources are always in memory."""
         return [self.sources[name] for name in sorted(self.edges.naming(key)) if name in self.sources]
 
     def has_dependents(self, names: Sequence[str]) -> bool:

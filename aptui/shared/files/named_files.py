@@ -43,7 +43,7 @@ def placed_name(named_by: str, name: str, *, is_uri: bool = False) -> str:
     """
     plain = (_unquote(name) if is_uri else name).replace("\\", "/")
     if _SCHEME.match(plain):
-        return plain  # this is no path: `located` refuses it
+        return plain  # not a path: `located` refuses it
     return posixpath.normpath(posixpath.join(posixpath.dirname(named_by), plain))
 
 
