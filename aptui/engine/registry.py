@@ -55,7 +55,7 @@ _ENTRY = "entry:"
 _OF_THE_PROJECT = (
     "platforms", "analyse_limit_s", "process_limit_s", "memory_limit_bytes", "undeclared_reads", "variables", "retry",
 )  # fmt: skip
-"""Fields of a builder without an entry that the project's own settings decide about."""
+"""Fields of a builder without an entry that the project's settings determine."""
 
 
 class _RegistryCache(Struct):
@@ -292,7 +292,7 @@ def _patterns(found: ClassDescription) -> tuple[Pattern, ...]:
 
 
 def distrust(cache_file: Path) -> None:
-    """Forget the times of all code that is remembered: the next look compares bytes."""
+    """Forget the stored times of all code, so that the next check compares bytes."""
     memory = _read_remembered(cache_file)
     answers = [*memory.entries.values(), *memory.files.values(), *memory.adapted.values()]
     before = replace(memory, signature="")
@@ -393,9 +393,9 @@ def _enumerate(names: Sequence[str]) -> str:
 def _check_lost(
     files: Mapping[str, ClassAnswer], before: Mapping[str, ClassAnswer], names: set[str], notify: Callable[[str], None]
 ) -> None:
-    """Refuse a file that had builders and no longer has any; report builders that are gone from a file that has others.
+    """Refuse a file that lost all its builders; report builders that are missing from a file with others.
 
-    Without its builder a source loses its products: a slip in a file must not cost them.
+    A source without its builder loses its products, and a mistake in a file must not cause that.
     """
     for path, answer in files.items():
         known = before[path].classes if path in before else []
@@ -430,7 +430,7 @@ def _check_patterns(builders: Iterable[Builder], own: Iterable[tuple[ClassDescri
 def _check_entries(
     builders: Iterable[Builder], own: Mapping[str, object], entries: Mapping[str, ClassAnswer], places: Mapping[str, str]
 ) -> None:
-    """Raise what is wrong with the builders that the configuration names, all of it at once."""
+    """Raise all mistakes in the configured builders at once."""
     wrong = []
     for builder in builders:
         names = _entry_names(builder) if builder.kind is BuilderKind.PYTHON else ()
@@ -480,7 +480,7 @@ def _check_names(builders: list[Builder]) -> None:
 
 
 def _answers(questions: dict[str, ClassQuestion], known: dict[str, ClassAnswer], config: Config) -> dict[str, ClassAnswer]:
-    """Return the answer to each question; a process in the sandbox answers those that are not known or no longer valid."""
+    """Return the answer to each question; a process in the sandbox answers questions without a valid stored answer."""
     fresh = {key: answer for key in questions if key in known and (answer := _current(known[key])) is not None}
     missing = [key for key in questions if key not in fresh]
     if missing:
@@ -492,7 +492,7 @@ def _answers(questions: dict[str, ClassQuestion], known: dict[str, ClassAnswer],
 
 
 def _current(answer: ClassAnswer) -> ClassAnswer | None:
-    """Return the answer if every file of the code is as it was, with new times where only those changed; else None."""
+    """Return the answer if all files of the code are unchanged, with their new times; else None."""
     if answer.error or not answer.files or not all(problem.is_lasting for problem in answer.problems):
         return None
     if any(shutil.which(tool) for tool in answer.missing_tools):
@@ -559,7 +559,7 @@ def _subject(question: ClassQuestion) -> str:
 
 
 def _signature() -> str:
-    """Return what changes when the interpreter or the installed packages do: `pip` touches the folder it installs to."""
+    """Return a value that changes with the interpreter and the installed packages: `pip` touches the folder it installs to."""
     parts = [sys.version, sys.executable]
     for folder in sys.path:
         if folder.endswith(("site-packages", "dist-packages")):
@@ -584,7 +584,7 @@ def _read_remembered(cache_file: Path) -> _RegistryCache:
 
 
 def _remember(cache_file: Path, memory: _RegistryCache, before: _RegistryCache) -> None:
-    """Write the memory when it is news; a cache that cannot be written costs time only."""
+    """Write the registry file if it changed; an unwritable file costs only time."""
     if memory == before:
         return
     with contextlib.suppress(OSError, KnownError):

@@ -27,12 +27,15 @@ class Waker:
         return self._fd >= 0
 
     def wake(self) -> None:
-        """End the loop's sleep, or the next one; any thread, and signal handlers, may call this. Nothing once it is closed."""
+        """End the current or next sleep of the loop; any thread and signal handlers may call this.
+
+        It does nothing after `close`.
+        """
         if self._fd >= 0:
             os.eventfd_write(self._fd, 1)
 
     def close(self) -> None:
-        """Let go of it; before the selector is closed."""
+        """Close the eventfd; call this before the selector is closed."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             self._selector.unregister(fd)

@@ -79,7 +79,7 @@ class ProductIndex(Protocol):
 
 
 class AnnouncedIntents:
-    """Those of one cache."""
+    """The announced intents of one cache."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, tuple[PathKey, Callable[[], dict[PathKey, frozenset[tuple[int, str]]]]]] = {}
@@ -87,13 +87,13 @@ class AnnouncedIntents:
         files}}."""
 
     def announce(self, copies: Sequence[tuple[PathKey, tuple[int, ...]]], writer: Writer) -> None:
-        """Begin to put intents for the products of each (file, run keys of its copies) on the disk."""
+        """Begin to write intents for the products of each (file, run keys of its copies)."""
         if copies:
             recorded = writer.announce_intents(copies)
             self._waiting.update((run_key, (key, recorded)) for key, run_keys in copies for run_key in run_keys)
 
     def covers(self, commit: JobCommit) -> bool:
-        """Whether all that a commit is going to do is announced, and on the disk now."""
+        """Whether intents for all products of a commit are on the disk."""
         found = self._waiting.pop(commit.run_key, None)
         if found is None or commit.stale:
             return False
@@ -102,16 +102,16 @@ class AnnouncedIntents:
         return all((commit.job_id, product.name) in announced for _staged, product in commit.products)
 
     def withdraw(self, run_keys: Iterable[int], writer: Writer) -> None:
-        """Clear what was announced for these runs: they came to nothing."""
+        """Clear the intents of these runs, which have no result."""
         withdrawn = [run_key for run_key in run_keys if self._waiting.pop(run_key, None) is not None]
         if withdrawn:
             writer.withdraw_intents(withdrawn)
 
 
 _SYNC_EACH_UP_TO = 3
-"""Folders of one commit that are synced one by one; for more, one `syncfs` costs less."""
+"""Maximum number of folders of one commit that are synced one by one; for more, one `syncfs` costs less."""
 RESERVE_BYTES = 128 * 1024 * 1024
-"""Below this much free space nothing is started; O3DE's limit too."""
+"""With less free space no job is started; O3DE has the same limit."""
 
 _MOST_DELETED = 10_000
 _MOST_PLACED = 20_000
@@ -139,7 +139,7 @@ class Cache:
         self._dirty: set[str] = set()
         self._doubted: set[str] = set()
         self._suspect: set[str] = set()
-        """Folders with a file that no row knows any more: the next start looks into them, whatever their times."""
+        """Folders with a file that has no row any more: the next start checks them, whatever their times."""
         self.deleted: dict[str, None] = {}
         """The last products that the engine deleted and has not made again: the watcher of the cache ignores them."""
         self.placed: dict[str, Stamp] = {}
@@ -220,7 +220,7 @@ class Cache:
         return os.path.dirname(os.path.dirname(path)) if is_there and not self.is_in_place else ""
 
     def throw_away_products(self) -> None:
-        """Move every platform's folder aside: no record of their contents exists."""
+        """Move every platform's folder to the trash, because no record of their contents exists."""
         with self._tree() as tree:
             for platform in self._platforms:
                 with contextlib.suppress(FileNotFoundError):
@@ -235,7 +235,7 @@ class Cache:
                 tree.remove(b"%s/%s" % (_STAGING, os.fsencode(name)))
 
     def _tree(self) -> contextlib.closing[ConfinedTree]:
-        """Return all that lies in the cache, for one operation: another folder may stand in the place of one that is open."""
+        """Return the cache as a confined tree, for one operation: an open folder may have been replaced since."""
         return contextlib.closing(ConfinedTree(self._root))
 
     def refuse_full_disk(self) -> None:
@@ -308,7 +308,7 @@ class Cache:
         return {"put_cache_folder": [(folder, 0) for folder in fresh]} if fresh else {}
 
     def _place(self, commit: JobCommit, touched: set[str], placement: Placement) -> tuple[str, int]:
-        """Rename one job's products into place; return why it cannot be done, "" when it is, and how many are."""
+        """Rename one job's products into place; return the error ("" = none), and how many are in place."""
         for name, data, is_new in commit.identities:
             try:
                 self._place_identity(commit.run_key, name + META_SUFFIX, data, touched, placement, replaces=is_new)
@@ -357,7 +357,7 @@ class Cache:
             self._note_placed(name)
 
     def _touch(self, names: Iterable[str]) -> None:
-        """Give products that were made again with the bytes they had the time of now; a file with more names keeps its own."""
+        """Set the times of products that were remade with equal bytes to now; a file with several names keeps its time."""
         with self._tree() as tree:
             for name in names:
                 with contextlib.suppress(OSError):
@@ -395,16 +395,16 @@ class Cache:
         self._dirty.update(folder for folder in folders if folder)
 
     def discard(self, run_keys: Iterable[int]) -> None:
-        """Throw away what these runs left in staging."""
+        """Delete the staged files of these runs."""
         with self._tree() as tree:
             for run_key in run_keys:
                 with contextlib.suppress(FileNotFoundError):
                     tree.remove(b"%s/%d" % (_STAGING, run_key))
 
     def delete(self, names: Iterable[str]) -> list[str]:
-        """Delete products, and folders that are empty without them; return sentences about those that cannot be deleted.
+        """Delete products, and folders that become empty; return messages about those that cannot be deleted.
 
-        With an intermediate goes its identity file.
+        The identity file of an intermediate is deleted with it.
         """
         problems: list[str] = []
         emptied: set[str] = set()
@@ -452,7 +452,7 @@ class Cache:
 
     @property
     def is_unrecorded(self) -> bool:
-        """Whether there are folders that the next start looks into because their present times are not recorded."""
+        """Whether the next start has to check folders whose current times are not recorded."""
         return bool(self._dirty)
 
     def folder_rows(self, index: ProductIndex) -> Rows:
@@ -504,7 +504,7 @@ class Cache:
             writer.finish({"doubt_job": [(job_id,) for job_id in doubtful]}, sorted({intent.run_key for intent in intents}))
 
     def is_touched(self, index: ProductIndex, *, trusts_times: bool = True) -> bool:
-        """Whether any folder is not as the last engine left it; `trusts_times`: a folder with the recorded ctime is."""
+        """Whether any folder changed since the last engine; with `trusts_times`, a folder with the recorded ctime did not."""
         return any(
             read_ctime_ns(self._path(folder)) != ctime_ns or not (trusts_times or self._is_whole(folder, index))
             for folder, ctime_ns in index.cache_folders().items()
@@ -513,7 +513,7 @@ class Cache:
     def find_lost(
         self, index: ProductIndex, say: Callable[[str], None], *, trusts_times: bool = True
     ) -> tuple[list[str], list[str]]:
-        """Return recorded products that are gone, and files that no row knows, which are deleted.
+        """Return recorded products that are missing, and files without rows, which are deleted.
 
         A folder that no row knows is not the engine's: its files stay, and `say` names it.
 
@@ -537,7 +537,7 @@ class Cache:
         return gone, orphans
 
     def _say_foreign(self, folder: str, say: Callable[[str], None]) -> None:
-        """Name a folder that the engine did not make, unless it has no files."""
+        """Report a folder that the engine did not make, unless it has no files."""
         path = self._path(folder)
         if any(files for _path, _folders, files in os.walk(path)):
             name = cache_path(folder)
@@ -580,7 +580,7 @@ class Cache:
         return [name for name in expected if name not in present]
 
     def digest(self, name: str) -> bytes | None:
-        """Return the SHA-256 of a product as it lies in the cache, None when it cannot be read."""
+        """Return the SHA-256 of a product's file in the cache, None if it cannot be read."""
         try:
             with self._tree() as tree, open(tree.open_file(_path_of(name)), "rb") as file:
                 return hashlib.file_digest(file, "sha256").digest()
@@ -588,7 +588,7 @@ class Cache:
             return None
 
     def _path_staged(self, run_key: int) -> str:
-        """Return where a run stages: a file for a copy, a folder for all else."""
+        """Return the staging path of a run: a file for a copy, otherwise a folder."""
         return f"{self.staging}/{run_key}"
 
     def _path(self, name: str) -> bytes:

@@ -1,6 +1,6 @@
-"""Files and folders of a cache as they lie on the disk: refused if another kind stands in their place, stamped, placed, removed.
+"""Files and folders of a cache on the disk: other kinds in their place are refused; files are stamped, placed and removed.
 
-Which of them are products is the business of `cache`. Tests: `tests/engine/cache/test_cache.py`, `test_places.py`.
+`cache` knows which of them are products. Tests: `tests/engine/cache/test_cache.py`, `test_places.py`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _refuse_other_kind(path: Path, *, is_folder: bool) -> None:
 
 
 def refuse_foreign(root: Path, platforms: Iterable[str]) -> None:
-    """Raise UserError if a folder is not a cache yet and its folder of a platform is not empty."""
+    """Raise UserError if a folder is not a cache yet, but has a non-empty folder with a platform's name."""
     for platform in platforms:
         folder = root / cache_path(platform)
         if folder.is_dir() and any(folder.iterdir()):
@@ -92,7 +92,7 @@ def empty_in_background(folder: int) -> None:
 
 
 Stamp = tuple[int, int, int]
-"""(size, mtime_ns, inode): what stays as it is when another name is given to a file, as the store of this machine does."""
+"""(size, mtime_ns, inode): these stay unchanged when a file gets another name, as the store of this machine does."""
 
 
 def close_to_others(path: Path) -> None:
@@ -104,7 +104,7 @@ def close_to_others(path: Path) -> None:
 
 
 NO_FOLDER = -1
-"""In place of the ctime of a folder that does not exist, or in whose place something else lies."""
+"""Stands for the ctime of a folder that does not exist or is not a folder."""
 
 
 def read_ctime_ns(path: bytes) -> int:
@@ -134,7 +134,7 @@ class ReplacedFiles:
         self._sockets: tuple[socket.socket, ...] = ()
 
     def hold(self, name: bytes, folder: int) -> None:
-        """Hold the file of this name in an open folder, if there is one."""
+        """Hold the file of this name in an open folder, if it exists."""
         if self._is_worth_it:
             with contextlib.suppress(OSError):
                 self._held.append(os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder))

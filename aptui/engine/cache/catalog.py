@@ -46,7 +46,7 @@ _LINES_AT_ONCE = 2_000
 
 
 def path_of(cache_dir: Path, platform: str) -> Path:
-    """Return where the catalog of a platform lies."""
+    """Return the path of a platform's catalog."""
     return cache_dir / f"{platform}{SUFFIX}"
 
 
@@ -84,15 +84,15 @@ class Catalogs:
         self._writer, self._database, self._project, self._platforms = writer, database, project, tuple(platforms)
         self._folder = database.parent
         self._saved: int | None = 0 if mark == mark_of(self._folder, project, platforms) else None
-        """How many changes of products the catalogs know; None = they are of another time."""
+        """Number of product changes in the catalogs; None = they are older than this engine."""
         self._mark = mark if self._saved is not None else None
-        """The mark of the catalogs on the disk, whatever has changed since; None = their contents are unknown."""
+        """The mark of the catalogs on the disk, even if products changed since; None = their contents are unknown."""
         self._thread: threading.Thread | None = None
         self._wants_more = threading.Event()
         self._problem = ""
 
     def save(self) -> None:
-        """Bring the catalogs up to date and return when they are.
+        """Update the catalogs, and return when they are written.
 
         Raises:
             HostError: the disk or the database refuses.
@@ -107,7 +107,7 @@ class Catalogs:
             self._saved = changes
 
     def begin(self, done: Callable[[], None]) -> None:
-        """Bring the catalogs up to date in a thread, which calls `done` at its end; if one is at it, it goes round once more."""
+        """Update the catalogs in a thread, which calls `done` at its end; a thread that is already running repeats its work."""
         self._wants_more.set()
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._work, args=(done,), name="catalogs", daemon=True)
@@ -136,7 +136,7 @@ class Catalogs:
     # ------------------------------------------------------------------------------------------------------------- writing
 
     def _write_all(self, names: Collection[str] | None) -> None:
-        """Write what has changed in the products `names`, None = everything."""
+        """Write the changed lines of the products `names`, None = all lines."""
         from aptui.store.queries.reader import open_reader
 
         with translate_errors(self._database), contextlib.closing(open_reader(self._database)) as reader, reader.snapshot():

@@ -61,10 +61,10 @@ class WrittenIntermediates:
         self._top = self._cache + os.fsencode(INTERMEDIATES)
         self._paths: dict[bytes, None] = {}
         self.due: float | None = None
-        """When (monotonic) there is something to look at."""
+        """When (monotonic) the next check is due."""
 
     def note(self, paths: Iterable[bytes], now: float) -> None:
-        """These files or folders in the cache changed somehow."""
+        """Note changed files or folders in the cache."""
         found = [path for path in paths if path.startswith(self._top)]
         self._paths.update(dict.fromkeys(found))
         if found and self.due is None:
@@ -86,7 +86,7 @@ class WrittenIntermediates:
             engine.scans.check_folder(folder, frozenset(keys))
 
     def _strange(self, engine: Engine, paths: Iterable[bytes]) -> list[str]:
-        """Return the products among `paths`, and in folders among them, that are there and are not as they were placed."""
+        """Return the existing products among `paths`, and in folders among them, that differ from the placed ones."""
         names: dict[str, None] = {}
         for path in paths:
             name = product_at(to_text(path[len(self._cache) :]))
@@ -96,7 +96,7 @@ class WrittenIntermediates:
         return list(engine.archive.owners(other)) if other else []
 
     def _is_as_placed(self, engine: Engine, name: str) -> bool:
-        """Whether a file is as the engine wrote it; a product that is gone is another matter."""
+        """Whether a file is unchanged since the engine wrote it; missing products are handled elsewhere."""
         seen = stamp_of(self._cache + from_text(cache_path(name)))
         if seen is None:
             return not find_identified(name) or name in engine.cache.deleted
@@ -107,7 +107,7 @@ BEGAN = "watching began"
 """Reason of the scan after watching of a root began."""
 _HOLD_CHECK_S = 0.02
 _AFTER_HOLD_S = 0.03
-"""Notifications of the last writes under a lock may come after it is gone."""
+"""Notifications of the last writes under a lock may come after its release."""
 _SECOND_CHECK_S = 2.5
 """Delay before a second check, which reads files again whose bytes were read within two seconds of their last change: a coarse
 clock may hide one more change."""
@@ -156,10 +156,10 @@ class ChangeTracker:
         self._have_folders: dict[str, bool] = {}
         """{relative folder: whether the stored state has folders below it}; most files are in folders without any."""
         self._named: dict[PathKey, bytes] = {}
-        """Of the named files, the path that was named: another of that key may be the one that is known."""
+        """{key: path in the notification}; the known file of that key may have another path."""
         self._trees: dict[PathKey, None] = {}
         self._is_cut_short = False
-        """Whether clients have their turn, and then there is more to look at."""
+        """Whether checking was interrupted for clients and has to continue."""
         self._is_lost = False
         self._retries = False
         self._absences = Absences()
@@ -200,7 +200,7 @@ class ChangeTracker:
             self._paths.update(dict.fromkeys(self._shared_files.check_all(self.engine.scans.links)))
 
     def check_soon(self, path: bytes) -> None:
-        """Look at a source (absolute path) as if the watcher had named it."""
+        """Check a source (absolute path) as after a notification."""
         self._paths[path] = None
 
     def forget(self) -> None:
@@ -257,7 +257,7 @@ class ChangeTracker:
                 self._trees[key_of(rel)] = None
 
     def _relatives(self, path: bytes) -> list[RelPath]:
-        """Return the path as each scan folder calls it; "" for a scan folder itself."""
+        """Return the path relative to each scan folder that contains it; "" for a scan folder itself."""
         found = []
         for root, is_recursive in self._folders:
             if path.startswith(root):
@@ -287,7 +287,7 @@ class ChangeTracker:
     # ------------------------------------------------------------------------------------------------------------- looking
 
     def poll(self, now: float) -> None:
-        """Do what is due; the loop calls this after each turn."""
+        """Perform the due checks; the loop calls this after each turn."""
         self._take_notifications()
         self._is_cut_short = False
         engine = self.engine
@@ -323,7 +323,7 @@ class ChangeTracker:
         return bool(self._placing or self._absences or self._folders_due)
 
     def _check(self, engine: Engine, now: float) -> None:
-        """Look at the gathered paths for a short while, since clients wait; the remaining ones have their turn next time."""
+        """Check the gathered paths for a short time, because clients wait; the next turn continues."""
         until = self._clock() + _SLICE_S
         if not self.is_amid_changes:
             self._placing, self._paths, self._pending_folders = deque(self._paths), {}, None
@@ -372,7 +372,7 @@ class ChangeTracker:
             self._second_checks[tree] = now + _SECOND_CHECK_S
 
     def _check_folder(self, engine: Engine, folder: str, again: set[PathKey], now: float) -> None:
-        """Check the named files of one folder, or all of it if that is needed."""
+        """Check the named files of one folder, or the whole folder if necessary."""
         is_whole = folder in self._whole
         self._whole.discard(folder)
         named = {key: self._named.pop(key, b"") for key in again}
@@ -381,7 +381,7 @@ class ChangeTracker:
         self._second_checks[folder] = now + _SECOND_CHECK_S
 
     def _place(self, engine: Engine, path: bytes, by_folder: dict[str, set[PathKey]], now: float) -> None:
-        """Find out which check one path needs: of its folder, of the file, or of everything below it."""
+        """Find out whether a path needs a check of its folder, of the file, or of everything below it."""
         rels = [rel for rel in self._relatives(path) if not (rel and self._is_ignored(rel))]
         if not rels:
             self._absences.settle(path)  # the configuration may ignore it by now
@@ -504,7 +504,7 @@ class ChangeTracker:
 
     @property
     def holds(self) -> tuple[str, ...]:
-        """The programs that hold changes back."""
+        """The programs that delay changes."""
         return (*([self._held_by] if self._held_by else ()), *(why for _client, why in self._people))
 
     def hold(self, client: int, why: str) -> None:
@@ -527,7 +527,7 @@ class ChangeTracker:
     # --------------------------------------------------------------------------------------------------------- what was asked for
 
     def rescan(self, *, retries: bool) -> None:
-        """Scan everything, as soon as nothing holds changes back."""
+        """Scan everything as soon as no program delays changes."""
         self._is_lost = True
         self._retries = self._retries or retries
 
@@ -566,5 +566,5 @@ class ChangeTracker:
 
 
 def _above_replaced_file(engine: Engine, folder: PathKey) -> tuple[str, ...]:
-    """Return where a folder lies if a file may have been in its place: only a look there sees that the file is gone."""
+    """Return the place of a folder if a file may have been there before: only a check of it finds that the file is gone."""
     return () if engine.is_unknown_path(folder) else (parent(folder),)

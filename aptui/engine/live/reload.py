@@ -1,6 +1,6 @@
 """Reloading the configuration of a live engine in a thread when it may have changed.
 
-What follows from that is `live.supervisor`'s.
+`live.supervisor` decides about the consequences.
 
 Tests: `tests/engine/live/test_supervisor.py`.
 """
@@ -51,14 +51,14 @@ class Tools:
         return self._due_s if config is self._config else 0.0
 
     def poll(self, config: Config, now_s: float) -> None:
-        """Look at them when it is time."""
+        """Check the tools when it is time."""
         if now_s < self.next_deadline(config):
             return
         self.check(config)
         self._due_s = now_s + _CHECK_EVERY_S
 
     def check(self, config: Config) -> None:
-        """Look at them now."""
+        """Check the tools now."""
         if not config.tools:
             return
         if config is not self._config:
@@ -91,7 +91,7 @@ class LoadedConfiguration(Struct):
 
 
 class ConfigurationReload:
-    """Reads the configuration again, one time after the other.
+    """Reads the configuration again, one reload at a time.
 
     Args:
         load: reads it; called in a thread of its own.
@@ -106,7 +106,7 @@ class ConfigurationReload:
         self._thread: threading.Thread | None = None
 
     def want_soon(self) -> None:
-        """Read it when nothing of it has changed for a moment."""
+        """Read the configuration after a moment without changes."""
         self._at = time.monotonic() + _QUIET_S
 
     def want_now(self, callback: ReloadCallback | None) -> None:
@@ -143,7 +143,7 @@ class ConfigurationReload:
         self._wake()
 
     def take(self) -> LoadedConfiguration | None:
-        """Return what was read, once."""
+        """Return the result of the last reload, once."""
         try:
             loaded = self._loaded.get_nowait()
         except queue.Empty:
@@ -154,5 +154,5 @@ class ConfigurationReload:
 
 
 def _decisive(config: Config) -> Config:
-    """Return what of a configuration a change of matters for."""
+    """Return the parts of a configuration whose change needs another engine."""
     return replace(config, layers=(), warnings=(), places={}, serve=GatewaySettings(), tools=tools.without_stamps(config.tools))

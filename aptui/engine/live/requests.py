@@ -1,4 +1,4 @@
-"""The request handler of the engine: answers clients of the local wire (`link.port`), at once or when it has come true.
+"""The request handler of the engine: answers clients of the local socket (`link.port`), at once or when a condition holds.
 
 It decides nothing itself.
 """
@@ -41,7 +41,7 @@ LASTS_S = 90.0
 
 
 class InterestRequests:
-    """Takes looks; `clock` counts seconds."""
+    """Handles reports of clients about the sources that they show; `clock` counts seconds."""
 
     def __init__(self, live: EngineSupervisor, clock: Callable[[], float] = time.monotonic) -> None:
         self._live, self._clock = live, clock
@@ -50,7 +50,7 @@ class InterestRequests:
         live.parts.append(self)
 
     def take(self, request: Request, verb: port.NoteInterest) -> None:
-        """Pass looks on.
+        """Boost the shown sources.
 
         Raises:
             KnownError: they are too many, or there is no engine just now.
@@ -69,11 +69,11 @@ class InterestRequests:
         request.answer(count=len(keys))
 
     def next_deadline(self, now: float) -> float | None:
-        """Return when the oldest look is to be forgotten."""
+        """Return when the oldest boost ends."""
         return max(now, self._start + self._numbers[0] + LASTS_S) if self._numbers else None
 
     def poll(self, now: float) -> None:
-        """Forget what is too old."""
+        """End the boosts that are too old."""
         gone = 0
         while self._numbers and now >= self._start + self._numbers[0] + LASTS_S:
             gone = self._numbers.popleft()
@@ -96,7 +96,7 @@ class _Asking(Struct):
 
 
 class LogRequests:
-    """Takes questions about logs; `clock` counts seconds."""
+    """Handles requests for logs; `clock` counts seconds."""
 
     def __init__(self, live: EngineSupervisor, clock: Callable[[], float] = time.monotonic) -> None:
         self._live, self._clock = live, clock
@@ -104,7 +104,7 @@ class LogRequests:
         live.parts.append(self)
 
     def take(self, request: Request, verb: port.ReadRunLog) -> None:
-        """Ask the worker that is at a job; it is answered later.
+        """Ask the worker of a job; the answer comes later.
 
         Raises:
             KnownError: there is no engine just now.
@@ -128,11 +128,11 @@ class LogRequests:
         return pool.log_so_far(run_key, asks=asks) if pool is not None else None
 
     def next_deadline(self, _now: float) -> float | None:
-        """Return when the next client has waited long enough."""
+        """Return when the time of the next waiting client ends."""
         return min((asking.due_s for asking in self._asking), default=None)
 
     def poll(self, now: float) -> None:
-        """Send answers that workers gave, and those that are late or whose run has ended."""
+        """Send the answers of workers; answer late requests, and those about ended runs, with the known log."""
         for asking in list(self._asking):
             so_far = self._so_far(asking.run_key)
             if so_far is None or not so_far.is_awaited or now >= asking.due_s:
@@ -156,7 +156,7 @@ _TROUBLE_S = 10.0
 
 
 class _Obstacle(Struct, frozen=True):
-    """Why nothing will be settled until a person acts; clients are refused after `timeout_s`."""
+    """Why nothing can be settled until a user acts; clients are refused after `timeout_s`."""
 
     what: str
     hint: str
@@ -306,7 +306,7 @@ class RequestHandler:
     # ------------------------------------------------------------------------------------------------------------- answers
 
     def _greet(self, request: Request) -> None:
-        """Say who is there, once the engine has let go of a cache folder that is no longer at its path."""
+        """Answer a hello, after releasing a cache folder that is no longer at its path."""
 
         def answer() -> None:
             request.answer(**self._identity())
@@ -476,7 +476,7 @@ class RequestHandler:
         self._waiting.append(_WaitingRequest(request, is_over, note_drained))
 
     def _find_obstacle(self) -> _Obstacle | None:
-        """Return why nothing would be settled, None if it will be."""
+        """Return why a client would wait for a user, None if it would not."""
         live = self._live
         if live.engine is None:
             what = f"the engine is not working: {live.health.disk or 'it is being opened'}"
@@ -490,7 +490,7 @@ class RequestHandler:
         return None
 
     def _refuse_blocked(self, now: float) -> None:
-        """Refuse clients that would wait for a person."""
+        """Refuse clients that would wait for a user."""
         before, obstacle = self._obstacle, self._find_obstacle()
         if before is None or obstacle is None or before.timeout_s != obstacle.timeout_s:
             self._obstacle_since_s = now
@@ -546,7 +546,7 @@ class RequestHandler:
         return min([*times, *([due] if due is not None else [])], default=None)
 
     def poll(self, now: float) -> None:
-        """Answer what has come true, and send what there is to say."""
+        """Answer requests whose conditions hold, and send pending notices."""
         live = self._live
         if live.gateway_report is not self._published_report:
             self._notify_connections()

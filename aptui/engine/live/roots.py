@@ -1,6 +1,6 @@
 """The roots that a live engine watches: scan folders, the cache, the configuration.
 
-What follows from a notification is `live.changes`'s.
+`live.changes` decides what follows from a notification.
 
 Tests: `tests/engine/live/test_supervisor.py`.
 """
@@ -133,7 +133,7 @@ class WatchedRoots:
         return _is_armed(watcher)
 
     def follow_configuration(self) -> None:
-        """Watch what the configuration names now, and no other folders."""
+        """Watch the folders of the current configuration, and no others."""
         if self._watcher is not None:
             self._watcher.replace(self._list_wanted())
 
@@ -144,12 +144,12 @@ class WatchedRoots:
             self.follow_configuration()
 
     def suspect(self, reason: str) -> None:
-        """Notifications may have been lost: look at everything."""
+        """Notifications may have been lost: request a check of everything."""
         if self._watcher is not None:
             self._watcher.suspect(reason)
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching."""
         if self._watcher is not None:
             self._watcher.close()
             self._watcher = None
@@ -179,7 +179,7 @@ class WatchedRoots:
         self._wake()
 
     def poll(self) -> None:
-        """Tell people of folders that are not watched as they should be, or are again."""
+        """Report folders that are not watched properly, and those that are again."""
         if not self._is_health_new.is_set():
             return
         self._is_health_new.clear()
@@ -199,7 +199,7 @@ class WatchedRoots:
 
     @property
     def are_all_native(self) -> bool:
-        """Whether the silence of every scan folder counts."""
+        """Whether every scan folder is watched by the kernel, so that no notification means no change."""
         modes = {root.path: root.mode for root in self._health}
         wanted = [os.fsdecode(root.path) for root in self._list_wanted() if root.tag.startswith(SOURCES)]
         return all(modes.get(path) is WatchMode.NATIVE for path in wanted)
@@ -246,7 +246,7 @@ class CookieWaits:
             self._waits[-1].deadline = 0.0
 
     def note_passed(self, paths: Collection[bytes]) -> None:
-        """The watcher has come to these files."""
+        """The watcher reported these sync cookies."""
         for wait in self._waits:
             wait.is_passed = wait.is_passed or wait.path in paths
 
@@ -257,5 +257,5 @@ class CookieWaits:
             wait.done(wait.is_passed)
 
     def deadlines(self) -> list[float]:
-        """Return when those that wait have waited too long."""
+        """Return when the waits exceed their time limit."""
         return [wait.deadline for wait in self._waits]

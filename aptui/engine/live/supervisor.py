@@ -55,18 +55,18 @@ _REPLACED = "the asset database was replaced: 'rescan' goes on with the other on
 
 
 class DatabaseFileCheck:
-    """The last check of the database's file; `trouble` says what is wrong, "" = nothing."""
+    """The last check of the database file; `trouble` is the problem, "" = none."""
 
     def __init__(self) -> None:
         self.trouble = ""
         self._due_s = 0.0
 
     def next_deadline(self, writer: Writer | None) -> float:
-        """Return when (monotonic) it is time to look again, infinite where nothing is open."""
+        """Return when (monotonic) the next check is due, infinite without an open database."""
         return self._due_s if writer is not None else math.inf
 
     def poll(self, writer: Writer | None, now_s: float) -> bool:
-        """Look when it is time; return whether there is trouble that there was not before."""
+        """Check when it is time; return whether there is a new problem."""
         if writer is None:
             self.trouble, self._due_s = "", 0.0
         elif now_s >= self._due_s:
@@ -88,17 +88,17 @@ _DISK_CHECK_S = 1.0
 _PLACE_CHECK_S = 5.0
 """Interval of checks whether the cache still has its path; a client's hello checks it, too."""
 _MOVED_S = 10.0
-"""How long a project that was moved away may take to come back before its engine ends."""
+"""How long the engine waits for a moved project to come back before it ends."""
 
 
 class LoopPart(Protocol):
-    """A part of the loop beside the engine; it has work at certain times, and may have some after each turn."""
+    """A part of the loop beside the engine, with work at certain times or after each turn."""
 
     def next_deadline(self, now: float) -> float | None:
         """Return when (monotonic) `poll` has something to do at the latest; None when only events matter."""
 
     def poll(self, now: float) -> None:
-        """Do what is due."""
+        """Do the due work."""
 
 
 class EngineSupervisor:
@@ -132,7 +132,7 @@ class EngineSupervisor:
         """Called with every notice, beside the server's clients."""
         self.parts: list[LoopPart] = []
         self.endings: list[Callable[[], object]] = []
-        """Called before all is closed."""
+        """Called before the engine closes."""
         self.openings: list[Callable[[], object]] = []
         """Called whenever a cache folder is opened again: it may be another folder at the same path."""
         self._debug_output: bool | None = None  # as a client switched it; None = as configured
@@ -191,7 +191,7 @@ class EngineSupervisor:
             raise
 
     def close(self) -> None:
-        """Stop everything and let go of the cache."""
+        """Stop the engine and the watcher, and release the cache."""
         for end in self.endings:
             end()
         self.roots.close()
@@ -245,7 +245,7 @@ class EngineSupervisor:
     # --------------------------------------------------------------------------------------------------------------- loop
 
     def run(self) -> None:
-        """Turn until `stop` is called."""
+        """Run the loop until `stop` is called."""
         while not self.is_stopping:
             self.turn()
 
@@ -259,7 +259,7 @@ class EngineSupervisor:
         self._waker.wake()
 
     def turn(self) -> None:
-        """Sleep until something happens, then deal with all that did."""
+        """Sleep until something happens, and handle it."""
         self._poll_parts()  # again: one part may have waited for another
         engine = self.engine
         deadline = self._deadline(time.monotonic())
@@ -331,7 +331,7 @@ class EngineSupervisor:
         self._notify_health()
 
     def _check_place(self, now: float) -> None:
-        """End an engine that was asked to, or whose project is gone; let go of a cache that is no longer at its path."""
+        """End an engine that was asked to stop or whose project is gone; release a cache that is no longer at its path."""
         if (self.stops_when_idle and self._is_at_rest) or (self.engine is None and now >= self._end_at):
             self.stop()
         if self._is_displaced or (now >= self._place_at and self.is_cache_displaced()):
@@ -341,7 +341,7 @@ class EngineSupervisor:
             )
 
     def _rest(self, engine: Engine, now: float) -> None:
-        """Nothing is pending: record it, not at once, for the next save may come in a moment."""
+        """Record that nothing is pending, after a delay, because another save may follow at once."""
         if self._is_first_scan:
             self._is_first_scan = False
             self.watching.first_scan_is_done()
@@ -367,7 +367,7 @@ class EngineSupervisor:
     # ------------------------------------------------------------------------------------------------------------ trouble
 
     def _break_down(self, error: KnownError) -> None:
-        """The engine cannot go on: close it, say why, and try again by and by."""
+        """Close an engine that cannot continue, report why, and retry after growing delays."""
         engine, self.engine, self.watching.engine = self.engine, None, None
         self._is_displaced = False
         if engine is not None and (moved_to := engine.cache.moved_to):
@@ -404,7 +404,7 @@ class EngineSupervisor:
             self._try_again()
 
     def working_engine(self) -> Engine:
-        """Return the engine; one that broke down is tried again first.
+        """Return the engine; an engine in trouble is first opened again.
 
         Raises:
             KnownError: it does not work.
@@ -451,7 +451,7 @@ class EngineSupervisor:
             self.engine.check_outside_files()
 
     def _describe_anew(self, engine: Engine) -> None:
-        """Runs had other code than their builders were described with: look at those now, by their bytes."""
+        """Runs used other code than the description of their builders: describe these again, by the bytes of their files."""
         if self.is_reopening:
             return
         self._outdated_count += 1
@@ -489,12 +489,12 @@ class EngineSupervisor:
                 self.engine.pause.is_on = True
 
     def switch_debug_output(self, is_on: bool) -> None:
-        """Have jobs run with debug output, or without, whatever the configuration says when it is read again."""
+        """Run jobs with or without debug output, also after a reload of the configuration."""
         self._debug_output = is_on
         self.adopt(self._as_switched(self.config))
 
     def switch_fast_scanning(self, is_on: bool) -> None:
-        """Let starts and rescans skip files with the stored size and time, or have them read every file."""
+        """Let starts and rescans skip files with their stored size and time, or read every file."""
         self.is_scanning_fast = is_on
         if self.engine is not None:
             self.engine.is_full_scan = not is_on
@@ -507,7 +507,7 @@ class EngineSupervisor:
         )
 
     def adopt(self, config: Config) -> None:
-        """Go on with another configuration as soon as what runs has ended."""
+        """Use another configuration as soon as running jobs have ended."""
         self._next = config
         self._reopen_by = time.monotonic() + _WINDING_DOWN_S
 
@@ -541,7 +541,7 @@ class EngineSupervisor:
             self.engine.pipeline.jobs.reports.follow(is_followed=is_followed)
 
     def pause(self, is_paused: bool) -> None:
-        """Start no more runs, or go on."""
+        """Pause or resume the start of runs."""
         self.is_paused = is_paused
         if self.engine is not None:
             self.engine.pause.is_on = is_paused
@@ -579,7 +579,7 @@ class EngineSupervisor:
 
     @property
     def is_reopening(self) -> bool:
-        """Whether another configuration is about to be taken over."""
+        """Whether the engine is about to open again with another configuration."""
         return self._reopen_by is not None or self._rereading.is_pending
 
     def _notify_health(self) -> None:

@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 # Some programs save by removing or renaming a file and writing it again; for a moment the file is missing, but it is not deleted.
 
 AWAY_S = 0.03
-"""How long a file has to be away to be gone."""
+"""How long a file has to be missing to count as deleted."""
 
 
 class Absences:
-    """The paths of one batch of notifications that were not there when they were asked the first time."""
+    """The paths of one batch of notifications that were missing at their first check."""
 
     def __init__(self) -> None:
         self._paths: dict[bytes, None] = {}
         self._asked: set[str] = set()
         self._remembered: dict[str, frozenset[PathKey]] = {}
-        """{folder: its files}, as far as this batch had to ask."""
+        """{folder: its stored files}, for folders that this batch needed."""
         self.due = 0.0
-        """When (monotonic) they are to be asked again."""
+        """When (monotonic) the missing paths are checked again."""
 
     def __bool__(self) -> bool:
         return bool(self._paths)
@@ -54,15 +54,15 @@ class Absences:
         self._remembered.clear()
 
     def again(self, now: float) -> Iterable[bytes]:
-        """Return what is to be asked again now."""
+        """Return the paths that are to be checked again now."""
         return tuple(self._paths) if now >= self.due else ()
 
     def settle(self, path: bytes) -> bool:
-        """It is known now what became of this path; return whether it was waited for."""
+        """The state of this path is known now; return whether it was awaited."""
         return self._paths.pop(path, self) is None
 
     def may_come_back(self, engine: Engine, path: bytes, keys: Iterable[PathKey], now: float) -> bool:
-        """Whether a path that is not there was there, and has to be asked again before that is trusted."""
+        """Whether a missing path was known, so that a second check has to confirm its deletion."""
         if path in self._paths:
             return False
         if not self._paths and not any(self._was_file(engine, key) or was_folder(engine, key) for key in keys):
@@ -100,7 +100,10 @@ _Stamp = tuple[int, int, int, int]
 
 
 class _OpenFile(Struct):
-    """A file that is being written: asked again at `due`; `delay_s` is the distance of probes, 0 = it waits for quiet instead."""
+    """A file that is being written: checked again at `due`.
+
+    `delay_s` is the interval of checks, 0 = it waits for a pause in writing.
+    """
 
     due: float
     delay_s: float
@@ -108,7 +111,10 @@ class _OpenFile(Struct):
 
 
 class FilesBeingWritten:
-    """The files (absolute paths) that are put off; `unfinished` are their sources as they were before, None = not known."""
+    """The files (absolute paths) whose checks are postponed.
+
+    `unfinished` are the previous facts of their sources, None = unknown.
+    """
 
     def __init__(self) -> None:
         self.unfinished: dict[PathKey, FileFact | None] = {}
@@ -119,15 +125,15 @@ class FilesBeingWritten:
         return bool(self._written)
 
     def deadlines(self) -> list[float]:
-        """Return when files are to be asked again."""
+        """Return when files are checked again."""
         return [written.due for written in self._written.values()]
 
     def is_being_written(self, path: bytes, *, is_asked: bool = False) -> bool:
-        """Whether another process holds this file open for writing; `is_asked`: who read it found that none did then."""
+        """Whether another process holds this file open for writing; `is_asked`: its reader found none."""
         return path in self._written or (not is_asked and is_open_for_writing(path) is True)
 
     def is_ready(self, engine: Engine, path: bytes, rels: Sequence[RelPath], seen: os.stat_result, now: float) -> bool:
-        """Whether a file may be checked now; if not, it is asked again later."""
+        """Whether a file may be checked now; otherwise it is checked again later."""
         key = _stamp(seen)
         known = self._written.get(path)
         if known is not None:
@@ -180,7 +186,7 @@ class FilesBeingWritten:
         self._released.pop(path, None)
 
     def finish(self, rels: Iterable[RelPath]) -> None:
-        """These sources count as they are now."""
+        """Let these sources count with their current facts."""
         for rel in rels:
             self.unfinished.pop(key_of(rel), None)
 
@@ -205,7 +211,7 @@ def _stamp(seen: os.stat_result) -> _Stamp:
 
 
 def stat_of(path: bytes) -> os.stat_result | None:
-    """Return what lies there, links followed; a link that leads nowhere is a file that went."""
+    """Return the status of a path, following links; a link that leads nowhere counts as a deleted file."""
     try:
         return os.stat(path)
     except OSError:

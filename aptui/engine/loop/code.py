@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aptui.engine.loop.scans import Scans
 
 MOST_TIMES = 10
-"""Times in a row that code changes under the runs of it before their jobs fail."""
+"""How often in a row code may change during its runs before their jobs fail."""
 ENDLESS = f"it changed {MOST_TIMES} times in a row under the runs of it"
 _WINDING_DOWN_S = 10.0
 """Time limit for running jobs of other builders to end."""
@@ -40,7 +40,7 @@ class DescribedEngine(Protocol):
     scans: Scans
 
     def start_scan(self, *, retries: bool = True) -> None:
-        """Begin to look at all scan folders; `retries`: what failed is tried again."""
+        """Begin to scan all scan folders; `retries`: failed jobs are tried again."""
         ...
 
     def open_anew(self, config: Config) -> None:
@@ -91,7 +91,7 @@ def describe_anew(config: Config) -> tuple[Config, tuple[Builder, ...]]:
 
 
 def code_of(builders: tuple[Builder, ...]) -> dict[str, tuple[bytes, tuple[tuple[str, str], ...]]]:
-    """Return {builder: what its code is by bytes}."""
+    """Return {builder: digest of its code by bytes}."""
     return {builder.name: (builder.code_digest, builder.code_files) for builder in builders}
 
 

@@ -75,7 +75,7 @@ class Deletions:
 
     @property
     def are_waiting(self) -> bool:
-        """Whether anything is to be deleted."""
+        """Whether products wait to be deleted."""
         return bool(self._waiting)
 
     def put(self, order: DeleteProducts) -> None:
@@ -91,13 +91,13 @@ class Deletions:
         return rows
 
     def perform(self, ticket: float) -> None:
-        """The rows of this ticket are saved: delete what waited for them."""
+        """Delete the products that waited for the rows of this ticket, which are saved."""
         while self._waiting and self._waiting[0].ticket <= ticket:
             for problem in self._context.cache.delete(self._waiting.popleft().names):
                 self._context.news.from_threads.append(problem)
 
     def perform_urgent(self) -> None:
-        """Delete what has no rows to save, and intermediates at once: they are sources, which are about to be checked."""
+        """Delete products without pending rows, and intermediates at once, because these are sources and are checked next."""
         waiting = self._waiting
         if waiting and (
             waiting[-1].ticket > self._announced or any(name.startswith(_COMMON) for order in waiting for name in order.names)
@@ -213,7 +213,7 @@ class CommandExecutor:
         self._deletions = Deletions(context)
         context.closing.callback(self._close)
         self.is_dirty = False
-        """Whether anything was done that the last settlement does not know."""
+        """Whether a command was performed since the last settlement."""
 
     @property
     def is_committing(self) -> bool:
@@ -222,11 +222,11 @@ class CommandExecutor:
 
     @property
     def can_go_on(self) -> bool:
-        """Whether there is something to be done for the commit that is under way."""
+        """Whether the commit in progress needs the loop."""
         return self._commit is not None and self._commit.wants_rows
 
     def handle(self, event: Event) -> None:
-        """Pass an event to the pipeline, perform its commands, publish its notices; stop at a commit that takes its time."""
+        """Pass an event to the pipeline, perform its commands, publish its notices; stop at a commit that takes time."""
         self._schedule(event)
         self.go_on()
         if isinstance(event, RowsSaved) and self._commit is None:
@@ -239,7 +239,7 @@ class CommandExecutor:
         self._pending += (*commands, tuple(notices))
 
     def go_on(self) -> None:
-        """Perform what is pending, up to a commit that takes its time."""
+        """Perform pending commands, up to a commit that takes time."""
         try:
             while self._commit is not None or self._pending:
                 if self._commit is None:
@@ -257,7 +257,7 @@ class CommandExecutor:
             raise
 
     def finish(self) -> None:
-        """Wait for the commit under way, perform the commands behind it, and delete the products that are to go."""
+        """Wait for the commit in progress, perform the commands after it, and delete the waiting products."""
         while self._commit is not None:
             self._commit.wait()
             self.go_on()

@@ -38,11 +38,11 @@ class Inbox:
 
     def __init__(self) -> None:
         self.seq = 0
-        """The last number that was given."""
+        """The last number of an event."""
         self._waiting: deque[Event] = deque()
 
     def continue_numbers(self) -> Inbox:
-        """Return an empty one whose numbers go on."""
+        """Return an empty inbox that continues the numbers."""
         new = Inbox()
         new.seq = self.seq
         return new
@@ -61,7 +61,7 @@ class Inbox:
         self._waiting.append(event)
 
     def names_folder(self, folder: str) -> bool:
-        """Whether something waits that says what lies in this relative folder (lower case)."""
+        """Whether a waiting event describes this relative folder (lower case)."""
         return any(isinstance(event, FolderSeen) and event.folder == folder for event in self._waiting)
 
     def folders(self) -> set[str]:

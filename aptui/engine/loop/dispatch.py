@@ -60,15 +60,15 @@ class QueuePause:
 
     @property
     def lets_one_start(self) -> bool:
-        """Whether a client asked for one job more."""
+        """Whether a client requested the start of one more job."""
         return bool(self._next)
 
     def run_next(self, job_id: int) -> None:
-        """Let one job more start, the one with this id if it is pending."""
+        """Let one more job start, the one with this id if it is pending."""
         self._next.append(job_id)
 
     def take_next(self) -> int:
-        """Return the job that may start nevertheless; `lets_one_start` says whether there is one."""
+        """Return the job that may start during the pause; see `lets_one_start`."""
         return self._next.popleft()
 
 
@@ -100,7 +100,7 @@ def _complete_result(pipeline: Pipeline, result: Result, stamps: dict[str, Stamp
 
 
 def _is_fetched(result: Result) -> bool:
-    """Whether nothing was read for it: the result was fetched, for just these bytes."""
+    """Whether the result was fetched for these bytes, so that no run read files."""
     return isinstance(result, RunResult) and bool(result.origin)
 
 
@@ -148,7 +148,7 @@ Restore = Callable[[ProcessOrder, Job, Mapping[int, str]], RunResult]
 
 
 class Turn(Struct):
-    """Lookups that ended since the last turn: `results` to take, `misses` to run (one list per message), `beaten` runs to stop."""
+    """Lookups that ended since the last turn: `results` to use, `misses` to run (one list per message), `beaten` runs to stop."""
 
     results: list[RunResult] = field(default_factory=list)
     misses: list[list[Order]] = field(default_factory=list)
@@ -181,11 +181,11 @@ class StoredResults(Protocol):
         ...
 
     def take(self, orders: Sequence[Order], pipeline: Pipeline) -> list[Order]:
-        """Look some of these orders up; return the others, which run now."""
+        """Look up some of these orders; return the others, which run now."""
         ...
 
     def turn(self, now_s: float) -> Turn:
-        """Return the lookups that ended."""
+        """Return the ended lookups."""
         ...
 
     def kill(self, run_keys: Iterable[int]) -> list[RunResult]:
@@ -205,7 +205,7 @@ class StoredResults(Protocol):
         ...
 
     def note(self) -> None:
-        """Write down what was saved since the last call."""
+        """Record what was saved since the last call."""
         ...
 
     def close(self, *, is_stopping: bool) -> None:
@@ -251,7 +251,7 @@ class RunDispatcher:
 
     @property
     def pool(self) -> Pool:
-        """The workers; a run that finds nothing to do never pays for them."""
+        """The workers, created on first use."""
         if self.pool_if_any is None:
             from aptui.engine.pool.pool import Pool
             from aptui.engine.pool.worker_processes import settings_for
@@ -279,7 +279,7 @@ class RunDispatcher:
         return plain if pool_for is None else pool_for(self._context, plain)
 
     def _open_shared(self) -> StoredResults | None:
-        """Return what looks results up elsewhere; a run that has nothing to process never pays for it."""
+        """Return the stored results, opened on first use."""
         context, sharing = self._context, self._context.config.sharing
         if self._shared is None and self.account is None and (sharing.local_store or sharing.is_remote):
             from aptui.shared.account import Account
@@ -303,7 +303,7 @@ class RunDispatcher:
             self._context.news.notify_from_threads()
 
     def note_shared(self) -> None:
-        """Write down what sharing saved since the last time."""
+        """Record what sharing saved since the last call."""
         if self._shared is not None:
             self._shared.note()
 
@@ -317,7 +317,7 @@ class RunDispatcher:
 
     @property
     def are_any_due(self) -> bool:
-        """Whether there are results to take now."""
+        """Whether there are results to report now."""
         is_waiting = self._shared is not None and self._shared.is_waiting
         return is_waiting or bool(self._analyses) or (bool(self._results) and self.hold_s(time.monotonic()) <= 0)
 
@@ -327,7 +327,7 @@ class RunDispatcher:
         return bool(self._results)
 
     def hold_s(self, now: float) -> float:
-        """Return how long results are held back so that more of them share a commit; 0 when all that runs has reported.
+        """Return how long results are held so that more of them share a commit; 0 when all runs have reported.
 
         A commit costs several syncs however many jobs it holds: with tools that take milliseconds, one for each would be all we do.
         """
@@ -339,20 +339,20 @@ class RunDispatcher:
         return self._results_since + (_BATCH_HOLD_S if may_wait else _HOLD_S) - now
 
     def next_deadlines(self) -> list[float]:
-        """Return when (monotonic) workers or lookups have to be seen to."""
+        """Return when (monotonic) `poll` has work for workers or lookups."""
         found = [part.next_deadline() for part in (self.pool_if_any,) if part is not None]
         found += [part.next_due_s() for part in (self._shared,) if part is not None]
         return [due for due in found if due is not None]
 
     def poll(self, now: float) -> None:
-        """See to the workers whose time is over."""
+        """End the runs and lookups whose time is over."""
         if self.pool_if_any:
             self.pool_if_any.poll(now)
 
     # --------------------------------------------------------------------------------------------------------------- orders
 
     def offer_slots(self, pause: QueuePause) -> SlotsFree | None:
-        """Return how much may start now, None for nothing."""
+        """Return how many messages may start now, None for none."""
         free, critical = self.pool.free, self.pool.free_for_critical
         if self._shared is not None and self._shared.has_found and free >= 0:
             free = max(free, self._shared.free_count)  # looking up a shared result needs no worker
@@ -369,7 +369,7 @@ class RunDispatcher:
         return job is not None and (job.is_critical or job.is_analysis)
 
     def start(self, command: StartRuns) -> None:
-        """Have these orders looked up or run."""
+        """Look up or run these orders."""
         if trace.active is not None:
             for order in command.orders:
                 trace.begin("run", order.run_key, **self._run_details(order.run_key))
@@ -405,7 +405,7 @@ class RunDispatcher:
         return {"source": job.source.rel, "platform": job.platform, "builder": job.builder.hex(), "is_analysis": job.is_analysis}
 
     def _run(self, orders: Sequence[Order]) -> None:
-        """Have workers do this, as far as it can be done here."""
+        """Send orders to workers; fail those that cannot run here."""
         if not isinstance(orders[0], ProcessOrder):
             self.pool.send(orders)
             return
@@ -418,7 +418,7 @@ class RunDispatcher:
             self.pool.send(rest)
 
     def _obstacle(self, run_key: int) -> str:
-        """Say why a job cannot run here, "" when it can."""
+        """Return why a job cannot run here, "" if it can."""
         pipeline = self._context.pipeline
         job = pipeline.jobs.running.get(run_key)
         if not self._runs_builders:
@@ -433,12 +433,12 @@ class RunDispatcher:
             self.pool_if_any.kill(run_keys)
 
     def note_discarded(self, run_keys: Sequence[int]) -> None:
-        """These runs came to nothing."""
+        """Forget runs whose results are not used."""
         if self._shared is not None:
             self._shared.note_discarded(run_keys)
 
     def at_work(self) -> dict[int, int]:
-        """Return {run key of a job that a worker is at: ms since it began}, without those that wait behind them."""
+        """Return {run key of a job that a worker runs: ms since it began}, without jobs that wait at a worker."""
         return {} if self.pool_if_any is None else self.pool_if_any.jobs_at_work()
 
     def running_jobs(self) -> dict[int, int]:
@@ -447,7 +447,7 @@ class RunDispatcher:
         return {job_id: at_work.get(run_key, 0) for job_id, run_key in self._context.pipeline.running_job_ids().items()}
 
     def note_committed(self, command: CommitProducts, done: Iterable[int]) -> None:
-        """These runs of a commit are in the cache."""
+        """The products of these runs are in the cache."""
         if self._shared is not None:
             self._shared.note_committed(command, done, self._context.pipeline)
 
@@ -470,7 +470,7 @@ class RunDispatcher:
         self._results += results
 
     def post_results(self, now: float) -> None:
-        """Put what is due into the inbox."""
+        """Post the due results into the inbox."""
         if self._shared is not None:
             self._take_shared(self._shared, now)
         if self._analyses:
@@ -489,7 +489,7 @@ class RunDispatcher:
         inbox.post(RunsFinished(inbox.next_seq(), tuple(complete_results(pipeline, results)), time.time_ns() // 1_000_000))
 
     def _take_shared(self, shared: StoredResults, now: float) -> None:
-        """Take what was found elsewhere, and run what was not."""
+        """Use the results that were found elsewhere, and run the other orders."""
         turn = shared.turn(now)
         if turn.beaten:
             self.pool.kill(turn.beaten)

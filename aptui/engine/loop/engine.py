@@ -70,12 +70,12 @@ class ProgressReporter:
         self._forecaster, self._failed_before = forecaster, failed_before
 
     def report(self, now: float) -> None:
-        """Tell how far the work is."""
+        """Report the progress."""
         counts = self._forecaster.complete_progress(self.counts(), self._runs.at_work(), now)
         self._context.news.notify_progress(counts, now, is_processing=self._context.pipeline.status().running_jobs > 0)
 
     def counts(self) -> Progress:
-        """Return how far the work is, without timers and forecast."""
+        """Return the counts of the progress, without timers and forecast."""
         status, digests = self._context.pipeline.status(), self._context.digests
         at_work = min(status.running_jobs, len(self._runs.at_work()))
         pending = status.ready_analyses + status.running_analyses + status.ready_jobs + status.running_jobs
@@ -98,7 +98,7 @@ class ProgressReporter:
 # Rows are ordered saved by ticket (`core.state.ledger`), and written by `store.db.writer`.
 
 OVERDUE_S = 10.0
-"""How long rows may stay unsaved when no other work is left, before the log says so. Another program may hold the lock."""
+"""How long rows may stay unsaved without other work before the log reports it. Another program may hold the lock."""
 
 
 class SavedRows:
@@ -111,7 +111,7 @@ class SavedRows:
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self.ticket = 0
-        """Of the last rows that are saved in the database."""
+        """The ticket of the last rows saved in the database."""
         self._acknowledged = 0
         self._failure: KnownError | None = None
         self._at_rest_since_s: float | None = None
@@ -129,7 +129,7 @@ class SavedRows:
         self._wake()
 
     def find_overdue(self, ordered: int, now: float, *, is_at_rest: bool) -> str:
-        """Return what is not saved `OVERDUE_S` after all other work ended, "" if nothing is.
+        """Return a message if rows are not saved `OVERDUE_S` after all other work ended, "" otherwise.
 
         Args:
             ordered: the ticket of the last rows that were ordered saved.
@@ -148,12 +148,12 @@ class SavedRows:
         return ""
 
     def fail(self, error: KnownError) -> None:
-        """Nothing can be saved any more; called in the writer's thread."""
+        """Note that the writer failed; called in its thread."""
         self._failure = error
         self._wake()
 
     def check(self) -> None:
-        """Raise what the writer failed of, if it did."""
+        """Raise the error of the writer, if it failed."""
         if self._failure is not None:
             raise self._failure
 
@@ -163,7 +163,7 @@ class SavedRows:
         return self._acknowledged < self.ticket
 
     def take_news(self) -> int:
-        """Return the newest ticket, which the pipeline is notified of now."""
+        """Return the newest saved ticket; it counts as reported to the pipeline from now on."""
         self._acknowledged = self.ticket
         return self._acknowledged
 
@@ -228,7 +228,7 @@ class Engine:
     # ---------------------------------------------------------------------------------------------------------- open, close
 
     def open(self) -> None:
-        """Take the cache, settle what a dead engine left, and get ready to scan."""
+        """Take the cache, complete or undo the work of a dead engine, and prepare the scan."""
         trace.start_if_asked()
         self.closing.callback(trace.flush)
         if self._owns_selector:
@@ -352,7 +352,7 @@ class Engine:
     # --------------------------------------------------------------------------------------------------- what others ask for
 
     def start_scan(self, *, retries: bool = True, is_full: bool | None = None) -> None:
-        """Begin to look at all scan folders; turning the crank carries it through.
+        """Begin to scan all scan folders; the turns of the loop perform it.
 
         Args:
             retries: whether what failed is tried again.
@@ -372,7 +372,7 @@ class Engine:
         return bool(self.pipeline.jobs.memory.outside)
 
     def check_outside_files(self, *, trusts_times: bool = True) -> None:
-        """Tell the pipeline which of those files are not what they were; `trusts_times`: the same stamp is the same file."""
+        """Report changed outside files to the pipeline; with `trusts_times`, an equal stamp means no change."""
         if changed := find_changed_files(self.pipeline.jobs.memory.outside, trusts_times=trusts_times):
             self.inbox.post(OutsideSeen(self.inbox.next_seq(), changed))
 
@@ -383,12 +383,12 @@ class Engine:
         return not (is_pending or self.archive.folders.variants(key))
 
     def check_products(self) -> None:
-        """Look into every cache folder that is not as it was recorded."""
+        """Check every cache folder that differs from its record."""
         self.executor.finish()  # products are in place whose rows are not saved yet
         self.scans.check_products()
 
     def ask(self, verb: str, *, keys: Iterable[PathKey] = (), job_ids: Iterable[int] = (), value: int = 0) -> None:
-        """Put a person's request into the inbox."""
+        """Put a client's request into the inbox."""
         if verb == "reprocess":
             self.sessions.begin(SessionKind.ASKED)
         self.inbox.post(RequestReceived(self.inbox.next_seq(), verb, tuple(keys), tuple(job_ids), value))
@@ -405,7 +405,7 @@ class Engine:
     # ----------------------------------------------------------------------------------------------------------------- loop
 
     def run_until_idle(self) -> None:
-        """Turn until nothing is pending any more, or `stop` was called.
+        """Run the loop until nothing is pending, or `stop` was called.
 
         Raises:
             HostError: the database or the cache cannot be written any more.
@@ -505,7 +505,7 @@ class Engine:
                 self._progress.report(now)
 
     def _decide(self, now: float) -> None:
-        """Have the pipeline answer what came, for a moment or up to a commit; then see what may be begun."""
+        """Let the pipeline handle events, for a moment or up to a commit; then start what may begin."""
         if self._saved.are_news:
             self.inbox.post(RowsSaved(self.inbox.next_seq(), self._saved.take_news()))
         self.scans.recheck(now)
@@ -535,7 +535,7 @@ class Engine:
     # ----------------------------------------------------------------------------------------------------------------- rest
 
     def settle(self, *, checkpoints: bool = True) -> None:
-        """Nothing is pending: record what the next start compares with.
+        """Record the idle state, with which the next start compares.
 
         Args:
             checkpoints: also put the database's log away, which may take the disk a tenth of a second.

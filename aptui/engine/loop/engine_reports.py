@@ -1,6 +1,6 @@
 """Events of the engine for others: notices to listeners, sentences to its log, timed progress.
 
-The listeners are not known here.
+This module does not know the listeners.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Listener = Callable[[Notice], None]
 
 
 class NoticePublisher:
-    """The engine's voice.
+    """Publishes notices and sentences, and writes the engine's log.
 
     Args:
         listeners: called with every notice; they must be quick and may not raise.
@@ -54,12 +54,12 @@ class NoticePublisher:
         self._begun: set[str] = set()
         """Kinds of work so far in this period of work."""
         self._before = (0, 0)
-        """Runs that had completed and failed when this spell of work began."""
+        """Numbers of completed and failed runs when this period of work began."""
 
     # ------------------------------------------------------------------------------------------------------------ sentences
 
     def open_log(self, folder: Path, *, logs_jobs: bool = False) -> None:
-        """Begin a log of the engine's own; a folder that cannot be written costs the log, not the run.
+        """Begin the engine's log; if its folder cannot be written, the engine runs without a log.
 
         Args:
             logs_jobs: whether every step of a job is a line for debugging.
@@ -78,7 +78,7 @@ class NoticePublisher:
             self._log = None
 
     def notify(self, notice: Notice) -> None:
-        """Notify every listener, and write to the engine's log what people may look for later."""
+        """Notify every listener, and write what users may look for later to the engine's log."""
         self._cause = notice.cause
         if isinstance(notice, EngineMessage):
             self._note(notice.level, notice.text)
@@ -90,7 +90,7 @@ class NoticePublisher:
             listener(notice)
 
     def say(self, text: str, level: LogLevel = LogLevel.WARNING) -> None:
-        """Say a sentence about the whole engine."""
+        """Report a sentence about the whole engine."""
         self.notify(EngineMessage(self._cause, level, text))
 
     def say_once(self, text: str) -> None:
@@ -249,7 +249,7 @@ class Forecaster:
         return 1000 * (now - then) / (done - before) if done > before and now - then >= _LEAST_WINDOW_S else 0.0
 
     def _pace(self, counts: Progress, running_ms: float, now: float) -> float:
-        """Return how many ms of work are done in one ms, 0 if unknown."""
+        """Return the ms of work done per ms, 0 if unknown."""
         runs, spent_ms = self._spent()
         done = counts.jobs_done + counts.jobs_failed
         self._samples.append((now, spent_ms + OVERHEAD_MS * runs + running_ms, runs, done))
@@ -296,7 +296,7 @@ def _now_ms() -> int:
 
 
 class SessionRecorder:
-    """Knows the session of one engine, if any is under way.
+    """Records the session of one engine, if one is in progress.
 
     Args:
         folder: the project's.
@@ -308,7 +308,7 @@ class SessionRecorder:
         self, folder: str, now_ms: Callable[[], int] = _now_ms, head: Callable[[str], git.CheckoutHead] = git.head
     ) -> None:
         self.is_held = False
-        """Whether an engine is closed and opened again in the middle of it."""
+        """Whether the session continues over a reopening of the engine."""
         self._folder = folder
         self._now_ms = now_ms
         self._head = head
@@ -320,7 +320,7 @@ class SessionRecorder:
         self._fetched_bytes = 0
 
     def begin(self, kind: SessionKind) -> None:
-        """Take note that work begins; one that is under way goes on."""
+        """Note that work begins; a session in progress continues."""
         if not self._started_ms:
             self._started_ms, self._kind = self._now_ms(), kind
         self._rested_ms = 0
@@ -338,7 +338,7 @@ class SessionRecorder:
         self.begin(kind)
 
     def note_rest(self) -> None:
-        """Take note that nothing is pending; the session ends here if it stays so."""
+        """Note that nothing is pending; the session ends now unless work follows soon."""
         self._rested_ms = self._now_ms()
 
     def forget(self) -> None:

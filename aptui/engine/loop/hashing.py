@@ -41,9 +41,9 @@ _LIVE_COPIES_TOGETHER = 256
 """Number of waiting copies up to which they wait for others of the same commit, while answers arrive."""
 _HERE_COUNT = 4
 _HERE_BYTES = 1 << 16
-"""So few and small files are read by the engine itself, for a worker would have to be woken, or started."""
+"""Maximum size of files that the engine reads itself, because a worker would have to be woken or started."""
 _ANNOUNCED_COUNT = 4
-"""Where so few files are saved, the disk has time to take what is intended while they are read."""
+"""Maximum number of saved files whose intents are written while they are read."""
 
 
 class _FileToRead(Struct, frozen=True):
@@ -146,7 +146,7 @@ class HashQueue:
         return bool(self._waiting)
 
     def want(self, command: HashFiles) -> None:
-        """Have these files read."""
+        """Queue these files for reading."""
         self._waiting.extend(
             map(_FileToRead, command.files, command.copies, command.known) if command.copies else map(_FileToRead, command.files)
         )
@@ -165,7 +165,7 @@ class HashQueue:
             self.take(files.hash_files(self._order(may_copy=may_copy and not self._is_live)))
 
     def send(self, pool: Pool) -> None:
-        """Give workers what waits, as far as they are free."""
+        """Send waiting files to free workers."""
         while self._waiting and pool.free_for_analyses > 0:
             order = self._order(may_copy=self._copying.may_start())
             pool.send_hash(order)
@@ -188,7 +188,7 @@ class HashQueue:
         return HashOrder(order, paths, copies, tuple(wanted.known for wanted in files), asks_writers=self._is_live)
 
     def _take_waiting(self) -> list[_FileToRead]:
-        """Return what is read with one order."""
+        """Return the files of the next order."""
         least, most = _FILES_PER_LIVE_ORDER if self._is_live else (_FILES_PER_ORDER, _FILES_PER_ORDER)
         count, size = max(least, min(most, len(self._waiting) // 8)), 0
         files: list[_FileToRead] = []

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from aptui.engine.scan.verification import Verification
 
 _FEW_FOLDERS = 4
-"""Where more differ, workers have more to do than to start."""
+"""If more folders differ, the engine leaves their files to workers."""
 
 
 def with_intermediates(project: Project, cache: str) -> Project:
@@ -76,7 +76,7 @@ class PreparedSession:
         self._closing = contextlib.ExitStack()
 
     def take(self) -> None:
-        """Hold the cache and find out what there is to do."""
+        """Take the cache and find out what work there is."""
         refuse_other_user(self.config.cache_dir)
         for path in (str(self.config.cache_dir), *(folder.path for folder in self.config.project.scan_folders)):
             if not path.isprintable() and any("\udc80" <= character <= "\udcff" for character in path):
@@ -118,7 +118,7 @@ class PreparedSession:
         return are_copies and self.check is not None and len(self.check.differing) <= _FEW_FOLDERS
 
     def _recover(self) -> None:
-        """Have features complete what was killed, before anything reads the sources."""
+        """Let features complete interrupted operations before sources are read."""
         folder = recovery_folder(self.config.cache_dir)
         if folder.is_dir() and any(folder.iterdir()):
             self.sentences += [sentence for complete in feature.load_all("recovery") if (sentence := complete(self.config))]
@@ -173,5 +173,5 @@ class PreparedSession:
         return others is None or others.is_current(self.config.cache_dir, platforms)
 
     def close(self) -> None:
-        """Let go of the cache."""
+        """Release the cache."""
         self._closing.close()

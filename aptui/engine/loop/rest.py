@@ -131,7 +131,7 @@ class CatalogPublisher:
         self._ours.begin(done)
 
     def publish(self, *, waits: bool) -> bool:
-        """Tell a runtime what there is now, and people which products can never be loaded.
+        """Write the catalogs for runtimes, and report products that can never be loaded.
 
         Args:
             waits: until it is written; else it is done in threads.
@@ -156,7 +156,7 @@ class CatalogPublisher:
         self._wake()
 
     def say_problems(self) -> None:
-        """Say, once each, what could not be written."""
+        """Report each write error once."""
         for catalogs in (self._ours, self._runtime):
             if catalogs is not None and (problem := catalogs.take_problem()):
                 self._news.say_once(problem)
@@ -170,7 +170,7 @@ class CatalogPublisher:
 
 
 class RestRecorder:
-    """Writes it, if anything is otherwise than it is recorded.
+    """Writes the idle state if it differs from the record.
 
     Args:
         dropped_folders: ids of scan folders that are configured no more; their rows go once nothing needs them.
@@ -199,7 +199,7 @@ class RestRecorder:
         raise InternalError(f"{len(jobs)} jobs are waiting for something that cannot happen: {names}", hint="please report this")
 
     def record(self, *, checkpoints: bool) -> None:
-        """Record it.
+        """Record the idle state.
 
         Args:
             checkpoints: also put the database's log away, which may take the disk a tenth of a second.

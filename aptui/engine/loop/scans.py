@@ -63,7 +63,7 @@ class SingleFiles:
         self._watched = [folder for folder in context.project.scan_folders if not folder.is_intermediate]
 
     def check(self, folder: str, named: Mapping[PathKey, bytes]) -> tuple[FileFact, ...] | None:
-        """Return the present facts of these files of a relative folder (lower case); None: check the folder as a whole."""
+        """Return the current facts of these files of a relative folder (lower case); None = check the folder as a whole."""
         context = self._context
         if len(named) > _AT_MOST or folder in context.pipeline.jobs.memory.folders or context.inbox.names_folder(folder):
             return None
@@ -121,7 +121,7 @@ class RememberedFiles:
         self._archive, self._memory, self._to_save, self._fresh = archive, memory, to_save, fresh
 
     def folder_digests(self) -> Digests:
-        """Return what each relative folder looked like."""
+        """Return the stored digests of each relative folder."""
         unlike = {*self._memory.folders, *self._fresh.folders}
         if not unlike:
             return self._archive.folder_digests()
@@ -186,7 +186,7 @@ class Scans:
         self.unknown: dict[tuple[int, str], str] = {}
         """{(scan folder id, relative folder in lower case): why it cannot be read}."""
         self.is_dirty = False
-        """Whether anything was seen that the last settlement does not know."""
+        """Whether a change was seen since the last settlement."""
 
     # ---------------------------------------------------------------------------------------------------------------- scans
 
@@ -206,7 +206,7 @@ class Scans:
         return self._scanner.files_seen if self._scanner else 0
 
     def start(self, *, retries: bool, is_full: bool) -> None:
-        """Begin to look at all scan folders; `retries`: what failed is tried again; `is_full`: every file's bytes are read."""
+        """Begin to scan all scan folders; `retries`: failed jobs are tried again; `is_full`: the bytes of every file are read."""
         context, opening = self._context, self._opening
         is_known = context.archive.state("signature") == opening.signature
         context.inbox.post(ScanStarted(context.inbox.next_seq(), retries=retries))
@@ -222,7 +222,7 @@ class Scans:
         self.check_products(trusts_times=not is_full)
 
     def start_below(self, folder: str) -> None:
-        """Look at one relative folder (lower case) and everything under it, as no other scan is under way."""
+        """Begin to scan one relative folder (lower case) and everything below; no other scan may be in progress."""
         inbox = self._context.inbox
         inbox.post(ScanStarted(inbox.next_seq(), below=folder, retries=False))
         self._begin_checks()
@@ -230,7 +230,7 @@ class Scans:
         self._steps = self._scanner_at_hand().steps(folder)
 
     def advance(self) -> None:
-        """Carry the scan one step on, if there is one and little is pending."""
+        """Perform one step of the scan in progress, if little is pending."""
         if self._steps is None or not self.can_go_on:
             return
         inbox = self._context.inbox
@@ -326,12 +326,12 @@ class Scans:
         return self._again.values()
 
     def want_again(self, keys: Iterable[PathKey]) -> None:
-        """Look at these files, which changed while they were read, again soon."""
+        """Check these files again soon, because they changed while they were read."""
         soon = time.monotonic() + _RECHECK_S
         self._again.update((key, soon) for key in keys)
 
     def compare(self, facts: Iterable[FileFact]) -> None:
-        """Look soon again at those of these files that are not as the facts say."""
+        """Check those of these files again soon that differ from the facts."""
         from aptui.worker.inputs.reads import stamp_of  # a faster start: nothing is compared until the core asks for it
 
         for fact in facts:
@@ -340,7 +340,7 @@ class Scans:
                 self.want_again((fact.key,))
 
     def recheck(self, now: float) -> None:
-        """Look at the folders of files that changed while they were read, as the scan does."""
+        """Check the folders of files that changed while they were read."""
         due = [key for key, when in self._again.items() if when <= now]
         for key in due:
             del self._again[key]
@@ -379,14 +379,14 @@ class Scans:
             self.lose(lost)
 
     def lose(self, names: Sequence[str]) -> None:
-        """Take note that products are not in the cache any more."""
+        """Report products that are missing from the cache."""
         inbox = self._context.inbox
         inbox.post(ProductsLost(inbox.next_seq(), tuple(names)))
 
     # ----------------------------------------------------------------------------------------------------------------- rows
 
     def list_settled_state(self) -> list[tuple[str, str]]:
-        """Return what the next engine finds in the database when this one has come to rest."""
+        """Return the state that an idle engine stores for the next one."""
         made = _MADE if self._context.metadata.creates else ""
         return [("signature", self._opening.signature), (_IDENTITIES, made), (ROOTS_STATE, self._opening.guard.state())]
 
@@ -410,7 +410,10 @@ class Scans:
         return digest, tuple(facts)
 
     def _parts_to_save(self, pending: PendingFolder) -> Parts:
-        """Return what is pending of a folder as its rows would say it: a file that was too fresh when it was seen is read again."""
+        """Return a folder's pending state in the form of its rows.
+
+        Files that were too fresh when seen are marked to be read again.
+        """
         parts = pending.parts.items()
         rows = {part: self._as_remembered(part, pending.folder, digest, tuple(facts.values())) for part, (digest, facts) in parts}
         return {part: row for part, row in rows.items() if row[0] or row[1]}

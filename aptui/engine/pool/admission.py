@@ -28,12 +28,12 @@ class FailureTracker:
         self.lonely: dict[Identity, None] = {}
 
     def note_answer(self, builder: str) -> None:
-        """A builder came to an end by itself: it is not one that kills every worker."""
+        """Note an answer of a builder: it does not kill every worker."""
         self._answered.add(builder)
         self._failures.pop(builder, None)
 
     def note_death(self, builder: str, reason: str) -> None:
-        """A worker died over a builder. Only those count that have never answered."""
+        """Note that a worker died in a builder; only builders that never answered count."""
         if builder not in self._answered:
             self._failures[builder] = (self._failures.get(builder, (0, ""))[0] + 1, reason)
 
@@ -42,7 +42,7 @@ class FailureTracker:
         return {name: reason for name, (count, reason) in self._failures.items() if count >= MAX_FAILURES}
 
     def refusal(self, builder: str) -> str:
-        """Return why no worker is risked for a builder; "" when one is."""
+        """Return why a builder gets no worker, "" if it gets one."""
         count, reason = self._failures.get(builder, (0, ""))
         return f"builder {builder!r} died three times at its start: {reason}" if count >= MAX_FAILURES else ""
 
@@ -52,7 +52,7 @@ class FailureTracker:
         self._answered.clear()
 
     def isolate(self, identity: Identity | None) -> bool:
-        """Have a job run alone from now on; return whether that is new."""
+        """Let a job run alone from now on; return whether it did not before."""
         if identity is None or identity in self.lonely:
             return False
         if len(self.lonely) >= _MAX_LONELY:
@@ -61,7 +61,7 @@ class FailureTracker:
         return True
 
     def release(self, identity: Identity | None) -> None:
-        """A job came through: it may run beside others again."""
+        """A job succeeded: it may run beside others again."""
         if identity is not None:
             self.lonely.pop(identity, None)
 
@@ -116,12 +116,12 @@ class MemoryBudget:
         self.learned[builder] = peak_bytes if peak_bytes >= known else known - (known - peak_bytes) // FADE
 
     def learn_death(self, builder: str) -> None:
-        """A run ended for want of memory: what it would have taken is not known, but it is more than was expected."""
+        """Note a run that ended for lack of memory: it needs an unknown amount, more than was expected."""
         expected = self.estimate_bytes(builder)
         self.learned[builder] = max(expected, min(2 * expected, self._budget_bytes or self._available()))
 
     def estimate_bytes(self, builder: str, limit_bytes: int = 0) -> int:
-        """Return what a run of `builder` will take, which is not more than its limit allows."""
+        """Return the expected memory of a run of `builder`, within its limit."""
         bytes_ = self.learned.get(builder, GUESS_BYTES)
         return min(bytes_, limit_bytes) if limit_bytes > 0 else bytes_
 
@@ -145,7 +145,7 @@ class MemoryBudget:
 
 
 def available_bytes(proc: str = "/proc", cgroups: str = _CGROUPS) -> int:
-    """Return the memory that may be taken before the machine or our cgroup is short of it.
+    """Return the memory that is available to runs on this machine and in our cgroup.
 
     `MemAvailable`, or less where a cgroup (v2) allows less.
     """
@@ -174,13 +174,13 @@ def _fields(path: str) -> dict[str, int]:
 
 
 def resident_bytes(pid: int) -> int:
-    """Return what a process takes; 0 when it is gone."""
+    """Return the memory of a process, 0 if it is gone."""
     words = _read(f"/proc/{pid}/statm").split()
     return int(words[1]) * os.sysconf("SC_PAGE_SIZE") if len(words) > 1 else 0
 
 
 def family_bytes(pid: int) -> int:
-    """Return what a process and its descendants take: commands are children of workers."""
+    """Return the memory of a process and its descendants, because commands are children of workers."""
     bytes_ = resident_bytes(pid)
     for child in _read(f"/proc/{pid}/task/{pid}/children").split():
         bytes_ += family_bytes(int(child))
@@ -225,7 +225,7 @@ class JobAdmission:
         self._memory.learn(builder_of(order), result.peak_rss_bytes)
 
     def isolate(self, order: Order) -> bool:
-        """Note that a job was killed by a foreign signal; return whether it is the first time: it gets another try, alone."""
+        """Note that another process killed a job; return whether it is the first time, so that it runs again, alone."""
         is_new = self._failures.isolate(identity_of(order))
         if is_new:
             self._memory.learn_death(builder_of(order))

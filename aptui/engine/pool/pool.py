@@ -113,7 +113,7 @@ class Pool:
 
     @property
     def free_for_analyses(self) -> int:
-        """How many messages may be sent now that only look; one, where jobs have all workers."""
+        """How many messages of analyses may be sent now; one if jobs use all workers."""
         is_one_free = (
             self._manager.busy <= self._size and self._are_all_at_jobs and not any(each.only_analyses for each in self._waiting)
         )
@@ -144,7 +144,7 @@ class Pool:
         return {message.rest[0].run_key: int(1000 * (self._clock() - message.began_s)) for message in jobs}
 
     def log_so_far(self, run_key: int, *, asks: bool = False) -> LogSoFar | None:
-        """Return what is known of the log of a run; None where no worker is at it. `asks`: also have its worker say more."""
+        """Return the known log of a run; None if no worker runs it. `asks`: also request more lines from its worker."""
         slot = next((slot for slot in self._manager.slots if slot.is_at(run_key)), None)
         order = slot.messages[0].current if slot else None
         if slot is None or order is None:
@@ -172,7 +172,7 @@ class Pool:
         self._dispatch()
 
     def send_hash(self, order: HashOrder) -> None:
-        """Have files hashed."""
+        """Send an order to hash files."""
         self._waiting.add(PoolMessage(wire.FrameKind.HASH, [], order))
         self._dispatch()
 
@@ -215,7 +215,7 @@ class Pool:
         slot.member.break_off("was outdated before it was ready")
 
     def restart_worker(self, number: int) -> bool:
-        """End a worker in good order: what it is at is finished first. When it is asked for again, that run is LOST.
+        """End a worker after its current run. A second call ends it at once, and that run is LOST.
 
         Returns:
             Whether there is such a worker.
@@ -356,7 +356,7 @@ class Pool:
             slot.idle_since_s = self._clock()
 
     def on_wake(self) -> None:
-        """Hand over the results of one wake-up together (`Listener`)."""
+        """Report the results of one wake-up together (`Listener`)."""
         self._dispatch()
         self._deliver()
 

@@ -1,4 +1,4 @@
-"""One worker process as the engine sees it: started, written to, read from, ended; `pool` chooses its orders.
+"""One worker process from the side of the engine: it is started, written to, read from and ended; `pool` chooses its orders.
 
 Three descriptors wake the loop: the channel (frames), the output pipe (whatever builders print), and a pidfd (its death, which no
 grandchild that holds a pipe open can hide); a fourth one when a run is asked about (`questions`). None of them is ever waited for.
@@ -28,7 +28,7 @@ from aptui.worker.commands.output import BoundedText, MarkedStream
 
 _RECEIVE_BYTES = 1 << 18
 _DRAIN_READS = 64
-"""Reads of one go at most; a process that floods the pipe must not keep the loop."""
+"""Maximum number of reads at a time; a process that floods the pipe must not block the loop."""
 
 
 class WorkerListener(Protocol):
@@ -41,7 +41,7 @@ class WorkerListener(Protocol):
         """The process is dead; its earlier messages and output were received."""
 
     def on_wake(self) -> None:
-        """All frames that came with one wake-up were handed over."""
+        """All frames of one wake-up were reported."""
 
 
 class WorkerStart(Struct, frozen=True):
@@ -142,7 +142,7 @@ class WorkerProcess:
         return self._is_listening
 
     def break_off(self, fault: str) -> None:
-        """Stop listening and kill the worker, because of `fault`."""
+        """Stop reading and kill the worker, because of `fault`."""
         self._close_channel()
         if self._process.poll() is None:
             self.fault = self.fault or fault
@@ -197,17 +197,17 @@ class WorkerProcess:
 
     @property
     def unfinished(self) -> BoundedText:
-        """The output of the worker since its last marker; it stays."""
+        """The output of the worker since its last marker."""
         return self._stream.unfinished
 
     def take_unfinished(self) -> BoundedText:
-        """Return what the worker wrote since its last marker."""
+        """Return and remove the output of the worker since its last marker."""
         return self._stream.take_unfinished()
 
     # ------------------------------------------------------------------------------------------------------------- ending
 
     def hang_up(self) -> None:
-        """Let the worker end by itself when it has done what it was sent."""
+        """Let the worker end by itself after its orders."""
         if self._is_listening:
             self._channel.shutdown(socket.SHUT_WR)
 
@@ -265,7 +265,7 @@ class WorkerProcess:
         return f"killed by {processes.signal_name(-code)}{hint}"
 
     def close(self) -> None:
-        """Let go of all descriptors."""
+        """Close all descriptors."""
         self._close_channel()
         self.questions.close()
         if self._is_reading_output:

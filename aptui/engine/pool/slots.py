@@ -56,17 +56,17 @@ class WorkerSlot(Struct, eq=False):
 
     @property
     def is_usable(self) -> bool:
-        """Whether it may be given anything at all."""
+        """Whether the worker may receive orders."""
         return not self.is_retiring and self.kill_at_s is None and not self.member.is_deaf
 
     @property
     def is_busy(self) -> bool:
-        """Whether it keeps a place that others cannot have."""
+        """Whether the worker occupies a place of the pool."""
         return bool(self.messages) and self.kill_at_s is None
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether it waits for orders."""
+        """Whether the worker waits for orders."""
         return self.is_usable and self.is_ready and not self.messages
 
     @property
@@ -84,7 +84,7 @@ class WorkerSlot(Struct, eq=False):
         return self.messages[0] if self.messages and self.messages[0].is_job else None
 
     def is_at(self, run_key: int) -> bool:
-        """Whether it is at this run, as far as we know."""
+        """Whether the worker runs this run, as far as is known."""
         order = self.messages[0].current if self.messages and self.is_ready else None
         return order is not None and order.run_key == run_key
 
@@ -153,7 +153,7 @@ class WaitingOrders:
         return message.passed >= PATIENT_PASSES or now_s - message.held_since_s >= PATIENT_S
 
     def clear(self) -> list[PoolMessage]:
-        """Forget all; return what waited."""
+        """Remove and return all waiting messages."""
         left = list(self)
         self._critical.clear()
         self._others.clear()
@@ -169,11 +169,11 @@ class WaitingOrders:
 # failed, cancelled, or returned to the pipeline (`engine.pool.pool` lists the cases).
 
 _HASH_TRIES = 2
-"""A worker that dies over files may have died of anything; a second one reads them again."""
+"""Workers that may die while reading the same files; the first may have died of another cause."""
 
 
 class OrderAnswers:
-    """Results that were not handed over yet, and the rules by which orders are answered that no worker answers.
+    """Results that are not reported yet, and the rules for orders that no worker answers.
 
     Args:
         waiting: takes what another worker shall do instead.
@@ -187,7 +187,7 @@ class OrderAnswers:
         self.results: list[Result] = []
 
     def take(self) -> list[Result]:
-        """Return what is to be handed over, and forget it."""
+        """Return and remove the results to be reported."""
         results, self.results = self.results, []
         return results
 
@@ -229,11 +229,11 @@ class OrderAnswers:
     # ------------------------------------------------------------------------------------------------------- no worker does
 
     def cancel(self, orders: Sequence[Order]) -> None:
-        """Forget these orders: their results are not wanted any more."""
+        """Mark these orders as cancelled: their results are not needed."""
         self.results += [make_ended(order, Outcome.CANCELLED, "cancelled") for order in orders]
 
     def refuse(self, message: PoolMessage, fault: str) -> None:
-        """No worker can be had for a message."""
+        """Refuse the orders of a message, because no worker can be started."""
         self.results += [make_ended(order, Outcome.FAILED, fault, FailureKind.OBSTACLE) for order in message.orders]
         if message.hash_order is not None:
             self.results.append(make_unhashed(message.hash_order, fault))
@@ -290,7 +290,7 @@ class OrderAnswers:
         self._return(message, message.rest, "the configuration changed")
 
     def take_back(self, slot: WorkerSlot, *, is_outdated: bool) -> None:
-        """Give the orders of a worker that leaves in good order to others, unless they are of a configuration that is no more."""
+        """Give the orders of a worker that ends normally to others, unless they belong to an earlier configuration."""
         for message in reversed(slot.messages):
             unwanted = [order for order in message.rest if order.run_key in message.cancelled]
             self.cancel(unwanted)

@@ -69,7 +69,7 @@ class SpawnedWorker(Struct, eq=False):
     is_wrapped: bool
 
     def discard(self) -> None:
-        """End it: nothing was asked of it."""
+        """End an unused worker."""
         self.channel.close()
         self.questions.close()
         os.close(self.output)
@@ -132,14 +132,14 @@ class EarlyWorker:
             self._spawned = spawn({}, self.sandbox)
 
     def take(self, environment: Mapping[str, str], sandbox: Sandbox | None) -> SpawnedWorker | None:
-        """Return it when it was started just so, None when it is taken."""
+        """Return the worker if it was started with the same settings and is unused, else None."""
         if environment or sandbox != self.sandbox:
             return None
         spawned, self._spawned = self._spawned, None
         return spawned
 
     def close(self) -> None:
-        """End it if it was not taken."""
+        """End the worker if it is unused."""
         if self._spawned is not None:
             self._spawned.discard()
             self._spawned = None

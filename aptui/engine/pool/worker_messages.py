@@ -27,7 +27,7 @@ from aptui.worker.commands.output import BoundedText, count_levels, records_of
 
 _RECEIVE_BYTES = 1 << 18
 _AGAIN_S = 5.0
-"""A question that is so old is asked once more: a worker without memory may have dropped it."""
+"""Age in seconds at which a question is repeated: a worker without memory may have dropped it."""
 
 
 class LogSoFar(Struct, frozen=True):
@@ -47,7 +47,7 @@ class LogSoFar(Struct, frozen=True):
 
     @property
     def stamp(self) -> int:
-        """Another number where there is more."""
+        """A number that changes when there is more."""
         return max(0, self.log.stamp) + self.printed.byte_count
 
     def records(self) -> tuple[LogRecord, ...]:
@@ -76,7 +76,7 @@ class RunQuestions:
         self._is_open = True
 
     def ask(self, run_key: int) -> None:
-        """Ask what a run has logged so far, unless that is asked already."""
+        """Request the log of a run, unless a request is pending."""
         if self._log.run_key != run_key:
             self._log, self._asked_s = wire.LogAnswer(run_key), None
         now_s = self._clock()
@@ -150,7 +150,7 @@ class PoolMessage(Struct):
 
     @property
     def is_job(self) -> bool:
-        """Whether builders process sources: what takes memory."""
+        """Whether builders process sources, which takes memory."""
         return self.kind is wire.FrameKind.PROCESS
 
     @property
@@ -160,7 +160,7 @@ class PoolMessage(Struct):
 
     @property
     def only_analyses(self) -> bool:
-        """Whether it makes nothing: files are read, or analysed."""
+        """Whether it only reads or analyses files."""
         return self.kind in (wire.FrameKind.HASH, wire.FrameKind.ANALYSE)
 
     @property
@@ -170,7 +170,7 @@ class PoolMessage(Struct):
 
     @property
     def is_short(self) -> bool:
-        """Whether a worker is not kept long: several orders travel together when each takes milliseconds."""
+        """Whether it keeps a worker for a short time only: quick orders travel together."""
         return self.is_plain or (len(self.orders) > 1 and not self.is_alone)
 
     def may_wait_behind(self, other: PoolMessage) -> bool:
@@ -233,7 +233,7 @@ def builder_of(order: Order) -> str:
 
 
 def describe(message: PoolMessage) -> str:
-    """Return what a worker is at, for people: `images: textures/a.png (linux, image)`."""
+    """Describe the work of a worker for users: `images: textures/a.png (linux, image)`."""
     order = message.current
     if message.hash_order is not None:
         return f"reading {_count(len(message.hash_order.paths), 'file')}"
@@ -251,7 +251,7 @@ def _count(number: int, noun: str) -> str:
 
 
 class Verdict(NamedTuple):
-    """How a run ends that its worker does not answer for; `kind` is what it failed of (`core.retry`)."""
+    """Result of a run that its worker cannot report; `kind` is its kind of failure (`core.retry`)."""
 
     outcome: Outcome
     error: str = ""

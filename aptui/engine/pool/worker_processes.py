@@ -1,6 +1,6 @@
 """The worker manager of a pool: starts, retires, ends and replaces worker processes by the clock.
 
-What they are given is `pool`'s business.
+`pool` chooses their orders.
 
 Tests: `tests/engine/pool/test_pool.py`.
 """
@@ -52,7 +52,7 @@ done
 
 
 class OrphanReaper:
-    """Waits for the end of this process.
+    """Ends left-over processes of workers after the death of this process.
 
     Args:
         mark: the processes that are ended have it in their environment; the reaper itself has no environment to speak of.
@@ -185,15 +185,15 @@ class WorkerManager:
 
     @property
     def busy(self) -> int:
-        """How many places are taken."""
+        """Number of occupied places."""
         return sum(slot.is_busy for slot in self._slots.values())
 
     def jobs(self) -> list[tuple[int, PoolMessage]]:
-        """Return (process id, job) of each worker that is at one."""
+        """Return (process id, job) of each worker that runs a job."""
         return [(slot.member.pid, job) for slot in self._slots.values() if (job := slot.job) is not None]
 
     def slot_of(self, member: WorkerProcess) -> WorkerSlot:
-        """Return what is known of a member."""
+        """Return the slot of a member."""
         return self._slots[member]
 
     def add(self, start: WorkerStart) -> WorkerSlot:
@@ -226,13 +226,13 @@ class WorkerManager:
 
     @staticmethod
     def retire(slot: WorkerSlot) -> None:
-        """Give a worker nothing new; it ends when it has done what it has."""
+        """Send no more orders to a worker; it ends after its present ones."""
         slot.is_retiring = True
         if not slot.messages:
             slot.member.hang_up()
 
     def end(self, slot: WorkerSlot, run_key: int, verdict: Verdict) -> None:
-        """End a worker because of the run it is at: SIGTERM now, SIGKILL for it and its family a little later."""
+        """End a worker because of its run: SIGTERM now, SIGKILL for it and its processes a little later."""
         slot.verdicts.setdefault(run_key, verdict)
         if slot.kill_at_s is None:
             slot.kill_at_s = self._clock() + self._settings.term_grace_s

@@ -32,7 +32,7 @@ class CheckoutHead(Struct, frozen=True):
 
 
 def head(folder: str) -> CheckoutHead:
-    """Return what is checked out where `folder` lies."""
+    """Return the commit that is checked out in the repository of `folder`."""
     control = _control_folder(folder)
     if not control:
         return CheckoutHead()

@@ -56,7 +56,7 @@ class FolderSettings:
         return self._thread is not None and self._thread.is_alive()
 
     def read(self, path: str, rel: str) -> str | None:
-        """Return the text of the file at `path` (text form), None while it is being compiled.
+        """Return the compiled text of the file at `path` (text form), None while it is being compiled.
 
         Args:
             rel: its path as messages name it: relative to its scan folder.
@@ -149,7 +149,7 @@ class Metadata(Struct):
         return bool(self.types) and key.endswith(self.types)
 
     def read(self, meta: FileFact, source: FileFact) -> SourceIdentity | None:
-        """Return what the identity file `meta` of `source` says, None when it is empty or gone.
+        """Return the content of the identity file `meta` of `source`, None if it is empty or gone.
 
         It is completed where that is allowed.
         """
@@ -186,7 +186,7 @@ class Metadata(Struct):
         return bool(data) and self._write(self._path(source) + os.fsencode(META_SUFFIX), data, is_new=True)
 
     def release(self, source: FileFact) -> None:
-        """`source` has what it waited for, or is gone."""
+        """End the waiting of `source`, which has its identity file or is gone."""
         self.held.pop((source.scan_folder, source.rel), None)
 
     def due(self, now: float) -> list[tuple[int, RelPath]]:
@@ -222,7 +222,7 @@ class Metadata(Struct):
 
 
 def _link(temporary: bytes, path: bytes) -> bool:
-    """Give a file its name; return False when the name is free for it, but cannot be given so."""
+    """Give a file its name by a hard link; return False if the file system has no links."""
     try:
         os.link(temporary, path)
     except FileExistsError:
@@ -233,7 +233,7 @@ def _link(temporary: bytes, path: bytes) -> bool:
 
 
 def parse(data: bytes, meta: FileFact, source: FileFact) -> tuple[SourceIdentity, dict[str, Any] | None]:
-    """Return what the bytes of an identity file say, and its document when it can be completed."""
+    """Return the content of an identity file, and its document if it can be completed."""
     if len(data) > _SIZE_LIMIT:
         return _unusable(meta, data, "is larger than 32 KiB"), None
     try:

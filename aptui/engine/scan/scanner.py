@@ -104,7 +104,7 @@ class Scanner:
         return self._checked_count or self._walk.files_seen - self._walked_before
 
     def steps(self, below: str = "") -> Iterator[list[FolderSeen | FoldersUnchanged]]:
-        """Walk; yield the events of one slice after the other, and at the end those of folders that are no more.
+        """Walk; yield the events of one slice after the other, and at the end those of folders that are gone.
 
         A slice without events: a settings file is not read yet.
 
@@ -150,7 +150,7 @@ class Scanner:
             yield folder, self._walk.read_folders(parts)[0]
 
     def _slice(self, events: list[FolderSeen | FoldersUnchanged], unchanged: list[str]) -> list[FolderSeen | FoldersUnchanged]:
-        """Return what changed first: settings are known before anything below them is tried again."""
+        """Return the events of one slice, settings first, so that they are known before sources below are tried again."""
         return [*events, FoldersUnchanged(self._next_seq(), tuple(unchanged))] if unchanged else events
 
     # ------------------------------------------------------------------------------------------------------------- compare
@@ -210,7 +210,7 @@ class Scanner:
     # ---------------------------------------------------------------------------------------------------------- identities
 
     def _identities(self, facts: Iterable[FileFact], metas: IdentityFiles) -> Iterator[tuple[PathKey, SourceIdentity]]:
-        """Yield what the identity files of these files say."""
+        """Yield the contents of the identity files of these files."""
         for fact in facts if metas else ():
             meta = _meta_of(fact, metas)
             identity = self._metadata.read(meta, fact) if meta is not None else None
@@ -218,7 +218,7 @@ class Scanner:
                 yield fact.key, identity
 
     def _make_identities(self, entries: list[tuple[FolderPart, list[Entry]]]) -> bool:
-        """Make the identity files that are missing here and waited for no longer; return whether any was made."""
+        """Create the missing identity files whose waiting time has ended; return whether any was created."""
         is_any_new = False
         for part, files in entries:
             names = {name.lower(): size for name, size, *_stat in files}
@@ -243,7 +243,10 @@ class Scanner:
         old: Mapping[tuple[int, RelPath], FileFact],
         digests: dict[int, bytes],
     ) -> dict[int, bytes]:
-        """Keep files of `folder` that are being written and not there just now: some programs write by removing the file first."""
+        """Keep files of `folder` that are being written and missing at the moment.
+
+        Some programs remove a file before they write it.
+        """
         waited = {key for key in self._unfinished if parent(key) == folder}
         present = {key_of(fact.rel) for facts in facts_of.values() for fact in facts} if waited else set()
         for fact in old.values() if waited - present else ():
@@ -255,7 +258,7 @@ class Scanner:
     def _hold_back(
         self, facts_of: dict[int, list[FileFact]], before: Mapping[int, Sequence[FileFact]], digests: dict[int, bytes]
     ) -> dict[int, bytes]:
-        """Files that wait for their identity count as they were, and so does an identity file that went."""
+        """Keep the previous facts of files that wait for their identity file, and of identity files that were deleted."""
         held = self._metadata.held
         for part, facts in facts_of.items():
             if not any((part, fact.rel) in held for fact in facts):
@@ -347,9 +350,9 @@ class Scanner:
         return self._reassess or self._is_full or _differs(old, new) or (again is not None and key in again)
 
     def check_folder(self, folder: str, again: frozenset[PathKey]) -> FolderSeen | None:
-        """Look at one relative folder (lower case) now, and at the files `again` in it as if nothing were remembered of them.
+        """Check one relative folder (lower case) now; its files in `again` are read again whatever is stored of them.
 
-        Return None when it is as it was remembered.
+        Return None if it equals its stored state.
 
         Raises:
             SettingsNotReadError: its settings file is still being compiled: call this again later.
@@ -404,7 +407,7 @@ def _meta_of(source: FileFact, metas: IdentityFiles) -> FileFact | None:
 
 
 def _find_reidentified(now: Mapping[PathKey, FileFact], metas_before: IdentityFiles, metas: IdentityFiles) -> set[PathKey]:
-    """Return the keys of sources whose identity file is not as it was."""
+    """Return the keys of sources whose identity file changed."""
     if not metas_before and not metas:
         return set()
     return {key for key, fact in now.items() if _differs(_meta_of(fact, metas_before), _meta_of(fact, metas))}

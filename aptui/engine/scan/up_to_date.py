@@ -36,12 +36,12 @@ _CHECK_EVERY_S = 1.0
 
 
 def are_as_they_were(known: Mapping[str, OutsideFile]) -> bool:
-    """Whether each of these files has the stamp that it had."""
+    """Whether all these files have their recorded stamps."""
     return all(_stamp(path) == file.stamp for path, file in known.items())
 
 
 def find_changed_files(known: Mapping[str, OutsideFile], *, trusts_times: bool = True) -> tuple[tuple[str, OutsideFile], ...]:
-    """Return those of these files that are not what they were, as they are now; `trusts_times`: the same stamp is the same file."""
+    """Return the new state of those of these files that changed; with `trusts_times`, an equal stamp means no change."""
     from aptui.worker.file_access import FileChanged, hash_file
 
     changed = []
@@ -68,12 +68,12 @@ class OutsideWatcher(Protocol):
         ...
 
     def check_outside_files(self, *, trusts_times: bool = True) -> None:
-        """Tell the pipeline which of them are not what they were."""
+        """Report changed outside files to the pipeline."""
         ...
 
 
 class OutsideFileChecks:
-    """Looks by and by, beside an engine that stays up."""
+    """Checks outside files from time to time while an engine runs."""
 
     def __init__(self) -> None:
         self._due_s = 0.0
@@ -83,7 +83,7 @@ class OutsideFileChecks:
         return self._due_s if engine is not None and engine.knows_outside_files else math.inf
 
     def poll(self, engine: OutsideWatcher | None, now_s: float) -> None:
-        """Look when it is time."""
+        """Check when it is time."""
         if engine is not None and now_s >= self.next_deadline(engine):
             self._due_s = now_s + _CHECK_EVERY_S
             engine.check_outside_files()
@@ -102,7 +102,7 @@ def _stamp(path: str) -> Stamp:
 
 
 _FOLDERS_FOR_TWO, _FILES_FOR_TWO = 300, 3_000
-"""Fewer folders, with fewer files, are walked before a second process has started."""
+"""Smaller trees are walked by one process: it ends before a second one has started."""
 _FOLDERS_FOR_READERS = 16
 _MOST_READERS = 16
 """More processes than these wait for the disk and for one another."""
@@ -123,7 +123,7 @@ class UpToDateCheck(Struct):
 
     @property
     def is_clean(self) -> bool:
-        """Whether every folder is as it was."""
+        """Whether every folder is unchanged."""
         return not self.differing and not self.vanished
 
 
@@ -156,7 +156,7 @@ class _Comparison(Struct, frozen=True):
 
     @property
     def process_count(self) -> int:
-        """How many processes to look with."""
+        """Number of processes for the check."""
         folders = len(self.digests)
         is_little = folders < _FOLDERS_FOR_READERS if self.reads else folders < _FOLDERS_FOR_TWO and self.files < _FILES_FOR_TWO
         if is_little:
@@ -307,7 +307,7 @@ class _Child:
         os.close(write)
 
     def answer(self) -> bytes:
-        """Return what the child wrote; b"" when it did not come to an end."""
+        """Return the answer of the child, b"" if it did not finish."""
         with os.fdopen(self._read, "rb") as pipe:
             data = pipe.read()
         _pid, status = os.waitpid(self._pid, 0)

@@ -69,7 +69,7 @@ class RememberedRoots(Protocol):
 
 
 class RootGuard:
-    """Asked of each scan folder before it is walked.
+    """Checks each scan folder before it is walked.
 
     Args:
         own: the folder `.aptui` of the cache, where acceptances lie.
@@ -82,7 +82,7 @@ class RootGuard:
         self._trusted: dict[str, Identity] = {}
 
     def check(self, folder: ScanFolder, remembered: Callable[[], RememberedRoots]) -> None:
-        """Return when the folder may be trusted.
+        """Return if the folder may be trusted.
 
         Raises:
             HostError: its files are unknown now.
@@ -120,7 +120,7 @@ class RootGuard:
 
 
 def accept(own: str, folder: ScanFolder) -> None:
-    """Note that a scan folder is meant as it lies there now; also an engine that runs already finds the note.
+    """Accept the current state of a scan folder; a running engine finds the acceptance, too.
 
     Raises:
         HostError: the folder is not there, or the note cannot be written.
@@ -163,7 +163,7 @@ def _identity(path: str) -> Identity:
 
 
 def _is_local(path: str) -> bool:
-    """Whether a folder lies on a file system where an inode is one folder for good; servers and FUSE give numbers as they like."""
+    """Whether a folder lies on a file system with stable inode numbers; those of servers and FUSE may change."""
     from aptui.engine.watch import limits
 
     kind = limits.kind_of(os.fsencode(os.path.realpath(path)), limits.mounts(limits.mountinfo()))
@@ -223,11 +223,11 @@ _CHECKED_TOGETHER = 500
 _Stamp = tuple[int, ...]
 """(size, mtime_ns, ctime_ns, inode); () = the file is not there."""
 Ways = Mapping[str, tuple[str, ...]]
-"""{link: the places that it leads to, from link to link}."""
+"""{link: the paths that it leads to, from link to link}."""
 
 
 class FileLinks:
-    """The links that were met, folder by folder."""
+    """The links found by the walk, by folder."""
 
     def __init__(self) -> None:
         self.ways: dict[str, Ways] = {}
@@ -288,7 +288,7 @@ class SharedFiles:
         return self._due_s if links.shared else math.inf
 
     def poll(self, links: FileLinks, now_s: float) -> list[bytes]:
-        """Return the paths of files that are not as they were; checks some of them, if it is time."""
+        """Check some of the files, if it is time; return the paths of changed ones."""
         if now_s < self.next_deadline(links):
             return []
         if not self._waiting:
@@ -299,7 +299,7 @@ class SharedFiles:
         return found
 
     def check_all(self, links: FileLinks) -> list[bytes]:
-        """Return the paths of all files that are not as they were."""
+        """Check all files; return the paths of changed ones."""
         self._begin_round(links, self._clock())
         return self._check(len(self._waiting))
 
@@ -329,7 +329,7 @@ def _stamp(path: str) -> _Stamp:
 
 
 def way_of(link: str, real: str) -> tuple[str, ...]:
-    """Return the places that a link leads to; `real` is the last of them."""
+    """Return the paths that a link leads to; `real` is the last of them."""
     places = [real]
     with suppress(OSError):  # it was deleted, or is no longer a link: the watcher reports that
         while len(places) < _STEPS_AT_MOST and os.path.islink(link := os.path.join(os.path.dirname(link), os.readlink(link))):
@@ -340,7 +340,7 @@ def way_of(link: str, real: str) -> tuple[str, ...]:
 
 _TYPE_BITS, _REGULAR = 0o170000, stat.S_IFREG
 _GONE = frozenset((errno.ENOENT, errno.ENOTDIR))
-"""Errors of a folder or file that went a moment ago; after all other errors its state is unknown."""
+"""Errors of a folder or file that was just deleted; after other errors its state is unknown."""
 _LEADS_NOWHERE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG))
 
 scandir = os.scandir
@@ -530,7 +530,7 @@ class Walk:
         return False
 
     def _doubt(self, part: FolderPart, error: OSError) -> None:
-        """Note a folder that cannot be read as unknown, unless it went a moment ago."""
+        """Note a folder that cannot be read as unknown, unless it was just deleted."""
         if error.errno in _GONE or (not part.rel and part.scan_folder.is_intermediate):
             return
         sentence = f"folder '{part.path}' cannot be read: {error.strerror}; its stored state is kept"

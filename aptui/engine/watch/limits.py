@@ -69,7 +69,7 @@ def mountinfo() -> bytes:
 
 
 def mounts(text: bytes) -> list[Mount]:
-    """Return the mounts that `mountinfo` names, in its order: of two at the same point the later one is seen."""
+    """Return the mounts in `mountinfo`, in its order; of two mounts at one point the later one is visible."""
     found = []
     for line in text.splitlines():
         left, _, right = line.partition(b" - ")
@@ -108,7 +108,7 @@ def inotify_descriptors() -> frozenset[int]:
 
 
 def watch_count(descriptor: int) -> int:
-    """Return how many watches an inotify descriptor holds, 0 when it is closed."""
+    """Return the number of watches of an inotify descriptor, 0 if it is closed."""
     try:
         with open(f"/proc/self/fdinfo/{descriptor}", "rb") as file:
             return file.read().count(b"inotify wd:")

@@ -167,7 +167,7 @@ class RootNotifications:
         self._below_skips = tuple(skip.rstrip(b"/") + b"/" for skip in self.root.skips)
 
     def begin(self) -> None:
-        """Note where the root really lies; it may be a link."""
+        """Note the real path of the root, which may be a link."""
         self._real = os.path.realpath(self.root.path)
 
     def has_young(self) -> bool:
@@ -175,7 +175,7 @@ class RootNotifications:
         return bool(self._young)
 
     def note_changes(self, changes: Collection[tuple[int, str]]) -> None:
-        """Tell what watchfiles reported."""
+        """Handle the changes that watchfiles reported."""
         if self.root.wants != ALL:
             self._note_structure(changes)
         if self.root.wants == DELETIONS:
@@ -206,7 +206,7 @@ class RootNotifications:
         self.is_structure_changed = self.is_structure_changed or is_changed
 
     def notify_found(self, paths: set[bytes], trees: set[bytes]) -> None:
-        """Tell paths to look at, and trees at once and again later."""
+        """Report paths to check, and trees at once and again later."""
         if not paths and not trees:
             return
         now = self.settings.clock()
@@ -218,25 +218,25 @@ class RootNotifications:
         self.notify(_notification(self.root.tag, paths, trees))
 
     def notify_gone(self, paths: Iterable[bytes]) -> None:
-        """Tell those of `paths` that do not exist."""
+        """Report those of `paths` that do not exist."""
         gone = frozenset(path for path in paths if not self._is_skipped(path) and not os.path.lexists(path))
         if gone:
             self.notify(ChangeNotification(self.root.tag, gone))
 
     def notify_contents(self, paths: Iterable[bytes]) -> None:
-        """Tell paths that changed somehow, or are gone."""
+        """Report paths that changed or are gone."""
         changed = frozenset(path for path in paths if not self._is_skipped(path))
         if changed:
             self.notify(ChangeNotification(self.root.tag, changed))
 
     def lose(self, why: str) -> None:
-        """Say that notifications are missing: now, or as soon as the last loss is long enough ago."""
+        """Report that notifications are missing, at once or after the minimum interval since the last loss."""
         with self._lock:
             self._losses.why = why
         self.notify_due()
 
     def notify_loss(self) -> None:
-        """Tell a loss that is held back, now."""
+        """Report a postponed loss now."""
         with self._lock:
             self._losses.free_at = 0.0
         self.notify_due()

@@ -141,7 +141,7 @@ class Listings(Struct):
     _is_new: bool = True
 
     def compare(self, is_over: Callable[[], bool]) -> ListingDifference:
-        """Look at the whole tree, and say what differs from the last look; nothing does the first time.
+        """List the whole tree and return its differences from the last listing; the first listing gives no difference.
 
         Raises:
             FileNotFoundError: the top is not there.
@@ -234,7 +234,7 @@ class Poller:
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        """Look until the end is requested, whatever happens in between."""
+        """List the tree until the end is requested, whatever errors occur."""
         wait_s = _RETRY_S[0]
         while not self._over.is_set():
             try:

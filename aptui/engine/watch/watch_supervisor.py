@@ -29,11 +29,11 @@ _POLLED = "until then changes are found by polling, some seconds late"
 
 
 class NoInstanceError(OSError):
-    """No inotify descriptor is to be had."""
+    """No inotify descriptor is available."""
 
 
 class WatchEndedError(Exception):
-    """A watch has broken down and reports nothing more."""
+    """A watch broke down and reports nothing more."""
 
 
 class Native(Protocol):
@@ -103,7 +103,7 @@ class RootWatch(Struct, eq=False):
     count_took_s: float = 0.0
 
     def health(self) -> WatchedRoot:
-        """Return what people see."""
+        """Return the state of the watch for users."""
         mode, detail = self.mode, self.detail
         for poller in self.pollers:
             if poller.is_gone and poller.top == self.root.path:
@@ -158,7 +158,7 @@ class WatchSupervisor:
         return max(0.01, min(self._settings.root_check_every_s, arms))
 
     def end(self) -> None:
-        """Give all watches back."""
+        """Remove all watches."""
         for watched in self.watched:
             self._disarm(watched)
         self.watched = ()
@@ -299,7 +299,7 @@ class WatchSupervisor:
             watched.root_notifications.lose(watched.reason)
 
     def _open(self, watched: RootWatch) -> tuple[WatchMode, str] | None:
-        """Set the watch; return what stands in the way instead."""
+        """Set the watch; return the obstacle if that fails."""
         root, limits = watched.root, self._settings.limits()
         watched.survey = seen = survey(root.path, is_recursive=root.is_recursive, is_over=self._closed.is_set)
         if self._closed.is_set():
@@ -329,7 +329,7 @@ class WatchSupervisor:
             watched.missing = max(0, watched.survey.folders - watched.watches)
 
     def _watches_of(self, native: Native) -> int:
-        """Return how many watches there are, less that of the sync cookie."""
+        """Return the number of watches, without that of the sync cookie."""
         return max(0, self._settings.watch_count(native.descriptor) - native.extra_watches)
 
     @staticmethod

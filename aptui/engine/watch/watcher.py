@@ -305,7 +305,7 @@ class Watcher:
         return roots
 
     def close(self) -> None:
-        """Stop watching; soon, and for good."""
+        """Stop watching permanently; the threads end soon."""
         self._closed.set()
         self._poke.set()
         for thread in (self._supervising, self._reader):
@@ -331,7 +331,7 @@ class Watcher:
     # The thread that reads notifications.
 
     def _read_on(self) -> None:
-        """Wait for signals, collect, tell."""
+        """Wait for signals, collect changes, report them."""
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGIO})
         self._thread_id = threading.get_native_id()
         self._reads.set()
