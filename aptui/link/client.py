@@ -1,4 +1,4 @@
-"""A client's end of the local socket, for the command line and for the reading thread of a screen. Where it lies, `places` knows.
+"""A client's end of the local socket, for the command line and for the reading thread of a screen; `places` finds the socket.
 
 One thread reads: it alone calls `ask`, `next_news`, `news` and `close`. Any thread may `post`; the answer is handed over by the
 reading thread. News that come while an answer is awaited are kept for `next_news`.
@@ -49,11 +49,11 @@ class EngineGone(HostError):
 
 
 class NoAnswer(HostError):
-    """The engine took longer than we wanted to wait."""
+    """The engine did not answer within the timeout."""
 
 
 class RequestRefused(KnownError):
-    """The engine refuses what was asked; it is a `UserError`, a `BusyError` or a `HostError` too."""
+    """The engine refuses a request; this is also a `UserError`, a `BusyError` or a `HostError`."""
 
 
 class _Mistaken(RequestRefused, UserError):
@@ -187,7 +187,7 @@ class EngineClient:
         return number
 
     def ask(self, verb: Verb, timeout_s: float | None = None, *, on_news: Callable[[NoticeLine], object] | None = None) -> Answer:
-        """Say `verb` and return the answer; None = wait as long as the engine works. News go to `on_news`, else they are kept.
+        """Send `verb` and return the answer; timeout None = wait as long as the engine works. Notices go to `on_news`, or are kept.
 
         Raises:
             Refused: the engine refuses. NoAnswer: the answer is too late. EngineGone: the connection has ended.
@@ -267,11 +267,11 @@ class EngineClient:
         return news
 
     def fileno(self) -> int:
-        """Return the descriptor that has something to read when the engine said something that is not kept here yet."""
+        """Return the descriptor that is readable when the engine has sent something that is not received yet."""
         return self._channel.fileno()
 
     def _listen(self, deadline: float | None) -> bool:
-        """Wait for something and take it in; return whether anything came before the deadline.
+        """Wait for messages and receive them; return whether any came before the deadline.
 
         Raises:
             EngineGone: nothing more will come.

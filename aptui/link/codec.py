@@ -32,7 +32,7 @@ LAST_NUMBER = (1 << 63) - 1
 
 
 class Bounds(Struct, frozen=True):
-    """The largest that is taken.
+    """Limits of the fields of a message.
 
     Args:
         text: characters of a text; `items`: of a list.
@@ -52,7 +52,7 @@ class Excess(NamedTuple):
 
 
 def beyond(record: Any, bounds: Bounds) -> Excess | None:
-    """Return what of a record is too large, with the name of its field."""
+    """Return the field of a record that is too large, None without one."""
     for name in record.__struct_fields__:
         excess = _too_much(getattr(record, name), bounds)
         if excess:
@@ -152,14 +152,14 @@ _BOUNDS = Bounds(text=16_384, items=LINE_LIMIT_BYTES)
 """Paths have 4,096 bytes at most (limits.h), each a few characters in text form; lists end with the line."""
 _ENVELOPE = frozenset({"id", "verb"})
 _MANY = b'{"notices":"'
-"""So begins a line of many notices, and no other."""
+"""Beginning of every line with many notices, never of another line."""
 _NOTICE_NAMES = {"EngineMessage": "Said", "ShowRequested": "ShowAsked"}
 """{class of a notice: its name on the wire}, where older clients have another than ours."""
 _encoder = msgspec.json.Encoder()
 
 
 class MalformedLine(Exception):
-    """A line that is not what it should be. `number` is the id it carried, 0 if none can be read."""
+    """A line that cannot be decoded. `number` is its id, 0 if that cannot be read."""
 
     def __init__(self, what: str, hint: str = "", *, number: int = 0) -> None:
         super().__init__(what)
@@ -173,7 +173,7 @@ class LineTooLong(Exception):
 
 
 class LineBuffer:
-    """Puts lines together from the pieces that `recv` returned; empty lines mean nothing."""
+    """Assembles lines from the pieces that `recv` returned; empty lines are ignored."""
 
     def __init__(self, limit_bytes: int = LINE_LIMIT_BYTES) -> None:
         self.limit_bytes = limit_bytes
@@ -181,7 +181,7 @@ class LineBuffer:
 
     @property
     def begun_bytes(self) -> int:
-        """Length of the line that has begun and not ended."""
+        """Length of the incomplete line."""
         return len(self._begun)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
@@ -210,7 +210,7 @@ class LineBuffer:
 
 
 def encode_request(number: int, verb: Verb) -> bytes:
-    """Return the line that says `verb`; its answer will carry `number`, which is not 0."""
+    """Return the line of the request `verb`; its answer has `number`, which is not 0."""
     return _line(f'{{"id":{number},"verb":"{wire_name(type(verb))}"', _robust(verb))
 
 
@@ -294,7 +294,7 @@ class RefusalLine(NamedTuple):
 
 
 class NoticeLine(NamedTuple):
-    """A notice and its place in the engine's life."""
+    """A notice with its epoch and number."""
 
     epoch: int
     seq: int
@@ -356,7 +356,7 @@ class _Words(Struct, frozen=True):
 
 
 class _LineForm(Struct, frozen=True):
-    """Any line of an engine, as far as all have the same form."""
+    """The common fields of all lines of an engine."""
 
     id: int = 0
     answer: Answer | None = None
@@ -377,7 +377,7 @@ def _decode_notice(name: str, line: bytes) -> Notice | None:
 
 
 def _decode_notices(line: bytes) -> tuple[NoticeLine, ...]:
-    """Take a long line apart in one pass: what its records are stands at its beginning."""
+    """Decode a long line in one pass; its beginning names the type of its records."""
     name = line[len(_MANY) : line.find(b'"', len(_MANY))]
     record = _notices().get(name.decode("utf-8", "replace"))
     if record is None:

@@ -41,12 +41,12 @@ class GatewayRecord(Struct, frozen=True):
 
 
 def path_of(cache_dir: places.Folder) -> Path:
-    """Return where the gateway of a cache is announced."""
+    """Return the path of the record of a cache's gateway."""
     return places.engine_dir(cache_dir) / _RECORD
 
 
 def announce(cache_dir: places.Folder, record: GatewayRecord) -> None:
-    """Write a gateway's record for its user alone, whole or not at all.
+    """Write a gateway's record atomically, readable only by its user.
 
     Raises:
         HostError: it cannot be written.
@@ -66,7 +66,7 @@ def retract(cache_dir: places.Folder) -> None:
 
 
 def find_gateway(cache_dir: places.Folder) -> GatewayRecord | None:
-    """Return the gateway of a cache as it was last announced; `is_alive` says whether it still runs."""
+    """Return the last announced gateway of a cache; `is_alive` says whether it still runs."""
     record = _read(path_of(cache_dir))
     if record is None or (record.is_alive and not places.is_same_cache(cache_dir, cache_dir, record.cache_id)):
         return None
@@ -81,7 +81,7 @@ def _read(path: Path) -> GatewayRecord | None:
 
 
 def words(record: GatewayRecord | None) -> str:
-    """Return for people how it is."""
+    """Return the state of the gateway in words."""
     if record is None:
         return "not running"
     if record.problem:

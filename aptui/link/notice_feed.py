@@ -53,7 +53,7 @@ class Outbox:
         return len(self._lines)
 
     def put(self, key: object, line: bytes) -> None:
-        """Let `line` wait behind all others; one with the same key, which is not None, waits no more."""
+        """Append `line`; it replaces a waiting line with the same key, unless the key is None."""
         if key is not None:
             self._take_out(key)
             self._places[key] = self._sent + len(self._lines)
@@ -69,7 +69,7 @@ class Outbox:
             self._places = {other: there - (there > place) for other, there in self._places.items()}
 
     def send(self, now: float) -> None:
-        """Send what the kernel takes without waiting.
+        """Send as much as the kernel accepts without waiting.
 
         Raises:
             OSError: the client is gone.
@@ -85,7 +85,7 @@ class Outbox:
             self._drop_sent(sent)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Drop all waiting lines."""
         self._lines.clear()
         self._places.clear()
         self._cut = b""
@@ -102,7 +102,7 @@ class Outbox:
 
 
 BEAT_S = 0.1
-"""As often as a screen draws."""
+"""Interval of notices for screens (seconds): a screen draws as often."""
 _MANY, BUSY_BEAT_S = 200, 0.25
 """After a beat of more news than these the next comes as late as a screen draws news that do not end: many are overtaken then."""
 _AT_ONCE = 2_000
@@ -111,7 +111,7 @@ these."""
 REPLACED = (Progress, HealthChanged, ConnectionsChanged)
 """Notices that replace an older one of their kind."""
 UNSETTLED = frozenset({"pending", "processing"})
-"""States of a job after which more is to come."""
+"""States of a job after which more notices follow."""
 
 
 class NoticeFeed:
@@ -159,7 +159,7 @@ class NoticeFeed:
         return max([self._due_s, *(min(until, self._due_s + timeout_s) for until in taken)])
 
     def lines(self, now: float) -> list[bytes]:
-        """Return the lines of a beat: all that waits, or of very much the older part."""
+        """Return the lines of a beat: all waiting notices, or the oldest ones up to a maximum."""
         if not self._waiting:
             return []
         keys = list(islice(self._waiting, self._most))
@@ -172,7 +172,7 @@ class NoticeFeed:
         ]
 
     def _whole(self, line: NoticeLine) -> NoticeLine:
-        """Return a notice as it is sent: one of products or sources names all that changed since the last one."""
+        """Return a notice in its sent form: a notice of products or sources names all changes since the last one."""
         match line.notice:
             case ProductsChanged() as notice:
                 products, self._products = self._products, {}
@@ -190,6 +190,6 @@ class NoticeFeed:
 
 
 def _alike(notices: Iterable[NoticeLine]) -> Iterator[tuple[tuple[type[Notice], int], list[NoticeLine]]]:
-    """Give what follows each other and is of one kind and one engine together."""
+    """Group consecutive notices of one kind and one engine."""
     for key, lines in groupby(notices, lambda line: (type(line.notice), line.epoch)):
         yield key, list(lines)

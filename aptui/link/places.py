@@ -168,7 +168,7 @@ class Credentials(NamedTuple):
 
 
 def peer_credentials(channel: socket.socket) -> Credentials:
-    """Return who made the other end (unix(7), SO_PEERCRED)."""
+    """Return the credentials of the other end's process (unix(7), SO_PEERCRED)."""
     pid, uid, _gid = struct.unpack("3i", channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     return Credentials(pid, uid)
 
@@ -309,7 +309,7 @@ def remove_stale(path: str) -> None:
     """Remove the socket of a dead engine.
 
     Raises:
-        BusyError: it is not dead.
+        BusyError: the engine is not dead.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)

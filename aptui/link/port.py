@@ -66,7 +66,7 @@ class Cancel(Struct, frozen=True):
 
 
 class EscalateJobs(Struct, frozen=True):
-    """Raise the urgency of these jobs; it never sinks again before they ran. Answered with {count}."""
+    """Raise the urgency of these jobs until they have run. Answered with {count}."""
 
     job_ids: tuple[int, ...] = ()
     keys: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class ReadRunLog(Struct, frozen=True):
 
 
 class RescanSources(Struct, frozen=True):
-    """Look at everything again; `is_full` reads every file's bytes. Answered with {} when the scan has begun."""
+    """Scan everything again; `is_full` reads every file's bytes. Answered with {} when the scan has begun."""
 
     is_full: bool = False
 
@@ -161,7 +161,7 @@ class RunNext(Struct, frozen=True):
 
 
 class ResumeJobs(Struct, frozen=True):
-    """Go on after `pause`. Answered with {is_paused: false}."""
+    """Resume after `pause`. Answered with {is_paused: false}."""
 
 
 class Drain(Struct, frozen=True):
@@ -171,7 +171,7 @@ class Drain(Struct, frozen=True):
 
 
 class Hold(Struct, frozen=True):
-    """Gather changes and act on none until this connection ends or says `release`. Answered with {}."""
+    """Delay the processing of changes until this connection ends or sends `release`. Answered with {}."""
 
     why: str
 
@@ -242,7 +242,7 @@ Answer = dict[str, object]
 
 
 class Request(Protocol):
-    """One verb that a client said and that has not been answered yet. Answering twice, or a client that is gone, is harmless."""
+    """A client's request without an answer yet. A second answer, or an answer to a closed client, has no effect."""
 
     client: int
     """Number of the connection, the one in `shared.health.Connection`."""
@@ -262,4 +262,4 @@ class Answerer(Protocol):
         """Take a verb; answer it now or later. `EngineHello`, `Ping`, `Subscribe`, `Connections` and `Disconnect` come here too."""
 
     def forget_client(self, client: int) -> None:
-        """A client is gone: its holds end."""
+        """A client disconnected: end its holds."""

@@ -210,7 +210,7 @@ class LinkServer:
     # ------------------------------------------------------------------------------------------------------- of the engine
 
     def subscribe(self, number: int, wants_all: bool, *, is_coalesced: bool = False) -> None:
-        """Let a client hear the news from now on, or once a beat what became of them."""
+        """Send notices to a client from now on: every one, or the newest ones once per beat."""
         client = self._clients.get(number)
         if client is not None:
             self._send_feed()
@@ -225,7 +225,7 @@ class LinkServer:
             self._feed.clear()
 
     def publish(self, notice: Notice, epoch: int, seq: int) -> None:
-        """Tell the subscribers."""
+        """Send a notice to all subscribers."""
         if self._drawing:
             self._feed.put(notice, epoch, seq)
         line = b""
@@ -244,7 +244,7 @@ class LinkServer:
         return self._feed.deadline((client.outbox for client in self._drawing), self._limits.stalled_s)
 
     def say(self, number: int, line: bytes) -> None:
-        """Let a line wait for a client, if it is still there."""
+        """Append a line to the outbox of a client, if it is still connected."""
         client = self._clients.get(number)
         if client is not None and client.is_coalesced:
             self._send_feed()  # notices of the causes come before the answer
@@ -287,7 +287,7 @@ class LinkServer:
         )
 
     def disconnect(self, number: int) -> bool:
-        """Drop a client; return whether it existed. Its waiting lines are sent as far as that needs no waiting."""
+        """Drop a client; return whether it existed. Its waiting lines are sent as far as possible without waiting."""
         client = self._clients.get(number)
         if client is None:
             return False
@@ -302,7 +302,7 @@ class LinkServer:
         return min([*deadlines, *(time_s for time_s in (self._accept_again_s, due) if time_s is not None)], default=None)
 
     def poll(self, now: float) -> None:
-        """Drop who is too late with a message."""
+        """Drop clients that are too late with a message."""
         if self._accept_again_s is not None and now >= self._accept_again_s and self._listener is not None:
             self._accept_again_s = None
             self._selector.register(self._listener, selectors.EVENT_READ, self._on_connection)
@@ -370,7 +370,7 @@ class LinkServer:
             self._drop(client)
 
     def _listen(self, client: _Client) -> None:
-        """Take what a client said, as long as it takes the answers."""
+        """Handle the requests of a client, as long as it reads the answers."""
         try:
             while client.number in self._clients and not client.outbox.is_blocked:
                 line = next(client.answers, None)
@@ -422,7 +422,7 @@ class LinkServer:
             request.refuse(f"internal error: {type(error).__name__}: {error}", "please report this", InternalError.exit_code)
 
     def _report(self, error: Exception) -> None:
-        """Print where a bug of ours is, as often as helps to find it."""
+        """Print the traceback of a bug, at a limited rate."""
         if self._reports.admits(type(error).__name__):
             traceback.print_exception(error)
 
@@ -454,7 +454,7 @@ class LinkServer:
     # --------------------------------------------------------------------------------------------------------- who goes
 
     def _dismiss(self, client: _Client, what: str, hint: str = "", number: int = 0, code: int = 3) -> None:
-        """Say why, as far as that needs no waiting, and drop the client."""
+        """Send the reason, if that is possible without waiting, and drop the client."""
         self.say(client.number, codec.encode_refusal(number, what, hint, code))
         if client.number in self._clients:
             self._send(client, self._clock())

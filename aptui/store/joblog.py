@@ -109,7 +109,8 @@ def write(path: Path, records: Sequence[LogRecord], warnings: int, errors: int) 
 def write_below(folder: Path, name: bytes, records: Sequence[LogRecord], warnings: int, errors: int) -> bool:
     """Write the log of a run in one step; return whether there was anything to write.
 
-    What has no time, for the core has no clock, is of now. The file is not synced: a log lost in a power cut costs nothing.
+    Records without a time get the current time, because the core has no clock. The file is not synced: a log lost in a power cut
+    costs nothing.
 
     Args:
         name: path of the log below `folder`. It may come from a database, so it is refused if it leads out of the folder.
@@ -173,7 +174,7 @@ def _context_key(key: str) -> str:
 
 
 def is_tally(text: str) -> bool:
-    """Whether a line only says how many errors and warnings there were."""
+    """Whether a line has only the numbers of errors and warnings."""
     return _TALLY.match(text) is not None
 
 
@@ -197,7 +198,7 @@ def parse(path: Path) -> list[JobLogLine]:
 
 
 def parse_text(text: str, now_ms: int) -> list[JobLogLine]:
-    """Return the lines of a log; `now_ms` is the time of lines that do not say theirs."""
+    """Return the lines of a log; `now_ms` is the time of lines without one."""
     physical = _LINE_END.split(text)
     if physical[-1] == "":
         physical.pop()

@@ -27,7 +27,7 @@ SYNC_EACH_BELOW = 32
 """Minimum number of files that share one `syncfs`; fewer are synced one by one (an fsync takes ≤ 1 ms)."""
 
 _READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-"""O_NONBLOCK: opening a FIFO must not hang; it means nothing for regular files."""
+"""O_NONBLOCK: opening a FIFO must not hang; it has no effect on regular files."""
 _START_WRITING = 2
 """SYNC_FILE_RANGE_WRITE of sync_file_range(2). It proves nothing, and its errors come back from `fsync`."""
 _WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -264,7 +264,7 @@ class _Copy:
             self.end()
 
     def begin(self, mode: int) -> None:
-        """Make empty files."""
+        """Create the empty files."""
         try:
             for path in self._paths:
                 self._targets.append(_create(path, mode))
@@ -273,7 +273,7 @@ class _Copy:
             self.give_up()
 
     def write(self, data: bytes) -> None:
-        """Write more."""
+        """Write more bytes to the copies."""
         try:
             for target in self._targets:
                 write_all(target, data)
@@ -281,7 +281,7 @@ class _Copy:
             self.give_up()
 
     def end(self) -> None:
-        """All is written."""
+        """Finish the copies after the last write."""
         try:
             for target in self._targets if self._is_synced else ():
                 os.fsync(target)

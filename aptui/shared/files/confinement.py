@@ -238,7 +238,7 @@ class ConfinedTree:
         return descriptor
 
     def status(self, path: bytes) -> os.stat_result:
-        """Return the status of the entry at a path; a link is not followed."""
+        """Return the status of the entry at a path, without following a link."""
         folder, name = _split(path)
         return os.stat(name, dir_fd=self.descriptor_of(folder), follow_symlinks=False)
 

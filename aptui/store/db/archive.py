@@ -1,4 +1,4 @@
-"""The core's questions to the database: `core.rows` on a read-only connection; people's are `queries.reader`'s."""
+"""Queries of the core, on a read-only connection (`core.rows.Archive`); `queries.reader` has those of users."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _ask(database: sqlite3.Connection, sql: str, values: Sequence[object]) -> sq
 
 
 CHUNK = 2_000
-"""Keys in one question."""
+"""Maximum number of keys in one query."""
 T = TypeVar("T")
 
 
@@ -203,7 +203,7 @@ class DatabaseArchive(LastRun):
     # --------------------------------------------------------------------------------------------------------------- files
 
     def files(self, keys: Sequence[PathKey]) -> dict[PathKey, FileFact]:
-        """Return what the folder table remembers of these files (winners only)."""
+        """Return these files from the folder table (winners only)."""
         return self.folders.files(keys)
 
     def files_below(self, prefix: PathKey) -> Iterable[FileFact]:
@@ -257,7 +257,7 @@ class DatabaseArchive(LastRun):
         return self._database.execute(sql).fetchone() is not None
 
     def has_edges(self) -> bool:
-        """Return whether any source depends on anything."""
+        """Return whether any source has a dependency."""
         return self._database.execute("SELECT 1 FROM aptui_edges LIMIT 1").fetchone() is not None
 
     def owners(self, names: Sequence[str]) -> dict[str, tuple[int, PathKey]]:
@@ -307,7 +307,7 @@ class DatabaseArchive(LastRun):
 
     @contextmanager
     def _snapshot(self) -> Iterator[None]:
-        """Make all questions of one answer see the same moment."""
+        """Let all queries of one answer read the same state."""
         self._database.execute("BEGIN")
         try:
             yield

@@ -37,7 +37,7 @@ class CatalogMark:
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
         self.changes = 0
-        """How many transactions have changed products."""
+        """Number of transactions that changed products."""
         self.names: set[str] | None = set()
         """The products that have changed since the mark was set; None = too many to say."""
         self._is_changed = False
@@ -46,7 +46,7 @@ class CatalogMark:
         database.execute(_TRIGGER)
 
     def begin(self) -> None:
-        """A transaction begins."""
+        """Begin a transaction."""
         self._is_changed = False
 
     def watch(self, rows: Rows) -> None:
@@ -72,7 +72,7 @@ class CatalogMark:
                 self._database.execute("DELETE FROM aptui_state WHERE key = ?", (CATALOG_STATE,))
 
     def note_commit(self) -> None:
-        """The transaction has ended well."""
+        """The transaction succeeded."""
         if self._is_changed:
             self._may_be_there = False
 

@@ -34,7 +34,7 @@ MOST_CHANGES = 100_000
 TRIMMED_STATE = "changes_trimmed"
 """Key in `aptui_state`: the first entries were dropped, so that clients cannot begin at 0 any more."""
 _NUMBERS_PER_MS = 1_000
-"""An engine that lives on counts by one; it never changes rows faster than this, and 2^53 is far away."""
+"""A running engine counts by one; it never changes rows faster than this, and 2^53 is never reached."""
 
 
 class ChangeKind(IntEnum):
@@ -53,7 +53,7 @@ class _Key(NamedTuple):
 
 
 class _Fact(NamedTuple):
-    """Content of an entry beside its key; `links` are compared and not published."""
+    """Content of an entry besides its key; `links` are compared but not published."""
 
     asset_type: bytes
     digest: bytes
@@ -223,7 +223,7 @@ class ChangeLog:
         self._note(_PRODUCTS, _PRODUCTS_OF_SOURCES, [source_id for source_id, uuid in found if uuid != uuids[source_id]])
 
     def settle(self) -> None:
-        """The transaction is about to end: write what it has changed."""
+        """Write the entries of a transaction that is about to end."""
         if not self._is_touched:
             return
         before = self._database.total_changes
@@ -264,7 +264,7 @@ class ChangeLog:
         self._database.executemany(sql, put)
 
     def _trim(self) -> None:
-        """Drop the first entries when there are an eighth more than are kept."""
+        """Drop the first entries when their number exceeds the maximum by an eighth."""
         if self._count < 0:
             self._count = self._database.execute("SELECT COUNT(*) FROM aptui_changes").fetchone()[0] - self._added
         if self._count + self._added > MOST_CHANGES + MOST_CHANGES // 8:

@@ -64,7 +64,7 @@ class _Copy(Struct, frozen=True):
     """A locked descriptor of the folder: as long as it is open, a living process needs the copy."""
 
     def remove(self) -> None:
-        """Delete it."""
+        """Delete the copy."""
         import shutil  # a faster start: databases are rarely copied
 
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -73,7 +73,7 @@ class _Copy(Struct, frozen=True):
 
 
 _ours: dict[Path, tuple[int, int, int]] = {}
-"""Databases that were found to be ours, as they were then: a start asks several times."""
+"""{path: stamp} of databases recognized as ours; a start checks several times."""
 _copies: dict[Path, _Copy] = {}
 _former: dict[Path, _Copy] = {}
 _lock = threading.Lock()
@@ -139,7 +139,7 @@ def forget_copies() -> None:
 
 
 def _forget_copies_of_the_dead() -> None:
-    """Delete copies of dead processes, which hold no lock. Process ids would not do: a container has its own."""
+    """Delete copies of dead processes, which hold no lock. Process ids are not reliable: a container has its own."""
     import shutil  # for start-up
     import tempfile
 

@@ -49,9 +49,9 @@ def report_damage(method: _Method) -> _Method:
 # Files in the folder table: for the core the winner of each path, for the scanner every part of every folder.
 
 FOLDERS_SHELVED = 64
-"""Folders that are kept unpacked."""
+"""Maximum number of unpacked folders in memory."""
 _ASKED_ALONE = 8
-"""A folder is unpacked when it is asked for single files more often."""
+"""Number of queries for single files after which a folder is unpacked."""
 
 
 class FolderArchive:
@@ -92,7 +92,7 @@ class FolderArchive:
         return found
 
     def _file_alone(self, key: PathKey, folder: str) -> dict[PathKey, FileFact] | None:
-        """Answer `files` without unpacking the folder; None where that would not pay, or is not enough to tell the winner."""
+        """Answer `files` without unpacking the folder; None if that is slower or cannot decide the winner."""
         is_plain = not self._metadata_types and DUPLICATE_MARK not in key and key == key.lower()
         if not is_plain or self._asked.get(folder, 0) >= _ASKED_ALONE:
             return None
@@ -104,7 +104,7 @@ class FolderArchive:
 
     @report_damage
     def variants(self, key: PathKey) -> list[FileFact]:
-        """Return every remembered file whose path in lower case is `key`, winner or not."""
+        """Return every stored file whose path in lower case is `key`, winner or not."""
         sql = "SELECT scan_folder_id, files FROM aptui_folders WHERE folder = ?"
         rows = self._database.execute(sql, (key.rpartition("/")[0],)).fetchall()
         return [fact for part, data in rows for fact in find_files(data, part, key)]
@@ -143,19 +143,19 @@ class FolderArchive:
         return {part: (digest, unpack_files(files, part)) for part, digest, files in self._database.execute(sql, (folder,))}
 
     def has_folder(self, folder: str) -> bool:
-        """Return whether anything is remembered of this relative folder (lower case) or one below it."""
+        """Return whether this relative folder (lower case), or one below it, has stored state."""
         sql = "SELECT 1 FROM aptui_folders WHERE folder = ? OR (folder >= ? AND folder < ?) LIMIT 1"
         return self._database.execute(sql, (folder, f"{folder}/", f"{folder}0")).fetchone() is not None
 
     def has_folders_below(self, folder: str) -> bool:
-        """Return whether anything is remembered of folders below this relative one (lower case), "" = the scan folders."""
+        """Return whether folders below this relative folder (lower case) have stored state; "" = the scan folders."""
         if not folder:
             return True
         sql = "SELECT 1 FROM aptui_folders WHERE folder >= ? AND folder < ? LIMIT 1"
         return self._database.execute(sql, (f"{folder}/", f"{folder}0")).fetchone() is not None
 
     def list_distrusted_folders(self) -> list[str]:
-        """Return the relative folders that are remembered with files too fresh to be trusted."""
+        """Return the relative folders whose stored files include some that were too fresh to be trusted."""
         sql = "SELECT DISTINCT folder FROM aptui_folders INDEXED BY aptui_folders_digest WHERE digest = x'' ORDER BY folder"
         return [folder for (folder,) in self._database.execute(sql)]
 
@@ -302,11 +302,11 @@ class LastRun:
         return [PathKey(key) for (key,) in self._database.execute(_UNFINISHED_SQL)]
 
     def has_intents(self) -> bool:
-        """Return whether a commit was left half done."""
+        """Return whether a commit was interrupted."""
         return self._database.execute("SELECT 1 FROM aptui_intents LIMIT 1").fetchone() is not None
 
     def drafts(self) -> list[PathKey]:
-        """Return the keys of the sources that have jobs which rest on their drafts."""
+        """Return the keys of sources with jobs that have only drafts."""
         sql = """SELECT DISTINCT o.path_key FROM aptui_drafts d CROSS JOIN Jobs j ON j.JobID = d.job_id
             JOIN aptui_sources o ON o.source_id = j.SourcePK WHERE j.Status = 4 ORDER BY d.job_id"""
         return [PathKey(key) for (key,) in self._database.execute(sql)]

@@ -334,7 +334,7 @@ class ProductLinkProjection:
         self._database.executemany("INSERT INTO fresh_owners VALUES (?)", [(product_id,) for product_id in sorted(self._fresh)])
 
     def _is_named(self, target: LinkTarget, known: _Known) -> bool:
-        """Whether any link or row names a product: for most, nothing more is to be done."""
+        """Whether any link or row names a product; most products are not named."""
         (is_named,) = self._database.execute(_IS_NAMED, target._asdict()).fetchone()
         return bool(is_named) or any(self._patterns_for(target, known))
 
@@ -385,7 +385,7 @@ class ProductLinkProjection:
                     self._database.executemany("INSERT INTO found_links VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
     def _below(self, pattern: _Pattern) -> list[LinkTarget]:
-        """Return the products that lie where a pattern can match anything."""
+        """Return the products in the folders where a pattern can match."""
         if pattern.kind == LinkKind.PRODUCT_FILE:
             start = f"{pattern.platform}/{pattern.prefix}"
             rows = self._database.execute(_BELOW_NAME, (start, f"{start[:-1]}0"))  # "0" follows "/" in ASCII
@@ -416,7 +416,7 @@ class ProductLinkProjection:
                 self.owners = None
 
     def _put_assets(self) -> set[int]:
-        """Put the rows of links by asset id; return whose they are, if they are loaded before."""
+        """Put the rows of links by asset id; return the products with such rows that are loaded before."""
         return self._put_asset_rows(self._database.execute(_FRESH_ASSETS).fetchall())
 
     def _put_asset_rows(self, links: Iterable[tuple[int, bytes, int, str, int]]) -> set[int]:
@@ -444,7 +444,7 @@ def _relative(row: tuple[object, ...], roots: Sequence[str]) -> tuple[object, ..
 
 
 def _text_of(target: LinkTarget, kind: LinkKind) -> str:
-    """Return what a pattern of a kind is held against."""
+    """Return the text that a pattern of a kind is compared with."""
     return target.source.partition(DUPLICATE_MARK)[0] if kind is LinkKind.SOURCE_FILE else target.path
 
 
@@ -462,5 +462,5 @@ def _prefixes(path: str) -> Iterator[str]:
 
 
 def _names(path: str, text: str) -> bool:
-    """Whether an exclusion's path names `text`; SQL asks it."""
+    """Whether an exclusion's path names `text`; called by SQL."""
     return is_like(path, text) if is_wildcard(path) else path == text

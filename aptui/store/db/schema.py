@@ -28,7 +28,7 @@ RUN_KEY_STATE = "run_keys"
 SCHEMA_DIGEST = "4540ac45bb698dda2974ffafc8ea1348"
 """Digest of the schema that `table_models.creation_sql` makes. A comparison with it does not import peewee."""
 SCHEMA_SQL = "SELECT type, name, sql FROM sqlite_master WHERE name NOT GLOB 'sqlite_*' ORDER BY name"
-"""Lists what a schema has, but for SQLite's own: other programs cannot create objects with that prefix."""
+"""Lists the objects of a schema except SQLite's own, whose prefix other programs cannot use."""
 _ODD_NAME_SQL = """
 WITH names(what, name) AS (
     SELECT 'product', ProductName FROM Products UNION ALL SELECT 'folder of products', name || '/-' FROM aptui_cache_folders
@@ -38,11 +38,11 @@ WITH names(what, name) AS (
     UNION ALL SELECT 'log', '-/' || log_file FROM aptui_analyses WHERE log_file <> '')
 SELECT what, name FROM names WHERE '/' || name || '/' GLOB '*//*' OR '/' || name || '/' GLOB '*/../*'
     OR '/' || name || '/' GLOB '*/./*' OR name NOT GLOB '*/*' OR name GLOB '.aptui/*' LIMIT 1"""
-"""Finds a name by which clean-up would leave the folders of the cache; `shared.files.confinement` refuses the same when it acts."""
+"""Finds a name that leads out of the folders of the cache; `shared.files.confinement` refuses such names, too."""
 
 _SIGN = 1 << 63
 _LEAST_BYTES = 64 * 1024
-"""A reader needs 32 KiB for the index of the log."""
+"""Minimum free bytes: a reader needs 32 KiB for the index of the log."""
 _DAMAGED = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
 
 
@@ -56,12 +56,12 @@ def to_signed(value: int) -> int:
 
 
 def to_unsigned(value: int) -> int:
-    """Return what `to_signed` was given."""
+    """Return the unsigned value of a signed one (`to_signed`)."""
     return value + (_SIGN << 1) if value < 0 else value
 
 
 def has_rows(database: sqlite3.Connection, table: str) -> bool:
-    """Whether there is anything in a table."""
+    """Whether a table has any rows."""
     return database.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None
 
 
@@ -126,7 +126,7 @@ def translate_errors(path: Path) -> Iterator[None]:
 
 
 def _is_full(path: Path) -> bool:
-    """Whether the disk that `path` lies on has no room for one page more: then no report of SQLite about damage is trusted."""
+    """Whether the disk of `path` has no room for another page, so that SQLite's reports of damage are not trusted."""
     try:
         disk = os.statvfs(path.parent)
     except OSError:
@@ -139,7 +139,7 @@ def _mark_of_damage(path: Path) -> Path:
 
 
 def host_error(path: Path, error: sqlite3.Error) -> HostError:
-    """Return an error with our words for SQLite's, and with the errno if there is one."""
+    """Return an error in our words for an error of SQLite, with its errno if it has one."""
     name = getattr(error, "sqlite_errorname", "") or type(error).__name__
     what = f"the asset database '{path}' cannot be used: {error} ({name})"
     if name == "SQLITE_FULL" or _is_full(path):  # a reader without room for its shared memory reports damage, too

@@ -22,7 +22,7 @@ from aptui.store.db.folder_blobs import pack_files
 # earlier sessions. So nothing is written during a session, and the next engine finds the runs of an engine that was killed.
 
 PRUNED_AT_ONCE = 5_000
-"""Runs: some milliseconds of writing, which a save may have to wait for."""
+"""Maximum number of runs that are pruned at once: some milliseconds, for which a save may have to wait."""
 _MOST_REASONS = 1_000
 
 _LAST = "(SELECT MAX(session_id) FROM aptui_sessions)"

@@ -33,7 +33,7 @@ from aptui.store.db.statements import job_stat_sql
 
 
 def text(column: str, *, default: str | None = None, primary_key: bool = False) -> TextField:
-    """Return a column of text that is compared as O3DE compares it: `A` is `a`; `default` is SQL."""
+    """Return a text column that is compared without case, as in O3DE; `default` is SQL."""
     constraints: list[Node] = [] if default is None else [SQL(f"DEFAULT {default}")]
     return TextField(column_name=column, collation="NOCASE", constraints=constraints, primary_key=primary_key)
 
@@ -44,7 +44,7 @@ def number(column: str, default: int | None = None) -> IntegerField:
 
 
 def owner(model: type[Model], column: str) -> ForeignKeyField:
-    """Return a column that names the row of `model` with which this one goes."""
+    """Return a column that names a row of `model`; a row is deleted with the row that it names."""
     return ForeignKeyField(model, column_name=column, on_delete="CASCADE", index=False, backref="+")
 
 
@@ -252,7 +252,7 @@ class OwnFilesTable(OwnTable):
 
 
 class OwnStatsTable(OwnTable):
-    """Durations of analyses, by O3DE's name for them; those of jobs are in `aptui_jobs`."""
+    """Durations of analyses, by their names in O3DE; those of jobs are in `aptui_jobs`."""
 
     name = text("name", primary_key=True)
     value_ms = IntegerField()

@@ -128,7 +128,7 @@ def _query_ids(database: sqlite3.Connection, sql: str, ids: Iterable[object]) ->
 MERGED_ROWS_MAX = 20_000
 """Saves are merged into one transaction up to this many rows: about half a second of writing."""
 HELD_S = 0.005
-"""Saves wait so long for others, or for the commit that follows them: a file that is saved costs a transaction less."""
+"""How long saves wait for others, or for the commit that follows them; so a saved file needs one transaction less."""
 _RELIED_ON = ("drop_source", "drop_job", "drop_products")
 """Operations after which products are deleted."""
 CHECKPOINT_PAGES = 4_000
@@ -165,7 +165,7 @@ class _Save(Struct):
 
 
 class _Transaction(Struct):
-    """Rows of one transaction, `then` what else belongs into it."""
+    """Rows of one transaction; `then` is called inside it."""
 
     rows: Rows
     durable: bool
@@ -215,7 +215,7 @@ class Writer:
     # ------------------------------------------------------------------------------------ callable from any thread
 
     def save(self, ticket: int, rows: Rows) -> None:
-        """Save `rows` after everything asked before; `on_saved` reports when. Tickets must rise.
+        """Save `rows` after all earlier requests; `on_saved` reports the end. Tickets must rise.
 
         Raises:
             KnownError: an earlier save failed.
@@ -271,7 +271,7 @@ class Writer:
         self._ask(_Transaction(rows, durable=False, then=self._clearing(run_keys)))
 
     def withdraw_intents(self, run_keys: Sequence[int]) -> None:
-        """Clear intents of runs that came to nothing, when there is time."""
+        """Clear the intents of runs without a result, when the thread is idle."""
         if not self._is_closed:
             self._queue.put(_Call(_Transaction({}, durable=False, then=self._clearing(run_keys))))
 
@@ -280,7 +280,7 @@ class Writer:
         return lambda: self._database.execute(_CLEAR_SQL, (keys,))
 
     def intents(self) -> list[Intent]:
-        """Return what a commit was about to do when the last engine ended, by run key."""
+        """Return the intents that were open when the last engine ended, by run key."""
         sql = "SELECT run_key, job_id, name, digest, size, stale FROM aptui_intents ORDER BY run_key, name"
         return self._ask(lambda: [Intent(*row) for row in self._database.execute(sql)])
 
@@ -293,7 +293,7 @@ class Writer:
         return self._ask(lambda: self._sync_scan_folders(folders))
 
     def drop_scan_folder(self, scan_folder_id: int) -> None:
-        """Delete a scan folder's row with everything that hangs on it."""
+        """Delete a scan folder's row with all rows that refer to it."""
         self._ask(lambda: self._drop_scan_folder(scan_folder_id))
 
     def pop_preloaders(self) -> set[int] | None:
@@ -501,7 +501,7 @@ class Writer:
                 return
 
     def _refuse_if_replaced(self) -> None:
-        """Refuse to write into a file that has no name any more: SQLite would say that all is well."""
+        """Refuse to write into a file that was deleted or replaced: SQLite would not report an error."""
         if not self.has_its_name:
             raise HostError(f"the asset database '{self._path}' was deleted or replaced while in use", hint="restart the engine")
 

@@ -52,13 +52,13 @@ _NUMBER_FIELDS = {
     "after": ("completed_ms", False), "before": ("completed_ms", True),
     "slower": ("duration_ms", False), "faster": ("duration_ms", True),
 }  # fmt: skip
-"""{field: (number it is about, whether it names the upper end)}."""
+"""{field: (column of numbers, whether the field is its upper bound)}."""
 COUNTS = {"error": "errors", "warning": "warnings"}
-"""{field that is about lines of logs: number of a job that says how many there are}."""
+"""{field about lines of logs: the column that counts those lines}."""
 BEINGS = ("flaky", "draft", "critical")
 """Words for `is:`: columns of numbers that are 0 unless the job has the property."""
 _LEAST = {"completed_ms": 1, "duration_ms": 0}
-"""Where a range begins without an end of its own: what was never completed is before nothing."""
+"""Lower bound of a range without one: jobs that were never completed match no `before:`."""
 _TERM = re.compile(r'(?P<not>!?)(?:(?P<field>[A-Za-z_]+):)?(?P<value>"(?:[^"\\]|\\.)*"|[^\s]*)')
 _BLANK = re.compile(r"\s*")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d|w)?", re.IGNORECASE)
@@ -87,7 +87,7 @@ class TextMatch(Struct, frozen=True):
 
 
 class Between(Struct, frozen=True):
-    """A number of a job is at least `least` and less than `most`: when it was completed, how long it took, a fact."""
+    """A condition on a number of a job (time of completion, duration, a fact): at least `least` and less than `most`."""
 
     field: str
     least: float
@@ -374,7 +374,7 @@ def _words(term: TextMatch) -> set[str]:
 
 
 def _is_bare_status(term: TextMatch) -> bool:
-    """Whether it is one known word, which needs no engine."""
+    """Whether the text is one known status word, which needs no search engine."""
     return term.field == "status" and term.pattern == f"^{_status_word(term.raw)}$"
 
 
@@ -391,7 +391,7 @@ def _with_status(term: TextMatch, columns: Columns, rows: npt.NDArray[np.integer
 def _with_text(
     term: TextMatch, columns: Columns, rows: npt.NDArray[np.integer] | None, wanted: Mask, check: Callable[[], None]
 ) -> Mask:
-    """Return which rows have the pattern; those that are not `wanted` any more may be answered with no."""
+    """Return which rows have the pattern; rows that are not `wanted` may count as without it."""
     codes, texts = columns.text(term.field)
     # A copy, as indexing makes one too: texts that are added in the meantime are not examined.
     codes = codes[: len(wanted)].copy() if rows is None else codes[rows]

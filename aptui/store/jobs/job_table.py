@@ -61,7 +61,7 @@ def _mask(found: re.Match[str]) -> str:
 
 
 class CheckColumn:
-    """The column; one thread sets it, any may read."""
+    """The column of check findings; one thread sets it, any thread may read."""
 
     def __init__(self) -> None:
         self._held: tuple[Codes, Texts, list[CheckMark | None]] = np.empty(0, np.int32), Texts([""]), [None]
@@ -79,7 +79,7 @@ class CheckColumn:
         return np.concatenate([codes[:count], np.zeros(max(0, count - len(codes)), np.int32)]), texts
 
     def mark(self, row: int) -> CheckMark | None:
-        """Return what checks found of a row."""
+        """Return the findings of checks about a row."""
         codes, _texts, marks = self._held
         return marks[int(codes[row])] if row < len(codes) else None
 
@@ -113,7 +113,7 @@ Moment = tuple[int, int]
 """(epoch, seq): when something became so; later moments compare greater."""
 Rows: TypeAlias = "npt.NDArray[np.integer]"
 _PLAIN = ("warnings", "errors", "duration_ms", "run_key", "draft", "critical")
-"""Columns that news bring as they are."""
+"""Columns that notices set directly."""
 _WRITTEN = attrgetter(
     "platform", "job_key", "builder", "reason", "error", "flaky", "facts",
     "warnings", "errors", "duration_ms", "run_key", "is_draft", "is_critical",
@@ -334,7 +334,7 @@ class JobTable:
         self.checks.set(self.rows_of(list(found)), list(found.values()))
 
     def builder_name(self, uuid: bytes) -> str:
-        """Return what a builder is called."""
+        """Return the name of a builder."""
         return self._builders.get(uuid) or uuid_text(uuid)
 
     def put(self, values: JobValues, source: int = -1) -> int:

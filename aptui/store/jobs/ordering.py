@@ -93,7 +93,7 @@ def order_rows(table: JobTable, field: str, *, is_descending: bool) -> Codes:
 
 
 def _first(table: JobTable, field: str, count: int) -> npt.NDArray[np.number]:
-    """Return a copy of the first rows of a column of numbers: what is being changed has the last word once."""
+    """Return a copy of the first rows of a column of numbers, which other threads may be changing."""
     return table.number(field)[:count].copy()
 
 

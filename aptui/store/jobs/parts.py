@@ -30,7 +30,7 @@ CHUNK = 16_384
 
 
 class Packed(Struct, frozen=True):
-    """A question: a rising integer key, where it is, and columns as SQL.
+    """A query in pieces: a rising integer key, its tables, and the columns as SQL.
 
     The first of `numbers` is the key; none may be NULL.
     """
@@ -130,7 +130,7 @@ JOIN Stats t ON t.StatName = {job_stat_sql()} WHERE j.JobID NOT IN (SELECT job_i
 
 
 class Beginning(Struct, frozen=True):
-    """The moment that all parts are of, the names of scan folders, how many jobs there are."""
+    """The moment of all parts, the names of scan folders, the number of jobs."""
 
     moment: tuple[int, int]
     folders: dict[int, str]

@@ -30,7 +30,7 @@ from aptui.store.queries.source_edges import SourceEdges
 
 
 class SourceFact(Struct, frozen=True):
-    """A source as people see it."""
+    """A source as users see it."""
 
     source_id: int
     name: str
@@ -85,7 +85,7 @@ class Unmet(NamedTuple):
 
 
 class Dangling(NamedTuple):
-    """A declared asset id that no product of the platform has."""
+    """A declared asset id without a product on the platform."""
 
     product_id: int
     asset_id: str
@@ -127,7 +127,7 @@ class Edge(NamedTuple):
 
 Step = Callable[[Collection[Node]], list[Edge]]
 _Raw = tuple[Node, Node, Link]
-"""An `Edge` before it is one: where there are very many, to make them costs more than to find them."""
+"""The fields of an `Edge`: with very many edges, creating the records would cost more than finding them."""
 _Asset = tuple[bytes, int, str]
 """UUID, sub id and platform of a product dependency."""
 _LINKS = {
@@ -456,11 +456,11 @@ class AssetGraph:
     # ------------------------------------------------------------------------------------------------- what leads nowhere
 
     def unmet(self, products: Collection[Node]) -> list[Unmet]:
-        """Return what these products declared to need by a path and is not there, with patterns and exclusions as they stand."""
+        """Return the unmet path dependencies of these products, and their patterns and exclusions."""
         return [Unmet(product, path, bool(kind)) for product, path, kind in self._ask(_UNMET_SQL, keys=json.dumps(list(products)))]
 
     def dangling(self, products: Collection[Node]) -> list[Dangling]:
-        """Return the asset ids that these products declared to need and that no product has."""
+        """Return the asset ids that these products depend on and that no product has."""
         for _edge in self._product_needed([product for product in products if product not in self._dangling]):
             pass  # only the side effects of the walk are needed
         return [Dangling(product, asset_id_text(*asset[:2])) for product in products for asset in self._dangling[product]]
@@ -475,7 +475,7 @@ class AssetGraph:
         return [name for (name,) in self._ask("SELECT DISTINCT Platform FROM Jobs ORDER BY 1")]
 
     def list_unsettled(self) -> list[tuple[str, str, str]]:
-        """Return (source, platform, "owed", "failed" or "cancelled") of every job and analysis that did not come to a good end."""
+        """Return (source, platform, "owed", "failed" or "cancelled") of every job and analysis that is not completed."""
         sql = f"""SELECT s.SourceName, j.Platform, COALESCE(o.state, CASE WHEN j.Status IN (2, 3) THEN 'failed' END) FROM Jobs j
             JOIN Sources s ON s.SourceID = j.SourcePK LEFT JOIN aptui_jobs o ON o.job_id = j.JobID WHERE j.Status <> 4{self._on}
             UNION ALL SELECT s.SourceName, 'all', a.state FROM aptui_analyses a JOIN Sources s ON s.SourceID = a.source_id

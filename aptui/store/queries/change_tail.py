@@ -45,7 +45,7 @@ Moment = tuple[int, int, int]
 
 
 class CurrentDatabase:
-    """A reader that outlives the file it reads; for one thread at a time."""
+    """A reader that follows a database file through replacements; for one thread at a time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -73,7 +73,7 @@ class CurrentDatabase:
         return self._reader
 
     def moment(self) -> Moment:
-        """Return what differs from an earlier answer if anything was written since.
+        """Return a value that changes with every write to the database.
 
         Raises:
             UserError, HostError: as `open`.
@@ -93,7 +93,7 @@ class CurrentDatabase:
             raise host_error(self._path, error) from error
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._reader is not None:
             self._reader.close()
             self._reader = None
@@ -139,7 +139,7 @@ def _change(row: tuple[Any, ...]) -> Change:
 
 
 PAGE = 2_000
-"""Records of one look."""
+"""Maximum number of records of one page."""
 _START = ChangeKind.BEGINNING, 0
 LISTED, RESYNC = "listed", "resync"
 Record = dict[str, object]
@@ -162,19 +162,19 @@ class ChangeTail:
         self._moment: Moment | None = None
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         if not self._is_shared:
             self._database.close()
 
     def is_news(self) -> bool:
-        """Whether anything at all was written since the last page; cheap enough to be asked many times a second."""
+        """Whether anything was written since the last page; cheap enough for many calls per second."""
         try:
             return self._database.moment() != self._moment
         except KnownError:
             return False  # it is being made again
 
     def page(self) -> list[Record]:
-        """Return the next records, none when there are no more now.
+        """Return the next records, [] if there are no more at present.
 
         Raises:
             UserError: there is no database. HostError: it cannot be read.

@@ -47,7 +47,7 @@ _JOBS_OF_SQL = "SELECT j.JobID FROM Jobs j JOIN Sources s ON s.SourceID = j.Sour
 _BLOCKED_SQL = """SELECT o.job_id, o.error FROM Jobs j JOIN aptui_jobs o ON o.job_id = j.JobID
 WHERE j.Status <> 4 AND o.state = 'failed' AND o.error GLOB ?"""
 _MOST_SENTENCES = 5
-"""Maximum number of findings that are listed of one job."""
+"""Maximum number of listed findings of one job."""
 
 
 class CheckFinding(Struct, frozen=True):

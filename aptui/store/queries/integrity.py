@@ -1,6 +1,6 @@
-"""Integrity check: products that are missing or damaged, files that no row knows.
+"""Integrity check: missing or damaged products, and files without rows.
 
-It changes nothing.
+It only reads.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def has_wal_reset_bug() -> bool:
 
 
 def faults(path: Path) -> list[str]:
-    """Return what `quick_check` finds wrong with a database, nothing for a sound one."""
+    """Return the errors that `quick_check` finds in a database."""
     try:
         with closing(open_reader(path)) as reader:
             rows = reader._database.execute(f"PRAGMA quick_check({_MOST_FAULTS})").fetchall()  # noqa: SLF001 - same room

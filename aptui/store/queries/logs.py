@@ -1,4 +1,4 @@
-"""The list of logs, of jobs and of the engine; how a line is read is `joblog`'s business."""
+"""Lists of the logs of jobs and of the engine; `joblog` parses their lines."""
 
 from __future__ import annotations
 

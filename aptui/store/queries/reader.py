@@ -41,7 +41,7 @@ SHOWN = {
 _OLDEST_READ = 36
 """Oldest O3DE version whose tables have all queried columns."""
 _NOT_ASKED = frozenset({"FailureCauseSourcePK", "FailureCauseFingerprint"})
-"""Columns of version 39 that no question needs."""
+"""Columns of version 39 that no query needs."""
 _TOO_LONG, _MISSING = "the path of the source is too long for the job", "the source or the job is missing"
 _STATE_SQL = (
     "COALESCE(o.state, CASE j.Status WHEN 0 THEN 'waiting' WHEN 1 THEN 'running' WHEN 4 THEN 'completed' ELSE 'failed' END)"
@@ -226,10 +226,10 @@ class Reader:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Let every question inside see the same moment.
+        """Let all queries inside read the same state of the database.
 
         Raises:
-            HostError: the database cannot be read, or is not whole.
+            HostError: the database cannot be read, or is incomplete.
         """
         self._database.execute("BEGIN")
         try:
@@ -376,7 +376,7 @@ class Reader:
         return [name for (name,) in self._database.execute(_DEPENDENTS_SQL, {"target": target.lower()})]
 
     def file(self, path: str) -> FileFact | None:
-        """Return what is remembered of a file: that of its source, else of the first scan folder that has it."""
+        """Return the stored state of a file: that of its source, else of the first scan folder that has it."""
         key = path.lower()
         sql = "SELECT scan_folder_id, files FROM aptui_folders WHERE folder = ? ORDER BY scan_folder_id"
         rows = self._database.execute(sql, (key.rpartition("/")[0],)).fetchall()
@@ -395,7 +395,7 @@ class Reader:
         return int(self.state("epoch") or 0), int(self.state("seq") or 0)
 
     def ask(self, sql: str, values: Sequence[object] | Mapping[str, object] = ()) -> sqlite3.Cursor:
-        """Run SQL; for the other modules of this package, whose queries would be too many for this class."""
+        """Run SQL, for the other modules of this package."""
         return self._database.execute(sql, values)
 
 

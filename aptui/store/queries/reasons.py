@@ -21,7 +21,7 @@ JOB_EDGE, WILDCARD_EDGE = 2, 4
 
 
 def sentence(row: JobRow, runs: Sequence[RunRow], edges: Sequence[EdgeRow], database: Reader, *, pending: str = "") -> str:
-    """Return why a job is as it is.
+    """Return the status of a job and its reason in one sentence.
 
     Args:
         runs: of the job, the newest first.
@@ -90,7 +90,7 @@ def list_unsettled(edges: Sequence[EdgeRow], database: Reader) -> list[str]:
 
 
 def edge_type(edge: EdgeRow) -> str:
-    """Return what kind of dependency it is, in a word."""
+    """Return the kind of a dependency in one word."""
     if edge.type_bits & JOB_EDGE:
         return "job"
     return "wildcard" if edge.type_bits & WILDCARD_EDGE else "source"

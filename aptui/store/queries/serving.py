@@ -57,7 +57,7 @@ def catalog_page(reader: Reader, platform: str, after: str, limit: int) -> list[
 
 
 def products_named(reader: Reader, names: Collection[str]) -> list[Served]:
-    """Return the products of these names (with platform), those that there are."""
+    """Return the existing products with these names (with platform)."""
     return _whole(reader, reader.ask(_NAMED_SQL, (json.dumps(sorted(names)),)).fetchall())
 
 
@@ -88,7 +88,7 @@ def asset_ids(reader: Reader) -> list[tuple[str, bytes, int]]:
 
 
 def is_meant(term: str, path: str, *, is_exact: bool) -> bool:
-    """Return whether a search term means a source, by O3DE's rules for asset status requests: both in lower case, with `/`.
+    """Return whether a search term matches a source, by O3DE's rules for asset status requests; both in lower case with `/`.
 
     Its path ends with the term; unless `is_exact` also without both extensions, or it contains the term cut at its last `_`.
     """
@@ -118,7 +118,7 @@ def find_pending_jobs(reader: Reader, term: str, platform: str, *, is_exact: boo
 
 
 def jobs_by_id(reader: Reader, ids: Collection[int]) -> list[JobRow]:
-    """Return these jobs, those that there are."""
+    """Return those of these jobs that exist."""
     return [row for row in map(reader.job, sorted(ids)) if row is not None]
 
 

@@ -46,7 +46,7 @@ class WorkSession(Struct, frozen=True):
 
     @property
     def seconds(self) -> float:
-        """How long it lasted."""
+        """Duration of the session in seconds."""
         return max(0, self.ended_ms - self.started_ms) / 1000
 
 
@@ -125,7 +125,7 @@ def session_at(reader: Reader, word: str) -> WorkSession:
 
 
 def _is_session(reader: Reader, word: str) -> bool:
-    """Whether digits are the number of a session that is kept; they may be how a commit begins, too."""
+    """Whether digits are the number of a kept session; they may also be the beginning of a commit's hash."""
     sql = "SELECT 1 FROM aptui_sessions WHERE session_id = ? AND session_id > 0"
     return word.isdecimal() and len(word) <= _DIGITS and reader.ask(sql, (int(word),)).fetchone() is not None
 
@@ -165,11 +165,11 @@ LAST_RUNS = 12
 _FEW = 3
 _NOISES = 3.0
 _SIGMA = 1.4826
-"""Of a normal distribution, the standard deviation over the MAD."""
+"""Ratio of the standard deviation to the MAD in a normal distribution."""
 _LEAST_SHARE = 0.25
 _LEAST_MS = 30.0
 _LEAST_JOBS = 5
-"""Of a builder, before one says that it became slower."""
+"""Minimum number of jobs before a builder counts as slower."""
 
 _CANDIDATES_SQL = f"""WITH good AS (SELECT job_id, session_id, duration_ms FROM aptui_session_runs
     WHERE outcome = 0 AND is_restored = 0),
@@ -197,7 +197,7 @@ class JobPace(Struct, frozen=True):
 
     @property
     def is_slower(self) -> bool:
-        """Whether that is beyond the noise."""
+        """Whether it takes longer, beyond the noise."""
         return self.runs > 0 and self.now_ms > self.median_ms + self.margin_ms
 
     @property
@@ -207,7 +207,7 @@ class JobPace(Struct, frozen=True):
 
     @property
     def margin_ms(self) -> float:
-        """How far from the median counts as noise."""
+        """Distance from the median that counts as noise."""
         share = _LEAST_SHARE if self.runs >= _FEW else 1.0
         return max(_NOISES * self.noise_ms, share * self.median_ms, _LEAST_MS)
 

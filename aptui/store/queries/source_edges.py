@@ -23,7 +23,7 @@ from aptui.store.queries.assets import parse_asset_id
 from aptui.store.queries.reader import Reader
 
 _IN_ONE = 500
-"""Blobs in one question: JSON cannot carry them."""
+"""Maximum number of blobs in one query, because JSON cannot contain blobs."""
 _OWN_COLUMNS = "e.source_id, e.builder, e.kind, e.target"
 _FOREIGN_COLUMNS = "m.SourceID, d.BuilderGuid, d.TypeOfDependency, d.DependsOnSource"
 _JOB_BIT, _WILDCARD_BIT = 2, 4
@@ -44,7 +44,7 @@ class DeclaredEdge(NamedTuple):
 
 
 class SourceEdges:
-    """Answers which sources declared which dependencies, over one database."""
+    """Queries about the declared dependencies of sources in one database."""
 
     def __init__(self, reader: Reader) -> None:
         self._ask = reader.ask
@@ -56,7 +56,7 @@ class SourceEdges:
     # ---------------------------------------------------------------------------------------------------------------- rows
 
     def read_declared_by(self, ids: Collection[int]) -> list[DeclaredEdge]:
-        """Return what these sources depend on."""
+        """Return the declared dependencies of these sources."""
         if self.is_ours:
             sql = f"SELECT {_OWN_COLUMNS} FROM json_each(?) k CROSS JOIN aptui_edges e ON e.source_id = k.value"
         else:

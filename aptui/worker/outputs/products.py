@@ -69,7 +69,7 @@ class StagingFolders(Struct, frozen=True):
 
     @property
     def temp(self) -> str:
-        """Where it may put other files: its current folder."""
+        """Folder for the builder's other files, and its current folder."""
         return f"{self.staging}/temp"
 
     @property
@@ -92,7 +92,7 @@ class StagingFolders(Struct, frozen=True):
                 raise AnswerRefused(f"the run put something else in the place of its folder {os.path.basename(path)!r}")
 
     def make(self) -> None:
-        """Make them, with missing parents."""
+        """Create the folders, with missing parents."""
         try:
             os.mkdir(self.staging)
         except FileExistsError:
