@@ -7,9 +7,10 @@ import os
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from unittest import mock
 
 from msgspec import Struct, field
@@ -81,11 +82,20 @@ class Project:
 
     # ------------------------------------------------------------------------------------------------------------------ run
 
-    def engine_run(self, *, is_full_scan: bool = False, sets: Iterable[str] = (), workers: int | None = None) -> Ran:
-        """Run an engine until it is idle, and return what it did.
+    def engine_run(
+        self,
+        edits: Mapping[str, str | bytes | None] = MappingProxyType({}),
+        *,
+        is_full_scan: bool = False,
+        sets: Iterable[str] = (),
+        workers: int | None = None,
+    ) -> Ran:
+        """Write the files `edits` (delete those with None), run an engine until it is idle, and return what it did.
 
         A file is trusted by its times as soon as it is older than the scan: tests do not wait until a coarse clock has ticked on.
         """
+        for rel, data in edits.items():
+            self.delete(rel) if data is None else self.write(rel, data)
         ran = Ran()
         settings = load.load(self.root, sets=list(sets), workers=workers or self.workers)
         with mock.patch.object(scans, "RACY_NS", 0):

@@ -102,6 +102,11 @@ class LiveProject(Project):
         self.until(lambda: self.product(name) == wanted, f"{name} = {wanted!r}, not {self.product(name)!r}")
         self.until_idle()
 
+    def save(self, rel: str, data: str | bytes | None) -> None:
+        """Write (None = delete) a file below `assets` that is only copied, and wait until its product holds the same."""
+        self.delete(f"assets/{rel}") if data is None else self.write(f"assets/{rel}", data)
+        self.until_product(f"linux/{rel}", data)
+
     def settle(self) -> None:
         """Have everything that was changed so far processed."""
         request = self.ask(port.Settle())

@@ -214,9 +214,7 @@ def test_a_folder_of_assets_cannot_choose_the_program_that_runs(tmp_path: Path, 
     project.write("assets/pack/a.lua", "return 1\n")
     project.write("assets/other/b.lua", "return 1\n")
     for wish in (str(tmp_path / "project/assets/pack/cc"), "../../../../../assets/pack/cc"):
-        project.write("assets/pack/.aptui.yaml", f"builders:\n  scripts:\n    params: {{luac: {wish}}}\n")
-
-        project.engine_run()
+        project.engine_run({"assets/pack/.aptui.yaml": f"builders:\n  scripts:\n    params: {{luac: {wish}}}\n"})
 
         assert not canary.exists()
         ((source, error),) = project.errors().items()

@@ -59,9 +59,7 @@ def test_stores_keys_and_user_folders_below_a_scan_folder_are_not_sources(projec
 def test_own_files_of_a_scan_folder_behind_a_link_are_not_sources(project: Project, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(project.root)
     project.config(SETTINGS.replace("path: .}", f"path: {tmp_path / 'link'}}}"))
-    project.write("kept/store/secret", "own")
-
-    project.engine_run()
+    project.engine_run({"kept/store/secret": "own"})
 
     assert sources(project) == {"a.txt"}
 
@@ -87,8 +85,7 @@ def test_file_that_aptui_wrote_is_a_source_only_after_an_edit(project: Project) 
     project.engine_run()
     assert sources(project) == {"a.txt"}
 
-    project.write("report.xml", "<mine/>")
-    project.engine_run()
+    project.engine_run({"report.xml": "<mine/>"})
     assert sources(project) == {"a.txt", "report.xml"}
 
 

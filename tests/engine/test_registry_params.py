@@ -101,10 +101,7 @@ def test_a_builder_of_the_project_is_checked_by_its_own_schema_as_far_as_it_is_u
 
 def test_a_folders_settings_are_checked_by_the_same_schema(tmp_path):
     project = Project(tmp_path, SETTINGS.format(rest=""))
-    project.write("assets/a.json", "{}")
-    project.write("assets/.aptui.yaml", "builders:\n  tex: {params: {minfy: true}}\n")
-
-    project.engine_run()
+    project.engine_run({"assets/a.json": "{}", "assets/.aptui.yaml": "builders:\n  tex: {params: {minfy: true}}\n"})
 
     (error,) = set(project.errors().values())
     assert error == ".aptui.yaml:2:18: unknown parameter 'minfy'; did you mean 'minify'?"

@@ -103,8 +103,7 @@ def test_a_save_waits_for_no_intents_at_its_commit_and_leaves_none(project: Live
     with project.running(), monkeypatch.context() as patched:
         patched.setattr(Cache, "_place", looked)
         patched.setattr(Writer, "record_intents", lambda _self, rows: recorded.append(rows))
-        project.write("assets/a.txt", "changed")
-        project.until_product("linux/a.txt", "changed")
+        project.save("a.txt", "changed")
         project.write("assets/a.txt", "changed")  # the same bytes: nothing is committed
         project.settle()
 
@@ -127,8 +126,7 @@ def test_a_start_doubts_a_product_that_was_replaced_by_an_announced_commit(
 
     with project.running(), monkeypatch.context() as patched:
         patched.setattr(Cache, "_sync", died)
-        project.write("assets/a.txt", "new")
-        project.until_product("linux/a.txt", "new")
+        project.save("a.txt", "new")
     shutil.rmtree(project.cache)
     dead.rename(project.cache)
     assert project.product("linux/a.txt") == b"new"

@@ -641,9 +641,7 @@ def test_a_run_that_fails_with_half_its_products_in_place_keeps_its_intents(cach
 
 def _linked_project(tmp_path: Path) -> tuple[Project, Path]:
     project = Project(tmp_path / "project", 'scan_folders: [{name: game, path: assets}]\nbuilders: [{name: d, copy: ["*.txt"]}]\n')
-    project.write("assets/a.txt", "a")
-    project.write("assets/d/b.txt", "b")
-    project.engine_run()
+    project.engine_run({"assets/a.txt": "a", "assets/d/b.txt": "b"})
     private = tmp_path / "private"
     private.mkdir()
     for name in ("letter", "b.txt"):

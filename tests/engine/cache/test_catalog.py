@@ -55,8 +55,7 @@ def uuid(rel: str) -> str:
 
 
 def test_a_catalog_lists_the_products_of_its_platform_by_path(project: Project) -> None:
-    project.write("assets/b.bin", "b")
-    project.engine_run()
+    project.engine_run({"assets/b.bin": "b"})
 
     header, *products = lines(project, "server")
     assert header == {"format": "aptui catalog", "version": 1, "project": "demo", "platform": "server"}
@@ -75,8 +74,7 @@ def test_a_catalog_lists_the_products_of_its_platform_by_path(project: Project) 
 
 def test_equal_databases_give_equal_bytes(project: Project, tmp_path: Path) -> None:
     project.engine_run()
-    project.write("assets/a.bin", "other")
-    project.engine_run(workers=2)
+    project.engine_run({"assets/a.bin": "other"}, workers=2)
     project.engine_run(sets=[f"cache={tmp_path / 'clean'}"])
 
     for platform in ("linux", "server"):
@@ -118,9 +116,7 @@ def test_changed_catalog_is_written_again(project: Project, harm: str) -> None:
 
 def test_a_product_that_goes_leaves_its_catalog(project: Project) -> None:
     project.engine_run()
-    project.delete("assets/a.bin")
-
-    project.engine_run()
+    project.engine_run({"assets/a.bin": None})
 
     assert "a.bin" not in {each.get("path") for each in lines(project, "linux")}
     assert lines(project, "linux")[1]["dependencies"] == []

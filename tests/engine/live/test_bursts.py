@@ -179,8 +179,7 @@ def test_a_saved_file_that_is_only_copied_reaches_a_worker_once(project: LivePro
         send, send_hash = Pool.send, Pool.send_hash
         patched.setattr(Pool, "send", lambda pool, runs: (orders.append(runs), send(pool, runs)))
         patched.setattr(Pool, "send_hash", lambda pool, order: (orders.append(order), send_hash(pool, order)))
-        project.write("assets/a.txt", "changed")
-        project.until_product("linux/a.txt", "changed")
+        project.save("a.txt", "changed")
 
         assert {type(order) for order in orders} == {HashOrder}
 

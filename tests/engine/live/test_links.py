@@ -97,8 +97,7 @@ def test_retargeted_parent_folder_changes_the_link(project: LiveProject) -> None
 
 
 def test_a_link_in_the_place_of_a_file_is_as_its_target_is_from_the_first_look_on(project: LiveProject) -> None:
-    project.write("assets/d/plain.txt", "plain")
-    project.engine_run()
+    project.engine_run({"assets/d/plain.txt": "plain"})
     with project.running():
         project.path("assets/d/plain.new").symlink_to("../../more/e/target.txt")
         project.move("assets/d/plain.new", "assets/d/plain.txt")

@@ -26,8 +26,7 @@ def a_project(root: Path) -> LiveProject:
 
 def test_a_source_in_whose_place_a_folder_is_has_no_product_any_more(tmp_path: Path) -> None:
     project = a_project(tmp_path)
-    project.write("assets/d/a.txt", "a")
-    project.engine_run()
+    project.engine_run({"assets/d/a.txt": "a"})
     with project.running():
         assert project.product(f"{HOST}/d/a.txt") == b"a"
         project.delete("assets/d/a.txt")
@@ -38,9 +37,7 @@ def test_a_source_in_whose_place_a_folder_is_has_no_product_any_more(tmp_path: P
 
 def test_same_folder_in_another_scan_folder_does_not_hide_a_change(tmp_path: Path) -> None:
     project = a_project(tmp_path)
-    project.write("assets/d/a.txt", "a")
-    project.write("more/d/a.txt/c.none", "c")
-    project.engine_run()
+    project.engine_run({"assets/d/a.txt": "a", "more/d/a.txt/c.none": "c"})
     with project.running():
         assert project.product(f"{HOST}/d/a.txt") == b"a"
         project.delete("assets/d/a.txt")
@@ -51,8 +48,7 @@ def test_same_folder_in_another_scan_folder_does_not_hide_a_change(tmp_path: Pat
 
 def test_a_folder_in_whose_place_a_source_is_has_no_products_any_more(tmp_path: Path) -> None:
     project = a_project(tmp_path)
-    project.write("assets/d/a.txt/below/b.txt", "b")
-    project.engine_run()
+    project.engine_run({"assets/d/a.txt/below/b.txt": "b"})
     with project.running():
         project.delete("assets/d/a.txt")
         project.write("assets/d/a.txt", "a")
@@ -63,8 +59,7 @@ def test_a_folder_in_whose_place_a_source_is_has_no_products_any_more(tmp_path: 
 
 def test_a_folder_that_gives_way_to_a_file_in_one_moment_takes_its_products_along(tmp_path: Path) -> None:
     project = a_project(tmp_path)
-    project.write("assets/d/a.txt", "a")
-    project.engine_run()
+    project.engine_run({"assets/d/a.txt": "a"})
     file = project.write("outside/file", "")
     with project.running():
         project.path("assets/d").rename(project.path("outside/d"))
@@ -77,8 +72,7 @@ def test_a_folder_that_gives_way_to_a_file_in_one_moment_takes_its_products_alon
 
 def test_a_file_that_is_gone_and_ignored_by_now_holds_up_nothing(tmp_path: Path) -> None:
     project = a_project(tmp_path)
-    project.write("assets/a.txt", "a")
-    project.engine_run()
+    project.engine_run({"assets/a.txt": "a"})
     with project.running() as live:
         project.until_idle()
         project.delete("assets/a.txt")
@@ -94,12 +88,9 @@ def test_a_file_that_is_gone_and_ignored_by_now_holds_up_nothing(tmp_path: Path)
 
 def test_a_file_that_takes_the_place_of_a_tree_between_two_runs_is_processed(tmp_path: Path) -> None:
     project = a_project(tmp_path)
-    project.write("assets/d/a.txt/below/b.txt", "b")
-    project.engine_run()
+    project.engine_run({"assets/d/a.txt/below/b.txt": "b"})
     project.delete("assets/d/a.txt")
-    project.write("assets/d/a.txt", "a")
-
-    project.engine_run()
+    project.engine_run({"assets/d/a.txt": "a"})
     project.engine_run()
 
     assert project.product(f"{HOST}/d/a.txt") == b"a"

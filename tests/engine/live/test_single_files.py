@@ -67,8 +67,7 @@ def cost_of_a_save(project: LiveProject, count: int, monkeypatch: pytest.MonkeyP
         project.write(f"assets/deep/er/{number}.txt" if number < 3 else f"assets/deep/er/{number}.bin", str(number))
     with project.running(), monkeypatch.context() as patched:
         costs = Costs(patched)
-        project.write("assets/deep/er/1.txt", "changed")
-        project.until_product("linux/deep/er/1.txt", "changed")
+        project.save("deep/er/1.txt", "changed")
         return +costs.counts
 
 
@@ -92,8 +91,7 @@ def test_folder_row_is_saved_when_idle_and_next_start_is_clean(project: LiveProj
     project.write("assets/a.txt", "a")
     project.write("assets/b.txt", "b")
     with project.running():
-        project.write("assets/a.txt", "changed")
-        project.until_product("linux/a.txt", "changed")
+        project.save("a.txt", "changed")
         engine = project.live.engine
         assert engine is not None
         project.until(lambda: not engine.pipeline.jobs.memory.newer.facts, "the folder's row")
@@ -109,14 +107,12 @@ def test_new_hidden_deleted_or_respelled_file_is_checked_with_its_folder(project
     project.write("gem/a.txt", "gem")
     with project.running():
         project.write("gem/a.txt", "gem, hidden")
-        project.write("assets/new.txt", "new")
-        project.until_product("linux/new.txt", "new")
+        project.save("new.txt", "new")
         project.move("assets/new.txt", "assets/New.txt")
         project.settle()
         project.delete("assets/a.txt")
         project.until_product("linux/a.txt", "gem, hidden")
-        project.write("assets/a.txt", "back")
-        project.until_product("linux/a.txt", "back")
+        project.save("a.txt", "back")
 
 
 def test_a_file_whose_folder_differs_in_case_from_that_of_the_one_it_hides_counts_at_once(project: LiveProject) -> None:

@@ -45,21 +45,18 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
 def test_a_save_is_a_product_after_one_run(project: LiveProject) -> None:
     with project.running():
         project.forget()
-        project.write("assets/a.txt", "changed")
-        project.until_product("linux/a.txt", "changed")
+        project.save("a.txt", "changed")
 
         assert project.runs == Counter({"a.txt:data": 1})
 
 
 def test_new_renamed_and_deleted_files_are_followed(project: LiveProject) -> None:
     with project.running():
-        project.write("assets/new.txt", "new")
-        project.until_product("linux/new.txt", "new")
+        project.save("new.txt", "new")
         project.move("assets/new.txt", "assets/other.txt")
         project.until_product("linux/other.txt", "new")
         project.until_product("linux/new.txt", None)
-        project.delete("assets/other.txt")
-        project.until_product("linux/other.txt", None)
+        project.save("other.txt", None)
 
 
 def test_an_atomic_save_runs_once(project: LiveProject) -> None:
@@ -94,27 +91,22 @@ def test_a_file_that_was_a_folder_and_a_folder_that_was_a_file(project: LiveProj
     project.write("assets/x/y.txt", "below")
     with project.running():
         project.delete("assets/x")
-        project.write("assets/x.txt/z.txt", "deep")
-        project.until_product("linux/x.txt/z.txt", "deep")
+        project.save("x.txt/z.txt", "deep")
         project.delete("assets/x.txt")
-        project.write("assets/x.txt", "flat")
-        project.until_product("linux/x.txt", "flat")
+        project.save("x.txt", "flat")
 
 
 def test_undecodable_name_does_not_end_watching(project: LiveProject) -> None:
     with project.running():
         project.write(b"assets/\xff.txt", "strange")
         project.until(lambda: len(list(project.cache.glob("linux/*.txt"))) == 2)
-        project.write("assets/a.txt", "after")
-        project.until_product("linux/a.txt", "after")
+        project.save("a.txt", "after")
 
 
 def test_a_product_deleted_by_hand_comes_back_also_if_the_engine_had_once_deleted_it(project: LiveProject) -> None:
     with project.running():
-        project.delete("assets/a.txt")
-        project.until_product("linux/a.txt", None)
-        project.write("assets/a.txt", "again")
-        project.until_product("linux/a.txt", "again")
+        project.save("a.txt", None)
+        project.save("a.txt", "again")
         (project.cache / "linux/a.txt").unlink()
         project.until_product("linux/a.txt", "again")
 
@@ -149,8 +141,7 @@ def test_with_the_start_scan_skipped_only_later_changes_are_seen(project: LivePr
         pass
     project.write("assets/a.txt", "while nobody looked")
     with project.running(skips_start_scan=True):
-        project.write("assets/b.txt", "b")
-        project.until_product("linux/b.txt", "b")
+        project.save("b.txt", "b")
 
 
 def test_ignored_files_and_folders_cost_nothing(project: LiveProject) -> None:
@@ -158,8 +149,7 @@ def test_ignored_files_and_folders_cost_nothing(project: LiveProject) -> None:
         project.forget()
         project.write("assets/.git/objects/ab/c.txt", "object")
         project.write("assets/a.txt~", "backup")
-        project.write("assets/a.txt", "seen")
-        project.until_product("linux/a.txt", "seen")
+        project.save("a.txt", "seen")
 
         assert project.runs == Counter({"a.txt:data": 1})
         assert not (project.cache / "linux/.git").exists()
@@ -170,8 +160,7 @@ def test_fresh_file_is_checked_again_and_then_trusted(project: LiveProject, monk
     monkeypatch.setattr(scans, "RACY_NS", 200_000_000)
     with project.running() as live:
         project.forget()
-        project.write("assets/a.txt", "fresh")
-        project.until_product("linux/a.txt", "fresh")
+        project.save("a.txt", "fresh")
         assert live.engine is not None
         archive = live.engine.archive
         project.until(lambda: project.is_idle and not archive.folders.list_distrusted_folders())
@@ -206,8 +195,7 @@ def test_quick_job_is_reported_once_and_slow_job_as_processing(project: LiveProj
         ears = Ears()
         live.server = ears  # type: ignore[assignment]
         live.follow(is_followed=True)
-        project.write("assets/a.txt", "quick")
-        project.until_product("linux/a.txt", "quick")
+        project.save("a.txt", "quick")
         project.write("assets/b.s", "slow")
         project.until_product("linux/s", "slow")
 
@@ -258,8 +246,7 @@ def test_a_file_that_is_saved_twice_in_a_row_is_never_gone(project: LiveProject,
             project.write("assets/a.txt", f"first {number}")
             again_at = time.monotonic() + gap_s
             project.until(lambda at=again_at: time.monotonic() >= at)  # type: ignore[misc]  # the moment of this round
-            project.write("assets/a.txt", f"second {number}")
-            project.until_product("linux/a.txt", f"second {number}")
+            project.save("a.txt", f"second {number}")
 
         assert not missing
 
@@ -332,8 +319,7 @@ def test_a_run_whose_source_is_being_written_again_is_not_committed(project: Liv
         answers = [True]
         monkeypatch.setattr(live.watching, "is_being_written", lambda _path, **_words: bool(answers and answers.pop()))
         project.forget()
-        project.write("assets/a.txt", "once more")
-        project.until_product("linux/a.txt", "once more")
+        project.save("a.txt", "once more")
 
         assert not answers
         assert project.runs == Counter({"a.txt:data": 1})
@@ -415,8 +401,7 @@ def test_products_that_the_engine_deletes_itself_stay_gone(project: LiveProject)
     project.write("assets/b.txt", "b")
     with project.running():
         project.forget()
-        project.delete("assets/b.txt")
-        project.until_product("linux/b.txt", None)
+        project.save("b.txt", None)
         project.settle()
 
         assert not [run for run in project.runs if run.startswith("b.txt")]
@@ -492,8 +477,7 @@ def test_a_broken_configuration_keeps_the_old_one_and_says_where(project: LivePr
         project.config(SETTINGS + "builder: []\n")
         project.until(lambda: live.health.configuration)
         assert "aptui.yaml:4" in live.health.configuration
-        project.write("assets/a.txt", "still")
-        project.until_product("linux/a.txt", "still")
+        project.save("a.txt", "still")
         project.config(SETTINGS)
         project.until(lambda: not live.health.configuration)
 
@@ -601,8 +585,7 @@ def test_exception_in_the_loop_is_reported_and_daemon_continues(project: LivePro
         monkeypatch.setattr(live.engine, "turn", lambda _wait_s: {"a": 1}["no such key"])
         live.turn()
         project.until(lambda: "KeyError" in live.health.disk)
-        project.write("assets/a.txt", "after the bug")
-        project.until_product("linux/a.txt", "after the bug")
+        project.save("a.txt", "after the bug")
 
 
 def test_deleted_or_replaced_database_is_reported_when_idle(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -638,8 +621,7 @@ def test_epoch_increases_with_a_new_database(project: LiveProject, monkeypatch: 
         assert live.engine is not None
         before = live.engine.epoch
         asset_database(live.config.cache_dir).unlink()
-        project.write("assets/a.txt", "in another database")
-        project.until_product("linux/a.txt", "in another database")
+        project.save("a.txt", "in another database")
 
         assert live.engine is not None
         assert live.engine.epoch > before, "whoever reads knows the news of the one from those of the other by that"
@@ -749,8 +731,7 @@ def test_the_cache_is_held_by_one_engine(project: LiveProject) -> None:
 
 def test_a_second_start_finds_everything_trusted(project: LiveProject) -> None:
     with project.running():
-        project.write("assets/b.txt", "b")
-        project.until_product("linux/b.txt", "b")
+        project.save("b.txt", "b")
     project.forget()
     with project.running():
         assert not project.runs
@@ -767,10 +748,7 @@ builders:
 
 def test_a_job_that_writes_its_own_source_ends_and_is_tried_again_by_a_persons_edit_alone(project: LiveProject) -> None:
     project.config(SELF_WRITER)
-    project.delete("assets/a.txt")
-    project.write("assets/a.w", "a")
-
-    project.engine_run()
+    project.engine_run({"assets/a.txt": None, "assets/a.w": "a"})
     [error] = project.errors().values()
     assert "'a.w' changed under each of 10 runs" in error
     written = project.path("assets/a.w").read_text()
@@ -807,8 +785,7 @@ def test_a_product_deleted_by_hand_just_before_the_engine_stops_comes_back(
     monkeypatch.setattr(changes.ChangeTracker, "_products_gone", lambda *_: None)  # the notification comes too late
     with project.running():
         project.until_product("linux/a.txt", "a")
-        project.write("assets/b.txt", "b")
-        project.until_product("linux/b.txt", "b")
+        project.save("b.txt", "b")
         project.until_idle()
         project.delete("Cache/linux/a.txt")
 

@@ -107,8 +107,7 @@ def test_builder_changed_before_worker_start_is_described_again(tmp_path: Path, 
     wanted = "CODE2 help1" if name == "b.py" else "CODE1 help2"
     assert made(project) == {"a.out": f"{wanted} a", "b.out": f"{wanted} b"}
     assert not project.engine_run().runs
-    project.write(f"builders/{name}", text)
-    project.engine_run()
+    project.engine_run({f"builders/{name}": text})
     assert made(project) == {"a.out": "CODE1 help1 a", "b.out": "CODE1 help1 b"}
 
 
@@ -123,8 +122,7 @@ def test_a_checkout_and_back_leaves_right_products_and_a_clean_store(tmp_path: P
     with before_workers(change):
         project.engine_run()
     assert made(project)["a.out"] == "CODE2 help1 two"
-    project.write("builders/b.py", BUILDER)
-    project.engine_run()
+    project.engine_run({"builders/b.py": BUILDER})
 
     assert made(project)["a.out"] == "CODE1 help1 two"
     shutil.rmtree(project.cache)
@@ -162,8 +160,7 @@ def test_a_declared_file_that_comes_as_its_job_starts_is_not_taken_for_missing(t
     with before_runs(lambda: project.write("assets/e.inc", "e")):
         project.engine_run()
     assert made(project) == {"a.out": "with"}
-    project.delete("assets/e.inc")
-    project.engine_run()
+    project.engine_run({"assets/e.inc": None})
 
     assert made(project) == {"a.out": "without"}
     shutil.rmtree(project.cache)
@@ -403,9 +400,7 @@ def reading(project: Project, how: str = "heard") -> Project:
 @pytest.mark.parametrize("moment", ["before-analysis", "after-analysis", "before-job", "after-job"])
 def test_a_file_that_changes_while_it_is_read_for_the_first_time(tmp_path: Path, how: str, moment: str) -> None:
     project = reading(Project(tmp_path, CONFIG), how)
-    project.write(moment, "echo B > cfg.inc")
-
-    project.engine_run()
+    project.engine_run({moment: "echo B > cfg.inc"})
     project.engine_run()  # the next scan finds changes at the very end
 
     assert made(project) == {"a.out": "B B"}
@@ -416,11 +411,7 @@ def test_a_file_that_changes_while_it_is_read_for_the_first_time(tmp_path: Path,
 def test_a_file_that_changes_while_it_is_read_and_changes_back(tmp_path: Path, how: str, moments: tuple[str, str]) -> None:
     project = reading(Project(tmp_path, CONFIG), how)
     project.engine_run()
-    project.write(moments[0], "echo B > cfg.inc")
-    project.write(moments[1], "printf A > cfg.inc")
-    project.write("assets/a.txt", "other")
-
-    project.engine_run()
+    project.engine_run({moments[0]: "echo B > cfg.inc", moments[1]: "printf A > cfg.inc", "assets/a.txt": "other"})
 
     assert made(project) == {"a.out": "A A"}
     assert not project.engine_run().runs
@@ -430,10 +421,7 @@ def test_a_file_that_changes_while_it_is_read_and_changes_back(tmp_path: Path, h
 def test_a_file_that_is_there_only_while_it_is_read(tmp_path: Path, moment: str) -> None:
     project = reading(Project(tmp_path, CONFIG))
     project.delete("assets/cfg.inc")
-    project.write(moment, "echo B > cfg.inc")
-    project.write(moment.replace("before", "after"), "rm cfg.inc")
-
-    project.engine_run()
+    project.engine_run({moment: "echo B > cfg.inc", moment.replace("before", "after"): "rm cfg.inc"})
 
     assert made(project) == {"a.out": "none none"}
 
@@ -455,9 +443,7 @@ def test_what_a_command_finds_may_not_have_changed_since_it_began(tmp_path: Path
     project.write("assets/x.inc", "A\n")
     project.write("assets/a.txt", "a")
     project.write("before-job", "echo B > x.inc; mv ../before-job ../done")
-    project.write("after-job", "echo A > x.inc; mv ../after-job ../done")
-
-    project.engine_run()
+    project.engine_run({"after-job": "echo A > x.inc; mv ../after-job ../done"})
 
     assert made(project) == {"a.out": "A"}
     assert not project.engine_run().runs
@@ -465,11 +451,7 @@ def test_what_a_command_finds_may_not_have_changed_since_it_began(tmp_path: Path
 
 def test_a_job_that_writes_what_it_reads_ends_after_ten_runs_and_names_it(tmp_path: Path) -> None:
     project = Project(tmp_path, COMMAND.replace("PROJECT", str(tmp_path)))
-    project.write("assets/x.inc", "A\n")
-    project.write("assets/a.txt", "a")
-    project.write("before-job", "date +%N > x.inc")
-
-    project.engine_run()
+    project.engine_run({"assets/x.inc": "A\n", "assets/a.txt": "a", "before-job": "date +%N > x.inc"})
 
     assert all("x.inc' changed under each of 10 runs" in text for text in project.errors().values()), project.errors()
     assert project.errors()
@@ -502,9 +484,7 @@ builders:
     assert not project.engine_run().runs
 
     changed = {"x.inc": "sub/x.inc", "game.inc": "game.inc"}.get(name, "y.inc")
-    project.write(f"assets/{changed}", "changed")
-
-    assert project.engine_run().runs == {"sub/a.txt:cc": 1}
+    assert project.engine_run({f"assets/{changed}": "changed"}).runs == {"sub/a.txt:cc": 1}
 
 
 def test_a_file_that_comes_before_the_one_a_relative_name_in_a_depfile_meant_runs_its_job_again(tmp_path: Path) -> None:
@@ -517,19 +497,13 @@ builders:
     command: "cd PROJECT/assets; cat sub/x.inc >> {products_dir}/o || cat x.inc > {products_dir}/o; echo o: x.inc > {depfile}"
 """
     project = Project(tmp_path, config.replace("PROJECT", str(tmp_path)))
-    project.write("assets/sub/a.txt", "a")
-    project.write("assets/x.inc", "of the scan folder")
-    project.engine_run()
+    project.engine_run({"assets/sub/a.txt": "a", "assets/x.inc": "of the scan folder"})
     assert not project.engine_run().runs
     assert "which is not there" not in "".join(path.read_text() for path in tmp_path.rglob("*.log"))
 
-    project.write("assets/sub/x.inc", "beside the source")
-    assert project.engine_run().runs == {"sub/a.txt:cc": 1}
-    project.write("assets/x.inc", "changed, and of no use now")
-    assert not project.engine_run().runs
-    project.delete("assets/sub/x.inc")
-
-    assert project.engine_run().runs == {"sub/a.txt:cc": 1}
+    assert project.engine_run({"assets/sub/x.inc": "beside the source"}).runs == {"sub/a.txt:cc": 1}
+    assert not project.engine_run({"assets/x.inc": "changed, and of no use now"}).runs
+    assert project.engine_run({"assets/sub/x.inc": None}).runs == {"sub/a.txt:cc": 1}
 
 
 def test_a_file_that_a_depfile_names_and_that_is_not_there_is_warned_of_and_waited_for(tmp_path: Path) -> None:
@@ -540,14 +514,11 @@ scan_folders: [{name: game, path: assets}]
 builders: [{name: cc, patterns: ["*.txt"], depfile: d, command: "cp {source} {products_dir}/o; echo o: gone.inc > {depfile}"}]
 """,
     )
-    project.write("assets/a.txt", "a")
-    project.engine_run()
+    project.engine_run({"assets/a.txt": "a"})
     logs = "".join(path.read_text() for path in tmp_path.rglob("*.log"))
     assert f"the command names the dependency '{tmp_path}/assets/gone.inc', which is not there" in logs
 
-    project.write("assets/gone.inc", "here")
-
-    assert project.engine_run().runs == {"a.txt:cc": 1}
+    assert project.engine_run({"assets/gone.inc": "here"}).runs == {"a.txt:cc": 1}
 
 
 OUTSIDE = """
@@ -573,16 +544,13 @@ def test_a_batch_notices_a_change_of_a_file_outside(tmp_path: Path, is_full_scan
     project.engine_run()
     assert not project.engine_run(is_full_scan=is_full_scan).runs
 
-    project.write("Ext/out.h", "B")
-    project.engine_run(is_full_scan=is_full_scan)
+    project.engine_run({"Ext/out.h": "B"}, is_full_scan=is_full_scan)
     assert made(project) == {"a.out": "B"}
     project.touch("Ext/out.h")
     assert not project.engine_run().runs
-    project.delete("Ext/out.h")
-    project.engine_run()
+    project.engine_run({"Ext/out.h": None})
     assert made(project) == {"a.out": ""}
-    project.write("Ext/out.h", "C")
-    project.engine_run()
+    project.engine_run({"Ext/out.h": "C"})
 
     assert made(project) == {"a.out": "C"}
 
@@ -635,9 +603,7 @@ def pointer_to(text: str) -> str:
 @pytest.mark.parametrize("is_live", [False, True])
 def test_a_pointer_as_a_dependency_is_not_here_and_its_arrival_is_a_change(tmp_path: Path, how: str, is_live: bool) -> None:
     project = reading(LiveProject(tmp_path, CONFIG), how)
-    project.write("assets/cfg.inc", pointer_to("A"))
-
-    project.engine_run()
+    project.engine_run({"assets/cfg.inc": pointer_to("A")})
     assert set(project.errors().values()) <= {
         f"'{tmp_path}/assets/cfg.inc' is not here (LFS): git lfs pull",
         "dependency 'cfg.inc' is not here (LFS): git lfs pull",
@@ -648,8 +614,7 @@ def test_a_pointer_as_a_dependency_is_not_here_and_its_arrival_is_a_change(tmp_p
             project.write("assets/cfg.inc", "A")
             project.until_product(f"{HOST}/a.out", "A A")
     else:
-        project.write("assets/cfg.inc", "A")
-        project.engine_run()
+        project.engine_run({"assets/cfg.inc": "A"})
 
     assert made(project) == {"a.out": "A A"}
     assert not project.errors()
@@ -664,12 +629,8 @@ companions: {"*.txt": up.cfg}
 builders: [{name: cc, patterns: ["*.txt"], command: "cat {source}.up.cfg > {products_dir}/{stem}.out"}]
 """,
     )
-    project.write("assets/a.txt", "a")
-    project.write("assets/a.txt.up.cfg", pointer_to("A"))
-
-    project.engine_run()
+    project.engine_run({"assets/a.txt": "a", "assets/a.txt.up.cfg": pointer_to("A")})
     assert project.errors() == {"a.txt:cc": "dependency 'a.txt.up.cfg' is not here (LFS): git lfs pull"}
-    project.write("assets/a.txt.up.cfg", "A")
-    project.engine_run()
+    project.engine_run({"assets/a.txt.up.cfg": "A"})
 
     assert made(project) == {"a.out": "A"}

@@ -62,21 +62,17 @@ def test_matching_returns_the_files_that_count_and_follows_them(project: Project
     project.engine_run()
     assert project.texts()["x.out"] == "3 True s/a.png s/b.png s/c.png", project.errors()
 
-    project.write("assets/s/d.png", "new")
-    assert project.engine_run().runs == {"x.atlas:atlas": 1}
+    assert project.engine_run({"assets/s/d.png": "new"}).runs == {"x.atlas:atlas": 1}
     assert project.texts()["x.out"] == "3 True s/a.png s/b.png s/c.png s/d.png"
 
-    project.delete("assets/s/a.png")
-    project.engine_run()
+    project.engine_run({"assets/s/a.png": None})
     assert project.texts()["x.out"] == "3 True s/A.png s/b.png s/c.png s/d.png"
 
-    project.write("assets/s/wip2.png", "ignored")
-    assert not project.engine_run().runs
+    assert not project.engine_run({"assets/s/wip2.png": "ignored"}).runs
 
 
 def test_matching_with_a_plain_path_returns_that_file(project: Project) -> None:
-    project.write("assets/x.atlas", "s/c.png")
-    project.engine_run()
+    project.engine_run({"assets/x.atlas": "s/c.png"})
     assert project.texts()["x.out"] == "3 True s/c.png", project.errors()
 
 
@@ -93,8 +89,7 @@ def test_missing_package_fails_jobs_of_its_builder_alone(project: Project) -> No
     project.write(
         "builders/atlas.py", ATLAS.replace("    params_schema", '    requires = ("no-such-package>=2",)\n    params_schema')
     )
-    project.write("assets/a.txt", "text")
-    project.engine_run()
+    project.engine_run({"assets/a.txt": "text"})
     (error,) = project.errors().values()
     assert error.startswith("builder 'atlas' needs the Python package 'no-such-package>=2', which is not installed: pip install")
     assert project.texts()["a.txt"] == "text"
@@ -103,15 +98,12 @@ def test_missing_package_fails_jobs_of_its_builder_alone(project: Project) -> No
 def test_file_that_cannot_be_imported_fails_its_jobs_and_keeps_their_products(project: Project) -> None:
     project.engine_run()
     before = project.texts()["x.out"]
-    project.write("builders/atlas.py", "import no_such_module\n" + ATLAS)
-    project.write("assets/a.txt", "text")
-    project.engine_run()
+    project.engine_run({"builders/atlas.py": "import no_such_module\n" + ATLAS, "assets/a.txt": "text"})
     (error,) = project.errors().values()
     assert error.startswith("builders/atlas.py:1: the builder cannot be loaded: ModuleNotFoundError")
     assert (project.texts()["x.out"], project.texts()["a.txt"]) == (before, "text")
 
-    project.write("builders/atlas.py", ATLAS)
-    project.engine_run()
+    project.engine_run({"builders/atlas.py": ATLAS})
     assert not project.errors()
 
 
@@ -123,8 +115,7 @@ def test_changed_tool_runs_jobs_again_and_missing_tool_fails_them(
     monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
     code = with_attribute('tools = ("pack",)')
     code += '        request.write_product("y.out", request.run_program(["pack"]).output)\n'
-    project.write("builders/atlas.py", code)
-    project.engine_run()
+    project.engine_run({"builders/atlas.py": code})
     (error,) = project.errors().values()
     assert (
         error == "builder 'atlas' needs the program 'pack', which was not found in the PATH that aptui was started with: install it"
@@ -195,16 +186,15 @@ def test_rules_set_parameters_by_file_and_exclude_leaves_files_to_others(texture
 
 
 def test_files_of_a_folders_settings_adjust_one_asset(textures: Project) -> None:
-    textures.write("assets/normals/.aptui.yaml", 'files: {"b*.tex": {textures: {params: {quality: 95}}}}')
-    textures.engine_run()
+    textures.engine_run({"assets/normals/.aptui.yaml": 'files: {"b*.tex": {textures: {params: {quality: 95}}}}'})
     assert textures.texts()["normals/b.out"] == "normal 95"
 
-    textures.write("assets/normals/.aptui.yaml", 'files: {"b*.tex": {textures: {params: {quality: 7}}}}')
-    assert textures.engine_run().runs == {"normals/b.tex:textures": 1}
+    assert textures.engine_run({"assets/normals/.aptui.yaml": 'files: {"b*.tex": {textures: {params: {quality: 7}}}}'}).runs == {
+        "normals/b.tex:textures": 1
+    }
     assert textures.texts()["normals/b.out"] == "normal 7"
 
-    textures.write("assets/normals/.aptui.yaml", 'files: {"b*.tex": {textures: {params: {qualty: 7}}}}')
-    textures.engine_run()
+    textures.engine_run({"assets/normals/.aptui.yaml": 'files: {"b*.tex": {textures: {params: {qualty: 7}}}}'})
     assert "normals/.aptui.yaml:1:40: unknown parameter 'qualty'; did you mean 'quality'?" in textures.errors().values()
 
 
@@ -236,8 +226,7 @@ def test_intermediate_makes_products_of_a_python_builder_sources_of_others(textu
     texts = {name: text for name, text in textures.texts().items() if not name.startswith("Intermediate")}
     assert texts["normals/b.out"] == "NORMAL NONE"
 
-    textures.write("assets/normals/.aptui.yaml", 'files: {"b*.tex": {textures: {params: {quality: 95}}}}')
-    textures.engine_run()
+    textures.engine_run({"assets/normals/.aptui.yaml": 'files: {"b*.tex": {textures: {params: {quality: 95}}}}'})
     assert textures.texts()["normals/b.out"] == "NORMAL 95"
 
     textures.config(TEXTURES)

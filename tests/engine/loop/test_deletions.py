@@ -106,9 +106,7 @@ def die(*_: object) -> list[str]:
 def test_products_of_a_deleted_intermediate_go_after_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_homes(tmp_path, monkeypatch)
     project = Project(tmp_path / "project", CHAIN)
-    project.write("assets/a/x.top", "x")
-    project.write("assets/a/y.top", "y")
-    project.engine_run()
+    project.engine_run({"assets/a/x.top": "x", "assets/a/y.top": "y"})
     project.delete("assets/a/x.top")
     with monkeypatch.context() as dying:
         dying.setattr(Cache, "delete", die)
@@ -152,15 +150,12 @@ def test_a_job_that_depends_on_another_does_not_find_what_that_has_no_more(tmp_p
         'scan_folders: [{name: game, path: assets}]\nbuilders: [{name: reader, uses: reader, patterns: ["*.in"]}]\n',
     )
     project.write("builders/reader.py", READER.replace("CACHE", str(project.path("Cache"))))
-    project.write("assets/a.in", "x")
-    project.write("assets/b.in", "x")
-    project.engine_run()
+    project.engine_run({"assets/a.in": "x", "assets/b.in": "x"})
     assert project.products()["linux/b.in"] == b"b.in and True"
     perform = Deletions.perform
     late = math.inf
     monkeypatch.setattr(Deletions, "perform", lambda self, ticket: perform(self, ticket) if ticket == late else None)
 
-    project.delete("assets/a.in")
-    project.engine_run()
+    project.engine_run({"assets/a.in": None})
 
     assert project.products() == {"linux/b.in": b"b.in and False"}

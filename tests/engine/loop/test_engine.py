@@ -233,9 +233,7 @@ def test_reprocess_mends_a_product_that_was_damaged_in_place(project: Project) -
 
 
 def test_an_analysis_that_fails_is_listed_and_its_log_written(project: Project) -> None:
-    project.write("builders/scripted.py", SCRIPTED)
-    project.write("assets/b.scr", "refuse")
-    project.engine_run()
+    project.engine_run({"builders/scripted.py": SCRIPTED, "assets/b.scr": "refuse"})
 
     assert project.errors() == {"b.scr:analysis": "it refuses"}
     assert any("b.scr" in path.name for path in (project.cache / ".aptui" / "logs").rglob("*") if path.is_file())
@@ -259,13 +257,11 @@ def test_shared_dependency_is_read_by_the_first_run_only(project: Project, monke
 
     for text in ("second", "third"):
         read.clear()
-        project.write("assets/7.scr", f"use shared.inc\ntext {text}")
-        ran = project.engine_run()
+        ran = project.engine_run({"assets/7.scr": f"use shared.inc\ntext {text}"})
         assert read == ["7.scr"]
         assert (dict(ran.runs), ran.analysed) == ({"7.scr:scripted": 1}, 1)
 
-    project.write("assets/shared.inc", "changed")
-    assert sum(project.engine_run().runs.values()) == 20
+    assert sum(project.engine_run({"assets/shared.inc": "changed"}).runs.values()) == 20
     project.check_rest()
 
 
@@ -283,7 +279,6 @@ def test_no_descriptor_is_left_open(project: Project) -> None:
     gc.collect()  # leftovers of other tests may be closed in between
     before = len(os.listdir("/proc/self/fd"))
     for number in range(3):
-        project.write("assets/a.txt", f"version {number}")
-        project.engine_run()
+        project.engine_run({"assets/a.txt": f"version {number}"})
 
     assert len(os.listdir("/proc/self/fd")) == before

@@ -43,11 +43,7 @@ def test_named_variables_reach_their_builders_and_decide_about_products(tmp_path
     monkeypatch.setenv("OWN", "o")
     monkeypatch.delenv("LEVEL", raising=False)
     project = Project(tmp_path, CONFIG)
-    project.write("builders/telling.py", BUILDER)
-    project.write("assets/a.txt", "a")
-    project.write("assets/b.raw", "b")
-
-    project.engine_run()
+    project.engine_run({"builders/telling.py": BUILDER, "assets/a.txt": "a", "assets/b.raw": "b"})
     assert project.texts() == {"a.own": "none o\n", "a.other": "none none\n", "a.told": "none none\n", "b.raw": "b"}
     assert not project.engine_run().runs
 

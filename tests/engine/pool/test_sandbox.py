@@ -127,9 +127,7 @@ def test_a_scan_folder_that_is_a_link_is_seen_where_it_leads(project: Project, s
 @pytest.mark.parametrize("mode", ["off", "require"])
 def test_sandboxed_command_cannot_read_write_or_send(project: Project, mode: str) -> None:
     project.config(SETTINGS.replace("MODE", mode))
-    project.write("assets/a.look", LOOK.replace("$SECRET", f"{project.root.parent}/.key"))
-
-    project.engine_run()
+    project.engine_run({"assets/a.look": LOOK.replace("$SECRET", f"{project.root.parent}/.key")})
 
     (text,) = project.texts().values()
     assert "done" in text
@@ -145,9 +143,7 @@ def test_sandboxed_command_cannot_read_write_or_send(project: Project, mode: str
 def test_outcome_is_equal_with_and_without_a_sandbox(project: Project, command: str, error: str) -> None:
     rule = f'  - {{name: bad, patterns: ["*.bad"], time_limit: 1s, command: "{command} # {{source}}"}}\n'
     project.config(SETTINGS.replace("MODE", "require") + rule)
-    project.write("assets/a.bad", "x")
-
-    project.engine_run()
+    project.engine_run({"assets/a.bad": "x"})
 
     assert error in project.errors()["a.bad:bad"]
 
@@ -158,9 +154,7 @@ def test_a_run_that_failed_inside_says_what_it_had_no_access_to(project: Project
     project.write("assets/a.look", "exit 1")
     rule = '  - {name: bad, patterns: ["*.bad"], command: "exit 3 # {source}"}\n'
     project.config(SETTINGS.replace("MODE", "require") + rule)
-    project.write("assets/a.bad", "x")
-
-    project.engine_run()
+    project.engine_run({"assets/a.bad": "x"})
 
     logs = [
         path.read_text()
@@ -173,8 +167,7 @@ def test_a_run_that_failed_inside_says_what_it_had_no_access_to(project: Project
 @needs_bubblewrap
 @pytest.mark.real
 def test_a_job_run_alone_runs_inside_as_well(project: Project) -> None:
-    project.write("assets/a.look", LOOK.replace("$SECRET", f"{project.root.parent}/.key"))
-    project.engine_run()
+    project.engine_run({"assets/a.look": LOOK.replace("$SECRET", f"{project.root.parent}/.key")})
 
     assert main.main(["rerun", "a.look", "--project", str(project.root)]) == 0
 
@@ -187,8 +180,6 @@ def test_a_job_run_alone_runs_inside_as_well(project: Project) -> None:
 @pytest.mark.real
 def test_builders_of_python_run_inside(project: Project) -> None:
     project.config(SETTINGS.replace("MODE", "require") + '  - {name: tables, uses: json, patterns: ["*.json"]}\n')
-    project.write("assets/a.json", '{"a": 1}')
-
-    project.engine_run()
+    project.engine_run({"assets/a.json": '{"a": 1}'})
 
     assert set(project.statuses().values()) == {"completed"}

@@ -14,8 +14,7 @@ SETTINGS = 'scan_folders: [{name: root, path: .}]\nignore: ["aptui.yaml"]\nbuild
 def test_old_cache_below_the_root_scan_folder_is_left_out_after_the_cache_moved(tmp_path: Path) -> None:
     project = Project(tmp_path / "project", SETTINGS)
     project.write("assets/a.txt", "a")
-    project.write("assets/.aptui/notes.txt", "a folder of that name without a lock is the user's own")
-    project.engine_run()
+    project.engine_run({"assets/.aptui/notes.txt": "a folder of that name without a lock is the user's own"})
     before = project.statuses()
     project.config(SETTINGS + "cache: Other\n")
 
@@ -23,6 +22,5 @@ def test_old_cache_below_the_root_scan_folder_is_left_out_after_the_cache_moved(
 
     assert project.statuses(project.path("Other")) == before
     assert any("Cache' is a cache of aptui" in sentence for sentence in said)
-    project.write("Cache/more.txt", "more")
-    project.engine_run()
+    project.engine_run({"Cache/more.txt": "more"})
     assert project.statuses(project.path("Other")) == before

@@ -208,8 +208,7 @@ def test_another_folder_that_lacks_most_of_many_files_is_a_trouble_and_a_checkou
     project = Project(root, SETTINGS)
     for number in range(1_000):
         project.write(f"assets/d{number % 10}/{number}.txt", str(number))
-    project.write("shared/s.txt", "s")
-    project.engine_run()
+    project.engine_run({"shared/s.txt": "s"})
     project.move("assets", "elsewhere")
     for number in range(450):
         project.write(f"assets/d{number % 10}/{number}.txt", str(number))

@@ -114,7 +114,7 @@ class ScriptedProject(Project):
         with mock.patch.object(config_load, "load", with_scripts):
             yield
 
-    def engine_run(self, **more) -> Ran:
+    def engine_run(self, *edits, **more) -> Ran:
         """Run an engine over sources and scripts."""
         with self.configured():
-            return super().engine_run(**more)
+            return super().engine_run(*edits, **more)

@@ -69,22 +69,17 @@ def test_a_batch_notices_a_change_of_a_hidden_file_that_a_run_read(tmp_path: Pat
     assert made(project) == b"base 1"
     assert not project.engine_run().runs
 
-    project.write("base/m.inc", "base 2")
-    project.engine_run()
+    project.engine_run({"base/m.inc": "base 2"})
     assert made(project) == b"base 2"
     assert not project.engine_run().runs
 
-    project.delete("assets/m.inc")
-    project.engine_run()
-    project.write("base/m.inc", "base 3")
-    project.engine_run()
+    project.engine_run({"assets/m.inc": None})
+    project.engine_run({"base/m.inc": "base 3"})
     assert made(project) == b"base 3"
     assert not project.engine_run().runs
 
-    project.write("assets/m.inc", "game 2")
-    project.engine_run()
-    project.write("base/m.inc", "base 4")
-    project.engine_run()
+    project.engine_run({"assets/m.inc": "game 2"})
+    project.engine_run({"base/m.inc": "base 4"})
     assert made(project) == b"base 4"
 
 

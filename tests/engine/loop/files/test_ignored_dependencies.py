@@ -82,16 +82,13 @@ def test_change_of_an_ignored_file_runs_the_jobs_that_depend_on_it(
     project.engine_run()
     assert project.texts()["a.out"] == "one", project.errors()
 
-    project.write("assets/b.wip", "TWO")
-    assert project.engine_run().runs == {"a.t:t": 1}
+    assert project.engine_run({"assets/b.wip": "TWO"}).runs == {"a.t:t": 1}
     assert project.texts()["a.out"] == "TWO"
 
     assert not project.engine_run().runs
-    project.delete("assets/b.wip")
-    assert project.engine_run().runs == {"a.t:t": 1}
+    assert project.engine_run({"assets/b.wip": None}).runs == {"a.t:t": 1}
     assert project.texts()["a.out"] == ""
-    project.write("assets/b.wip", "back")
-    project.engine_run()
+    project.engine_run({"assets/b.wip": "back"})
     assert project.texts()["a.out"] == "back"
 
 
@@ -99,12 +96,9 @@ def test_ignored_file_of_a_depfile_is_followed(tmp_path: Path, monkeypatch: pyte
     own_homes(tmp_path, monkeypatch)
     project = Project(tmp_path / "p", SETTINGS.replace("UNDECLARED", "warn"))
     fill(project, "ABSOLUTE", "", is_seen=True)
-    project.delete("assets/a.t")
-    project.write("assets/s.src", "s")
-    project.engine_run()
+    project.engine_run({"assets/a.t": None, "assets/s.src": "s"})
 
-    project.write("assets/b.wip", "TWO")
-    project.engine_run()
+    project.engine_run({"assets/b.wip": "TWO"})
 
     assert project.texts()["s.dep"] == "sTWO"
 
@@ -115,9 +109,7 @@ def test_literal_wildcard_dependency_matches_a_source(tmp_path: Path, monkeypatc
     fill(project, "WILDCARD", "b.wip", is_seen=False)
     project.engine_run()
 
-    project.write("assets/b.wip", "TWO")
-
-    assert project.engine_run().runs == {"a.t:t": 1}
+    assert project.engine_run({"assets/b.wip": "TWO"}).runs == {"a.t:t": 1}
     assert project.texts()["a.out"] == "TWO"
 
 
