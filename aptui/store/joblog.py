@@ -212,7 +212,7 @@ def parse_text(text: str, now_ms: int) -> list[JobLogLine]:
                 context[entry[1]] = entry[2]
             continue
         level, message = _clean(level, window, message)
-        lines.append(JobLogLine(level, window, message, time_ms, tuple(sorted(context.items()))))
+        lines.append(JobLogLine(level, window, message, time_ms, tuple(context.items())))
         context.clear()
     return lines
 

@@ -128,6 +128,8 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         self.drawing = FrameDrawing(self, lambda: self.feed, self.switcher, self.gate)
         self.clock = FrameClock(self, self.drawing.draw, self.line_rest_s, key_s=self.line_key_s)
         self.touched_s = -1e9
+        self._unknown_keys: set[str] = set()
+        """Keys without an action that were reported."""
         self.bar = CommandBar(self, self.switcher.remember_focus, self.switcher.refocus)
         self.themes = ThemeManager(self, self.switcher.remember_focus, self.switcher.refocus, person, theme)
         self.engine = EngineControl(session, self, self.exit)
@@ -147,7 +149,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         yield Banner(self.session)
         with Horizontal(id="middle"):
             with ContentSwitcher(id="stage"):
-                yield Sheet("sheet-help", placeholder="search the help · Esc goes back")
+                yield Sheet("sheet-help", placeholder="/ searches the help · Enter runs a line · Esc goes back")
                 yield Sheet("sheet-info")
                 yield KeyTester()
                 yield Sheet("sheet-messages")
@@ -241,9 +243,11 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         """Go to a pane and have it show `text`; keys wait until then."""
         self.switcher.reveal(pane_id, text, **how)
 
-    def on_sheet_sheet_closed(self) -> None:
+    def on_sheet_sheet_closed(self, event: Sheet.SheetClosed) -> None:
         """Go back to the pane."""
         self.switcher.close_sheet()
+        if event.action:
+            self.call_after_refresh(self.act, event.action)
         if self.trust is not None:
             self.trust.ask_again(self)
 
@@ -356,6 +360,9 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
             return True
         if not priority and self.session.is_read_only and (what := self.keyboard.name_missed(key, self.engine)):
             self.show_toast(f"cannot {what}: the screen is read-only", "warning")
+        elif not priority and character is not None and character.isprintable() and key not in self._unknown_keys:
+            self._unknown_keys.add(key)
+            self.show_toast(f"'{character}' does nothing here; '?' shows the keys", seconds=2)
         return False
 
     # ------------------------------------------------------------------------------------------------- copying

@@ -294,7 +294,7 @@ def test_context_in_each_form_belongs_to_the_next_line(form: str) -> None:
 def test_context_is_collected_by_key_last_wins_and_invalid_is_dropped() -> None:
     text = "C: [b] = 1\nC: [a] = 2\nC: nonsense\nC: [b] = 3\ntext\nC: [c] = nothing follows\n"
 
-    assert parse_text(text, NOW) == [line("text", window="Message", time_ms=NOW, a="2", b="3")]
+    assert parse_text(text, NOW) == [line("text", window="Message", time_ms=NOW, b="3", a="2")]
 
 
 # ------------------------------------------------------------------------------------------------------------------- names

@@ -164,16 +164,16 @@ def test_idle_app_has_no_timer_and_draws_nothing(tmp_path):
 def test_help_shows_keys_of_the_pane_and_can_be_filtered(tmp_path, key):
     async def ask(app, pilot, _session):
         await pilot.press(key)
-        await until(pilot, lambda: "probe.reprocess" in text(app))
-        await pilot.press(*"filter")
-        await until(pilot, lambda: "probe.reprocess" not in text(app))
-        await until(pilot, lambda: "probe.filter" in text(app))
+        await until(pilot, lambda: "reprocess" in text(app))
+        assert "probe.reprocess" not in text(app)
+        await pilot.press("slash", *"palette")
+        await until(pilot, lambda: "reprocess" not in text(app))
         await pilot.press("escape")
-        await until(pilot, lambda: "probe.reprocess" in text(app))
-        await pilot.press("escape")
-
-        await until(pilot, lambda: app.focused.id == "pane-jobs-one")
-        await until(pilot, lambda: "jobs row 1" in text(app))
+        await until(pilot, lambda: "reprocess" in text(app))
+        await pilot.press("q")
+        await until(pilot, lambda: app.focused.id == "pane-jobs-one" and "jobs row 1" in text(app))
+        await pilot.press(key, "slash", *"reprocess", "enter", "enter")
+        await until(pilot, lambda: "reprocess" in app.pane.noted)
 
     in_shell(tmp_path, ask, size=LARGE)
 
@@ -234,6 +234,16 @@ def test_pause_key_pauses_and_then_asks(tmp_path):
 
         await until(pilot, lambda: session.asked == [PauseJobs(), RunNext(), ResumeJobs()])
         await until(pilot, lambda: app.focused.id == "pane-jobs-one")
+
+    in_shell(tmp_path, press)
+
+
+def test_key_without_an_action_is_reported_once(tmp_path):
+    async def press(app, pilot, _session):
+        toasts = app.query_one(Toasts)
+        await pilot.press("K", "K", "f5", "slash", "question_mark", "Z", "K")
+        await until(pilot, lambda: len(toasts.remembered) == 2)
+        assert [words for _, words, _ in toasts.remembered] == [f"'{key}' does nothing here; '?' shows the keys" for key in "KZ"]
 
     in_shell(tmp_path, press)
 
@@ -377,7 +387,7 @@ def test_help_is_not_cut_at_80_columns():
 
     assert max(map(len, lines)) <= 78
     assert len(keymap.actions) > 100
-    assert [name for name in keymap.actions if name not in words] == []
+    assert [action.does for action in keymap.actions.values() if action.does not in words] == []
     assert [does for _text, does in (*FILTER, *SIGNS) if does not in words] == []
 
 

@@ -99,6 +99,10 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         self.virtual_size = Size(self.size.width, len(lines))
         self.refresh()
 
+    def line(self, at: int) -> Parts:
+        """Return a line, () if it does not exist."""
+        return self._lines[at] if at < len(self._lines) else ()
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  # Textual's
         """Whether an action makes sense: nothing can be chosen without a cursor."""
         return action != "choose" or self.has_cursor
@@ -154,13 +158,20 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
 
 
 class Sheet(Vertical):
-    """Lines that cover the pane until `Esc`; with `placeholder`, an input above them filters them."""
+    """Lines that cover the pane until `Esc`; with `placeholder`, `/` filters them, and Enter runs the action of a line."""
 
     DEFAULT_CSS = "Sheet { width: 1fr; height: 1fr; } Sheet Input { margin: 0 1; }"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "close", "back", id="sheet.close")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q", "close", "back", id="sheet.close"),
+        Binding("slash", "search", "search", id="sheet.search"),
+    ]
 
     class SheetClosed(Message):
-        """The sheet was closed."""
+        """The sheet was closed; `action` runs after that."""
+
+        def __init__(self, action: str = "") -> None:
+            super().__init__()
+            self.action = action
 
     def __init__(self, name: str, *, placeholder: str | None = None) -> None:
         super().__init__(id=name)
@@ -175,7 +186,7 @@ class Sheet(Vertical):
             narrow = Input(placeholder=self._placeholder, compact=True, select_on_focus=False)
             narrow.cursor_blink = False
             self.mount(narrow)
-        self.mount(Lines())
+        self.mount(Lines(has_cursor=self._placeholder is not None))
 
     def show(self, lines: Sequence[Parts]) -> None:
         """Show lines, unfiltered."""
@@ -187,17 +198,40 @@ class Sheet(Vertical):
         self.query_one(Lines).scroll_to(y=0, animate=False)
 
     def take_focus(self) -> None:
-        """Put the focus on the input, or on the lines."""
+        """Put the focus on the lines."""
         self._fill()
-        self.query_one(Input if self._placeholder is not None else Lines).focus()
+        self.query_one(Lines).focus()
+
+    def _leave_search(self) -> None:
+        self.screen.set_focus(self.query_one(Lines))  # at once, for keys that were typed ahead
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  # Textual's signature
+        """Return whether an action is possible: only some sheets have a search."""
+        return action != "search" or self._placeholder is not None
+
+    def action_search(self) -> None:
+        """Put the focus on the input."""
+        self.screen.set_focus(self.query_one(Input))  # at once, as above
 
     def action_close(self) -> None:
         """Close the sheet; with a filter, first clear it."""
         for narrow in self.query(Input):
-            if narrow.value:
+            if narrow.value or narrow.has_focus:
                 narrow.value = ""
+                self._leave_search()
                 return
         self.post_message(self.SheetClosed())
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Go to the lines."""
+        event.stop()
+        self._leave_search()
+
+    def on_lines_line_chosen(self, event: Lines.LineChosen) -> None:
+        """Close the sheet and run the action of the line."""
+        event.stop()
+        if action := next((part.action for part in event.lines.line(event.at) if part.action), ""):
+            self.post_message(self.SheetClosed(action))
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Show the lines that contain every word."""
@@ -215,41 +249,37 @@ class Sheet(Vertical):
             self.query_one(Lines)._go(ways[key])  # noqa: SLF001  # its own part
 
 
-_KEYS_WIDTH, _FEW_KEYS_WIDTH, _DOES_WIDTH = 18, 12, 44
-_ROOMY = 100
+_KEYS_CELLS = 14
+_MOVES = frozenset({"rows", "table", "tree", "text", "sheet"})
+"""Scopes of the keys that only move."""
 
 
 def help_lines(
     active: dict[str, ActiveBinding], keymap: Keymap, commands: Sequence[Command], title: str, width: int = 200
 ) -> list[Parts]:
-    """Return an entry for each active action, then for commands, terms of filters and signs.
+    """Return an entry for each active action, those of the place first, then for commands, terms of filters and signs.
 
-    No line of an entry is wider than `width` (`BREAK`).
+    Enter on an entry runs the action of its first part. No line is wider than `width` (`BREAK`).
     """
-    here: dict[str, list[str]] = {}
-    does: dict[str, str] = {}
-    everywhere: set[str] = set()
+    keys: dict[str, list[str]] = {}
+    found: dict[str, tuple[str, str]] = {}
     for key, (_node, binding, _is_enabled, _tooltip) in active.items():
-        name = binding.id
-        action = keymap.actions.get(name or "")
-        text = action.does if action else binding.description
-        if not name or not text:
-            continue  # bindings of Textual, for moving and editing, have no id
-        here.setdefault(name, []).append(show_key(key))
-        does[name] = text
-        if action is not None and action.scope == EVERYWHERE:
-            everywhere.add(name)
-    lines = [_heading(title)] + [_row(here[name], does[name], name, width) for name in here if name not in everywhere]
-    lines += [(), _heading("everywhere")] + [_row(here[name], does[name], name, width) for name in here if name in everywhere]
-    lines += [(), _heading("commands")] + [_row([f":{each.name}"], each.does, "", width) for each in commands]
+        action = keymap.actions.get(binding.id or "")
+        does = action.does if action else binding.description
+        if binding.id and does:  # bindings of Textual, for moving and editing, have no id
+            keys.setdefault(binding.id, []).append(key)
+            is_move = binding.id.partition(".")[0] in _MOVES
+            group = "everywhere" if action is not None and action.scope == EVERYWHERE else "move" if is_move else title
+            found[binding.id] = group, does
+    lines: list[Parts] = []
+    for group in (title, "move", "everywhere"):
+        rows = [_row("  ".join(map(show_key, keys[name])), found[name][1], width, f"keys.press('{keys[name][0]}')")
+                for name in found if found[name][0] == group]  # fmt: skip
+        lines += [_heading(group), *rows, ()] if rows else []
+    lines += [_heading("commands"), *(_row(f":{each.name}", each.does, width, f"bar.open('{each.name} ')") for each in commands)]
     lines += [(), _heading("filter: the terms of '/' and of 'aptui jobs --filter'")]
-    lines += [_row([text], does, "filter", width) for text, does in FILTER]
-    lines += [(), _heading("signs")] + [_row([_signs(names)], does, "signs", width) for names, does in SIGNS]
-    return [
-        (Part(" Sections: keys, commands, filter, signs", "muted"),),
-        (),
-        *lines,
-    ]
+    lines += [_row(term, does, width) for term, does in FILTER]
+    return [*lines, (), _heading("signs"), *(_row(_signs(names), does, width) for names, does in SIGNS)]
 
 
 FILTER = (
@@ -294,21 +324,12 @@ def _heading(text: str) -> Parts:
     return (Part(f" {text}", "title"),)
 
 
-def _row(keys: Sequence[str], does: str, name: str, width: int) -> Parts:
-    is_roomy = width >= _ROOMY
-    shown = f"  {'  '.join(keys):<{_KEYS_WIDTH if is_roomy else _FEW_KEYS_WIDTH}} "
-    indent = min(len(shown), (_KEYS_WIDTH if is_roomy else _FEW_KEYS_WIDTH) + 3)
+def _row(keys: str, does: str, width: int, action: str = "") -> Parts:
+    shown = f"  {keys:<{_KEYS_CELLS}} "
     first, *more = textwrap.wrap(does, max(1, width - len(shown))) or [""]
-    if more:
-        more = textwrap.wrap(" ".join(more), max(1, width - indent))
-    parts = [Part(shown, "key"), Part(f"{first:<{_DOES_WIDTH}}" if is_roomy and not more else first)]
-    used = len(shown) + len(parts[-1].text)
-    for line in more:
-        parts += [BREAK, Part(f"{'':{indent}}{line}")]
-        used = indent + len(line)
-    if used + 2 + len(name) > width:
-        parts, used = [*parts, BREAK], 0
-    return (*parts, Part(f"  {name}" if is_roomy and used else f"{name:>{max(0, width - used)}}", "muted"))
+    indent = _KEYS_CELLS + 3
+    more = textwrap.wrap(" ".join(more), max(1, width - indent))
+    return (Part(shown, "key", action), Part(first), *(part for line in more for part in (BREAK, Part(f"{'':{indent}}{line}"))))
 
 
 class KeyTester(Sheet):

@@ -38,7 +38,7 @@ class ThemePicker(Vertical):
     ThemePicker #picker-names { height: auto; max-height: 70%; }
     ThemePicker #picker-about { height: 1fr; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "give_up", "back", id="picker.close")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "give_up", "back", id="picker.close")]
 
     class ThemePreviewed(Message):
         """Show this theme; `is_final`: keep it."""

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 EVERYWHERE = "everywhere"
-COVERING = frozenset({"command", "menu", "picker"})
-"""Scopes that get all keys while they are open, so that they cannot clash with the scope `everywhere`."""
+COVERING = frozenset({"command", "menu", "picker", "sheet"})
+"""Scopes whose keys replace those of the scope `everywhere` while they are open."""
 NO_KEY = "none"
 _UNREACHABLE = "<none>"
 """A key that no terminal sends: Textual ignores an empty override."""

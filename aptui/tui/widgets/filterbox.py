@@ -5,10 +5,10 @@ The meaning of a filter is up to the screen.
     box = FilterBox(history=["failed", "platform:pc"], id="filter")
     def on_filter_box_changed(self, event):  …event.text  → filter while the user types, then
         box.show_count("37 of 12,408")  or  box.show_mistake(4, "unclosed group")      # column from 0 of the text
-    def on_filter_box_filter_left(self, event): table.focus()        # after Enter (kept) and after the second Esc
+    def on_filter_box_filter_left(self, event): table.focus()        # after Enter (kept) and after Esc
 
-Enter keeps the filter and adds it to the history. Esc clears the text, then leaves. Up and down walk the history, right accepts the
-suggestion.
+Enter keeps the filter and adds it to the history. Esc leaves and restores the text from before. Up and down walk the history, right
+accepts the suggestion.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def fitting(hint: str, cells: int) -> str:
 
 
 class _FilterLine(Input):
-    """The input line: arrows walk the history, Esc clears and then leaves."""
+    """The input line: arrows walk the history, Esc cancels."""
 
     virtual_size = Reactive(Size(0, 0))
     """Textual's attribute; here a change of the text's length does not lay out the screen."""
@@ -83,7 +83,7 @@ class _FilterLine(Input):
         Binding("up", "older", "older filter", id="filter.older", show=False),
         Binding("down", "newer", "newer filter", id="filter.newer", show=False),
         Binding("enter", "submit", "keep", id="filter.keep"),
-        Binding("escape", "clear_or_leave", "clear, then leave", id="filter.leave"),
+        Binding("escape", "leave", "cancel", id="filter.leave"),
     ]
 
     def on_resize(self, event: events.Resize) -> None:
@@ -106,8 +106,8 @@ class _FilterLine(Input):
     def action_newer(self) -> None:
         self.box.walk_history(-1)
 
-    def action_clear_or_leave(self) -> None:
-        self.box.clear_or_leave()
+    def action_leave(self) -> None:
+        self.box.cancel()
 
 
 class _FilterRow(Widget):
@@ -141,7 +141,7 @@ class FilterBox(Widget):
 
     @dataclass
     class FilterLeft(Changed):
-        """The user left the line: `text` is the current filter; `is_remembered` is true after Enter, false after Esc."""
+        """The user left the line: `text` is the filter, after Esc that from before; `is_remembered` is true after Enter."""
 
         is_remembered: bool = True
 
@@ -161,7 +161,7 @@ class FilterBox(Widget):
         self.history = History(history)
         self._sign = sign
         self._walked = -1
-        self._typed = text
+        self._typed = self._before = text
         self.hint = placeholder
         self._line = _FilterLine("", compact=True, select_on_focus=False)
         self._line.cursor_blink = False
@@ -204,6 +204,7 @@ class FilterBox(Widget):
 
     def begin(self) -> None:
         """Give the focus to the line at once and select its text, so that typing replaces it."""
+        self._before = self.text
         give_focus(self._line)
         self._line.selection = Selection(0, len(self.text))
 
@@ -240,12 +241,13 @@ class FilterBox(Widget):
         self._walked = max(-1, min(self._walked + step, len(self.history.texts) - 1))
         self.text = self._typed if self._walked < 0 else self.history.texts[self._walked]
 
-    def clear_or_leave(self) -> None:
-        """Clear the text; leave if it is empty."""
-        if self.text:
-            self.text = ""
-        else:
-            self.post_message(self.FilterLeft(self, "", is_remembered=False))
+    def cancel(self) -> None:
+        """Leave the line with the text from before."""
+        self._walked = -1
+        with self._line.prevent(Input.Changed):
+            self.text = self._before
+        self.post_message(self.Changed(self, self._before))
+        self.post_message(self.FilterLeft(self, self._before, is_remembered=False))
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Post the new text."""

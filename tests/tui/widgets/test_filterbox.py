@@ -10,7 +10,7 @@ from tui.shell_room import layouts_of
 pytestmark = pytest.mark.real
 
 
-def test_filter_line_posts_each_key_keeps_history_and_leaves_on_second_escape():
+def test_filter_line_posts_each_key_keeps_history_and_escape_restores_filter():
     box, told = FilterBox(history=["failed platform:pc", "png"]), []
 
     async def script(app, pilot):
@@ -28,10 +28,10 @@ def test_filter_line_posts_each_key_keeps_history_and_leaves_on_second_escape():
         await pilot.press("enter")
         assert ("FilterLeft", "png") in told
         assert box.history.texts == ["png", "failed platform:pc"]
-        await pilot.press("escape")
-        assert box.text == ""
-        await pilot.press("escape")
-        assert ("FilterLeft", "") in told
+        box.begin()
+        await pilot.press("x", "escape")
+        assert box.text == "png"
+        assert told[-2:] == [("Changed", "png"), ("FilterLeft", "png")]
 
     play(box, script)
 

@@ -28,13 +28,13 @@ from aptui.tui.data.job_infos import JobRowInfo
 from aptui.tui.frame import terminal_control
 from aptui.tui.screens.external_programs import copy_paths, editor, native, pager
 from aptui.tui.screens.jobs import job_texts
+from aptui.tui.screens.jobs.job_details import DetailsRequest, JobDetails
 from aptui.tui.screens.jobs.job_texts import log_text, why_lines
 from aptui.tui.screens.jobs.selection import JobsView
 from aptui.tui.widgets.menu import Confirm, Menu, MenuChoice, MenuItem
 
 if TYPE_CHECKING:
     from aptui.link.port import Answer
-    from aptui.tui.screens.jobs.job_details import JobDetails
 
 T = TypeVar("T")
 Place = tuple[int, int] | None
@@ -186,6 +186,7 @@ class RowActions:
         commands = [command for info in infos if (command := job_texts.rerun_command(info, project_dir))]
         copy_text, copy_files = self._shell.copy_text, partial(copy_paths, self._shell)
         choices: list[MenuChoice] = [
+            (MenuItem("error", f"Copy first error{word} with details", "e"), lambda: self._copy_errors(infos)),
             (
                 MenuItem("path", f"Copy path{word}", "y"),
                 lambda: self.query(lambda reader: [path_of(reader, info) for info in infos], copy_files),
@@ -217,6 +218,26 @@ class RowActions:
             ),
         ]
         Menu.run_one(self._shell.app, choices, title="Copy")
+
+    def _copy_errors(self, infos: Infos) -> None:
+        """Copy the first error of each job; logs that are not shown are read."""
+
+        def read() -> list[JobDetails]:
+            reader = self._view.event_log.reader
+            return [reader.read(DetailsRequest(info)) for info in infos] if reader else []
+
+        def copy(found: list[JobDetails]) -> None:
+            texts = [text for job_details in found if (text := job_texts.first_error(job_details))]
+            if texts:
+                self._shell.copy_text("\n\n".join(texts))
+            else:
+                self._shell.show_toast("there is no error to copy", "warning")
+
+        shown = self._find_details(infos[0])
+        if len(infos) == 1 and shown is not None:
+            copy([shown])
+        else:
+            self._call(read, copy, self._shell.hold_keys("the answer"))
 
     def _product_paths(self, infos: Infos, reader: Reader) -> list[str]:
         cache = self._shell.session.cache_dir

@@ -72,7 +72,7 @@ class CheckMarks:
         self._worker.stop.wait(_REST_S + _REST_FACTOR * (time.monotonic() - start))
 
 
-_WORDS = {LogLevel.DEBUG: "DEBUG", LogLevel.INFO: "Info", LogLevel.WARNING: "Warn", LogLevel.ERROR: "ERROR"}
+_WORDS = {LogLevel.DEBUG: "DEBUG", LogLevel.INFO: "INFO", LogLevel.WARNING: "WARNING", LogLevel.ERROR: "ERROR"}
 _BEFORE_ERROR = 3
 _TO_COME = {"pending": "Waits because", "processing": "Runs because"}
 """{status of a job whose newest run has not ended: label of its reason}."""
@@ -87,7 +87,7 @@ def moment(time_ms: int) -> str:
 
 def line_text(line: JobLogLine, *, has_details: bool) -> str:
     """Return a line in the form of the Asset Processor's Event Log, with its details below."""
-    head = f"{moment(line.time_ms)} | {_WORDS.get(LogLevel(line.level), 'Info')} | origin: {line.window} | {spoken(line.text)}"
+    head = f"{moment(line.time_ms)} | {_WORDS.get(LogLevel(line.level), 'INFO')} | origin: {line.window} | {spoken(line.text)}"
     return "\n".join([head, *details(line.context)]) if has_details else head
 
 
@@ -141,8 +141,19 @@ def bug_report(job_details: JobDetails) -> str:
     return "\n".join([title, "", *body, *_first_error(job_details)]) + "\n"
 
 
+def _place_of_error(job_details: JobDetails) -> int | None:
+    return next((at for at, line in enumerate(job_details.records) if line.level >= LogLevel.ERROR), None)
+
+
+def first_error(job_details: JobDetails) -> str:
+    """Return the job and its first error with details, as in a copied log; without a log the error of the job, "" = none."""
+    at, info = _place_of_error(job_details), job_details.info
+    text = info.error if at is None else line_text(job_details.records[at], has_details=True)
+    return f"{info.source} ({info.platform})\n{text}" if text else ""
+
+
 def _first_error(job_details: JobDetails) -> list[str]:
-    at = next((at for at, line in enumerate(job_details.records) if line.level >= LogLevel.ERROR), None)
+    at = _place_of_error(job_details)
     if at is None:
         return []
     lines = job_details.records[max(0, at - _BEFORE_ERROR) : at]

@@ -116,6 +116,8 @@ class JobsPane(ThreePanes):
         Binding("E", "next('errors', -1)", "previous failed", show=False, id="jobs.previous_failed"),
         Binding("w", "next('warnings', 1)", "next with warnings", show=False, id="jobs.next_warning"),
         Binding("W", "next('warnings', -1)", "previous with warnings", show=False, id="jobs.previous_warning"),
+        Binding("n", "hit(1)", "next hit", show=False, id="jobs.next_hit"),
+        Binding("N", "hit(-1)", "previous hit", show=False, id="jobs.previous_hit"),
         Binding("left_curly_bracket", "run(-1)", "earlier run", show=False, id="jobs.earlier_run"),
         Binding("right_curly_bracket", "run(1)", "later run", show=False, id="jobs.later_run"),
         Binding("left_square_bracket", "view(-1)", "earlier filter", show=False, id="jobs.earlier_view"),
@@ -382,6 +384,13 @@ class JobsPane(ThreePanes):
         index = self.store.next_with(word, self.table.cursor, step)
         if index is not None:
             self.table.move_cursor(index)
+
+    def action_hit(self, step: int) -> None:
+        """Go to the next or previous job that passes the filter: a filter hides all others."""
+        if self.choices.text:
+            self.table.action_move(step)
+        else:
+            self.shell.show_toast("no filter: '/' sets one", "warning", 2)
 
     def action_run(self, step: int) -> None:
         """Show another run of the job."""

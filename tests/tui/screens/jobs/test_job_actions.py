@@ -116,7 +116,7 @@ async def test_show_key_sends_source_to_connected_editor(app, pilot, pane):
 async def test_hints_hide_action_keys_while_typing(app, pilot):
     await until(pilot, lambda: "/ filter" in lines(app)[-1])
     await pilot.press("slash")
-    await until(pilot, lambda: "keep" in lines(app)[-1] and "clear, then leave" in lines(app)[-1])
+    await until(pilot, lambda: "keep" in lines(app)[-1] and "cancel" in lines(app)[-1])
     assert "/ filter" not in lines(app)[-1]
     assert "+ run next" not in lines(app)[-1]
 
@@ -218,6 +218,8 @@ def test_log_source_and_folder_open_in_other_programs(tmp_path, monkeypatch):
 def test_rows_are_copied_as_paths_uuid_products_command_and_report(tmp_path):
     async def copy(app, pilot, pane):
         await papers_of(pilot, pane, 1)
+        await pilot.press("y", "enter")  # two keys for the first error
+        assert app.copied.pop()[0].endswith("IDAT chunk\n[Chunk] = IDAT\n[Offset] = 0x0012F3A0\n[Trace] = png.py(212): decode")
         for key in "ypuctrb":
             count = len(app.copied)
             await pilot.press("y", key)
@@ -229,6 +231,10 @@ def test_rows_are_copied_as_paths_uuid_products_command_and_report(tmp_path):
         assert command == f"aptui rerun --project {tmp_path} '#1'"
         assert row.split("\t")[1] == relative == "textures/rock_01.png"
         assert report.startswith("### textures/rock_01.png failed on linux")
+        await pilot.press("space", "space", "y", "e")  # the second one has no log
+        await until(pilot, lambda: app.copied[-1][0].startswith("textures/rock_01.png (linux)\n"))
+        assert app.copied[-1][0].endswith("\n\ntextures/rock_01.png (pc)\nIDAT chunk is broken\nmore")
+        await pilot.press("u")
         pane.table.move_to_key(5)
         await pilot.press("y", "r")
         await until(pilot, lambda: app.copied[-1] == ("textures/bad\udce9name.png", True))  # the byte it is on the disk

@@ -126,10 +126,20 @@ def test_filter_applies_while_typing_and_stays_until_removed(tmp_path):
     async def again(app, pilot, pane):
         await settled(pilot, pane)
         await until(pilot, lambda: len(sources(pane)) == 3)
-        await pilot.press("slash", "escape", "escape")
+        await typed(pilot, pane, "sand")
+        await pilot.press("escape")
+        await settled(pilot, pane)
+        await until(pilot, lambda: pane.choices.text == "rock" and len(sources(pane)) == 3)
+        await pilot.press("g", "n", "n")
+        assert pane.table.cursor == 2
+        await pilot.press("N")
+        assert pane.table.cursor == 1
+        await pilot.press("escape")
         await settled(pilot, pane)
         await until(pilot, lambda: len(sources(pane)) == 7)
         await until(pilot, lambda: app.focused is pane.table)
+        await pilot.press("n")
+        await sees(pilot, app, "no filter: '/' sets one")
         await pilot.press("slash", "up")
         await until(pilot, lambda: pane.box.text == "rock")
 

@@ -99,7 +99,7 @@ async def test_help_over_menu_closes_with_escape_and_takes_keys(app, pilot, pane
     assert pane.table.display
     await until(pilot, lambda: "Run again" in text(app))
     await pilot.press("question_mark")
-    await until(pilot, lambda: "Sections: keys" in text(app))
+    await until(pilot, lambda: "searches the help" in text(app))
     await pilot.press("r", "c")
     await until(pilot, lambda: app.focused is not None and app.focused.query_ancestor("#sheet-help"))
     await pilot.press("escape", "escape")
