@@ -18,7 +18,7 @@ _CELL, _LINE, _SIZE = 8.4, 18, 14
 """Pixels: the width of a cell, the height of a line, the size of a letter."""
 _FONTS = "ui-monospace, 'Cascadia Mono', 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 _BLANK = "\u00a0"
-"""In a picture others would count once, however many there are."""
+"""A non-breaking blank, because viewers merge ordinary blanks."""
 
 Piece = tuple[int, str, str, str, bool, bool]
 """(first cell, text, colour, colour of the ground, is bold, is italic)."""
@@ -72,7 +72,7 @@ def svg_of(frames: Sequence[Frame], columns: int, *, poster: int) -> str:
 
 
 def _while_shown(body: str, places: list[int], starts: list[float], total_s: float, *, is_first: bool) -> str:
-    """Return a row that is seen during those frames alone."""
+    """Return a row that is visible only during those frames."""
     if len(places) == len(starts) - 1:
         return f"<g>{body}</g>"
     times, values = [0.0], ["visible" if 0 in places else "hidden"]

@@ -1,4 +1,4 @@
-"""A headless Chromium, spoken to in the DevTools protocol over two pipes: no port, no network, one reader.
+"""A headless Chromium, controlled by the DevTools protocol over two pipes: no port, no network, one reader.
 
 Every wait has a deadline.
 """
@@ -55,7 +55,7 @@ class Browser:
         self._count = 0
 
     def post(self, method: str, session: str = "", **params: Any) -> int:
-        """Say something; return the number of its answer."""
+        """Send a message; return the number of its answer."""
         self._count += 1
         said = {"id": self._count, "method": method, "params": params} | ({"sessionId": session} if session else {})
         os.write(self._out, json.dumps(said).encode() + b"\0")
@@ -88,7 +88,7 @@ class Browser:
         return self.answer(self.post(method, session, **params))
 
     def open(self, url: str, *, width: int = 1180, height: int = 900, scheme: str = "light") -> Page:
-        """Open a page; `url` may be in no process's arguments, and is not."""
+        """Open a page; `url`, which may contain a secret, does not appear in the arguments of a process."""
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]
         page = Page(self, self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"])
         page.ask("Runtime.enable")
@@ -113,7 +113,7 @@ class Browser:
 
 
 def _started(words: list[str], theirs: int, back: int) -> subprocess.Popen[bytes]:
-    """Start it with its input as descriptor 3 and its output as descriptor 4; `/proc/self/fd` has names for any others."""
+    """Start the browser with its input as descriptor 3 and its output as descriptor 4."""
     command = ["bash", "-c", f'exec "$@" 3</proc/self/fd/{theirs} 4>/proc/self/fd/{back}', "bash", *words]
     quiet = subprocess.DEVNULL
     return subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True, pass_fds=(theirs, back))
@@ -141,7 +141,7 @@ class Page:
         return self.value(self.begin(expression))
 
     def until(self, expression: str) -> Any:
-        """Wait until it is true, and return it."""
+        """Wait until an expression is true, and return its value."""
         look = f"(() => {{ try {{ return {expression} }} catch {{ return null }} }})()"  # the page may not be there yet
         return until(
             lambda: self.evaluate(look),
@@ -150,7 +150,7 @@ class Page:
         )
 
     def look(self, width: int, height: int, scheme: str = "light") -> None:
-        """Be of that size, and in that scheme of colours."""
+        """Set the size of the page and its colour scheme."""
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
@@ -175,7 +175,7 @@ class Page:
 
 @contextlib.contextmanager
 def browser(folder: Path, *flags: str) -> Iterator[Browser]:
-    """Give a browser, and end it and everything it started."""
+    """Yield a browser; at the end it is stopped with all its processes."""
     opened = Browser(folder, *flags)
     try:
         yield opened

@@ -94,7 +94,7 @@ def coarsen(patch: pytest.MonkeyPatch, folder: Path, tick_ns: int) -> None:
 
 
 def wait_for_tick(tick_ns: int, is_over: Callable[[Callable[[], bool]], object]) -> None:
-    """Wait until a tick has just begun: what is done next is done within it. `is_over` waits for a condition."""
+    """Wait until a tick has just begun, so that the next actions happen within it. `is_over` waits for a condition."""
     is_over(lambda: time.time_ns() % tick_ns < tick_ns // 10)
 
 
@@ -107,7 +107,7 @@ def variables_for_programs(folder: Path, tick_ns: int) -> dict[str, str]:
 
 
 def install() -> None:
-    """Have this process have coarse times from now on."""
+    """Give this process coarse file times from now on."""
     for name, function in coarse_functions(int(os.environ[TICK_VARIABLE])).items():
         setattr(os, name, function)
         setattr(sys.modules["posix"], name, function)

@@ -1,4 +1,4 @@
-"""Makes what lies in this folder importable by the tests of every room: as it is called here, and as `tests.…`.
+"""Makes the modules of this folder importable by all tests: by their names here, and as `tests.…`.
 
 The root of the checkout stays off the path: `pytest` alone has to test the package that is installed, not the folder beside this
 one.
@@ -38,12 +38,12 @@ _STARTS = (
     *(f"tests/drills/hostile/test_{name}.py" for name in ("hostile", "neighbours")),
     *(f"tests/engine/pool/test_{name}.py" for name in ("environment", "sandbox")),
 )
-"""Where the subject is how processes start and end; a single test elsewhere says `@pytest.mark.starts`."""
+"""Tests of how processes start and end; single tests elsewhere have the mark `@pytest.mark.starts`."""
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Fork what a test starts, its fixtures too, unless starting is what it is about."""
+    """Fork the processes of a test and its fixtures, unless the test is about starting."""
     if item.nodeid.startswith(_STARTS) or any(map(item.get_closest_marker, ("fast", "starts"))):
         return (yield)
     with _forks.on():
@@ -52,7 +52,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Let the garbage collector look neither while tests are collected nor at them later: they are there to the end."""
+    """Disable garbage collection while tests are collected, and exclude the tests from it later: they live to the end."""
     gc.disable()
     try:
         return (yield)
@@ -63,7 +63,7 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep the tests' folders short: engines whose own are too long for a socket meet in one of /tmp, and end each other there."""
+    """Keep the folders of tests short: engines whose paths are too long for a socket would share one below /tmp."""
     if not config.option.basetemp:
         config.option.basetemp = config.stash[_short] = tempfile.mkdtemp(prefix="t-", dir="/tmp")
 
@@ -75,7 +75,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def pytest_unconfigure() -> None:
-    """End what is forked from."""
+    """End the processes that are forked from."""
     _forks.close()
 
 
@@ -102,7 +102,7 @@ _unused: list[Path] = []
 
 @pytest.fixture(autouse=True)
 def _results_of_no_other_test(_folders_of_nobody: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """Clear caches between tests, except the shipped themes and keys, which are read from YAML once.
+    """Clear caches between tests, except the shipped themes and keys, which take long to read from YAML.
 
     A folder in which a test left nothing is the next one's, unless a process may still be about to write there.
     """

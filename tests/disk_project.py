@@ -27,7 +27,7 @@ HOST = dirs.host_platform()
 
 
 class Ran(Struct):
-    """The actions of one engine: `runs` {`source:key[@platform][!]`: count}, `!` = it failed; `said`: its messages to the user."""
+    """The actions of one engine: `runs` {`source:key[@platform][!]`: count}, `!` = it failed; `said` = its messages to the user."""
 
     runs: Counter[str] = field(default_factory=Counter)
     said: list[str] = field(default_factory=list)
@@ -147,7 +147,7 @@ class Project:
         return {name.removeprefix(f"{HOST}/"): data.decode() for name, data in self.products().items()}
 
     def folders(self) -> set[str]:
-        """Return the folders of the cache that are products' places."""
+        """Return the folders of the cache that contain products."""
         return {
             os.path.relpath(folder, self.cache) for top in _platform_folders(self.cache) for folder, _below, _names in os.walk(top)
         }
@@ -180,12 +180,12 @@ class Project:
 
 
 def run_name(notice: JobChanged) -> str:
-    """Return how stories write a run."""
+    """Return the name of a run as stories write it."""
     return job_name(notice.source, notice.job_key, notice.platform) + ("!" if notice.status == "failed" else "")
 
 
 def job_name(source: str, key: str, platform: str) -> str:
-    """Return how stories name a job."""
+    """Return the name of a job as stories write it."""
     if key.startswith("CreateJobs_"):
         return f"{source}:analysis"
     return f"{source}:{key}" + ("" if platform == HOST else f"@{platform}")
@@ -221,14 +221,14 @@ def database(cache: Path) -> Iterator[sqlite3.Connection]:
 
 
 def failed_products(cache: Path) -> set[str]:
-    """Return the names of products that belong to jobs which failed: they are those of an earlier version."""
+    """Return the names of the products of failed jobs, which are of an earlier version."""
     sql = "SELECT p.ProductName FROM Products p JOIN Jobs j ON j.JobID = p.JobPK WHERE j.Status <> 4"
     with database(cache) as connection:
         return {name for (name,) in connection.execute(sql)}
 
 
 def violations_of_rest(cache: Path) -> list[str]:
-    """Return what is wrong with a cache at rest: rows against files, the database itself, staging, rows that hang on nothing."""
+    """Return the faults of an idle cache: rows that differ from files, a damaged database, staged files, rows without owners."""
     from aptui.core.identity import find_identified
     from aptui.core.paths import to_text
 
@@ -262,7 +262,7 @@ def violations_of_rest(cache: Path) -> list[str]:
 
 
 def _is_kept(folder: Path) -> bool:
-    """Whether these are the empty folders that a living worker has for its next command."""
+    """Whether these are the empty folders of a living worker for its next command."""
     word, _, number = folder.name.partition("-")
     is_alive = word == "worker" and Path("/proc", number.partition("-")[0]).exists()
     return is_alive and all(path.is_dir() and not path.is_symlink() for path in folder.rglob("*"))

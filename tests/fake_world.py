@@ -193,12 +193,12 @@ class World:
         self.fuse: int | None = None
         self.intents: list[Intent] = []
         self.deletes: dict[str, int] = {}
-        """{product that is to go: the ticket of the rows that have to be saved before}."""
+        """{product to be deleted: the ticket of the rows that have to be saved first}."""
         self.logs: dict[str, tuple[LogRecord, ...]] = {}
         self.notices: list[Notice] = []
         self.commands: list[Command] = []
         self.rows_committed: Counter[str] = Counter()
-        """{operation: how many rows commits saved}."""
+        """{operation: number of rows that commits saved}."""
         self.runs: Counter[str] = Counter()
         self.analyses: Counter[str] = Counter()
         self.order: list[str] = []
@@ -355,12 +355,12 @@ class World:
         self.deletes = {}
 
     def crash(self) -> None:
-        """Lose everything that does not rest, then start again."""
+        """Lose everything that is not stored, then start again."""
         self.fuse = None
         self.boot()
 
     def restart(self) -> None:
-        """Stop in peace and start again."""
+        """Stop normally and start again."""
         self._handle(RequestReceived(self._next(), "stop"))
         while self.saves:
             self._save_some(len(self.saves))
@@ -390,7 +390,7 @@ class World:
         return self.settle(restart=restart, is_full=is_full)
 
     def scan(self, *, is_full: bool = False, retries: bool = True) -> None:
-        """Begin to look at all files."""
+        """Begin a scan of all files."""
         reassess = self.archive.state("signature") != self._signature()
         self._post(ScanStarted(self._next(), retries=retries))
         lost = sorted({row[2] for row in self.archive.tables.products.values()} - self.cache.keys())  # type: ignore[type-var]
@@ -408,7 +408,7 @@ class World:
         yield [ScanFinished(self._next())]
 
     def run(self) -> None:
-        """Turn the crank until nothing can move any more (held runs do not)."""
+        """Perform actions until none is possible (held runs do not count)."""
         for _step in range(10_000 + 20 * sum(map(len, self.disk.files.values()))):
             moves = self._moves()
             if not moves:
@@ -420,7 +420,7 @@ class World:
             self._rest()
 
     def run_scan_only(self) -> None:
-        """Let the scan go on while every answer is under way."""
+        """Let the scan continue while all answers are delayed."""
         while self._scan is not None or self.inbox:
             if self.inbox:
                 self._handle(self.inbox.popleft())
@@ -445,7 +445,7 @@ class World:
         self.pipeline.jobs.memory.newer.forget_digest_rows()
 
     def _moves(self) -> list[Callable[[], None]]:
-        """Return what may happen next, in the order a quiet machine would do it."""
+        """Return the possible next actions, in the order of a quiet machine."""
         moves: list[Callable[[], None]] = []
         if self.inbox:
             moves.append(lambda: self._handle(self.inbox.popleft()))
@@ -481,7 +481,7 @@ class World:
         self.inbox.append(event)
 
     def _tick(self) -> None:
-        """Count an action before it is done; crash when the fuse has burnt down."""
+        """Count an action before it is done; crash when the fuse reaches zero."""
         if self.fuse is not None:
             self.fuse -= 1
             if self.fuse < 0:
@@ -606,7 +606,7 @@ class World:
         self._post(FilesHashed(self._next(), *read_now, self._now_ms, has_more))
 
     def _copies_now(self, fact: FileFact) -> bool:
-        """Whether who reads a file makes the copies that are wanted of it; a worker may be unable to."""
+        """Whether the reader of a file makes the requested copies; a worker may be unable to."""
         if not self.slots or any(name.startswith(f"{fact.rel}@") for name in (*self.fates, *self.held)):
             return False
         if self.copies_on_reading is None and self.rng:

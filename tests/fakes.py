@@ -86,7 +86,7 @@ def copier(name: str = "data", pattern: str = "*.txt", platforms: Sequence[str] 
 
 
 def scripter(name: str = "script", pattern: str = "*.s", platforms: Sequence[str] = ("linux",), **more: object) -> Builder:
-    """Return a builder whose sources say what it shall do: see `fake_world.Script`."""
+    """Return a builder whose sources contain its instructions: see `fake_world.Script`."""
     return builder(name, pattern, BuilderKind.PYTHON, platforms, **more)
 
 
@@ -95,7 +95,7 @@ MADE = "made"
 
 
 class Setup(Struct, frozen=True):
-    """A configuration in short; `project` spells it out."""
+    """A short form of a configuration; `project` returns the whole."""
 
     builders: tuple[Builder, ...] = (copier(), scripter())
     platforms: tuple[str, ...] = ("linux",)
@@ -178,7 +178,7 @@ class Tables:
 
 @dataclass
 class Index:
-    """Where rows are found.
+    """Indexes of rows.
 
     {source key or UUID: source id}, {source id: its jobs, builders, edges}, {job id: its products, runs}.
     """
@@ -197,7 +197,7 @@ class Index:
 class FakeArchive:
     """Implementer of `core.rows.Archive`: shows what was applied with `save`, nothing else.
 
-    Rows that no database would take raise.
+    Rows that a database would refuse raise an error.
     """
 
     def __init__(self) -> None:
@@ -598,7 +598,7 @@ class FakeDisk:
         self.put(folder, rel, File(text, self._version))
 
     def put(self, folder: str, rel: str, file: File) -> None:
-        """Put a file back, or there, as it is."""
+        """Put a given file in place."""
         names = self._names.setdefault((folder, key_of(RelPath(rel))), [])
         if rel not in names:
             names.append(rel)
@@ -610,7 +610,7 @@ class FakeDisk:
         self._names[folder, key_of(RelPath(rel))].remove(rel)
 
     def copy(self) -> FakeDisk:
-        """Return another disk with the same files, those left out that jobs made."""
+        """Return another disk with the same files, without those that jobs made."""
         other = FakeDisk()
         for folder, files in self.files.items():
             for rel, file in files.items() if folder != MADE else ():

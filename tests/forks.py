@@ -37,7 +37,7 @@ from typing import Any
 _CLONE3 = 435
 _CLONE_PARENT = 0x8000
 _FLOOR = 900
-"""Own descriptors stand above this one, out of the way of those that a child has to get."""
+"""Own descriptors are above this number, so that they do not collide with those of a child."""
 _FRAME_BYTES = 1 << 20
 _TOLERATED = "multiprocessing.forkserver"
 """Name of a helper process that outlives a run (`aptui.worker.processes`).
@@ -74,7 +74,7 @@ _KEPT = ("LANG", "LC_ALL", "LC_CTYPE")
 
 
 class Forks:
-    """Takes the place of `subprocess.Popen._execute_child` while `on` is the case."""
+    """Replaces `subprocess.Popen._execute_child` during `on`."""
 
     def __init__(self, nurseries: dict[tuple[str, ...], _Nursery] | None = None) -> None:
         self._start = subprocess.Popen._execute_child  # type: ignore[attr-defined]
@@ -84,7 +84,7 @@ class Forks:
 
     @contextlib.contextmanager
     def on(self) -> Iterator[None]:
-        """Fork what can be forked."""
+        """Fork processes where possible, during the block."""
         if not self._is_prepared:
             self.prepare()
         self.stay_on()
@@ -94,7 +94,7 @@ class Forks:
             subprocess.Popen._execute_child = self._start  # type: ignore[attr-defined]
 
     def stay_on(self) -> None:
-        """Fork what can be forked from now on."""
+        """Fork processes where possible, from now on."""
 
         def start(process: Any, *words: Any) -> None:
             if not self._has_forked(process, *words):
@@ -103,7 +103,7 @@ class Forks:
         subprocess.Popen._execute_child = start  # type: ignore[attr-defined]
 
     def close(self) -> None:
-        """End all."""
+        """End all processes that are forked from."""
         for nursery in self._nurseries.values():
             if nursery:
                 nursery.close()
@@ -154,7 +154,7 @@ class Forks:
         return self._nurseries.get(_key(program, environment))
 
     def prepare(self) -> None:
-        """Start what is forked from: in this thread, because children die with the thread that is their parent."""
+        """Start the processes that are forked from: in this thread, because children die with the thread that started them."""
         from aptui.engine.pool.spawning import python_environment
 
         self._is_prepared = True
@@ -172,14 +172,14 @@ def _program(command: list[str]) -> tuple[str, set[str]]:
 
 
 def _key(program: str, environment: dict[str, str]) -> tuple[str, ...]:
-    """Return what two processes have in common that can be forked from one."""
+    """Return the key that is equal for processes that can be forked from the same one."""
     kept = () if program == _WORKER else _KEPT  # workers speak UTF-8
     said = (f"{name}={environment[name]}" for name in sorted(environment) if name.startswith("PYTHON") or name in kept)
     return (program, *(each for each in said if not each.startswith("PYTHONPATH=")))
 
 
 def _started(program: str, switches: tuple[str, ...], environment: dict[str, str]) -> _Nursery:
-    """Start a process to fork from, in a group of its own: Ctrl+C is for others."""
+    """Start a process to fork from, in a group of its own, so that it does not receive Ctrl+C."""
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     words = [sys.executable, *switches, __file__, str(theirs.fileno()), program, _TOLERATED, " " * _COMMAND_BYTES]
     room = {**environment, "ROOM": " " * _ENVIRONMENT_BYTES}
@@ -198,7 +198,7 @@ class _Nursery:
     def fork(
         self, words: list[str], environment: dict[str, str], folder: str, is_session: bool, theirs: dict[int, int]
     ) -> int | None:
-        """Return the pid of a new child of this process, None when there is nothing left to fork from."""
+        """Return the pid of a new child of this process, None if the process to fork from has ended."""
         order = json.dumps([words, environment, folder, is_session, list(theirs)]).encode()
         with self._lock:
             try:
@@ -218,7 +218,7 @@ class _Nursery:
 
 
 def _serve(channel: socket.socket) -> list[str]:
-    """Fork for every order; return in each child, with its words."""
+    """Fork for every order; return in each child, with its command line."""
     while True:
         order, theirs, _flags, _address = socket.recv_fds(channel, _FRAME_BYTES, 64, socket.MSG_CMSG_CLOEXEC)
         if not order:
@@ -250,7 +250,7 @@ def _fork_for_parent() -> int:
 def _become(
     words: list[str], environment: dict[str, str], folder: str, is_session: bool, numbers: list[int], theirs: list[int]
 ) -> list[str]:
-    """Be the process that was ordered, up to its first line; return its words, or those of one that is forked from it."""
+    """Become the ordered process before its first line; return its command line, or that of a process forked from it."""
     if is_session:
         os.setsid()
     else:
@@ -277,7 +277,7 @@ def _become(
 
 
 def _nest(theirs: list[int]) -> list[str]:
-    """Fork a child that waits, and have this process fork from it; return what a process is to be that is forked from that."""
+    """Fork a waiting child from which this process forks; in a process forked from that, return its order."""
     mine, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     said = dict(os.environ)
     if os.fork():
@@ -295,7 +295,7 @@ def _nest(theirs: list[int]) -> list[str]:
 
 
 def _find_modules(words: list[str], environment: dict[str, str]) -> None:
-    """Look for modules where an interpreter does that is started so."""
+    """Set the module search path of an interpreter that is started in this way."""
     mine = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     given = [each for each in environment.get("PYTHONPATH", "").split(os.pathsep) if each]
     own = [] if "-P" in words else [os.getcwd()]
@@ -303,7 +303,7 @@ def _find_modules(words: list[str], environment: dict[str, str]) -> None:
 
 
 def _say(words: list[str], environment: dict[str, str]) -> None:
-    """Have /proc say of this process what it would of one that was started so; its mark comes first."""
+    """Make /proc show the command line and environment of a started process; its mark comes first."""
     with open("/proc/self/stat", encoding="ascii") as file:
         fields = file.read().rpartition(")")[2].split()
     said = sorted((f"{name}={value}" for name, value in environment.items()), key=lambda each: not each.startswith("APTUI_"))
@@ -339,7 +339,7 @@ def _is_unbuffered() -> bool:
 
 
 def main() -> None:
-    """Load, wait for orders, and be the program in every child."""
+    """Load modules, wait for orders, and run the program in every child."""
     descriptor, program = int(sys.argv[1]), sys.argv[2]
     channel = socket.socket(fileno=_lift(descriptor))
     os.close(descriptor)
@@ -362,7 +362,7 @@ def main() -> None:
 
 
 def _run(program: Callable[[], object]) -> None:
-    """Run a program to its end as the interpreter does, but take nothing apart: to touch all that is shared is to copy it."""
+    """Run a program as the interpreter does, but without clean-up at the end, which would copy all shared memory."""
     try:
         code = program()
     except SystemExit as ending:

@@ -1,4 +1,4 @@
-"""Folders of a test's own in the place of the user's, and an empty project beside them."""
+"""Folders of a test in place of the user's folders, and an empty project beside them."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _REAL = {
 }
 """{audit event: what a test does that raises it}."""
 _FOLDER = pytest.StashKey[str]()
-"""Where a test began."""
+"""The folder in which a test began."""
 _SLOW_MODULE = re.compile(r"^pytestmark = pytest\.mark\.(real|slow)\b", re.MULTILINE)
 
 _LONGEST = (
@@ -57,13 +57,13 @@ class _Watch:
         self._sleep = time.sleep
 
     def begin(self) -> None:
-        """Watch a test; threads that others left running are not its doing."""
+        """Watch a test; threads of earlier tests do not count."""
         self._others = {each.ident for each in threading.enumerate()} - {threading.get_ident()}
         self.breaches = set()
         time.sleep = self._note_sleep  # before Python 3.13 there is no audit event for it
 
     def end(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         self.breaches = None
         time.sleep = self._sleep
 
@@ -78,7 +78,7 @@ class _Watch:
         self.breaches.add(f"{_REAL[event]} ({event} {' '.join(map(repr, arguments))[:100]})")
 
     def judge(self) -> None:
-        """Fail the test if it did what it may not."""
+        """Fail the test if it did something forbidden."""
         if self.breaches:
             done, self.breaches = ", ".join(sorted(self.breaches)), set()
             pytest.fail(f"a test of the fast lane {done}; mark it `real`", pytrace=False)
@@ -98,7 +98,7 @@ def _hear(event: str, arguments: tuple[Any, ...], real: Container[str] = frozens
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Hear what the interpreter does (a hook stays), be interruptible, and keep the folders of xdist's workers short.
+    """Install the audit hook, which stays; be interruptible, and keep the folders of xdist's workers short.
 
     A script's `pytest … &` begins with Ctrl+C ignored, and so would all that the tests start, and interrupt.
 
@@ -121,7 +121,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark who is fast, give those another try who say why they need it, and let those begin that take longest."""
+    """Mark fast tests, allow retries to tests with a reason, and let the longest modules begin."""
     items.sort(key=lambda item: not item.nodeid.startswith(_LONGEST))
     for item in items:
         if not any(item.get_closest_marker(name) for name in ("real", "slow")):
@@ -148,7 +148,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Generator[None, object, object]:
-    """Judge what a test and the making of its fixtures did."""
+    """Check the actions of a test and of the set-up of its fixtures."""
     result = yield
     _watch.judge()
     return result
@@ -156,7 +156,7 @@ def pytest_runtest_call() -> Generator[None, object, object]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
-    """Judge what the end of its fixtures did, and where they leave the tests that come after."""
+    """Check the actions of the tear-down of its fixtures, and restore the folder for later tests."""
     result = yield
     _watch.judge()
     if os.getcwd() != item.stash[_FOLDER]:
@@ -182,7 +182,7 @@ def _retries(config: pytest.Config) -> int:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Say how many tests were tried again."""
+    """Print the number of retried tests."""
     if not config.option.collectonly:
         terminalreporter.write_line(f"retries: {_retries(config)}; {MOST_RETRIES} at most")
 

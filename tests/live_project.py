@@ -21,7 +21,7 @@ from aptui.link import port
 
 
 class Request:
-    """A request without a wire."""
+    """A request without a socket."""
 
     def __init__(self, verb: port.Verb, client: int = 1) -> None:
         self.verb, self.client = verb, client
@@ -108,7 +108,7 @@ class LiveProject(Project):
         self.until_product(f"linux/{rel}", data)
 
     def settle(self) -> None:
-        """Have everything that was changed so far processed."""
+        """Wait until all changes so far are processed."""
         request = self.ask(port.Settle())
         assert request.answered, request.refused
 

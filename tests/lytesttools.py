@@ -47,7 +47,7 @@ class O3deProject:
         return self.write(f"AutomatedTesting/{rel}", text)
 
     def product(self, name: str) -> str:
-        """Return what a product holds."""
+        """Return the content of a product."""
         return (self.cache / name).read_text()
 
     def arguments(self, *more: str, is_fast: bool = True) -> list[str]:
@@ -177,7 +177,7 @@ class Driven:
         self._channel.sendall(command.encode())
 
     def heard(self) -> str:
-        """Return what comes next."""
+        """Return the next message."""
         assert self._channel is not None
         return self._channel.recv(4096).decode()
 
@@ -189,7 +189,7 @@ class Driven:
             self.close()
 
     def close(self) -> None:
-        """Let go of everything, and end it if it has not ended."""
+        """Close all connections, and end the program if it is still running."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()

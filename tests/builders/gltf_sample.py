@@ -1,4 +1,4 @@
-"""A small right glTF document for tests, with one of everything, and ways to write it down."""
+"""A small valid glTF document for tests, with one element of every kind, and functions that write it."""
 
 import base64
 import io

@@ -43,7 +43,7 @@ def grey(gamma: float) -> bytes:
 
 
 def cmyk() -> bytes:
-    """Return a profile in which all inks are neutral grey: the lightness falls with the sum of them."""
+    """Return a profile whose inks are all grey: the lightness decreases with their sum."""
     corners = bytes(
         value
         for number in range(16)

@@ -289,13 +289,13 @@ def colours(paint, layers=b""):
 
 
 def paints_of_paints():
-    """Return composites of two composites each, 2 to the power of 200 in all."""
+    """Return nested composites of two parts each, which expand to 2^200 paints."""
     composite = bytes([32, 0, 0, 8, 3, 0, 0, 8])
     return colours(composite * 200 + struct.pack(">BHh", 2, 0, 0x4000))
 
 
 def layers_of_layers():
-    """Return groups of layers that hold the next group twice."""
+    """Return groups of layers; each contains the next group twice."""
     count = 50
     groups = b"".join(struct.pack(">BBI", 1, 2, 2 * (level + 1)) for level in range(count)) + struct.pack(">BHh", 2, 0, 0x4000)
     offsets = [4 + 8 * (count + 1) + 6 * (number // 2) for number in range(2 * (count + 1))]
@@ -324,7 +324,7 @@ def names_of_one_text():
 
 
 def composites(count, parts):
-    """Return a font in which each composite holds `parts` times the one before."""
+    """Return a font in which each composite contains the previous one `parts` times."""
     font = opened(many_glyphs(count))
     for number in range(2, count):
         pen = TTGlyphPen(font["glyf"].glyphs)
@@ -338,7 +338,7 @@ def composites(count, parts):
 
 
 def points_of_flags():
-    """Return overlapping glyphs of 65,536 points each, which take 530 bytes in the file."""
+    """Return overlapping glyphs of 65,536 points, each stored in 530 bytes."""
     glyph = struct.pack(">5hH", 1, 0, 0, 0, 0, 0xFFFF) + u16(0) + bytes([0x39, 0xFF]) * 256
     glyph += bytes(len(glyph) % 2)
     font = opened(many_glyphs(2000))
@@ -389,7 +389,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("make", HOSTILE.values(), ids=HOSTILE.keys())
 def test_font_that_stands_for_far_more_than_its_size_fails(bench, make, monkeypatch):
-    """All steps are counted; none is taken after the bound."""
+    """All steps are counted, and work stops at the limit."""
     steps = []
     spend = Work.spend
     monkeypatch.setattr(Work, "spend", lambda self, count: (steps.append(count), spend(self, count))[1])

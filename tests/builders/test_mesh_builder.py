@@ -37,7 +37,7 @@ def picture():
 
 
 def model(bench, source, **params):
-    """Return (tree, {attribute: rows}) of the first primitive of a product, which must be right glTF."""
+    """Return (tree, {attribute: rows}) of the first primitive of a product, which must be valid glTF."""
     ((_, data),) = bench.build(source, **params).items()
     checker = Checker(parse_document(data), lambda _path: b"")
     checker.check()

@@ -1,4 +1,4 @@
-"""Every kind of pixels that PNG has, written and read by `png_samples`: what comes out is what was put in."""
+"""Every kind of PNG pixels, written and read by `png_samples`, keeps its values."""
 
 import random
 import struct
@@ -31,7 +31,7 @@ def noise(kind, depth):
 
 
 def as_bytes(rows, depth):
-    """Return samples of up to 8 bits as 8, those of 16 as they are."""
+    """Return samples of up to 8 bits with 8 bits, and those of 16 bits unchanged."""
     return rows if depth == 16 else [[tuple(v * 255 // ((1 << depth) - 1) for v in pixel) for pixel in row] for row in rows]
 
 

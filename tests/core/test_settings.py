@@ -41,7 +41,7 @@ def params(settings: SettingsTree, key: str, platform: str = "linux") -> dict[st
 
 
 def entries(settings: SettingsTree, key: str, platform: str) -> Manifest:
-    """Return what the manifest of a job has about settings."""
+    """Return the entries about settings in a job's manifest."""
     return settings.adjustment(PathKey(key), SCRIPT).platform_entries[platform]
 
 

@@ -152,7 +152,7 @@ class Simulation(RuleBasedStateMachine):
         self.world.write(file_key(place), says, folder)
 
     def places(self) -> list[tuple[str, str]]:
-        """Return (scan folder, path) of every file that people have made."""
+        """Return (scan folder, path) of every file that users have made."""
         return [(folder, rel) for folder, files in self.world.disk.files.items() if folder != MADE for rel in files]
 
     @rule(data=st.data())
@@ -387,7 +387,7 @@ class Simulation(RuleBasedStateMachine):
         self.compare()
 
     def is_ready(self, rel: str) -> bool:
-        """Whether a job of a source, no analysis, is planned and not begun."""
+        """Whether a job of a source (not an analysis) is planned and not begun."""
         return any(job.source.rel == rel and not job.is_analysis for job in self.world.pipeline.jobs.ready)
 
     def unread(self, rel: str) -> list[int]:
@@ -447,7 +447,7 @@ class Simulation(RuleBasedStateMachine):
         assert cache == owned, "the cache holds other things than the database says"
 
     def make_finals(self) -> None:
-        """Settle once more with the finals that were left out: without them all may rest on a draft or a final of the same."""
+        """Settle once more with the omitted finals: without them each job may have a draft or a final."""
         self.world.configure(makes_finals=True)
         self.world.settle(restart=True)
         self.world.configure(makes_finals=False)
@@ -491,7 +491,7 @@ def is_conflict(job: Job) -> bool:
 
 
 def keeps_products(job: Job) -> bool:
-    """Whether it may hold a name that it would not have in a clean build: it keeps what it last made."""
+    """Whether it keeps its last products, whose names it may not have in a clean build."""
     is_bad = job.state in (JobState.FAILED, JobState.CANCELLED) and not is_conflict(job)
     return not job.is_analysis and (is_bad or analysis_failed(job))
 

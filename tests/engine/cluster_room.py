@@ -52,7 +52,7 @@ class LoopbackCluster:
         return log.read_text().count("Starting worker compute stream") if log.exists() else 0
 
     def close(self) -> None:
-        """End what still lives."""
+        """End the remaining processes."""
         for process in (*self.workers, self.scheduler):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -60,7 +60,7 @@ class LoopbackCluster:
 
 
 class Proxy:
-    """Forwards connections to a port; while `is_cut`, what comes stays where it is, as in a network that swallows packets."""
+    """Forwards connections to a port; while `is_cut`, it forwards nothing, like a network that loses packets."""
 
     def __init__(self, target: int) -> None:
         self._target = target

@@ -182,7 +182,7 @@ class Gated(Base):
 
 
 class KilledOnce(Base):
-    """As if memory ran out the first time."""
+    """Kills itself in its first run like the kernel without memory."""
 
     name = "killed_once"
 
@@ -418,7 +418,7 @@ class Absolute(Base):
 
 
 class DiesAtStart(Base):
-    """What happens when the code of a builder crashes as soon as it is there."""
+    """Crashes when its code is imported."""
 
     name = "dies_at_start"
 
@@ -507,7 +507,7 @@ class ChangesSource(Base):
 
 
 class Elsewhere(Base):
-    """No lie: an absolute path elsewhere is copied, one in the temporary folder is moved, a hard link is not trusted."""
+    """Allowed claims: an absolute path elsewhere is copied, one in the temporary folder is moved, a hard link is copied."""
 
     name = "elsewhere"
 

@@ -27,7 +27,7 @@ cache: Cache
 
 
 class RelocationRoom:
-    """The project; sources are numbered as they come, and their UUIDs are `uuid_of` that number."""
+    """A project whose sources are numbered in their order, with UUIDs `uuid_of` these numbers."""
 
     def __init__(self, root: Path, settings: str = SETTINGS) -> None:
         self.root = root
@@ -46,7 +46,7 @@ class RelocationRoom:
     # ---------------------------------------------------------------------------------------------------------------- making
 
     def source(self, path: str, data: str | bytes = "x", *, product: str = "") -> Path:
-        """Write a file, and say that it is a source, with a product if one is named."""
+        """Write a file and its source row, with a product if one is named."""
         file = self.write(path, data)
         number = len(self.numbers) + 1
         folder, _, rel = path.partition("/")
@@ -65,7 +65,7 @@ class RelocationRoom:
         return file
 
     def depend(self, source: str, target: str, kind: EdgeKind = EdgeKind.PATH) -> None:
-        """Say that a source depends on a path, or on a UUID."""
+        """Add a dependency of a source on a path or a UUID."""
         number = self.numbers[source]
         self.store.put(put_edge=[edge_row(kind, target, source_id=number, bits=2 if kind is EdgeKind.JOB else 1)])
 
@@ -91,12 +91,12 @@ class RelocationRoom:
     # ---------------------------------------------------------------------------------------------------------------- asking
 
     def ask(self, source: str, destination: str = "", **options: bool) -> RelocationReport:
-        """Ask, and do it if it is confirmed."""
+        """Plan a relocation, and perform it if it is confirmed."""
         order = Relocate(source, destination, is_delete=not destination, **options)  # type: ignore[arg-type]  # they are all flags
         return relocate(order, load.load(self.root))
 
     def do(self, source: str, destination: str = "", **options: bool) -> RelocationReport:
-        """Do it."""
+        """Perform a relocation."""
         return self.ask(source, destination, is_confirmed=True, **options)
 
     def files(self, folder: str = "assets") -> list[str]:
@@ -105,7 +105,7 @@ class RelocationRoom:
         return sorted(to_text(bytes(path.relative_to(top))) for path in top.rglob("*") if not path.is_dir() or path.is_symlink())
 
     def text(self, path: str) -> str:
-        """Return what stands in a file."""
+        """Return the text of a file."""
         return (self.root / path).read_bytes().decode()
 
 
@@ -125,7 +125,7 @@ def item_of(report: RelocationReport, old: str) -> RelocationItem:
 
 
 def fates(report: RelocationReport) -> dict[str, str]:
-    """Return {dependant: what becomes of it}."""
+    """Return {dependant: the result for it}."""
     return {edge.path: edge.fate.value for item in report.items for edge in item.dependants}
 
 

@@ -1,4 +1,4 @@
-"""One run in this very process: a source, an order for it, and the call of the runner; shared by the runners' tests."""
+"""One run in the test's own process: a source, an order for it, and the call of the runner; shared by several tests."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ class Room:
         return ProcessOrder(**{**fields, **more})
 
     def analyse(self, create_jobs, builder: Builder = PYTHON, platforms: tuple[str, ...] = ("linux",)) -> AnalyseResult:
-        """Have `create_jobs(request)` asked."""
+        """Call a builder with this `create_jobs(request)`."""
         self.source()
         order = AnalyseOrder(1, "tool", str(self.root), "a.txt", bytes(range(16)), platforms, 20.0)
         return worker_run.analyse(order, builder, PLATFORMS, lambda _builder: Instance(create_jobs=create_jobs))
 
     def process(self, process_job, order: ProcessOrder | None = None, builder: Builder = PYTHON) -> RunResult:
-        """Have `process_job(request)` called."""
+        """Call a builder with this `process_job(request)`."""
         order = order or self.order()
         return worker_run.process(order, builder, PLATFORMS, lambda _builder: Instance(process_job=process_job))
 

@@ -1,4 +1,4 @@
-"""Folder settings between disk and core: the text of a file, what the scan says of it, and an engine that stays up."""
+"""Folder settings between disk and core: the text of a file, the report of a scan, and a running engine."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_file_that_cannot_be_read_is_a_mistake_too(tmp_path: Path) -> None:
 
 
 class Nothing:
-    """Nothing is remembered."""
+    """A stored state without folders."""
 
     def folder_digests(self) -> dict[str, tuple[tuple[int, bytes], ...]]:
         return {}
@@ -109,7 +109,7 @@ class Nothing:
 
 
 def seen(root: Path, *, unfinished: dict[str, FileFact | None] | None = None) -> dict[str, str | None]:
-    """Return {folder: what the scan says of its settings}."""
+    """Return {folder: text of its settings in the report of a scan}."""
     folders = tuple(ScanFolder(number, name, str(root / name)) for number, name in enumerate(("game", "shared"), 1))
     project = CoreProject((), "linux", folders, ())
     scanner = Scanner(project, Walk(project), Nothing(), iter(range(99)).__next__, unfinished=unfinished or {})  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""aptui's own files below a scan folder are never sources: in batch, in an engine that stays up, wherever they lie."""
+"""aptui's own files below a scan folder are never sources, in a batch and in a running engine."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ NOTICES = typing.get_args(notices.Notice)
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """A clock that only the test advances."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -46,7 +46,7 @@ class Clock:
 
 
 class Desk:
-    """Answers what tests ask; `Settle` is answered when the test does it, `Rescan` is refused."""
+    """Answers requests of tests; the test itself answers `Settle`, and `Rescan` is refused."""
 
     def __init__(self) -> None:
         self.server: LinkServer
@@ -124,7 +124,7 @@ class Room:
 
 
 class Bare:
-    """A socket without manners. Hearing turns the room."""
+    """A bare socket. Receiving turns the server."""
 
     def __init__(self, room: Room) -> None:
         self.room = room
@@ -135,7 +135,7 @@ class Bare:
         self.is_over = False
 
     def send(self, data: bytes) -> None:
-        """Send everything; the room turns while the kernel has no room."""
+        """Send everything, and turn the server while the kernel's buffer is full."""
         while data:
             try:
                 data = data[self.socket.send(data) :]
@@ -146,7 +146,7 @@ class Bare:
         self.send(json.dumps(message).encode() + b"\n")
 
     def read(self) -> bool:
-        """Read what is there; return whether anything was."""
+        """Read all available bytes; return whether there were any."""
         try:
             data = self.socket.recv(1 << 20)
         except BlockingIOError:
@@ -175,7 +175,7 @@ class Bare:
 
 
 class Engine:
-    """A room turned by a thread; `do` calls something there."""
+    """A server turned by a thread; `do` calls a function there."""
 
     def __init__(self, room: Room) -> None:
         self.room = room

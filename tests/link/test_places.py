@@ -1,4 +1,4 @@
-"""Where things lie, whose they are, and which engines run."""
+"""Places of sockets and records, their owners, and running engines."""
 
 import os
 import shutil

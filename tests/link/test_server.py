@@ -382,7 +382,7 @@ def test_who_asks_and_never_listens_is_not_read_any_more(room: Room) -> None:
 
 
 def ask_for_much(room: Room) -> Bare:
-    """Return a client that sent 400 requests with answers of 20 kB, and has not read anything."""
+    """Return a client that sent 400 requests with answers of 20 kB and has read nothing."""
     take = room.desk.take
     room.desk.take = lambda request: request.answer(text="x" * 20_000) if isinstance(request.verb, ReadStatus) else take(request)
     guest = room.subscriber()

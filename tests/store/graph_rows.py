@@ -1,4 +1,4 @@
-"""Databases whose assets need each other as a test says: sources `s0`, `s1`, … with one product each, and rows between them."""
+"""Databases with given dependencies: sources `s0`, `s1`, … with one product each, and rows between them."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Rows:
             )
 
     def as_o3de(self) -> None:
-        """Drop all that is ours, as if O3DE had written the database."""
+        """Drop all tables of aptui, as if O3DE had written the database."""
         with closing(sqlite3.connect(self.path)) as database, database:
             database.execute("PRAGMA synchronous = OFF")
             triggers = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")]

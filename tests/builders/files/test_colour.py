@@ -14,7 +14,7 @@ BUILDER = ImageBuilder
 SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
 LINEAR = icc_samples.rgb(1.0, name="linear light")
 SWAPPED = icc_samples.rgb(2.2, (icc_samples.SRGB_PRIMARIES[1], icc_samples.SRGB_PRIMARIES[0], icc_samples.SRGB_PRIMARIES[2]))
-"""Red is green."""
+"""A profile that exchanges red and green."""
 
 
 def encoded(image, kind, **options):

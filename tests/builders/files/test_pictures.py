@@ -24,7 +24,7 @@ INNER_WORDS = re.compile(
     r"|buffer|unpack|struct|identify|identified|Image size|bomb|DOS|MAX_|_[A-Z]|PIL|Pillow|libtiff|libpng|Plugin|chunk b|raise"
     r"|broken|assert|module|argument|overflow|exceed|processed|cannot handle|SOI|SyntaxError|layers",
 )
-"""Words of Python and of libraries that no artist reads."""
+"""Words of Python and libraries that must not be in messages for artists."""
 
 
 def noise(mode="RGB", size=(40, 30)):
@@ -162,7 +162,7 @@ def _has_signature(data, kind):
 
 
 def _with_right_checksums(data):
-    """Return a damaged PNG whose damage its checksums hide; other data as it is."""
+    """Return a damaged PNG with correct checksums; other data unchanged."""
     at, parts = 8, [data[:8]]
     while data.startswith(SIGNATURE) and at + 12 <= len(data):
         length = int.from_bytes(data[at : at + 4])

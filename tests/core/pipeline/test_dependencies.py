@@ -42,7 +42,7 @@ def only_changes(world: World, rel: str, sub_ids: tuple[int, ...]) -> None:
 
 
 def analysed_before_anything_runs(world: World) -> None:
-    """Let all analyses end at once, then let one job run after the other."""
+    """Let all analyses end first, then let jobs run one after the other."""
     world.duration_ms = 1_000
     world.held = {f"{rel}:analyse" for rel in world.disk.files["game"]} | {f"{rel}@linux:data" for rel in world.disk.files["game"]}
     world.slots = 100
@@ -95,7 +95,7 @@ def look_at(world: World, name: str, look: int) -> None:
 
 
 def held_up(world: World, files: dict[str, str]) -> None:
-    """Write files, and have all analysed and nothing run."""
+    """Write files; analyse all of them, but run no job."""
     for name, text in files.items():
         world.write(name, text)
     world.duration_ms, world.slots = 1_000, 100

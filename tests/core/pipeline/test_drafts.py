@@ -28,12 +28,12 @@ def asked(world: World) -> list[str]:
 
 
 def reasons(world: World) -> list[str]:
-    """Return why the runs that were committed were needed, the first one first."""
+    """Return the reasons of the committed runs, in order."""
     return [str(row[5]) for _key, row in sorted(world.archive.tables.runs.items(), key=lambda item: item[0][1])]
 
 
 def until(world: World, count: int) -> None:
-    """Work until this number of runs was ordered."""
+    """Work until this number of runs has been ordered."""
     for _step in range(1000):
         if len(asked(world)) >= count:
             return

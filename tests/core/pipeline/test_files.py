@@ -58,7 +58,7 @@ def test_unmatched_file_is_recorded_but_not_read(world: World) -> None:
 
 
 def rows_of(world: World, operation: str) -> int:
-    """Return how many rows of one operation were ordered saved, by commits too."""
+    """Return the number of ordered rows of one operation, commits included."""
     saved = [row for command in world.commands if isinstance(command, SaveRows) for row in command.rows.get(operation, ())]
     return len(saved) + world.rows_committed[operation]
 
@@ -243,7 +243,7 @@ def test_copies_of_a_deleted_file_are_discarded(copying: World) -> None:
 
 
 def read_one_by_one(copying: World) -> list[FilesHashed]:
-    """Scan, and have the files read; return one answer for each file, with `has_more` in all but the last."""
+    """Scan and read the files; return one answer for each file, with `has_more` in all but the last."""
     copying.scan()
     while not copying.hashes:
         copying._moves()[0]()
@@ -1129,7 +1129,7 @@ def test_outdated_folder_row_does_not_retry_a_failed_job(world: World) -> None:
 
 
 def read(world: World) -> list[str]:
-    """Return which files were asked to be read, and count from here."""
+    """Return the files that were requested to be read since the last call."""
     files = [fact.rel for command in world.commands if isinstance(command, HashFiles) for fact in command.files]
     world.commands.clear()
     return sorted(files)
@@ -1164,7 +1164,7 @@ def test_dependency_without_builder_is_read_once(world: World, word: str, hub: s
 
 
 def test_dependency_that_was_saved_alone_is_read_again(world: World) -> None:
-    """The folder's row is older, and stays so until the folder is checked."""
+    """The folder's row is out of date until the folder is checked."""
     settled(world, a_s="include hub.bin", hub_bin="1")
     assert world.save_alone("hub.bin", "2")
     world.run()

@@ -23,7 +23,7 @@ def a_project_that_ran(**texts: str) -> World:
 
 
 def with_all_changed(world: World, **texts: str) -> World:
-    """Let everything be analysed, and no job begin."""
+    """Analyse everything, but begin no job."""
     world.held = {f"{rel.replace('_', '.')}:analyse" for rel in texts}
     for name, text in texts.items():
         world.write(name.replace("_", "."), text)

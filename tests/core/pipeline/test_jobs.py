@@ -1,4 +1,4 @@
-"""Jobs alone, without a pipeline: what the table says that a move entails is done wherever the move is taken."""
+"""Jobs without a pipeline: every transition has the effects that the table names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Playbook of files that only copies want: what is decided of many together is what was decided of each alone."""
+"""Stories of files that are only copied: copies decided together have the same results as single ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FILES = ("a.txt", "B.txt", "sub/C.txt", "sub/deeper/d.txt", "e.txt")
 
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Return a list that gets whether each attempt to decide copies together was one."""
+    """Return a list that receives, for each attempt to decide copies together, whether it succeeded."""
     found: list[bool] = []
     plan = PlainCopies.plan
 
@@ -50,7 +50,7 @@ def world_of(setup: Setup = TWO, *rels: str) -> World:
 
 
 def resting(world: World) -> dict[str, object]:
-    """Return what the archive holds, without the numbers of runs, for those may be given in another order."""
+    """Return the content of the archive without run keys, whose order may differ."""
     tables = world.archive.tables
     jobs = {row[2:7]: row[:7] + row[8:] for row in tables.jobs.values()}
     runs = {(job_id, *row[2:]) for (job_id, _run_key), row in tables.runs.items()}

@@ -31,7 +31,7 @@ def world_of(*, platforms: tuple[str, ...] = ("linux",), folders: tuple[str, ...
 
 
 def say(world: World, folder: str, sections: Mapping[str, object] | str, root: str = "game") -> None:
-    """Write a settings file; text is nonsense."""
+    """Write a settings file; a text instead of settings is invalid."""
     text = sections if isinstance(sections, str) else json.dumps(sections)
     world.write(f"{folder}/.aptui.yaml" if folder else ".aptui.yaml", text, root)
 

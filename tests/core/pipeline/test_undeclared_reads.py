@@ -206,7 +206,7 @@ def test_a_builder_that_says_nothing_does_as_the_project() -> None:
 
 
 class Hiding(Reading):
-    """A world with a second scan folder, whose `a.s` reads, in that folder, `part.txt`, which the first one has, too."""
+    """A world with two scan folders: `a.s` of the second one reads `part.txt` there, which a file of the first one hides."""
 
     def __init__(self, *, is_analysis: bool) -> None:
         super().__init__(Setup(folders=("game", "shared")))
@@ -222,7 +222,7 @@ class Hiding(Reading):
         )
 
     def look(self) -> None:
-        """Look at the hidden file, as the engine does by and by, and work."""
+        """Check the hidden file, as the engine does from time to time, and work."""
         file = self.disk.files["shared"].get("part.txt")
         seen = outside_file(sha(file.text).hex() if file else "", (1, 1, 1, 1) if file else (), 1 << 62)
         self._post(OutsideSeen(self._next(), (("/disk/shared/part.txt", seen),)))

@@ -19,7 +19,7 @@ from aptui.core.state.stale_results import StaleResultCheck
 
 
 def running(world: World, *, has_read: bool, rel: str = "a.s") -> bool:
-    """Whether a run of a script is under way, before it has read what it reads or after."""
+    """Whether a run of a script is in progress, before or after it has read its inputs."""
     orders = [order for order, _text in world.running.values() if not isinstance(order, CopyOrder)]
     return any(order.rel == rel and (order.run_key in world.read) == has_read for order in orders)
 
@@ -43,7 +43,7 @@ CASES = [
     for is_back in (False, True)
 ]
 ORDERS = [("read", 1, 19), ("read", 1, 21), ("read", 2, 24), ("jobs-from", 1, 68)]
-"""Orders of events (word, run, seed) in which the bytes that a run had were never those that the engine read."""
+"""Orders of events (word, run, seed) in which a run used bytes that the engine never read."""
 
 
 @pytest.mark.parametrize(("word", "is_known", "is_back"), CASES)
@@ -178,7 +178,7 @@ MUTANTS = [
     ("stale_results", "unread", ("read", False, 2)),
     ("results", "is_of_other_code", ("code", True, 1)),
 ]
-"""(Where, the check that is switched off, the case (word, is known, run) that finds it out)."""
+"""(Module, the check that is switched off, the case (word, is known, run) that detects it)."""
 
 
 @pytest.mark.parametrize(("where", "name", "case"), MUTANTS)
@@ -247,7 +247,7 @@ def check_new(word: str, *, is_back: bool, seed: int) -> None:
 
 
 def check_second(word: str, seed: int) -> None:
-    """Write a file that is planned as missing under a run; delete it once another one, begun when that had ended, has read it."""
+    """Write a file that is planned as missing during a run; delete it after the next run has read it."""
     world = World(rng=random.Random(seed))
     world.slots = 1
     for rel in ("a.s", "b.s"):
@@ -268,7 +268,7 @@ def check_second(word: str, seed: int) -> None:
 
 
 def check_away(word: str, seed: int) -> None:
-    """Take away a file that hides another while a run reads it, and put it back."""
+    """Remove a file that hides another while a run reads that one, and put it back."""
     world = World(Setup(folders=("game", "shared")), rng=random.Random(seed))
     world.write("e.txt", "own")
     world.write("e.txt", "shared", "shared")

@@ -54,7 +54,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 def hold_reading(engine: Engine, patch: pytest.MonkeyPatch) -> None:
-    """Have no file read until the patch is undone, so that what was seen stays pending."""
+    """Delay all reading until the patch is undone, so that seen files stay pending."""
     patch.setattr(engine.digests, "read_few", lambda: None)
     patch.setattr(engine.digests, "send", lambda _pool: None)
 

@@ -13,7 +13,7 @@ from aptui.shared.errors import KnownError
 
 
 class Live:
-    """An engine that notes what it is asked."""
+    """An engine that records its requests."""
 
     def __init__(self) -> None:
         self.parts: list[Any] = []

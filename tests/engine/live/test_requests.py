@@ -191,7 +191,7 @@ def test_cancelled_job_stays_until_its_source_changes(project: LiveProject) -> N
 
 
 class Ears:
-    """A server without clients; it ignores subscriptions."""
+    """A server without clients that ignores subscriptions."""
 
     publish = subscribe = disconnect = flush = next_deadline = poll = close = staticmethod(lambda *_, **__: None)
 

@@ -1,4 +1,4 @@
-"""Every request of the wire in every state of the engine: its answer, and that it always comes."""
+"""Every request in every state of the engine: each is answered or refused."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ REQUESTS: dict[type[Any], Any] = {
 
 
 def enter(project: LiveProject, state: str) -> None:
-    """Bring the engine from any state into this one."""
+    """Bring the engine from any state into the given one."""
     live = project.live
     live.is_stopping = live.stops_when_idle = False
     for client in (1, HOLDER):

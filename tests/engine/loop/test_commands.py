@@ -41,7 +41,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
 
 
 class Held:
-    """A commit that does not end before `let_go`."""
+    """A commit that does not end before `let_go` is set."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.let_go = threading.Event()
@@ -59,7 +59,7 @@ class Held:
 
 @pytest.fixture
 def held(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
-    """The project's engine, amid the commit of `a.txt`."""
+    """The project's engine, during the commit of `a.txt`."""
     with project.running() as live:
         held = Held(monkeypatch)
         project.write("assets/a.txt", "again")

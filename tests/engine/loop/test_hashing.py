@@ -15,7 +15,7 @@ from aptui.engine.loop.hashing import CopyStaging, HashQueue
 
 
 class Orders(HashQueue):
-    """A queue whose orders and answers are kept."""
+    """A queue that records its orders and answers."""
 
     def __init__(self, *, is_live: bool, is_little: bool = False, may_group: bool = False, root: str = "/game") -> None:
         self.posted: list[Event] = []
@@ -46,20 +46,20 @@ class Orders(HashQueue):
         self.want(HashFiles(1, facts, tuple((number,) * is_copied for number in range(files)), (known,) * files))
 
     def take_orders(self) -> list[HashOrder]:
-        """Take all that waits, as orders."""
+        """Return all waiting files as orders."""
         orders = []
         while self.are_waiting:
             orders.append(self._order(may_copy=True))
         return orders
 
     def answer(self, orders: Iterable[HashOrder], unasked: tuple[int, ...] = ()) -> None:
-        """Answer orders: all is read and copied."""
+        """Answer orders: all files are read and copied."""
         for order in orders:
             found = tuple((b"d" * 32, 1, 5, 1, 1, 1) for _path in order.paths)
             self.take(HashResult(order.order, found, (), tuple((index, 1) for index in range(len(order.paths))), unasked))
 
     def told(self) -> list[FilesHashed]:
-        """Have all results reported, and return them."""
+        """Report all results, and return them."""
         while self.are_answered:
             self.post_answers()
         return [event for event in self.posted if isinstance(event, FilesHashed)]
@@ -184,7 +184,7 @@ def test_batch_does_not_check_for_writers() -> None:
 
 
 class Workers:
-    """Workers that take all that is sent."""
+    """Workers that accept every order."""
 
     free_for_analyses = 1
 

@@ -1,4 +1,4 @@
-"""The session recorder: when a session begins, goes on and ends, and why; nothing is written before the rest."""
+"""The session recorder: when and why sessions begin, continue and end; nothing is written before the engine is idle."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aptui.shared.account import Account
 
 
 class Archive:
-    """A database that says what the test wants."""
+    """A database with the answers of the test."""
 
     def __init__(self) -> None:
         self.commit = ""

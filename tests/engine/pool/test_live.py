@@ -57,7 +57,7 @@ def budget(megabytes: int, **learned: int) -> MemoryBudget:
 
 
 def begin(pool: Harness, *rels: str, builder: str = "gated", **more) -> list:
-    """Send gated jobs, one to a message, and return their orders."""
+    """Send gated jobs, one per message, and return their orders."""
     orders = [pool.process_order(builder, rel, **more) for rel in rels]
     for order in orders:
         pool.pool.send([order])
@@ -513,7 +513,7 @@ def test_the_warden_ends_with_an_engine_that_ends_in_good_order(harness):
 
 
 def marked(prefix: bytes) -> list[tuple[int, str]]:
-    """Return the living processes with this in their environment."""
+    """Return the living processes with this text in their environment."""
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit() and prefix in processes._read(f"/proc/{entry}/environ") and processes._is_alive(int(entry)):

@@ -12,7 +12,7 @@ MIB = 1 << 20
 
 
 class Machine:
-    """A clock, what is left, what processes take."""
+    """A clock, the free memory, and the memory of processes."""
 
     def __init__(self, left: int = 1000, taken: dict[int, int] | None = None):
         self.now_s, self.left, self.taken, self.looks = 0.0, left, taken or {}, 0

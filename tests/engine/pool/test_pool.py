@@ -386,7 +386,7 @@ KINDS = {
     **dict.fromkeys(("Segv", "Abort", "Exit3"), "crash"), **dict.fromkeys(("Hang", "Stubborn", "Spin", "Stopped"), "timeout"),
     "Greedy": "memory", "KillsGroup": "memory", "ReadsStdin": "error",
 }  # fmt: skip
-"""The kinds of their failures, as rules of `retry` name them."""
+"""The kinds of their failures, as in rules of `retry`."""
 
 
 @pytest.mark.parametrize("class_name", HOSTILE)

@@ -30,7 +30,7 @@ def harness(tmp_path):
 
 
 def until_told(pool, order, *lines):
-    """Ask about a run again and again, as a screen does, until these are the texts of its records."""
+    """Request the log of a run repeatedly, as a screen does, until its records have these texts."""
 
     def is_told():
         so_far = pool.pool.log_so_far(order.run_key, asks=True)
@@ -133,7 +133,7 @@ def test_answers_of_a_run_are_not_used_for_the_next(harness, tmp_path):
 
 
 class Asked:
-    """Questions whose other end is ours."""
+    """Questions whose other end belongs to the test."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -144,7 +144,7 @@ class Asked:
         self._reader = wire.FrameReader()
 
     def heard(self):
-        """Return what the worker was asked: (run key, stamp that is known)."""
+        """Return the questions to the worker: (run key, known stamp)."""
         try:
             data = self.worker.recv(1 << 16)
         except BlockingIOError:

@@ -44,7 +44,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 @pytest.fixture
 def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A bubblewrap that says what is wrong and starts nothing."""
+    """A fake bubblewrap that prints an error and starts nothing."""
     program = tmp_path / "bin" / "bwrap"
     program.parent.mkdir()
     program.write_text("#!/bin/sh\necho 'bwrap: no namespaces here' >&2\nexit 1\n")

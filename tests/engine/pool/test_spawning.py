@@ -1,4 +1,4 @@
-"""A worker that is started before there is an engine: it takes it, and it does not outlive it."""
+"""A worker that is started before its engine: the engine uses it, and it ends with the engine."""
 
 from __future__ import annotations
 

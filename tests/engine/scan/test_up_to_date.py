@@ -46,7 +46,7 @@ def seen(found):
 
 @pytest.fixture(params=["one process", "two processes"])
 def processes(request, monkeypatch):
-    """How many processes look, and whether that was so in the end."""
+    """Number of processes that check, and a function that verifies it."""
     forks = []
     fork = os.fork
     monkeypatch.setattr(os, "cpu_count", lambda: 2)

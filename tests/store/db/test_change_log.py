@@ -65,7 +65,7 @@ def looking(path: Path) -> Iterator[Reader]:
 
 @dataclass
 class Follower:
-    """A client of the feed: what it holds, and how far it has come."""
+    """A client of the feed: its content, and the last number that it has read."""
 
     state: State = field(default_factory=dict)
     at: int = 0
@@ -84,7 +84,7 @@ class Follower:
 
 
 def heard(store: Store, follower: Follower) -> list[tuple[object, ...]]:
-    """Read what is new; return it as (kind, name, digest; None = gone)."""
+    """Read the new entries; return them as (kind, name, digest; None = removed)."""
     with looking(store.path) as database:
         found = follower.read(database)
         assert follower.state == whole(database)
@@ -98,7 +98,7 @@ def told(store: Store) -> list[Change]:
 
 @pytest.fixture
 def built(store: Store) -> tuple[Store, Follower]:
-    """A source with a product, and a client that knows them."""
+    """A store with a source and a product, and a client that has read them."""
     follower = Follower()
     store.put(put_source=[source(1, "A.png")])
     store.put(put_job=[job_row(1, 1)], put_product=[product(1, 1, "linux/a.png")])
@@ -295,7 +295,7 @@ def transact(store: Store, batches: list[dict[str, list[tuple[object, ...]]]], t
 
 
 class World:
-    """Makes rows as the core does: ids of products only rise, what a job made goes before it is put again."""
+    """Makes rows as the core does: product ids only rise, and the products of a job are dropped before they are put again."""
 
     def __init__(self) -> None:
         self.product_id = 0

@@ -1,4 +1,4 @@
-"""Databases that O3DE wrote: every question answered, nothing of theirs changed."""
+"""Databases that O3DE wrote: every query is answered, and the files do not change."""
 
 from __future__ import annotations
 

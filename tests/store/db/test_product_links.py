@@ -1,4 +1,4 @@
-"""Product dependencies: the rows of ProductDependencies are what links and products come to, whatever came first."""
+"""Product dependencies: the rows of ProductDependencies follow from links and products in any order."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def product_file(path: str, flags: int = 2) -> ProductLink:
 
 @dataclass
 class Project:
-    """Sources with one job for each platform; `make` puts what a job makes, as a commit does."""
+    """Sources with one job for each platform; `make` puts the products of a job, as a commit does."""
 
     store: Store
     platforms: tuple[str, ...] = ("linux", "server")
@@ -375,7 +375,7 @@ def _regex(pattern: str) -> re.Pattern[str]:
 
 
 def expected(store: Store) -> set[tuple[object, ...]]:
-    """Look at every link and every product."""
+    """Compute the rows by comparing every link with every product."""
     targets = store.rows("""SELECT p.ProductID, s.SourceGuid, p.SubID, j.Platform, substr(p.ProductName, instr(p.ProductName,
         '/') + 1),
         o.path_key FROM Products p JOIN Jobs j ON j.JobID = p.JobPK JOIN Sources s ON s.SourceID = j.SourcePK

@@ -28,7 +28,7 @@ def link(product_id: int, path: str, at: int = 0, job_id: int = 1) -> tuple[obje
 
 
 def again(*products: tuple[object, ...], **more: list[tuple[object, ...]]) -> Rows:
-    """Return the rows of a run that made these."""
+    """Return the rows of a run with these products."""
     return {"drop_products": [(1,)], "put_product": list(products), **more}
 
 
@@ -44,7 +44,7 @@ def made(store: Store) -> Store:
 
 
 def written(store: Store, rows: Rows) -> int:
-    """Return how many rows it takes to put `rows`."""
+    """Return the number of written rows when `rows` are put."""
     before = store.writer._database.total_changes
     store.put(**rows)
     return store.writer._database.total_changes - before

@@ -27,7 +27,7 @@ STAT_OF_JOB = "ProcessJob,{root},Textures/Ärger.png,Image,linux,{{42424242-4242
 
 
 def fill(store: Store) -> None:
-    """Put one row of everything."""
+    """Put one row into every table."""
     store.put(
         put_source=[source_row()], put_analysis=[analysis_row()], put_job=[job_row()], put_product=[product_row()],
         put_edge=[edge_row(0, "Textures/Other.png")], put_run=[RUN], put_conflict=[("linux/x", 1)],
@@ -284,7 +284,7 @@ def test_saves_that_pile_up_are_merged_into_one_transaction(store: Store) -> Non
 
 
 def statements_of(store: Store) -> list[str]:
-    """Return a list that takes the SQL of every transaction from now on."""
+    """Return a list that receives the SQL of every transaction from now on."""
     said: list[str] = []
     store.writer._ask(lambda: store.writer._database.set_trace_callback(said.append))
     return said

@@ -1,4 +1,4 @@
-"""A search of joined texts has the answer of a search of each text alone; mistakes in a pattern are explained."""
+"""A search of joined texts equals a search of each text; mistakes in a pattern are explained."""
 
 from __future__ import annotations
 

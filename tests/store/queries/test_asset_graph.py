@@ -34,7 +34,7 @@ def graph_of(rows: Rows, platform: str = "", links: tuple[Link, ...] = tuple(Lin
 
 @pytest.fixture(scope="module")
 def blank(tmp_path_factory: pytest.TempPathFactory) -> Rows:
-    """A database without edges: to make one takes longer than to ask it all there is."""
+    """A database without edges, shared because creating one takes longer than all queries."""
     return Rows(tmp_path_factory.mktemp("blank") / "assetdb.sqlite", COUNT)
 
 

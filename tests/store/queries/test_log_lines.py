@@ -22,7 +22,7 @@ def write(path: Path, *lines: tuple[LogLevel, str]) -> None:
 
 
 def nothing() -> None:
-    """Look at nothing."""
+    """Do nothing."""
 
 
 @pytest.fixture

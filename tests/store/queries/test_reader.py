@@ -1,4 +1,4 @@
-"""People's questions to a real database, ours or one of O3DE's own."""
+"""Queries of users to a real database, ours or one of O3DE."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def job_in(state: str, job_id: int, source_id: int, **changes: Any) -> tuple[obj
 
 @pytest.fixture
 def reader(store: Store) -> Reader:
-    """A database with jobs of every state, put in no order, and analyses that failed and did not."""
+    """A database with jobs of every state in mixed order, and failed and successful analyses."""
     store.put(
         put_source=[source_row(1, "z.png"), source_row(2, "Textures/Ärger.png"), source_row(3, "a.png"), source_row(4, "new.png")],
         put_job=[
@@ -359,7 +359,7 @@ def test_reading_does_not_import_peewee(store: Store) -> None:
 
 @pytest.fixture
 def foreign(tmp_path: Path) -> Iterator[Reader]:
-    """A database that knows O3DE's tables alone, one job in it."""
+    """A database with only O3DE's tables and one job."""
     path = tmp_path / "foreign.sqlite"
     with closing(sqlite3.connect(path)) as database, database:
         for statement in _table_sql(O3DE_TABLES, is_temporary=False):

@@ -1,4 +1,4 @@
-"""Sessions: what a rest records of the runs since the last one, what becomes of old ones, what is asked of them."""
+"""Sessions: the recorded runs, the pruning of old sessions, and queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders that commands share one after the other: what one run leaves, or does to them, is nothing to the next."""
+"""Folders that commands share one after the other: a run is not affected by the files of an earlier one."""
 
 from __future__ import annotations
 
