@@ -11,7 +11,6 @@ language are warnings with file and line.
 from __future__ import annotations
 
 import gettext
-import json
 import posixpath
 import re
 from collections import Counter
@@ -24,7 +23,7 @@ from msgspec import Meta, Struct
 from aptui.builders.common import one_line, shorten
 from aptui.builders.files import lfs_source
 from aptui.builders.files.catalogs import MOST_FORMS, Message, TextCatalog, read_catalogs, show_key
-from aptui.builders.files.json_text import BrokenTextError
+from aptui.builders.files.json_text import BrokenTextError, write_json
 from aptui.builders.files.references import UnusableError, read
 from aptui.sdk import CreateJobsRequest, JobError, ProcessJobRequest, SimpleBuilder, placed_name
 
@@ -88,15 +87,16 @@ class LocaleBuilder(SimpleBuilder):
                 path = _place(options.template, source)
                 template = _read_template(request, path)
                 mistakes += [each for catalog in catalogs for each in compare_keys(catalog, source, template, path)]
+            tables = [write_table(catalog) for catalog in catalogs]
         except BrokenTextError as error:
             raise JobError(error.explain(source)) from None
         except (OSError, UnusableError) as error:
             raise JobError(f"{source}: {one_line(error)}") from None
         _report(mistakes, request, is_strict=options.strict)
         is_single = not source.lower().endswith((".csv", ".tsv"))
-        for catalog in catalogs:
+        for catalog, table in zip(catalogs, tables, strict=True):
             name = f"{request.stem}.json" if is_single else f"{request.stem}.{catalog.language}.json"
-            request.write_product(name, write_table(catalog), asset_type=LOCALE_ASSET_TYPE)
+            request.write_product(name, table, asset_type=LOCALE_ASSET_TYPE)
             done = sum(message.is_translated for message in catalog.messages.values())
             request.log.info(f"{source}: {done} of {len(catalog.messages)} texts in {catalog.language}")
 
@@ -113,14 +113,14 @@ def _read_template(request: ProcessJobRequest, path: str) -> TextCatalog:
         raise JobError(f"{request.source}: the template {error.explain(path)}") from None
 
 
-def write_table(catalog: TextCatalog) -> str:
+def write_table(catalog: TextCatalog) -> bytes:
     """Return the JSON of the translated texts of a language."""
     head = {"language": catalog.language} | ({"plural_forms": catalog.plural_forms} if catalog.plural_forms else {})
     table: dict[str, Any] = {"": head}
     for key, message in catalog.messages.items():
         if message.is_translated:
             table[key] = message.texts if len(message.source) > 1 else message.texts[0]
-    return json.dumps(table, ensure_ascii=False, indent=1) + "\n"
+    return write_json(table, indent=1)
 
 
 def check_catalog(catalog: TextCatalog, source: str) -> Iterator[Mistake]:

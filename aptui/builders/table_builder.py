@@ -5,7 +5,6 @@ The `json` and `yaml` builders keep the text of their sources; this one keeps th
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID
 
@@ -16,7 +15,7 @@ from aptui.builders.common import one_line, shorten
 from aptui.builders.files import lfs_source
 from aptui.builders.files.data_text import read_data
 from aptui.builders.files.json_schema import declare_schemas, hold_against_schema
-from aptui.builders.files.json_text import BrokenTextError, DataText
+from aptui.builders.files.json_text import BrokenTextError, DataText, write_json
 from aptui.builders.json_builder import JSON_ASSET_TYPE
 from aptui.sdk import CreateJobsRequest, JobError, ProcessJobRequest, SimpleBuilder
 
@@ -102,15 +101,11 @@ def index_rows(table: DataText, key: str) -> dict[str, Any]:
 
 def _encode(value: Any, stem: str, output: str) -> tuple[str, bytes, UUID]:
     """Return (name, bytes, asset type) of the product."""
+    if output != "msgpack":
+        return f"{stem}.json", write_json(value, indent=2 if output == "json" else None), JSON_ASSET_TYPE
     try:
-        if output == "msgpack":
-            return f"{stem}.msgpack", msgspec.msgpack.encode(value), MSGPACK_ASSET_TYPE
-        layout: dict[str, Any] = {"indent": 2} if output == "json" else {"separators": (",", ":")}
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, **layout)
-        return f"{stem}.json", f"{text}\n".encode(), JSON_ASSET_TYPE
+        return f"{stem}.msgpack", msgspec.msgpack.encode(value), MSGPACK_ASSET_TYPE
     except UnicodeEncodeError:
         raise BrokenTextError("a text has half of a surrogate pair (\\ud800 to \\udfff)") from None
     except OverflowError:
         raise BrokenTextError("an integer has more than 64 bits, which MessagePack cannot hold; use output: json") from None
-    except ValueError:
-        raise BrokenTextError("a number is too large for JSON") from None

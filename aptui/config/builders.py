@@ -155,9 +155,10 @@ def missing_programs(config: Config) -> Iterator[str]:
             yield f"{place}the program '{program}' of builder '{builder.name}' is not in the PATH; its jobs will fail: install it"
 
 
-SHIPPED_BUILDERS = frozenset(
-    {"atlas", "audio", "font", "gltf", "image", "json", "locale", "lua", "mesh", "shader", "table", "texture", "xml", "yaml"}
-)
+SHIPPED_BUILDERS = frozenset((
+    "atlas", "audio", "font", "gltf", "image", "json", "locale", "lua", "mesh", "shader", "table", "texture", "tilemap",
+    "xml", "yaml",
+))  # fmt: skip
 """Python builders that come with aptui: the entry points of its own distribution."""
 _FORMS = ("copy", "uses", "command", "steps")
 _COMMAND_KEYS = (

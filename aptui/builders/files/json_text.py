@@ -80,6 +80,22 @@ def read_json(text: str) -> DataText:
     return DataText(json.loads(text, parse_int=_read_integer), partial(find_places, text))
 
 
+def write_json(value: Any, *, indent: int | None = None) -> bytes:
+    """Return `value` as JSON with a line end, without blanks unless `indent` is given.
+
+    Raises:
+        BrokenTextError: JSON or UTF-8 cannot hold it.
+    """
+    separators = (",", ":") if indent is None else None
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent, separators=separators)
+        return f"{text}\n".encode()
+    except UnicodeEncodeError:
+        raise BrokenTextError("a text has half of a surrogate pair (\\ud800 to \\udfff)") from None
+    except ValueError:
+        raise BrokenTextError("a number is too large for JSON") from None
+
+
 def find_places(text: str, paths: Sequence[Path]) -> list[str]:
     """Return the `line:column` of the values at `paths` in valid JSON; of duplicate keys, that of the last one counts."""
     found = dict.fromkeys(paths, 0)

@@ -1,6 +1,6 @@
 """XML as a tree of elements that know their lines; expat reads it, and a document that declares entities is refused.
 
-Tests: `tests/builders/test_locale_builder.py`.
+Tests: `tests/builders/test_locale_builder.py`, `tests/builders/test_tilemap_builder.py`.
 """
 
 from __future__ import annotations

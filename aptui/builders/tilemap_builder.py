@@ -1,0 +1,124 @@
+"""The `tilemap` builder: maps of Tiled and projects of LDtk become compact JSON with the files that they name filled in.
+
+A map of Tiled is written in the form of TMJ, whatever it was: tilesets and templates are part of it, tiles are numbers, and the
+paths of pictures are relative to the map. A project of LDtk keeps its form, with its separate levels in it. Fields that only the
+editors need are left out.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+from uuid import UUID
+
+from msgspec import Meta, Struct
+
+from aptui.builders.common import one_line
+from aptui.builders.files import lfs_source
+from aptui.builders.files.json_text import BrokenTextError, write_json
+from aptui.builders.files.ldtk_project import LdtkReader, check_project
+from aptui.builders.files.pictures import PictureError, open_picture
+from aptui.builders.files.references import declare_needed, declare_sources, filter_allowed
+from aptui.builders.files.tiled_map import Fields, MapReader, check_tiles, walk_layers
+from aptui.sdk import (
+    CreateJobsRequest,
+    ForbiddenNameError,
+    JobError,
+    LoadBehavior,
+    MissingError,
+    NamedFileError,
+    ProcessJobRequest,
+    SimpleBuilder,
+)
+
+TILEMAP_ASSET_TYPE = UUID("c41d6e3f-0a97-5b28-9d5e-2f7b8a1c6e01")
+"""Asset type of every product of this builder: a map in TMJ, or a project of LDtk."""
+
+MOST_SHOWN = 50
+
+
+class TilemapParams(Struct, frozen=True, kw_only=True):
+    """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
+
+    strict: Annotated[bool, Meta(description="fail instead of warning")] = False
+
+
+class TilemapBuilder(SimpleBuilder):
+    """Makes `<stem>.json` of a map; a broken one fails as `map.tmx:12: what is wrong`."""
+
+    name: ClassVar[str] = "tilemap"
+    version: ClassVar[str] = "1"
+    patterns: ClassVar[tuple[str, ...]] = ("*.tmx", "*.tmj", "*.ldtk")
+    params_schema: ClassVar[Any] = TilemapParams
+
+    def analyse(self, request: CreateJobsRequest) -> None:
+        """Depend on tilesets, templates, levels and pictures."""
+        reader = _reader(request)
+        try:
+            reader.read(request.read_source())
+        except (BrokenTextError, NamedFileError, MissingError, OSError):
+            pass  # the job reports the mistake
+        paths = filter_allowed(request, (*reader.files, *reader.pictures))
+        request.source_dependencies += declare_sources(request.scan_folder, paths)
+
+    def build(self, request: ProcessJobRequest) -> None:
+        """Check and write one map."""
+        options: TilemapParams = request.options
+        reader = _reader(request)
+        try:
+            level = reader.read(lfs_source.source_bytes(request))
+            mistakes = [each.explain(request.source) for each in (check_tiles if _is_tiled(request) else check_project)(level)]
+            mistakes += _check_pictures(reader, request)
+            if _is_tiled(request):
+                _list_tiles(level)
+            product = write_json(level)
+        except BrokenTextError as error:
+            raise JobError(error.explain(request.source)) from None
+        except (OSError, NamedFileError, MissingError) as error:
+            raise JobError(f"{request.source}: {one_line(error)}") from None
+        if mistakes and options.strict:
+            raise JobError(mistakes[0] + (f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""))
+        for text in mistakes[:MOST_SHOWN]:
+            request.log.warning(text)
+        if len(mistakes) > MOST_SHOWN:
+            request.log.warning(f"{request.source}: {len(mistakes) - MOST_SHOWN} more mistakes")
+        request.write_product(
+            f"{request.stem}.json",
+            product,
+            asset_type=TILEMAP_ASSET_TYPE,
+            path_dependencies=declare_needed(request.scan_folder, reader.pictures, LoadBehavior.QUEUE_LOAD),
+            dependencies_handled=True,
+        )
+
+
+def _is_tiled(request: CreateJobsRequest | ProcessJobRequest) -> bool:
+    return not request.source.lower().endswith(".ldtk")
+
+
+def _reader(request: CreateJobsRequest | ProcessJobRequest) -> MapReader | LdtkReader:
+    return (MapReader if _is_tiled(request) else LdtkReader)(request.source, request.read_named)
+
+
+def _check_pictures(reader: MapReader | LdtkReader, request: ProcessJobRequest) -> list[str]:
+    """Return which pictures are missing, damaged, or have another size than the map says."""
+    found = []
+    for path, expected in reader.pictures.items():
+        try:
+            width, height = open_picture(request.read_named(path, named_by=expected.named_by), path).size
+        except ForbiddenNameError:
+            raise
+        except (NamedFileError, PictureError) as error:
+            text = one_line(error)
+            found.append(f"{expected.named_by}: {text}" if path in text else f"{expected.named_by}: the picture '{path}': {text}")
+            continue
+        if expected.width and (width, height) != (expected.width, expected.height):
+            found.append(
+                f"{expected.named_by}: '{path}' has {width}x{height} pixels, not {expected.width}x{expected.height}; save it again"
+            )
+    return found
+
+
+def _list_tiles(level: Fields) -> None:
+    """Replace the arrays of tiles by lists."""
+    for layer in walk_layers(level):
+        for part in layer.get("chunks", [layer]) if layer.get("type") == "tilelayer" else ():
+            part["data"] = part["data"].tolist()
