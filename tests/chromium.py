@@ -142,7 +142,7 @@ class Page:
 
     def until(self, expression: str) -> Any:
         """Wait until an expression is true, and return its value."""
-        look = f"(() => {{ try {{ return {expression} }} catch {{ return null }} }})()"  # the page may not be there yet
+        look = f"(() => {{ try {{ return {expression} }} catch {{ return null }} }})()"  # the page may not be loaded yet
         return until(
             lambda: self.evaluate(look),
             lambda: f"{expression}; {self.complaints}; {self.evaluate('document.body?.innerText')}",

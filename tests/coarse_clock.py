@@ -90,7 +90,7 @@ def coarsen(patch: pytest.MonkeyPatch, folder: Path, tick_ns: int) -> None:
     patch.setattr(walk, "scandir", functions["scandir"])
     for name, value in variables_for_programs(folder, tick_ns).items():
         patch.setenv(name, value)
-    patch.syspath_prepend(str(folder))  # a sandbox of workers shows what is on the path of the engine
+    patch.syspath_prepend(str(folder))  # the sandbox of workers shows the folders of the engine's `sys.path`
 
 
 def wait_for_tick(tick_ns: int, is_over: Callable[[Callable[[], bool]], object]) -> None:
@@ -101,7 +101,7 @@ def wait_for_tick(tick_ns: int, is_over: Callable[[Callable[[], bool]], object])
 def variables_for_programs(folder: Path, tick_ns: int) -> dict[str, str]:
     """Return environment variables that give each Python process coarse times; they name modules in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    shutil.copy(__file__, folder)  # a sandbox shows that folder alone
+    shutil.copy(__file__, folder)  # the sandbox shows only that folder
     (folder / "sitecustomize.py").write_text("import coarse_clock\ncoarse_clock.install()\n")
     return {TICK_VARIABLE: str(tick_ns), "PYTHONPATH": str(folder)}
 

@@ -349,7 +349,7 @@ class World:
                 elif self.cache.get(name) != recorded[name]:
                     self.archive.save({"doubt_job": [(intent.job_id,)]})
         self.intents = []
-        for name in self.deletes:  # their folders are looked into
+        for name in self.deletes:  # their folders are checked
             if name not in recorded:
                 self.lose(name)
         self.deletes = {}
@@ -528,7 +528,7 @@ class World:
                     assert key in self._keys_seen or key in self._keys_copied
                     self.dead.add(key)
                     self.read.pop(key, None)
-                    if key in self.running:  # else its answer is under way already
+                    if key in self.running:  # otherwise its answer is already posted
                         self.killed[key] = self.running.pop(key)
             case DeleteProducts():
                 self.deletes |= dict.fromkeys(command.names, command.ticket)
@@ -545,7 +545,7 @@ class World:
             case CompareFiles():
                 self.again.update(dict.fromkeys(fact.key for fact in command.facts if self._is_other(fact)))
             case DescribeAnew():
-                pass  # `settle` sees it
+                pass  # `settle` handles the crash
 
     def _discard(self, run_key: int) -> None:
         for path in [path for path in self.staging if path == f"/staging/{run_key}" or path.startswith(f"/staging/{run_key}/")]:
@@ -642,7 +642,7 @@ class World:
     def _commit(self, order: CommitProducts) -> tuple[tuple[int, ...], tuple[tuple[int, str, int], ...]]:
         assert all(commit.run_key not in self.dead and commit.run_key not in self.running for commit in order.commits)
         for commit in order.commits:
-            if commit.run_key not in self._keys_seen:  # its copy came with the bytes of its source
+            if commit.run_key not in self._keys_seen:  # its copy was staged while its source was read
                 self._keys_seen.add(commit.run_key)
                 self.runs[self._name_of_commit(commit.run_key)] += 1
         self._save_some(len(self.saves))
@@ -779,7 +779,7 @@ class World:
             if key not in self.read:
                 self.read[key] = self._outcome(order, text, name)
                 if self.rng and self.rng.random() < 0.5:
-                    continue  # it has read what it reads, and is not over
+                    continue  # it has read its inputs, and has not ended
             del self.running[key]
             results.append(self._over(self.read.pop(key)))
         if self.rng and self.killed and self.rng.random() < 0.5:
@@ -1054,7 +1054,7 @@ class World:
     def clean(self, **changes: object) -> World:
         """Return a clean build of the current disk and configuration, with changes of the configuration."""
         other = World(replace(self.setup, **changes))  # type: ignore[arg-type]
-        other._folder_ids = dict(self._folder_ids)  # duplicates have them in the names of their products
+        other._folder_ids = dict(self._folder_ids)  # names of duplicates' products contain them
         other.disk, other.code, other.tool = self.disk.copy(), self.code, self.tool
         other.boot()
         other.unreadable = self.unreadable

@@ -138,7 +138,7 @@ class Forks:
         theirs.update({fd: fd for fd in pass_fds})
         pid = nursery.fork(command, environment, folder, is_session, theirs)
         if pid is None:
-            self._nurseries.clear()  # it was ended, as a child of the test's process may be
+            self._nurseries.clear()  # the test may have ended it, because it is a child of the test's process
             return False
         process.pid, process._child_created = pid, True
         process._close_pipe_fds(*pipes)
@@ -367,7 +367,7 @@ def _run(program: Callable[[], object]) -> None:
         code = program()
     except SystemExit as ending:
         code = ending.code
-    with contextlib.suppress(OSError):  # the interpreter meets it again, and has a code for it
+    with contextlib.suppress(OSError):  # the interpreter gets the same error, and has an exit code for it
         if code is None or isinstance(code, int):
             threading._shutdown()  # type: ignore[attr-defined]
             atexit._run_exitfuncs()

@@ -70,7 +70,7 @@ MOST_CAST_BYTES = 300_000
 
 def make() -> Iterator[tuple[str, str]]:
     """Yield (name, SVG) of each picture."""
-    from tests.tui.scene import scene  # the rooms of tests are found below this folder, which is not yet said when this is imported
+    from tests.tui.scene import scene  # imported here, because this folder is not yet on the path when the module is imported
 
     with scene() as here:
         for name, (size, steps, _words) in PICTURES.items():

@@ -19,7 +19,7 @@ from aptui.worker.processes import end_children
 
 pytestmark = pytest.mark.real
 
-DESCRIBE = python_command("--describe")  # answers what stands on its stdin: to nothing, nothing
+DESCRIBE = python_command("--describe")  # answers the questions on its stdin, here none
 
 
 def started(tmp_path: Path, **changes: Any) -> subprocess.Popen[bytes]:
@@ -33,7 +33,8 @@ def python_only() -> dict[str, str]:
 
 def is_forked(process: subprocess.Popen[bytes]) -> bool:
     command = Path(f"/proc/{process.pid}/cmdline").read_bytes()
-    return b"forks.py" in command or command.endswith(b"\0\0")  # it says so yet, or has more room than it needs
+    # Its command line is still that of the forking process, or is padded.
+    return b"forks.py" in command or command.endswith(b"\0\0")
 
 
 def test_it_is_a_child_of_the_test_in_its_folder_and_session_with_its_pipes(tmp_path: Path) -> None:

@@ -215,7 +215,7 @@ def _check_directory(data: bytes) -> None:
     if not data.startswith(_SIGNATURES):
         raise _BrokenFontError("is not a font: it does not begin with the signature of ttf, otf, woff or woff2")
     if data.startswith(b"wOF2"):
-        return  # its tables are one compressed stream
+        return  # all its tables are in one compressed stream
     is_woff = data.startswith(b"wOFF")
     start, size, count_at = (44, 20, 12) if is_woff else (12, 16, 4)
     if len(data) < start:
@@ -239,7 +239,7 @@ def _check_tables(font: Any, report: _Report) -> list[str]:
         raise _BrokenFontError(f"has no table '{missing[0]}'" + (f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""))
     if not any(all(tag in tags for tag in outline) for outline in _OUTLINES):
         raise _BrokenFontError("has no outlines and no bitmaps: no table 'glyf', 'CFF ', 'CFF2', 'CBDT' or 'sbix'")
-    # These first: other tables take their counts and the names of their glyphs from them.
+    # These come first, because other tables need their counts and glyph names.
     first = [tag for tag in ("head", "maxp", "loca", "post") if tag in tags]
     unread = []
     for tag in [*first, *(tag for tag in tags if tag not in first)]:

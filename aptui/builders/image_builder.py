@@ -354,6 +354,6 @@ def _save(picture: Image.Image, file: IO[bytes], name: str, kind: str, arguments
     except ValueError:
         raise PictureError(f"cannot write {name}: {kind} cannot hold this picture") from None
     except OSError as error:
-        if error.errno is not None:  # of the disk
+        if error.errno is not None:  # an error of the disk
             raise
         raise PictureError(f"cannot write {name}: {kind} cannot hold this picture") from None

@@ -188,6 +188,6 @@ def _as_broken(message: str) -> _BrokenLuaError:
     message = message.partition("\nstack traceback:")[0]
     if "stack overflow" in message:
         return _BrokenLuaError("is nested too deep for Lua")
-    # Lua shortens long names in its messages, so that only the line is of use.
+    # Lua shortens long names in its messages, so only the line number is used.
     match = _PLACE.match(message)
     return _BrokenLuaError(match["text"], int(match["line"])) if match else _BrokenLuaError(message or "does not compile")

@@ -348,7 +348,7 @@ def _convert(scene: Any, options: Mapping[str, Any]) -> tuple[bytes, int]:
     meshes = {}
     for name, mesh in scene.geometry.items():
         meshes[name] = _transform(trimesh, mesh, options)
-    # None: of those meshes that were given some.
+    # None = normals of the meshes that have some.
     product: bytes = trimesh.Scene(meshes).export(file_type="glb", include_normals=None)
     return product, sum(len(mesh.faces) for mesh in meshes.values())
 

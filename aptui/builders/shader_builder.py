@@ -249,7 +249,7 @@ def _folder_without_marks(data: bytes, included: Sequence[str], include_paths: S
         try:
             files[path] = read(request, path)
         except UnusableError:
-            continue  # a place where the compiler finds nothing
+            continue  # the compiler does not search here
     marked = [path for path, text in files.items() if text.startswith(codecs.BOM_UTF8)]
     for path, text in files.items():
         if text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):

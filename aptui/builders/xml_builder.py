@@ -173,7 +173,7 @@ class _XmlReading:
     def _end_pending(self, end: int) -> None:
         """Close the text before the event that begins at `end`."""
         if self._pending == "blanks" and b"&" in self._data[self._start : end]:
-            self._open[-1].has_text = True  # a blank written as &#32; is wanted
+            self._open[-1].has_text = True  # a blank that is written as &#32; is kept
         elif self._pending == "blanks":
             self._open[-1].blanks.append((self._start, end))
         self._pending = ""
@@ -202,7 +202,7 @@ class _XmlReading:
     def _on_comment(self, _text: str) -> None:
         self._begin()
         if not self._is_in_dtd:
-            # Not where the next event begins: that of a DOCTYPE is somewhere inside it.
+            # The position of the next event is not usable: that of a DOCTYPE is inside its text.
             end = self._data.index(self._comment_end, self._start) + len(self._comment_end)
             self.needless.append((self._start, end))
 

@@ -47,7 +47,7 @@ def own_paths(config: Config) -> tuple[str, ...]:
     for path in filter(None, places):
         real = os.path.realpath(path)
         if not any(is_below(real_root, real) for _root, real_root in roots):
-            found[real] = None  # a link in a scan folder may lead there
+            found[real] = None  # a link in a scan folder may lead to it
         for root, real_root in roots:
             if is_below(path, root):
                 found[path] = None

@@ -18,7 +18,7 @@ def ready(name: str = "a.s", platform: str = "linux", key: str = "main", **more:
     return Job(source, b"b", platform, key, state=JobState.QUEUED, **more)  # type: ignore[arg-type]
 
 
-# Each job beats the next for one reason, though everything that counts less speaks for the next.
+# Each job starts before the next for one reason, although all less important reasons favour the next.
 LADDER = [
     ready("z.s", "server", is_critical=True),
     ready("z.s", "server", escalation=200),

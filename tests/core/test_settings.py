@@ -127,7 +127,7 @@ def test_a_manifest_names_the_file_only_where_it_has_an_effect() -> None:
     ]
     assert [name for _kind, name, _digest in entries(settings, "x.s", "linux")] == [".aptui.yaml:script"]
     assert [name for _kind, name, _digest in entries(settings, "a/x.s", "linux")] == ["a/.aptui.yaml:script"]
-    assert entries(settings, "a/x.s", "server") == ()  # the project's own word on the server's quality is stronger
+    assert entries(settings, "a/x.s", "server") == ()  # the project's own setting for the server overrides it
 
 
 def test_a_place_is_that_of_the_key_or_the_top_of_the_file() -> None:

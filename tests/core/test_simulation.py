@@ -367,7 +367,7 @@ class Simulation(RuleBasedStateMachine):
             self.step_until(lambda: bool(self.unread(rel)))
         if what in FILES:
             world.write("e.txt", f"under it {self.serial}", "game")
-            if what == "file that is seen":  # and being read when the run begins, or when it ends
+            if what == "file that is seen":  # the file is being read when the run begins or ends
                 world.scan()
                 world.run_scan_only()
                 self.step_until(lambda: bool(self.unread(rel)))
@@ -425,7 +425,7 @@ class Simulation(RuleBasedStateMachine):
         jobs, wanted = world.live_jobs(), clean.live_jobs()
         resting = {name for name, job in jobs.items() if job.platform in world.setup.resting}
         orphaned = orphans(jobs)
-        unplanned = orphans(wanted)  # planned before another source turned out to have the better claim to its UUID
+        unplanned = orphans(wanted)  # planned before another source got its UUID
         excused = excused_jobs(jobs) | excused_jobs(wanted) | endless_jobs(jobs) | endless_jobs(wanted) | world.misled_jobs()
         chained = excused_chains(world, clean, excused)
         planned = wanted.keys() - unplanned - chained

@@ -42,7 +42,7 @@ def test_wire_name_consists_of_words_of_its_record(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name", [name for name in RECORDS if name not in {"report_peers", "order_peers"}]
-)  # all they hold is a record
+)  # their only field is a record
 def test_defaults_may_be_left_out(name: str) -> None:
     needed: dict[str, dict[str, Any]] = {
         "hello": {"protocol": PROTOCOL, "version": "", "kind": "", "pid": 1},

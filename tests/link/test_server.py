@@ -406,7 +406,7 @@ def test_who_reads_again_is_listened_to_again_whatever_found_that_out() -> None:
         while guest.read():
             pass
 
-        room.server.publish(EngineMessage(1, 1, "x" * 100_000), 7, 1)  # too much waits now: it is tried at once
+        room.server.publish(EngineMessage(1, 1, "x" * 100_000), 7, 1)  # the limit is exceeded now, so that sending is tried at once
 
         heard = [guest.hear() for _ in range(401)]
         assert [message["id"] for message in heard if "id" in message] == [5] * 400

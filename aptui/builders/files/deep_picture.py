@@ -147,7 +147,7 @@ def read_deep(opened: Callable[[], ImageFile.ImageFile], load: Callable[[ImageFi
     raw_mode = _raw_mode(picture.tile[0].args)
     if _has_deep_planes(picture):
         if any(tile.codec_name != "raw" for tile in picture.tile):
-            return None  # libtiff's decoder chooses the upper bytes by itself
+            return None  # libtiff's decoder reduces such pictures to their upper bytes
         raw_mode = f"{picture.mode};16{'L' if picture.tag_v2.prefix == b'II' else 'B'}"  # type: ignore[attr-defined]  # of TIFF
     if raw_mode.startswith("LA;16"):  # its four bytes are those of one pixel of RGBA
         return DeepPicture(np.ascontiguousarray(_decode_as(picture, "RGBA", load)).view(">u2").astype(np.uint16), "LA")

@@ -286,7 +286,7 @@ def _count_kern(_font: Any, data: bytes, work: Work) -> None:
     if version == 1:
         (count,) = struct.unpack_from(">I", data, 4)
     for _ in range(count if count != 1 else 0):
-        work.spend(len(data) - at)  # each subtable is cut off the rest
+        work.spend(len(data) - at)  # each subtable is copied from the remaining bytes
         at = min(len(data), at + struct.unpack_from(layout, data, at)[0])
 
 

@@ -227,7 +227,7 @@ class GltfContents:
         view_index = self._one("bufferViews", accessor, "bufferView")
         if view_index is None:
             if "sparse" not in accessor:
-                return None  # zeros by the specification; in practice what Draco holds in its own form
+                return None  # the specification says zeros; in practice Draco stores these values in its own form
             return self._np.zeros((count, columns * rows), _COMPONENTS[accessor["componentType"]])
         return self._elements(accessor, view_index, count, count_of(accessor, "byteOffset"))
 

@@ -147,7 +147,7 @@ def _jpeg_mistake(data: bytes) -> str:
         prefix, kind, length = struct.unpack_from(">BBH", data, at)
         if prefix != 0xFF or kind < 0xC0:
             return f"the JPEG is damaged at byte {at:,}"
-        if kind == 0xFF:  # a byte that fills up
+        if kind == 0xFF:  # a fill byte
             at += 1
             continue
         has_size |= kind <= 0xCF and kind not in (0xC4, 0xC8, 0xCC)

@@ -266,7 +266,7 @@ def _print_changes(changes: list[AssetListChange], old: AssetList, new: AssetLis
     )
 
 
-def _or_none(size: int, is_there: bool) -> str:  # one caller, beside it
+def _or_none(size: int, is_there: bool) -> str:  # its only caller is beside it
     return printing.size(size) if is_there else ""
 
 

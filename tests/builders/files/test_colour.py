@@ -82,7 +82,7 @@ def test_cmyk_profile_is_applied_to_inks(bench, kind, source):
 
 def test_srgb_of_every_maker_is_left_as_it_is(bench):
     rows = [[(value, 255 - value, value // 2) for value in range(256)]]
-    near = icc_samples.rgb(2.2)  # the curve of sRGB is another: this one is converted
+    near = icc_samples.rgb(2.2)  # the curve of sRGB differs from this gamma, so the colours are converted
     for profile, is_same in ((SRGB, True), (near, False)):
         (product,) = bench.build(bench.write("a.png", png(rows, 8, 2, chunk(b"iCCP", b"x\0\0" + zlib.compress(profile))))).values()
         assert (samples_of(product)[2] == rows) == is_same

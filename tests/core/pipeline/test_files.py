@@ -125,7 +125,7 @@ def test_folder_row_is_saved_after_its_new_copies(world: World) -> None:
 
 
 def test_a_new_copy_that_never_ran_is_found_again_after_a_crash(world: World) -> None:
-    settled(world, c_txt="c")  # else the next engine checks every file anyhow
+    settled(world, c_txt="c")  # otherwise the next engine checks every file in any case
     world.write("a.txt", "a")
     world.write("b.txt", "b")
     world.held = {"b.txt@linux:data"}
@@ -1144,7 +1144,7 @@ def test_dependency_without_builder_is_read_once(world: World, word: str, hub: s
     for number in range(10):
         world.write(f"{number}.s", f"{word} {hub}")
     world.scan()
-    if is_seen_first:  # before any edge leads to it
+    if is_seen_first:  # before another source depends on it
         world.run_scan_only()
     world.run()
     assert read(world).count(hub) == 1

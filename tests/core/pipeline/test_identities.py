@@ -155,7 +155,7 @@ def test_a_damaged_file_fails_its_source_until_it_is_mended(world: World) -> Non
 def test_who_cannot_be_analysed_any_more_lays_claim_to_nothing(rel: str, text: str, restart: bool) -> None:
     world = World(Setup(folders=("game", "shared")))
     loser = "a.txt" if rel.startswith("a.txt") else "a.s"
-    world.write("a.txt/b.txt", "below")  # its product needs a folder where that of the other is a file
+    world.write("a.txt/b.txt", "below")  # its product needs a folder with the name of the other's product
     world.write(loser, "at it" if loser == "a.txt" else "make a.txt", "shared")
     world.settle()
     assert len(errors(world)) == 2
@@ -241,7 +241,7 @@ def test_duplicate_path_is_named_as_in_a_clean_build_after_a_new_scan_folder() -
 
     world.settle(restart=True)
 
-    clean = World(world.setup)  # whose folders have other numbers
+    clean = World(world.setup)  # a world whose folders have other numbers
     clean.disk = world.disk.copy()
     clean.boot()
     clean.settle()

@@ -185,7 +185,7 @@ def test_whenever_the_engine_dies_no_rewritten_file_keeps_its_product(seed: int)
             world.scan()
             world.run()
         world.crash()
-        if fuse % 2:  # they are again what they were when all was well
+        if fuse % 2:  # the files get their former content again
             for rel in FILES:
                 world.write(rel, rel)
         world.settle()
@@ -244,7 +244,7 @@ def test_a_copy_that_cannot_be_placed_is_a_job_that_failed(taken: list[bool]) ->
     assert world.job("a.txt@server:data").state is JobState.COMPLETED
     assert len(world.cache) == 2 * len(FILES) - 1
     world.forget_runs()
-    world.settle(restart=True)  # a new start tries again what failed
+    world.settle(restart=True)  # a new start retries failed jobs
     assert world.ran() == ["a.txt@linux:data"]
     assert world.cache["linux/a.txt"] == sha("a.txt")
 

@@ -174,7 +174,7 @@ def test_skipped_jobs_return_after_a_crash() -> None:
     world.delete("one/.aptui.yaml")
     world.scan()
     while SETTINGS_STATE + "one" not in {key for key, text in world.archive.tables.state.items() if not text}:
-        world._moves()[0]()  # as far as the row that says that the settings are gone
+        world._moves()[0]()  # until the row of the removed settings is saved
 
     world.crash()
     assert world.settle().cache == before

@@ -346,7 +346,7 @@ def test_intermediate_changed_by_hand_is_not_used(world: World, held: tuple[str,
     before = dict(world.cache)
     world.held.update(held)
 
-    for number in range(looks):  # it may be named again while the job that makes it is queued, or runs
+    for number in range(looks):  # it may be reported again while the job that makes it is queued or runs
         world.write("n.txt", f"by hand {number}", "made")
         world.scan()
         world.run()

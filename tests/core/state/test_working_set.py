@@ -147,7 +147,7 @@ def test_released_source_is_not_found_by_its_uuids(memory: WorkingSet) -> None:
     memory.set_legacy(named, (former, other))
     assert memory.key_of(other) == memory.key_of(former) == "named.s"
 
-    named.identity = None  # its identity file, which gave it these, went
+    named.identity = None  # its identity file, which had these UUIDs, was deleted
     memory.leaves_after(named, 1)
     memory.acknowledge(1)
 

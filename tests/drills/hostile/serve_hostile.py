@@ -236,7 +236,7 @@ def lengths(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator[s
             endless % (b"127.0.0.1", victim.address[1]),
         ]
         for wire, head in zip(wires, heads, strict=True):
-            wire.settimeout(PATIENCE_S)  # the gateway refuses long before
+            wire.settimeout(PATIENCE_S)  # the gateway refuses much earlier
             with contextlib.suppress(OSError):
                 wire.sendall(head)
                 for _piece in range(128):
@@ -254,9 +254,9 @@ def half_open(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator
             with contextlib.suppress(OSError):
                 wire.sendall(b"GET /v1/connect HTTP/1.1\r\nHost: 127")
             wires.append(wire)
-        with victim.connect():  # which comes in after all of them
+        with victim.connect():  # this client connects after all of them
             pass
-        # Those that are on their way in are beside the others, and each of them sends an older one away when it is in.
+        # Connecting clients are counted apart, and each one replaces an older connection when it is accepted.
         held = victim.descriptors() - before
         deadline = time.monotonic() + victim.limit_s
         while guard.UNIDENTIFIED_LIMIT + 8 < held <= _HELD_MOST and time.monotonic() < deadline:
@@ -324,7 +324,7 @@ def revocation(victim: Victim, _dice: random.Random, _seconds: float) -> Iterato
         _head(wire)
         tokens.revoke(tokens.path(), victim.names[token])
         began = time.monotonic()
-        end_s = began + victim.limit_s + 1.0  # of both: they listen together
+        end_s = began + victim.limit_s + 1.0  # for both together
         wire.settimeout(victim.limit_s + 1.0)
         with contextlib.suppress(ConnectionError, TimeoutError):
             while wire.recv(1 << 16):

@@ -131,7 +131,7 @@ def live_truth(folder: Path, minutes: float, seed: int, *, mutant: str = "", cha
             if victim in ("engine", "family", "worker"):
                 truth.kill(victim, process)
             if victim in ("", "worker"):
-                time.sleep(1.5)  # idle without a request: a missed change is not made up for
+                time.sleep(1.5)  # the engine is idle without a request, so that nothing hides a missed change
                 truth.aptui("status")
                 unrested = _unrested(truth)
                 if process.poll() is not None:

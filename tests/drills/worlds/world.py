@@ -104,7 +104,7 @@ class World(Project):
     def expected(self) -> dict[str, bytes]:
         """Return what a clean build makes, computed without building."""
         made: dict[str, bytes] = {}
-        for rel in sorted(self.sources, reverse=True):  # assets/ stands before shared/: it is put last, and wins
+        for rel in sorted(self.sources, reverse=True):  # assets/ precedes shared/: it is put last, so that it wins
             made.update(self._made(rel, self.sources[rel]))
         return made
 

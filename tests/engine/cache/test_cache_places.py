@@ -34,7 +34,7 @@ def held_below(folder: Path) -> list[str]:
         try:
             path = os.readlink(f"/proc/self/fd/{entry}")
         except OSError:
-            continue  # that of the listing
+            continue  # this is the descriptor of the listing itself
         if path.startswith(f"{folder}/") and path.endswith(" (deleted)"):
             found.append(os.path.basename(path).removesuffix(" (deleted)"))
     return sorted(found)
@@ -96,7 +96,7 @@ def test_folders_that_are_used_turn_and_turn_about_are_opened_once(tmp_path: Pat
         return held[-1]
 
     def close_folder(descriptor: int) -> None:
-        if descriptor in held:  # else it is not of these folders
+        if descriptor in held:  # otherwise it belongs to another folder
             held.remove(descriptor)
         os_close(descriptor)
 

@@ -138,11 +138,11 @@ def test_job_that_reads_what_it_does_not_declare_is_done_here(workers, tmp_path)
 def during(ran: list[Ran], project: Project, done: dict[str, int], trouble) -> None:
     """Run an engine while `trouble` happens once some products are there."""
     thread = threading.Thread(target=lambda: ran.append(project.engine_run(workers=1)), daemon=True)
-    with watched(done):  # here: a thread that does not end keeps it from no other test
+    with watched(done):  # entered here, so that a thread that does not end affects only this test
         thread.start()
         until(lambda: len(list((project.cache / HOST).glob("*.out"))) >= 3, "first products")
         trouble()
-        thread.join(90.0)  # Dask tries for 30 s to reach who does not answer
+        thread.join(90.0)  # Dask tries for 30 s to reach a silent scheduler
         if thread.is_alive():
             faulthandler.dump_traceback()
             pytest.fail("the engine goes on; its threads are above")
@@ -176,7 +176,7 @@ def test_partition_costs_time_only_and_late_results_have_no_effect(workers, tmp_
 
     def cut() -> None:
         proxy.is_cut = True
-        time.sleep(silence_s)  # how long the network is silent is what this is about
+        time.sleep(silence_s)  # the duration of the silence is the subject of this test
         proxy.is_cut = False
 
     with mock.patch.multiple(scheduler, RECONNECT_TIMEOUT_S=patience_s, _PULSE_S=0.1, _PULSE_LIMIT_S=0.3):

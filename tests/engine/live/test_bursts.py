@@ -106,7 +106,7 @@ def test_what_was_too_fresh_when_it_was_seen_is_reported_again_with_its_pending_
         project.write("assets/new/b.txt", "b")
         project.until(lambda: engine.pipeline.jobs.memory.hashing and live.watching.is_quiet, "seen")
         listed = seen["listed"]
-        engine.scans._checked_ns["new"] = 0  # as if it had changed again, in the same tick, after that look
+        engine.scans._checked_ns["new"] = 0  # as if the file had changed again, in the same tick, after that check
         engine.scans.check_folder("new")
         project.until(lambda: not engine.inbox, "seen again")
         held.undo()

@@ -253,7 +253,7 @@ def test_a_file_that_is_saved_twice_in_a_row_is_never_gone(project: LiveProject,
 
 @pytest.mark.parametrize("is_renamed", [False, True])
 def test_rewritten_file_never_counts_as_deleted(project: LiveProject, monkeypatch: pytest.MonkeyPatch, is_renamed: bool) -> None:
-    stopped_at: list[float] = []  # the clock stands while the file is away: a busy machine may be late with it
+    stopped_at: list[float] = []  # the clock stands still while the file is missing, because a busy machine may be slow
     with project.running() as live:
         poll = live.watching.poll
         monkeypatch.setattr(live.watching, "poll", lambda now: poll(stopped_at[0] if stopped_at else now))
@@ -294,7 +294,7 @@ def test_save_that_ends_during_its_check_is_one_save(project: LiveProject, monke
 
 
 def test_a_file_that_keeps_changing_settles_first(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
-    stopped_at: list[float] = []  # the clock stands while it changes: saves of a busy machine lie further apart
+    stopped_at: list[float] = []  # the clock stands still while the file changes, because saves of a busy machine are further apart
     with project.running() as live:
         poll = live.watching.poll
         monkeypatch.setattr(live.watching, "poll", lambda now: poll(stopped_at[0] if stopped_at else now))

@@ -87,7 +87,7 @@ def test_no_event_is_taken_until_a_commit_has_ended(project: LiveProject, held: 
     held.let_go.set()
     project.until_idle()
 
-    assert (waits, taken) == (True, 1)  # the number that it was given when it was asked
+    assert (waits, taken) == (True, 1)  # the number from the time of the request
     assert project.runs["a.txt:data"] == 3
 
 

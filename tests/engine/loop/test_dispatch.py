@@ -32,8 +32,8 @@ def test_a_batch_whose_workers_have_enough_to_do_gathers_longer() -> None:
     "how",
     [
         {"is_live": True, "ready": 5},  # a client waits for the product
-        {"is_live": False, "ready": 0},  # what waits for this commit may be all that is left
-        {"is_live": False, "ready": 5, "has_resources": True},  # the result sets one free
+        {"is_live": False, "ready": 0},  # all remaining jobs may wait for this commit
+        {"is_live": False, "ready": 5, "has_resources": True},  # the result releases a resource
     ],
 )
 def test_results_are_held_briefly_while_clients_may_wait(how: dict[str, Any]) -> None:

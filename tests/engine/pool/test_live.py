@@ -182,7 +182,7 @@ def test_a_job_that_was_killed_runs_alone_the_second_time(harness):
     let_go(pool, "before.txt", "beside.txt")
     assert outcomes(pool, [before, beside, again]) == [Outcome.SUCCEEDED] * 3
 
-    pool.pool.send([after])  # and now it is one among others again
+    pool.pool.send([after])  # now it is an ordinary job again
     until_begun(pool, "after.txt")
     (third,) = pool.run(pool.process_order("killed", "k.txt"))
     assert third.outcome == Outcome.SUCCEEDED
@@ -431,7 +431,8 @@ def test_workers_without_work_are_ended_all_but_one_and_that_one_later(harness):
     for _ in range(3):
         pool.pool.send([pool.process_order("good")])
     pool.until(lambda: len(pool.results) == 3)
-    pool.until(lambda: all(info.state == "idle" for info in pool.pool.workers()))  # one that is ready late has rested less
+    # A worker that is ready later was idle for less time.
+    pool.until(lambda: all(info.state == "idle" for info in pool.pool.workers()))
     pool.run(pool.process_order("good"))
     pool.until(lambda: all(info.state == "idle" for info in pool.pool.workers()))
     last = next(info.pid for info in pool.pool.workers() if info.runs == 2)

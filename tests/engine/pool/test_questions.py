@@ -36,7 +36,7 @@ def until_told(pool, order, *lines):
         so_far = pool.pool.log_so_far(order.run_key, asks=True)
         return so_far is not None and [record.text for record in so_far.records()] == list(lines)
 
-    # Nothing wakes a loop because a command wrote: between two questions it sleeps for a moment, not for as long as it may.
+    # Output of a command does not wake the loop, so it sleeps only for a moment between two questions.
     until(is_told, f"not told {lines}", step=lambda left_s: pool.turn(min(left_s, 0.02)))
 
 

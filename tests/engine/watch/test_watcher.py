@@ -146,7 +146,7 @@ def test_every_file_of_nested_trees_made_by_four_threads_is_covered(top):
         told = sum(len(hint.trees) for hint in room.hints)
 
         assert len(written) == 2000
-        assert told < 4 * (40 * 3 + 400)  # folders that were made; loaded machines look a second time more often
+        assert told < 4 * (40 * 3 + 400)  # the number of created folders; loaded machines check a second time more often
 
 
 def test_a_hint_names_no_path_below_one_of_its_trees(top):

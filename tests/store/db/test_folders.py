@@ -93,7 +93,7 @@ def test_only_the_folders_used_last_are_kept_unpacked(store: Store, monkeypatch:
     for folder in ("a", "b", "c"):
         put_folder(store, folder, fact(f"{folder}/x", size=2))
 
-    # "b" was asked for before "a" was asked for again: it went.
+    # "b" was requested before the second request for "a", so it was dropped.
     assert [archive.files([PathKey(f"{folder}/x")])[PathKey(f"{folder}/x")].size for folder in ("a", "c", "b")] == [1, 1, 2]
 
 

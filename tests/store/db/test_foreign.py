@@ -109,7 +109,7 @@ def test_ours_is_known_though_pages_are_on_their_way_from_the_log_into_the_file(
     path = tmp_path / "assetdb.sqlite"
     with closing(sqlite3.connect(path)) as database:
         database.executescript("PRAGMA journal_mode=WAL; PRAGMA wal_autocheckpoint=0; CREATE TABLE aptui_state (key, value)")
-        with open(path, "r+b") as file:  # as a checkpoint leaves it that was cut off
+        with open(path, "r+b") as file:  # the state after an interrupted checkpoint
             file.truncate(200)
             file.seek(100)
             file.write(b"\xff" * 100)

@@ -67,7 +67,7 @@ def test_other_bytes_are_two_rows_changed_and_two_entries_of_the_feed(made: Stor
 
     assert written(made, rows) == 2 * (
         2 + 1 + 1
-    )  # for each the halves of its row, its declared rows, and the earlier rows in memory
+    )  # counted for each: both parts of its row, its declared rows, and the earlier rows in memory
 
     assert made.rows(PRODUCTS) == [(1, "linux/a", 0, b"22"), (2, "linux/b", 1, b"22")]
     assert made.rows("SELECT ProductPK FROM ProductDependencies") == [(1,)]

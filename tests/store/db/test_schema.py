@@ -43,7 +43,7 @@ def shape_of(database: sqlite3.Connection, table: str) -> list[tuple[object, ...
     columns = database.execute(f"PRAGMA table_info({table})").fetchall()
     shape: list[tuple[object, ...]] = []
     for _, name, kind, _, default, key in columns:
-        database.execute(f"CREATE INDEX look ON {table}({name})")  # an index without a collation has that of its column
+        database.execute(f"CREATE INDEX look ON {table}({name})")  # an index without a collation has the collation of its column
         collation = database.execute("PRAGMA index_xinfo(look)").fetchone()[4]
         database.execute("DROP INDEX look")
         shape.append((name, kind, None if default is None else default.strip("()"), bool(key), collation))
@@ -68,7 +68,7 @@ def test_a_view_has_the_columns_values_and_collations_of_o3de(store: Store, tmp_
         name = next(name for name, kind in columns if kind == "TEXT")
         texts = [text for (text,) in ours.execute(f"SELECT {name} FROM {view}")]
         assert len(texts) == 2
-        capital = str.maketrans("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")  # NOCASE knows no others
+        capital = str.maketrans("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")  # NOCASE folds only these
         for text in texts:
             assert ours.execute(f"SELECT COUNT(*) FROM {view} WHERE {name} = ?", (text.translate(capital),)).fetchone() == (1,)
 

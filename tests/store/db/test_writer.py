@@ -64,7 +64,7 @@ def test_a_database_that_cannot_be_opened_is_let_go(tmp_path: Path) -> None:
     with pytest.raises(HostError) as refused:
         Writer(path, lambda _number: None)
 
-    assert refused.value  # it holds the frames, and they what they opened
+    assert refused.value  # the error refers to the frames, and these to opened objects
     assert str(path) not in {os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")}
 
 

@@ -51,14 +51,14 @@ def play(story):
     story.run(analysed=0)
     assert "common/sub/stray.low" not in story.texts()
 
-    # the job stops making its intermediate: all below goes, and nothing failed
+    # the job no longer makes its intermediate: all later stages are removed, and nothing fails
     story.write("assets/b.top", "none")
     story.run(B[0])
     assert [name for name in story.texts() if "b." in name] == []
     story.write("assets/b.top", "two")
     story.run(*B)
 
-    # it fails: what it made last stays, with all below
+    # it fails: its last products stay, with all later stages
     story.write("assets/b.top", "fail")
     story.run(f"{B[0]}!")
     assert story.texts()["b.end"] == "two"

@@ -18,7 +18,7 @@ def play(story):
     story.run("a.top:chained@common!", *REAL)
     assert "'A.mid'" in story.errors()["a.top:chained@common"]
     assert story.texts() == {"common/a.low": "real", "a.end": "real"}
-    story.run("a.top:chained@common!")  # as every failed job, at each start
+    story.run("a.top:chained@common!")  # failed jobs run again at each start
 
     story.delete("assets/A.mid")
     story.run("a.top:chained@common", "a.mid:chained@common", "a.low:chained")

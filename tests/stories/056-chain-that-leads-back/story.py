@@ -39,6 +39,6 @@ def play(story):
     assert "ring.mid -> ring.low -> ring.mid" in errors["ring.low:chained@common"]
     assert set(story.texts()) == {"common/back.mid", "common/ring.mid", "common/ring.low"}
     story.delete("assets/ring.top")
-    ran = story.engine_run()  # the failed one below may be tried before it is seen that its source is to go
+    ran = story.engine_run()  # the failed later stage may be tried before its source is removed
     assert ran.runs.keys() - {"ring.low:chained@common!"} == {"self.top:chained@common!", "back.mid:chained@common!"}
     story.check_rest()

@@ -50,7 +50,7 @@ def play(story):
     story.write("assets/sub/b.txt", "other bytes")
     story.run("sub/b.txt:copies", "user.scr:scripted")
 
-    # another UUID: who named the first one misses it, and finds it by its earlier names
+    # another UUID: sources that named the first one miss it, and find it by its earlier names
     story.write("assets/sub/b.txt.meta", meta(TWO))
     story.run("sub/b.txt:copies", "user.scr:scripted")
     assert uuids(story)["sub/b.txt"] == two

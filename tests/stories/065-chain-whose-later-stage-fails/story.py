@@ -25,12 +25,12 @@ def play(story):
     story.run(TOP, MID, f"{LOW}!")
     assert story.texts() == {"common/a.mid": "fail .low", "common/a.low": "fail .low", "a.end": "good"}
     story.write("assets/a.top", "fail .mid")
-    story.run(TOP, f"{MID}!", f"{LOW}!")  # as every failed job, at each start
+    story.run(TOP, f"{MID}!", f"{LOW}!")  # failed jobs run again at each start
     assert story.texts() == {"common/a.mid": "fail .mid", "common/a.low": "fail .low", "a.end": "good"}
 
     story.delete("assets/a.top")
     ran = story.engine_run()
-    assert ran.runs.keys() <= {f"{LOW}!"}  # as every failed job, at each start, unless it was seen first that its source is to go
+    assert ran.runs.keys() <= {f"{LOW}!"}  # failed jobs run again at each start, unless their source is removed first
     story.check_rest()
     assert story.texts() == {}
     assert story.statuses() == {}

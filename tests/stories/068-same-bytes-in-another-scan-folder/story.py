@@ -48,7 +48,7 @@ def play(story):
     story.delete("assets/part.inc")
     story.run("b.scr:scripted")
     story.move("shared/part.inc", "shared/PART.inc")
-    assert set(story.engine_run().runs) == set(BOTH)  # the first is fetched, and once more when its name counts again
+    assert set(story.engine_run().runs) == set(BOTH)  # the first result is fetched, and again when its name counts
     assert story.texts() == {"a.glue": "", "b.out": "(missing)", "plain.out": "plain"}
 
     story.config(CONFIG + "ignore: ['*.none']\n")  # every file is checked again

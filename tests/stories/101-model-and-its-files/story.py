@@ -45,7 +45,7 @@ def play(story):
     assert story.errors() == {ROCK: "models/rock.gltf: image 0: the file 'models/rock face.png' is missing"}
 
     story.write("assets/models/rock face.png", PICTURE)
-    story.run()  # as it was when its product was made
+    story.run()  # the state at the time of its product
     story.write("assets/models/rock.gltf", model(4))
     story.run(f"{ROCK}!")
     assert story.errors() == {

@@ -176,7 +176,7 @@ BREAKS = st.sampled_from([("subscribe",), ("subscribe",), ("lose",), ("restart",
 
 
 @settings(max_examples=250, deadline=None)
-@example([("read",), ("look",), ("drop", 2), ("look",), ("read",)])  # read before what was drained is in the database
+@example([("read",), ("look",), ("drop", 2), ("look",), ("read",)])  # the rows were read before the drained notices were saved
 @example([("read",), ("look",), ("read", ("drop", 2), ("look",))])  # drained while rows are read
 @given(st.lists(st.one_of(MOVES, MOVES, LOOKS, LOOKS, READS, READS, BREAKS), min_size=6, max_size=30))
 def test_rows_equal_the_database_after_any_order_of_events(steps: list[Any]) -> None:
@@ -329,7 +329,7 @@ def test_failed_read_is_repeated_when_the_database_exists(tmp_path: Path) -> Non
     feed.note_subscription(1, 5, {})
     feed.read()
     feed.drain()
-    with pytest.raises(UserError):  # a pane was entered while there was none
+    with pytest.raises(UserError):  # a pane was opened while there was no database
         feed.read()
     feed.receive([NoticeLine(1, 6, notice(1))])
     assert not feed.is_read_due, "there is nothing to read yet"
@@ -382,7 +382,7 @@ def test_refresh_at_the_end_of_a_read_is_not_lost() -> None:
         def is_behind(self) -> bool:
             if not self.was_asked:
                 self.was_asked = True
-                self.refresh()  # as the UI may, when the thread has looked what is owed and not ended yet
+                self.refresh()  # as the UI may do when the thread has checked for requests but has not ended yet
             return False
 
     reads = threading.Semaphore(0)

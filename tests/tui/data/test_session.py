@@ -9,7 +9,7 @@ import pytest
 from waiting import PATIENCE_S, until
 
 from aptui.core.notices import EngineMessage, Progress
-from aptui.link.client import EngineClient  # here: loaded while a test has the protocol replaced, it would keep that
+from aptui.link.client import EngineClient  # imported here, because it would keep a protocol that a test has replaced
 from aptui.link.port import PingEngine, RescanSources, StopEngine
 from aptui.shared.errors import BusyError, HostError, KnownError
 from aptui.tui.data import session as session_module
@@ -170,7 +170,7 @@ def test_session_waits_for_another_run_then_starts_an_engine():
     assert "4711" in session.trouble
     with pytest.raises(HostError, match="one starts after the other run"):
         session.ask(PingEngine()).result(PATIENCE_S)
-    session.start_engine()  # which it does anyway
+    session.start_engine()  # the session does this in any case
     holders[0] = 0
     until(lambda: started)
     session.close()
@@ -223,7 +223,7 @@ def test_reason_of_a_failed_start_is_shown_until_connected():
         raise HostError("the daemon does not start", hint="mend it")
 
     session, listener = opened("/nowhere/engine.sock", refuse)
-    listener.wait_until(lambda calls: calls)  # it was looked for once more, and not found
+    listener.wait_until(lambda calls: calls)  # the engine was searched once more, and not found
     until(lambda: session.state is SessionState.DETACHED)
     session._tries_now.set()
     until(lambda: not session._tries_now.is_set())

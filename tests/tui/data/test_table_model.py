@@ -204,7 +204,8 @@ CLASH = [("game", "D.txt", "1"), ("game", "d.txt", "2"), ("game", "e.txt", "3")]
 
 
 @settings(max_examples=60, deadline=None)
-@example([CLASH, [("game", "D.txt", None), ("game", "e.txt", "4")]], 0, 400)  # one of two that clash goes, another file changes
+# One of two clashing files is deleted, another file changes.
+@example([CLASH, [("game", "D.txt", None), ("game", "e.txt", "4")]], 0, 400)
 @example([[("game", "a.s", "FAIL ANALYSIS")], [("game", "a.s", None), ("game", "b.s", "x")]], 0, 400)
 @example([[("shared", "a.s", "FAIL ANALYSIS")], [("game", "a.s", "FAIL ANALYSIS")]], 0, 400)  # another scan folder has it now
 @example([[("game", "d.txt", "x")], [("game", "d.txt", None), ("game", "D.txt", "x")]], 0, 400)

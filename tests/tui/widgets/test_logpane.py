@@ -67,7 +67,7 @@ def test_follow_ends_when_moving_up_and_pause_holds_lines():
         await pilot.press("p", "G")
         assert pane.current().level == "E"
         key = pane.cursor_key
-        source.add(log(*"I" * 40))  # the ring lets old lines go
+        source.add(log(*"I" * 40))  # the ring buffer drops old lines
         pane.refresh_source()
         assert source.line_count() == 60
         assert pane.cursor_key == key

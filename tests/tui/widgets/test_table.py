@@ -61,7 +61,7 @@ def test_column_takes_no_spare_width_while_another_is_cut(count, is_cut):
     async def script(app, pilot):
         assert any("…" in line for line in lines_of(table)) == is_cut
         table.set_columns(WIDE[:2])
-        assert [line.index("textures") for line in lines_of(table)[1:3]] == [23, 23]  # where all has room the widths hold
+        assert [line.index("textures") for line in lines_of(table)[1:3]] == [23, 23]  # the widths are kept if everything fits
 
     play(table, script, size=(60, 10))
 
@@ -159,7 +159,7 @@ def test_unneeded_column_width_goes_to_column_that_needs_it():
 
     assert widths(100, 0, 0) == [45, 6, 45]
     assert widths(100, 20, 0) == [20, 6, 70]
-    assert widths(100, 20, 30) == [20, 6, 70]  # no column needs the rest: it is at the right
+    assert widths(100, 20, 30) == [20, 6, 70]  # no column needs the remaining width, which stays at the right
     assert widths(100, 80, 30) == [60, 6, 30]
     assert widths(100, 80, 90) == [45, 6, 45]
     assert widths(30, 80, 5) == [10, 6, 10]

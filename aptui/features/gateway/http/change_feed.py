@@ -94,7 +94,7 @@ class FeedPulse:
             try:
                 moment = self._database.moment()
             except KnownError:
-                moment = self._moment  # the database is being recreated
+                moment = self._moment  # the database is being recreated: keep the last moment
             if moment != self._moment:
                 self._moment = moment
                 self._wake()

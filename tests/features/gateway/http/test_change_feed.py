@@ -105,7 +105,7 @@ Follow = Callable[[str], http.client.HTTPResponse]
 
 def test_sec_10_streams_of_one_token_are_limited_and_closed(place: Served, follow: Follow) -> None:
     """Streams of a token are limited, and some places are reserved for the owner."""
-    assert follow(f"Bearer {place.token}").status == 200  # resources that are opened once are open now
+    assert follow(f"Bearer {place.token}").status == 200  # the first request opens resources that stay open
     before = len(os.listdir("/proc/self/fd"))
     bearers = [place.with_scopes(Scope.READ) for _ in range(5)]
 

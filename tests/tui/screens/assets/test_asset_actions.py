@@ -294,7 +294,7 @@ def test_only_newest_query_of_each_kind_is_answered(store):
 
     queries = QueryWorker(store.path, deliver, lambda kind, error: failures.append((kind, isinstance(error, KnownError))))
     queries.request("a", waits, told.append)
-    assert begun.wait(20)  # else it is never asked, and nothing waits for the others
+    assert begun.wait(20)  # otherwise this query never begins, and the others do not wait
     queries.request("a", lambda _: 2, told.append)
     queries.request("preview", lambda _: 4, lambda answer: (told.append(answer), done.set()))
     queries.request("b", lambda reader: reader.ask("SELECT nonsense"), told.append)

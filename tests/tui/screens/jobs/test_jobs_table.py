@@ -32,8 +32,8 @@ async def test_columns_are_as_wide_as_their_texts(app, pilot, pane):
     shown = {column.id: width for column, width in pane.table._lay_columns()}
     texts = [pane.store.cell(index, "platform").text for index in range(pane.store.row_count())]
     assert shown["platform"] == max(8, *map(len, texts))
-    assert shown["key"] == 16  # there are longer ones, but names are not all there is to a job
-    assert shown["source"] == 28  # its least; no path is longer
+    assert shown["key"] == 16  # longer names exist, but other columns need room, too
+    assert shown["source"] == 28  # the minimum width; no path is longer
     assert shown["reason"] > shown["source"]
     assert not any(pane.store.cell(index, "reason").text.startswith(" ") for index in range(pane.store.row_count()))
 
@@ -177,7 +177,7 @@ async def test_invalid_filter_is_shown_and_filters_nothing(app, pilot, pane):
     await sees(pilot, app, "7 jobs")
     assert "no job matches" not in text(app)
     await pilot.press("enter")
-    await until(pilot, lambda: pane.box.has_focus_within)  # it is to be mended first
+    await until(pilot, lambda: pane.box.has_focus_within)  # the filter has to be corrected first
     await pilot.press("backspace", "backspace", "enter")
     await settled(pilot, pane)
     await until(pilot, lambda: app.focused is pane.table)

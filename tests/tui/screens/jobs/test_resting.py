@@ -110,7 +110,7 @@ async def test_help_over_menu_closes_with_escape_and_takes_keys(app, pilot, pane
 @on_jobs()
 async def test_keys_wait_for_rows_filter_and_log(app, pilot, pane):
     assert pane.name_awaited(pane.table) == ""
-    pane.store._number += 1  # a view is being made
+    pane.store._number += 1  # a view is being computed
     assert pane.name_awaited(pane.table) == "the filter"
     assert pane.name_awaited(pane.box._line) == ""
     pane.store._number -= 1

@@ -93,7 +93,7 @@ def test_running_lines_are_replaced_by_log_without_jump(tmp_path):
         runs = Runs(app)
         await select(pilot, pane, 3)
         await until(pilot, lambda: "sand is warm" in text(app))
-        await pilot.press("enter")  # else the cursor of the table stays on the first row, whichever job that is
+        await pilot.press("enter")  # otherwise the cursor of the table stays on the first row, whatever its job
         runs.said = ("one", "two")
         app.session.say(notice(3, "processing"), 2)
         await until(pilot, lambda: "two" in text(app))

@@ -63,7 +63,7 @@ STEPS = st.one_of(
     st.tuples(st.just("replaced"), st.lists(COME, max_size=2), st.just(0)),
     st.sampled_from(("", *SEARCHES)),
     st.sampled_from(tuple(TABS)),
-    st.booleans(),  # hits alone, or not
+    st.booleans(),  # whether only hits are shown
 )
 
 

@@ -198,7 +198,7 @@ def test_truncated_log_is_read_again(tmp_path, log):
 
 def test_levels_wrap_and_jump_keys(tmp_path, log):
     async def jump(app, pilot, _session, pane):
-        at = lambda: pane.pane.current().text  # the shortest way to say it
+        at = lambda: pane.pane.current().text  # a short name for a long expression
         await pilot.press("E")
         await until(pilot, lambda: at() == "failed textures/rock.png")
         await pilot.press("e")

@@ -79,7 +79,7 @@ class SideBySide:
         self.stock = ModelTerminal(columns, lines, erases_in_colour=abilities.erases_in_colour)
         self.ours = ModelTerminal(columns, lines, erases_in_colour=abilities.erases_in_colour, repeats=repeats)
         for each in (self.stock, self.ours):
-            each.feed("\x1b[?7l")  # no line is continued on the next: Textual says so to every terminal
+            each.feed("\x1b[?7l")  # lines do not wrap: Textual sends this to every terminal
         self.sent: list[str] = []
         self.byte_count = 0
         self.stock_byte_count = 0
