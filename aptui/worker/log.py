@@ -27,10 +27,7 @@ MOST_ANSWER_RECORDS, MOST_ANSWER_CHARS = 2 * MOST_RECORDS, 256 << 10
 """Limits of one answer about a running job; clients ask about once a second."""
 TEXT_CHARS = 16_000
 ERROR_CHARS = 1000
-_SANDBOX = (
-    "it ran in a sandbox: wrote to its own folders alone, saw only files of the system, the project and PATH, and had no network, "
-    "home folder, display or graphics card; 'sandbox_paths' in aptui.yaml shows it more, 'sandbox: off' everything"
-)
+_SANDBOX = "sandboxed: no network, home or GPU; 'sandbox_paths' adds files"
 
 _HIDDEN = re.compile(
     r"permission denied|operation not permitted|read-only file system|network|unreachable|name or service not known"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from textual.css.stylesheet import Stylesheet
-from textual.widgets import Input
 
 from aptui.tui import app as app_module
 from aptui.tui.app import AptuiApp
 from aptui.tui.drawing import MainScreen
+from aptui.tui.frame.sheets import Lines
 from aptui.tui.pane import PaneSpec
 from tests.tui.fake_panes import JobsProbe
 from tests.tui.jobs_room import in_jobs
@@ -113,7 +113,7 @@ def test_sheets_and_pickers_are_empty_until_opened(tmp_path):
         assert not app.query("Sheet > *, KeyTester > *, ThemePicker > *")
 
         await pilot.press("question_mark")
-        await until(pilot, lambda: isinstance(app.focused, Input))
+        await until(pilot, lambda: isinstance(app.focused, Lines))
 
         assert [type(part).__name__ for part in app.query("Sheet > *")] == ["Input", "Lines"]
 

@@ -36,7 +36,10 @@ def level_letter(number: int) -> str:
 
 
 class LogPaneLine(NamedTuple):
-    """A line of a log as it is shown. `level` is one letter of `LEVELS`, or "" if the source does not know it."""
+    """A line of a log as it is shown. `level` is one letter of `LEVELS`, or "" if the source does not know it.
+
+    `context` are its details, if the source has them at hand.
+    """
 
     time: str
     level: str
@@ -44,6 +47,7 @@ class LogPaneLine(NamedTuple):
     text: str
     has_details: bool = False
     spans: Spans = ()
+    context: tuple[tuple[str, str], ...] = ()
 
 
 class LineSource(Protocol):

@@ -114,6 +114,8 @@ _MOST_CHARS = 16_384
 """Maximum number of characters of a line that are measured and drawn."""
 _SHIFT_CELLS = 16
 _LEAST_FOR_WINDOW, _LONGEST_WINDOW = 76, 20
+_BEFORE_CONTEXT, _LEAST_VALUE, _BETWEEN_PAIRS = 14, 12, "   "
+"""Cells before details below a line (they begin below its level), minimum width of a value, text between two of them."""
 _ENGINES_OWN = frozenset({"", "aptui", "none"})
 """Windows that are not shown without a column: most lines of the engine's log have one of them."""
 
@@ -163,6 +165,8 @@ class LogPane(Rows):
         self._hits: Sequence[int] = ()
         self._search_number = 0
         self.is_following = False
+        self.shows_context = False
+        """Whether the details of a wrapped line are shown below it."""
         self._plain, self._wrapped = self.row_lines, WrappedLines(self, self.painting, self._height_of)
         self.is_wrapped = wraps
 
@@ -212,6 +216,13 @@ class LogPane(Rows):
         self.refresh_rows()
         if self.is_following and self.shown_count:
             self.move_cursor(self.shown_count - 1)
+
+    def show_context(self, is_on: bool) -> None:
+        """Show the details of wrapped lines below them, or not."""
+        if is_on != self.shows_context:
+            self.shows_context = is_on
+            self.row_lines.forget()
+            self.refresh()
 
     def current(self) -> LogPaneLine | None:
         """Return the line under the cursor."""
@@ -299,7 +310,12 @@ class LogPane(Rows):
                     fit(text, width - taken - 1, spans=spans, offset=offset, is_prose=True), text_role, is_cursor=is_lit
                 ),
             ]
-        start, end = wrap(text, width - taken - 1)[part]
+        pieces = wrap(text, width - taken - 1)
+        if part >= len(pieces):
+            row_parts = self._context_rows(line)[part - len(pieces)]
+            texts = [Segment(text, painter.style(role, is_cursor=is_lit)) for text, role in row_parts]
+            return [edge, Segment(" " * _BEFORE_CONTEXT, painter.style("", is_cursor=is_lit)), *texts]
+        start, end = pieces[part]
         cut = tuple((max(a, start) - start, min(b, end) - start) for a, b in spans if a < end and b > start)
         row = fit(text[start:end].rstrip().ljust(1), max(1, width - taken - 1), spans=cut)
         if part:
@@ -358,12 +374,28 @@ class LogPane(Rows):
         line = self._source.line(self._place(index))
         width = self.painting.width
         taken = sum(width_of(piece.text) for piece in self._head(line, is_lit=False)[0])
-        return len(wrap(self._text(line)[0], width - taken - 1))
+        return len(wrap(self._text(line)[0], width - taken - 1)) + len(self._context_rows(line))
 
-    def fits_into(self, rows: int) -> bool:
-        """Return whether all lines fit into `rows` screen lines."""
-        count = self.count_rows()
-        return count <= rows and (not self.is_wrapped or sum(map(self._height_of, range(count))) <= rows)
+    def _context_rows(self, line: LogPaneLine) -> list[list[tuple[str, str]]]:
+        """Return the details of a line as rows of (text, role), several short ones in a row; none if they are not shown."""
+        rows: list[list[tuple[str, str]]] = []
+        free_width, used = max(_LEAST_VALUE, self.painting.width - _BEFORE_CONTEXT - 1), 0
+        for key, value in line.context if self.shows_context else ():
+            name = f"{safe(key).text}  "
+            cells = max(_LEAST_VALUE, free_width - width_of(name))
+            first, *more = [
+                text[a:b] for each in value.splitlines() or [""] for text in [safe(each).text] for a, b in wrap(text, cells)
+            ]
+            needed = width_of(name + first)
+            if rows and not more and used + needed + len(_BETWEEN_PAIRS) <= free_width:
+                rows[-1].append((_BETWEEN_PAIRS, ""))
+                used += needed + len(_BETWEEN_PAIRS)
+            else:
+                rows.append([])
+                used = free_width if more else needed
+            rows[-1] += [(name, "key"), (first, "value")]
+            rows += [[(" " * width_of(name), ""), (text, "value")] for text in more]
+        return rows
 
     def cut_text(self) -> str:
         """Return the text of the line under the cursor if it does not fit into its row, else ""."""

@@ -201,9 +201,6 @@ def _run_parts(info: JobRowInfo | None, job_details: JobDetails | None) -> list[
     return parts
 
 
-_MOST_DETAILS = 10
-_TITLES = 3
-"""Rows of titles: of the log, of the details, and the heads of their columns."""
 WIDE = 120
 """Width in columns from which log and details stand side by side."""
 _LEVELS = (("I", "infos"), ("W", "warnings"), ("E", "errors"), ("D", "debug lines"))
@@ -217,10 +214,10 @@ class EventLog(Vertical):
     EventLog #event-filter { display: none; }
     EventLog #event-body { layout: vertical; width: 1fr; height: 1fr; }
     EventLog #event-main { width: 1fr; height: 1fr; }
-    EventLog #event-side { width: 1fr; height: auto; }
+    EventLog #event-side { width: 1fr; height: 1fr; }
     EventLog.-wide #event-body { layout: horizontal; }
     EventLog.-wide #event-main { width: 2fr; }
-    EventLog.-wide #event-side { width: 1fr; height: 1fr; }
+    EventLog.-tall #event-side { height: 40%; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "search", "search", id="event.search"),
@@ -242,7 +239,7 @@ class EventLog(Vertical):
         self.job_details: JobDetails | None = None
         self.info: JobRowInfo | None = None
         self.search = LogSearch(self)
-        self._only, self._is_alone = "", False
+        self._only, self._is_alone, self._is_tall = "log", False, False
         self.side = LineContext()
         self.cursor = LogCursor(lambda: self.log_pane)
         self._running_lines: RunningLines | None = None
@@ -400,45 +397,41 @@ class EventLog(Vertical):
 
     # ---------------------------------------------------------------------------------------------------------- its places
 
-    def lay_out(self, only: str, *, is_alone: bool = False) -> None:
-        """Show both panes ("") or only "log" or "details"; side by side on wide screens unless `is_alone`."""
-        self._only, self._is_alone = only, is_alone
+    def lay_out(self, only: str, *, is_alone: bool = False, is_tall: bool = False) -> None:
+        """Show "log" or "details"; both if they fit beside each other, or below each other if `is_tall`, unless `is_alone`."""
+        self._only, self._is_alone, self._is_tall = only, is_alone, is_tall
         self._show_details()
 
     @property
+    def _shows_both(self) -> bool:
+        return self.has_class("-wide") or self.has_class("-tall")
+
+    @property
     def has_details(self) -> bool:
-        """Whether the line under the cursor carries context."""
-        return bool(self.details.pairs) and not (self.side.is_about_job and not self.has_class("-wide"))
+        """Whether the line under the cursor carries context, or facts about the job are beside it."""
+        return bool(self.details.pairs) and not (self.side.is_about_job and not self._shows_both)
 
     def _show_details(self) -> None:
         """Divide the room."""
         shows_wide = self.size.width >= WIDE if self.size.width else self.has_class("-wide")  # a guess before the first layout
-        is_wide = shows_wide and not self._is_alone
-        if is_wide != self.has_class("-wide"):
+        is_tall = self._is_tall and not self._is_alone
+        is_wide = shows_wide and not self._is_alone and not is_tall
+        if is_wide != self.has_class("-wide") or is_tall != self.has_class("-tall"):
             self.set_class(is_wide, "-wide")
+            self.set_class(is_tall, "-tall")
             self._show_context(self.log_pane.cursor_key)
-        only = "" if is_wide or self._fits_both() else self._only
-        shows_details = (self.has_details or is_wide) and only != "log"
-        shows_log = not (only == "details" and shows_details)
+        self.log_pane.show_context(not is_wide)
+        shows_details = self._shows_both or (self.has_details and self._only == "details")
+        shows_log = self._shows_both or not shows_details
         had_focus = self.screen.focused is self.details and not shows_details
         for part in ("#event-main", "#event-title", "#event-lines"):
             self.query_one(part).display = shows_log
         for part in ("#event-side", "#details-title", "#details"):
             self.query_one(part).display = shows_details
-        self.query_one("#event-side").styles.height = "1fr" if is_wide or not shows_log else "auto"
-        lines = self.details.count_rows() + 1
-        most = max(2, self.size.height // 2 - 1) if self.size.height else _MOST_DETAILS
-        self.details.styles.height = "1fr" if is_wide or not shows_log else min(lines, _MOST_DETAILS, most)
         if had_focus:
             self.screen.set_focus(self.log_pane)
         for bar in self.query(Bar):
             bar.refresh_if_changed()
-
-    def _fits_both(self) -> bool:
-        """Return whether the whole log and the details of its line fit, titles included."""
-        if self._is_alone or not (self.size.height and self.has_details):
-            return False
-        return self.log_pane.fits_into(self.size.height - self.details.count_rows() - _TITLES)
 
     def _swap(self, one: str, other: str) -> None:
         """Go from log to details or back; if only one of them is visible, the other replaces it."""
@@ -446,6 +439,7 @@ class EventLog(Vertical):
         target.display = True
         self.screen.set_focus(target)
         self._only = other if self._only == one else self._only
+        self._show_context(self.log_pane.cursor_key)
         self._show_details()
 
     def on_resize(self) -> None:
@@ -481,8 +475,9 @@ class EventLog(Vertical):
     def _show_context(self, key: int | None) -> bool:
         """Show the context of a line; return whether it changed."""
         records = self.records
-        context = records[key].context if key is not None and key < len(records) else ()
-        return self.side.show(context, self.job_details if self.has_class("-wide") else None)
+        is_hidden = self.has_class("-tall") and self._only != "details"  # the log shows it
+        context = records[key].context if key is not None and key < len(records) and not is_hidden else ()
+        return self.side.show(context, self.job_details if self._shows_both else None)
 
     def on_rows_opened(self, event: Rows.Opened) -> None:
         """Go from a line to its details."""

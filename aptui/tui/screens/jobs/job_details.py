@@ -9,8 +9,9 @@ Tests: `tests/tui/screens/jobs/test_jobs_pane.py`, `tests/tui/screens/jobs/test_
 from __future__ import annotations
 
 import os
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import closing
 from datetime import datetime
@@ -21,7 +22,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aptui.core.notices import LogRecord
+from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.paths import builder_uuid
 from aptui.shared.errors import HostError, KnownError, UserError
 from aptui.store import joblog
@@ -151,7 +152,7 @@ class DetailsReader:
             nothing = (
                 details.row.error.partition("\n")[0] if details.row and details.row.error else "no log: the run wrote no lines"
             )
-        lines = tuple(draw_record(record) for record in records)
+        lines = tuple(draw_records(records))
         return JobDetails(details.info, details.row, details.runs, details.at, details.log, tuple(records), lines, nothing)
 
 
@@ -198,11 +199,22 @@ def _is_current(details: JobDetails, request: DetailsRequest) -> bool:
     return request.expects is None or details.row is None or (details.row.status, details.row.run_key) == request.expects
 
 
-def draw_record(record: joblog.JobLogLine) -> LogPaneLine:
-    """Return a line of a log as drawn."""
+_EXIT = re.compile(r"command exited with status (\d+): (.+)", re.DOTALL)
+
+
+def draw_records(records: Iterable[joblog.JobLogLine]) -> Iterator[LogPaneLine]:
+    """Yield the lines of a log as drawn; the exit of a command does not repeat an error above it."""
+    errors: set[str] = set()
+    for record in records:
+        found = _EXIT.fullmatch(record.text) if record.level >= LogLevel.ERROR else None
+        errors.add(record.text)
+        yield _draw_record(record, f"exit status {found[1]}" if found and found[2] in errors else joblog.spoken(record.text))
+
+
+def _draw_record(record: joblog.JobLogLine, text: str) -> LogPaneLine:
     moment = datetime.fromtimestamp(record.time_ms / 1000)  # noqa: DTZ006  # the wall clock beside people
     time_of_day = f"{moment:%H:%M:%S}.{record.time_ms % 1000:03d}"
-    return LogPaneLine(time_of_day, level_letter(record.level), record.window, joblog.spoken(record.text), bool(record.context))
+    return LogPaneLine(time_of_day, level_letter(record.level), record.window, text, bool(record.context), context=record.context)
 
 
 FIRST_S, AGAIN_S = 0.25, 0.8
@@ -299,7 +311,7 @@ def _with(known: RunningLines, run_key: int, stamp: int, records: tuple[LogRecor
     is_more = run_key == known.run_key and records[: len(known.records)] == known.records
     begun = known if is_more else RunningLines(known.job_id)
     lines = tuple(lines_of(records[len(begun.records) :]))
-    return RunningLines(known.job_id, run_key, stamp, records, (*begun.lines, *lines), (*begun.drawn, *map(draw_record, lines)))
+    return RunningLines(known.job_id, run_key, stamp, records, (*begun.lines, *lines), (*begun.drawn, *draw_records(lines)))
 
 
 def with_running(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Vertical
 from textual.widget import Widget
 from textual.widgets import Input
 
@@ -29,7 +30,7 @@ from aptui.tui.screens.jobs.job_details import DetailsReader
 from aptui.tui.screens.jobs.job_texts import CheckMarks
 from aptui.tui.screens.jobs.jobs_table import FAILED_FIRST, Causes, CausesTable, Choices, JobsTableView
 from aptui.tui.screens.jobs.selection import CursorGoal, FixedJobs, Resting, SelectedJob, TableChanges
-from aptui.tui.screens.jobs.three_panes import CausesView, ThreePanes
+from aptui.tui.screens.jobs.three_panes import BESIDE, CausesView, ThreePanes
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.row_list import Rows
 from aptui.tui.widgets.table import Table
@@ -87,7 +88,10 @@ class JobsPane(ThreePanes):
 
     DEFAULT_CSS = """
     JobsPane { layout: vertical; }
+    JobsPane #jobs-upper { width: 1fr; height: 1fr; }
     JobsPane #jobs-filter, JobsPane #jobs-causes { display: none; }
+    JobsPane.-beside { layout: horizontal; }
+    JobsPane.-beside EventLog { padding: 0 0 0 1; }
     """
     wants_jobs = True
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -149,16 +153,16 @@ class JobsPane(ThreePanes):
 
     def compose(self) -> ComposeResult:
         """Make the parts."""
-        yield Bar(self.head.ends, id="jobs-bar", rules=False)
-        yield FilterBox(
-            id="jobs-filter",
-            placeholder="a regex on the path; status: platform: key: builder: reason: after: slower: !not",
-            history=(),
-            disabled=True,
-        )
-        yield JobsTableView(id="jobs-table")
-        yield CausesTable(id="jobs-causes")
-        yield EventLog(is_wide=self.app.size.width >= WIDE)  # a wrong guess would style everything twice
+        with Vertical(id="jobs-upper"):
+            yield Bar(self.head.ends, id="jobs-bar", rules=False)
+            yield FilterBox(
+                id="jobs-filter",
+                placeholder="a regex on the path; status: platform: key: builder: reason: after: slower: !not",
+                disabled=True,
+            )
+            yield JobsTableView(id="jobs-table")
+            yield CausesTable(id="jobs-causes")
+        yield EventLog(is_wide=WIDE <= self.app.size.width < BESIDE)  # a wrong guess would style everything twice
 
     def on_mount(self) -> None:
         """Restore the remembered choices; the first rows arrive with the first frame."""

@@ -80,11 +80,13 @@ class CausesView:
         self._pane.table.focus()
 
 
-_FOLDED_BELOW, _ALONE_BELOW = 26, 12
-"""Heights in lines below which the lower panes fold into one, and only one pane is visible."""
+_ALONE_BELOW = 12
+"""Height in lines below which only one pane is visible."""
 _LEAST_LOWER = 5
-_SPLIT = 40
-"""Default height of the lower panes in per cent."""
+_SPLIT, _SPLIT_BESIDE = 40, 41
+"""Default height of the lower panes, and default width of the log beside the table, in per cent."""
+BESIDE = 160
+"""Width in columns from which the log stands beside the table."""
 _NARROWEST, _WIDEST = 16, 80
 _ABOVE_ROWS, _LEAST_ROWS = 2, 6
 """Lines above the rows (filter and header); minimum number of rows that keep their room."""
@@ -130,15 +132,20 @@ class ThreePanes(Pane):
         if not height:
             return
         is_alone = self._is_zoomed or height < _ALONE_BELOW
+        is_beside = self.is_beside and not is_alone
+        self.set_class(is_beside, "-beside")
         log, shows_upper = self.event_log, not is_alone or self._part == "table"
-        for part in ("#jobs-bar", "#jobs-table", "#jobs-causes"):
-            self.query_one(part).display = shows_upper and (part == "#jobs-bar" or (part == "#jobs-causes") == self.shows_causes)
-        if self.box.display:
-            self.query_one("#jobs-bar").display = False
+        self.query_one("#jobs-upper").display = shows_upper
+        self.table.display, self.causes.display = not self.shows_causes, self.shows_causes
         log.display = not is_alone or self._part != "table"
-        log.styles.height = "1fr" if is_alone else self._lower_height(height)
-        is_folded = is_alone or height < _FOLDED_BELOW
-        log.lay_out(("details" if self._part == "details" else "log") if is_folded else "", is_alone=is_alone)
+        log.styles.height = "1fr" if is_alone or is_beside else self._lower_height(height)
+        log.styles.width = f"{self.shell.memory.get('jobs.split', 0) or _SPLIT_BESIDE}%" if is_beside else "1fr"
+        log.lay_out("details" if self._part == "details" else "log", is_alone=is_alone, is_tall=is_beside)
+
+    @property
+    def is_beside(self) -> bool:
+        """Whether the log stands beside the table, unless one of them is zoomed."""
+        return self.size.width >= BESIDE
 
     def _lower_height(self, height: int) -> int:
         """Return the height of the lower panes: chosen by the user, else a share and the room that few rows leave."""
@@ -149,7 +156,7 @@ class ThreePanes(Pane):
     def follow_rows(self) -> None:
         """Move the border when the number of rows changes the room of the lower panes."""
         height = self.size.height
-        if height and not self._is_zoomed and height >= _ALONE_BELOW:
+        if height and not self._is_zoomed and height >= _ALONE_BELOW and not self.is_beside:
             wanted = self._lower_height(height)
             if self.event_log.styles.height is None or self.event_log.styles.height.value != wanted:
                 self.event_log.styles.height = wanted
@@ -165,8 +172,7 @@ class ThreePanes(Pane):
         part = {log.log_pane: "log", log.details: "details", self.table: "table", self.causes: "table"}.get(event.widget)  # type: ignore[call-overload]
         if part is not None and part != self._part:
             self._part = part
-            if self._is_zoomed or self.size.height < _FOLDED_BELOW:
-                self.arrange_parts()
+            self.arrange_parts()
 
     def go_to(self, part: str) -> None:
         """Show a part and focus it; hide the previous part only after that, so that no key is lost."""
@@ -174,8 +180,7 @@ class ThreePanes(Pane):
         upper = self.causes if self.shows_causes else self.table
         target = {"table": upper, "log": self.event_log.log_pane, "details": self.event_log.details}[part]
         target.display = True
-        if part != "table":
-            self.event_log.display = True
+        (self.query_one("#jobs-upper") if part == "table" else self.event_log).display = True
         self.screen.set_focus(target)
         self.arrange_parts()
 
@@ -192,6 +197,7 @@ class ThreePanes(Pane):
 
     def action_split(self, per_cent: int) -> None:
         """Move the border between table and log."""
-        now = self.shell.memory.get("jobs.split", 0) or 100 * self._lower_height(self.size.height) // max(1, self.size.height)
+        share = _SPLIT_BESIDE if self.is_beside else 100 * self._lower_height(self.size.height) // max(1, self.size.height)
+        now = self.shell.memory.get("jobs.split", 0) or share
         self.shell.memory.put("jobs.split", max(_NARROWEST, min(_WIDEST, now + per_cent)))
         self.arrange_parts()

@@ -17,7 +17,7 @@ from aptui.store.db.schema import VERSION_KEY
 from aptui.tui.data.job_infos import JobRowInfo
 from aptui.tui.pane import PANES
 from aptui.tui.screens.jobs import job_texts as texts
-from aptui.tui.screens.jobs.job_details import LARGEST_BYTES, DetailsReader, DetailsRequest, JobDetails, read_log
+from aptui.tui.screens.jobs.job_details import LARGEST_BYTES, DetailsReader, DetailsRequest, JobDetails, draw_records, read_log
 from aptui.tui.screens.jobs.log_lines import EventLines, LogColumns, search
 from aptui.tui.widgets.log_sources import LogPaneLine
 from tests.store.conftest import job_row, source_row
@@ -28,6 +28,14 @@ from tests.tui.shell_room import in_shell, text, until
 from .jobs_pane_room import INFO, on_jobs, papers_of, sees
 
 pytestmark = pytest.mark.real
+
+
+def test_exit_of_a_command_does_not_repeat_its_error():
+    said = ("no dialogue", "command exited with status 3: no dialogue", "command exited with status 3: other")
+
+    drawn = [line.text for line in draw_records(joblog.JobLogLine(LogLevel.ERROR, "", text, 0) for text in said)]
+
+    assert drawn == ["no dialogue", "exit status 3", "command exited with status 3: other"]
 
 
 @on_jobs()

@@ -78,7 +78,7 @@ def test_tab_walks_and_zoom_hides_and_small_screens_fold(tmp_path):
         await sees(pilot, app, "Offset")
         await pilot.press("z")
         await pilot.pause()
-        await until(pilot, lambda: not pane.table.display)
+        await until(pilot, lambda: not pane.query_one("#jobs-upper").display)
         await pilot.press("shift+tab")
         await pilot.pause()
         await until(pilot, lambda: log.log_pane.display)

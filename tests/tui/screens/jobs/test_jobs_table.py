@@ -98,16 +98,32 @@ async def test_log_takes_room_of_few_rows_until_border_is_moved(app, pilot, pane
 
 
 @on_jobs(size=SMALL)
-async def test_details_are_shown_below_short_log_at_80_columns(app, pilot, pane):
-    await sees(pilot, app, "Unexpected end of data")
-    assert "0x0012F3A0" not in text(app)  # the log has no row too many
-    await typed(pilot, pane, "sand")
-    await pilot.press("enter")
-    await sees(pilot, app, "sand is warm")
-    await sees(pilot, app, "Heat    40")
-    assert pane.event_log.log_pane.display
-    await pilot.press("enter", "tab")
-    await until(pilot, lambda: app.focused is pane.event_log.details and pane.event_log.log_pane.display)
+async def test_details_are_shown_below_their_line_at_80_columns(app, pilot, pane):
+    await sees(pilot, app, "Chunk  IDAT   Offset  0x0012F3A0   Trace  png.py(212): decode")
+    at = next(at for at, line in enumerate(lines(app)) if "Chunk  IDAT" in line)
+    assert "Unexpected end of data" in lines(app)[at - 2] + lines(app)[at - 1]
+    await pilot.press("enter", "enter")
+    await until(pilot, lambda: app.focused is pane.event_log.details and not pane.event_log.log_pane.display)
+    await sees(pilot, app, "Offset  0x0012F3A0")
+    await pilot.press("y", "a")
+    await until(pilot, lambda: app.copied[-1][0].startswith("Chunk = IDAT\n"))
+
+
+@on_jobs(size=(160, 45))
+async def test_log_stands_beside_the_table_from_160_columns(app, pilot, pane):
+    await sees(pilot, app, "Chunk  IDAT   Offset  0x0012F3A0", "About this job", "Why it ran, or failed")
+    table, log = pane.query_one("#jobs-upper").region, pane.event_log.region
+    assert (table.height, log.height, table.y) == (pane.size.height, pane.size.height, log.y)
+    await pilot.press("enter", "enter")
+    await until(pilot, lambda: app.focused is pane.event_log.details)
+    await sees(pilot, app, "Details of this line")
+    await pilot.press("escape", "less_than_sign")
+    await until(pilot, lambda: pane.event_log.region.width > log.width)
+    await pilot.press("z")
+    await until(pilot, lambda: not pane.query_one("#jobs-upper").display)
+    await pilot.resize_terminal(100, 30)
+    await pilot.press("z")
+    await until(pilot, lambda: pane.event_log.region.y > pane.table.region.y)
 
 
 def test_filter_applies_while_typing_and_stays_until_removed(tmp_path):
