@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -40,9 +41,12 @@ if os.environ.get("PYTHON_CREDULOUS"):  # a drill's mutant; variables with this 
 class Base:
     """One job per platform; its product is the source in upper case, after `act` had its chance."""
 
-    name = "base"
+    name: ClassVar[str]
     version = "1"
     patterns = ("*.txt",)
+
+    def __init_subclass__(cls) -> None:
+        cls.name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
 
     def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
         jobs = [JobDescriptor(self.name, platform.id, params={"p": "1"}) for platform in request.platforms]
@@ -61,12 +65,10 @@ class Base:
 
 
 class Good(Base):
-    name = "good"
+    """Does its job."""
 
 
 class Talkative(Base):
-    name = "talkative"
-
     def act(self, request):
         print("hello from print")
         print("W: mind the gap")
@@ -77,8 +79,6 @@ class Talkative(Base):
 
 class Waiting(Base):
     """Prints and logs, then looks for files that tell it to go on; it says nothing while it waits."""
-
-    name = "waiting"
 
     def act(self, request):
         print("printed")
@@ -93,52 +93,33 @@ class Waiting(Base):
 
 
 class Segv(Base):
-    name = "segv"
-
     def act(self, request):
         print("about to crash")
         ctypes.string_at(0)
 
 
 class Abort(Base):
-    name = "abort"
-
     def act(self, request):
         os.abort()
 
 
 class Exit3(Base):
-    name = "exit3"
-
     def act(self, request):
         os._exit(3)
 
 
-class SysExit(Base):
-    name = "sysexit"
-
-    def act(self, request):
-        sys.exit("bye")
-
-
 class Raises(Base):
-    name = "raises"
-
     def act(self, request):
         raise ValueError("bad header\nsecond line")
 
 
 class Hang(Base):
-    name = "hang"
-
     def act(self, request):
         print("hanging now")
         time.sleep(3600)
 
 
 class Stubborn(Base):
-    name = "stubborn"
-
     def act(self, request):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         subprocess.Popen(["sleep", "3600"], start_new_session=True)
@@ -147,23 +128,17 @@ class Stubborn(Base):
 
 
 class Spin(Base):
-    name = "spin"
-
     def act(self, request):
         while True:
             pass
 
 
 class Stopped(Base):
-    name = "stopped"
-
     def act(self, request):
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
 class Greedy(Base):
-    name = "greedy"
-
     def act(self, request):
         kept = []
         while True:
@@ -172,8 +147,6 @@ class Greedy(Base):
 
 class Gated(Base):
     """A well-behaved builder that waits for `<source>.go`, so that tests decide how long a run takes; `<source>.at` = it began."""
-
-    name = "gated"
 
     def act(self, request):
         _write(request.full_path + ".at")
@@ -184,8 +157,6 @@ class Gated(Base):
 class KilledOnce(Base):
     """Kills itself in its first run like the kernel without memory."""
 
-    name = "killed_once"
-
     def act(self, request):
         if not os.path.exists(request.full_path + ".killed"):
             _write(request.full_path + ".killed")
@@ -193,23 +164,17 @@ class KilledOnce(Base):
 
 
 class Hungry(Base):
-    name = "hungry"
-
     def act(self, request):
         len(bytearray(120 << 20).replace(b"x", b"y"))
 
 
 class HungryChild(Base):
-    name = "hungry_child"
-
     def act(self, request):
         subprocess.run([sys.executable, "-c", "len(b'x' * (120 << 20))"], check=True)
 
 
 class NativeGreedy(Base):
     """Memory without a MemoryError: builders write even to memory that the allocator refuses."""
-
-    name = "native_greedy"
 
     def act(self, request):
         libc = ctypes.CDLL(None)
@@ -220,8 +185,6 @@ class NativeGreedy(Base):
 
 
 class HugeFile(Base):
-    name = "huge_file"
-
     def act(self, request):
         with open(os.path.join(request.temp_dir, "huge"), "wb") as file:
             file.truncate(4 << 30)
@@ -229,8 +192,6 @@ class HugeFile(Base):
 
 
 class OneLine(Base):
-    name = "one_line"
-
     def act(self, request):
         block = b"x" * (1 << 20)
         for _ in range(FLOOD_BYTES >> 20):
@@ -239,8 +200,6 @@ class OneLine(Base):
 
 
 class ManyLines(Base):
-    name = "many_lines"
-
     def act(self, request):
         block = b"".join(b"line %d\n" % number for number in range(10_000))
         for _ in range(30):
@@ -248,22 +207,16 @@ class ManyLines(Base):
 
 
 class InvalidUtf8(Base):
-    name = "invalid_utf8"
-
     def act(self, request):
         os.write(1, b"caf\xe9 \xff\xfe\x00\x01 end\n")
 
 
 class Grandchild(Base):
-    name = "grandchild"
-
     def act(self, request):
         subprocess.Popen(["sleep", "3600"])
 
 
 class Daemon(Base):
-    name = "daemon"
-
     def act(self, request):
         if os.fork() == 0:
             os.setsid()
@@ -274,8 +227,6 @@ class Daemon(Base):
 
 
 class ForkMany(Base):
-    name = "fork_many"
-
     def act(self, request):
         for _ in range(20):
             if os.fork() == 0:
@@ -283,8 +234,6 @@ class ForkMany(Base):
 
 
 class Forks(Base):
-    name = "forks"
-
     def act(self, request):
         child = os.fork()
         if not child:
@@ -296,81 +245,34 @@ class Forks(Base):
 
 
 class ForkReturns(Base):
-    name = "fork_returns"
-
     def act(self, request):
         os.fork()
 
 
 class LeaksFiles(Base):
-    name = "leaks_files"
     kept: ClassVar[list[int]] = []
 
     def act(self, request):
         self.kept += [os.open("/dev/null", os.O_RDONLY) for _ in range(300)]
 
 
-class LeaksAllFiles(Base):
-    name = "leaks_all_files"
-    kept: ClassVar[list[int]] = []
-
-    def act(self, request):
-        while True:
-            self.kept.append(os.open("/dev/null", os.O_RDONLY))
-
-
 class KillsGroup(Base):
-    name = "kills_group"
-
     def act(self, request):
         os.killpg(0, signal.SIGKILL)
 
 
-class ClosesFiles(Base):
-    name = "closes_files"
-
-    def act(self, request):
-        os.closerange(3, 200)
-        time.sleep(3600)
-
-
-class Scribbles(Base):
-    name = "scribbles"
-
-    def act(self, request):
-        for descriptor in range(3, 20):
-            try:
-                os.write(descriptor, b"garbage on every descriptor" * 10)
-            except OSError:
-                continue
-        time.sleep(3600)
-
-
 class ReadsStdin(Base):
-    name = "reads_stdin"
-
     def act(self, request):
         if sys.stdin.read() == "":
             raise RuntimeError("stdin is empty")
 
 
 class Nothing(Base):
-    name = "nothing"
-
     def act(self, request):
         return "yes"
 
 
-class SaysFailed(Base):
-    name = "says_failed"
-
-    def act(self, request):
-        return ProcessJobResponse()
-
-
 class Environment(Base):
-    name = "environment"
-
     def act(self, request):
         raise RuntimeError(f"{os.environ.get('SECRET_TOKEN')} {os.environ['TMPDIR'] == request.temp_dir == os.getcwd()}")
 
@@ -389,8 +291,6 @@ def _write(path: str, data: bytes = b"data") -> str:
 
 
 class Missing(Base):
-    name = "missing"
-
     def act(self, request):
         return _made(request, JobProduct("never-made.out"))
 
@@ -398,7 +298,6 @@ class Missing(Base):
 class Truncates(Base):
     """Keeps its product open, to change it after its last check."""
 
-    name = "truncates"
     kept: ClassVar[list[object]] = []
 
     def act(self, request):
@@ -411,8 +310,6 @@ class Truncates(Base):
 
 
 class Absolute(Base):
-    name = "absolute"
-
     def act(self, request):
         return _made(request, JobProduct("/nowhere/at/all.out"))
 
@@ -420,47 +317,35 @@ class Absolute(Base):
 class DiesAtStart(Base):
     """Crashes when its code is imported."""
 
-    name = "dies_at_start"
-
     def __init__(self):
         os.abort()
 
 
 class Link(Base):
-    name = "link"
-
     def act(self, request):
         os.symlink("/etc/hostname", request.product_path("l.out"))
         return _made(request, JobProduct("l.out"))
 
 
 class BehindLink(Base):
-    name = "behind_link"
-
     def act(self, request):
         os.symlink("/etc", request.product_path("d"))
         return _made(request, JobProduct("d/hostname"))
 
 
 class Outside(Base):
-    name = "outside"
-
     def act(self, request):
         _write(os.path.join(request.products_dir, "../escaped.out"))
         return _made(request, JobProduct("../escaped.out"))
 
 
 class Folder(Base):
-    name = "folder"
-
     def act(self, request):
         os.mkdir(request.product_path("f.out"))
         return _made(request, JobProduct("f.out"))
 
 
 class DuplicateName(Base):
-    name = "duplicate_name"
-
     def act(self, request):
         os.mkdir(request.product_path("x"))
         _write(request.product_path("a.out"))
@@ -469,38 +354,23 @@ class DuplicateName(Base):
 
 
 class DuplicateSubId(Base):
-    name = "duplicate_sub_id"
-
     def act(self, request):
         _write(request.product_path("a.out"))
         _write(request.product_path("b.out"))
         return _made(request, JobProduct("a.out", 7), JobProduct("b.out", 7))
 
 
-class BothFlags(Base):
-    name = "both_flags"
-
-    def act(self, request):
-        return _made(request, JobProduct(_write(request.product_path("a.out")), flags=3))
-
-
 class Intermediate(Base):
-    name = "intermediate"
-
     def act(self, request):
         return _made(request, JobProduct(_write(request.product_path("a.out")), flags=2))
 
 
 class Control(Base):
-    name = "control"
-
     def act(self, request):
         return _made(request, JobProduct(_write(request.product_path("a\x1b[2J.out"))))
 
 
 class ChangesSource(Base):
-    name = "changes_source"
-
     def act(self, request):
         with open(request.full_path, "ab") as file:
             file.write(b"more")
@@ -509,8 +379,6 @@ class ChangesSource(Base):
 class Elsewhere(Base):
     """Allowed claims: an absolute path elsewhere is copied, one in the temporary folder is moved, a hard link is copied."""
 
-    name = "elsewhere"
-
     def act(self, request):
         os.link(request.full_path, request.product_path("hard.out"))
         temp = _write(os.path.join(request.temp_dir, "Temp.OUT"), b"temp")
@@ -518,8 +386,6 @@ class Elsewhere(Base):
 
 
 class ManyProducts(Base):
-    name = "many_products"
-
     def act(self, request):
         names = [f"p{number}.out" for number in range(int(os.environ.get("PYTHON_MANY", "2000")))]
         for name in names:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import os
 import selectors
 import time
 from collections.abc import Callable, Sequence
@@ -131,17 +130,3 @@ class Harness:
     def close(self) -> None:
         self.pool.close(0.5)
         self.selector.close()
-
-
-def processes_named(*words: bytes) -> list[int]:
-    """Return the processes whose command line has one of `words` as an argument."""
-    found = []
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                arguments = Path("/proc", entry, "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if any(word in arguments for word in words):
-                found.append(int(entry))
-    return found

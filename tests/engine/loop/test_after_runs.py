@@ -385,8 +385,6 @@ READS = {
     "heard": "return open(path).read().strip() if os.path.exists(path) else 'none'",
     "unheard": "return subprocess.run(['cat', path], capture_output=True, text=True).stdout.strip() or 'none'",
 }
-OLDER_S = 0.05
-"""More than a tick of the kernel's clock: earlier files are older than the present run."""
 
 
 def reading(project: Project, how: str = "heard") -> Project:
