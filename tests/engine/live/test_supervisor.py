@@ -17,8 +17,9 @@ from live_project import LiveProject, Ticker, own_live_project
 
 from aptui.config.dirs import asset_database, identity_of
 from aptui.core.notices import JobChanged, Notice
+from aptui.engine.cache import cache as cache_room
 from aptui.engine.cache.cache import Cache
-from aptui.engine.live import changes, writing
+from aptui.engine.live import changes, supervisor, writing
 from aptui.engine.live.supervisor import EngineSupervisor
 from aptui.engine.loop import scans
 from aptui.engine.watch.watcher import Watcher
@@ -37,6 +38,13 @@ builders: [{name: data, copy: ["*.txt"]}]
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
     return own_live_project(tmp_path, monkeypatch, SETTINGS, {"assets/a.txt": "a"})
+
+
+@pytest.fixture
+def retrying(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
+    """A project whose engine, once it is in trouble, tries again at once."""
+    monkeypatch.setattr(supervisor, "_RETRY_S", (0.01, 0.1))
+    return project
 
 
 # ------------------------------------------------------------------------------------------------------------------- seeing
@@ -516,83 +524,43 @@ def test_a_cache_that_moved_in_the_configuration_is_refused(project: LiveProject
 # ------------------------------------------------------------------------------------------------------------------ trouble
 
 
-def test_after_trouble_with_the_disk_the_engine_opens_again_by_itself(
-    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("error", "text"), [(HostError("the disk is full"), "the disk is full"), (KeyError("a bug"), "KeyError")])
+def test_engine_in_trouble_reports_it_and_opens_again(
+    retrying: LiveProject, monkeypatch: pytest.MonkeyPatch, error: Exception, text: str
 ) -> None:
-    from aptui.engine.live import supervisor as live_room
-
-    monkeypatch.setattr(live_room, "_RETRY_S", (0.05, 0.1))
-    with project.running() as live:
-        monkeypatch.setattr(live, "_retry_s", 0.05)
-        engine = live.engine
-        assert engine is not None
-        project.write("assets/a.txt", "when all is well again")
-        monkeypatch.setattr(engine, "turn", lambda _wait_s: (_ for _ in ()).throw(HostError("the disk is full")))
+    with retrying.running() as live:
+        monkeypatch.setattr(live.engine, "turn", mock.Mock(side_effect=error))
         live.turn()
         assert live.engine is None
-        project.until(lambda: live.health.disk.startswith("the disk is full"))
-        project.until_product("linux/a.txt", "when all is well again")
+        retrying.until(lambda: text in live.health.disk)
+        retrying.save("a.txt", "when all is well again")
         assert not live.health.disk
 
 
-def test_a_disk_that_runs_full_ends_the_work_until_there_is_room_again(
-    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("place", "name", "value", "text"),
+    [
+        (cache_room, "RESERVE_BYTES", 1 << 62, "is full"),
+        (os, "statvfs", lambda _path: SimpleNamespace(f_flag=os.ST_RDONLY, f_bavail=1 << 40, f_frsize=4096), "read-only"),
+    ],
+)
+def test_cache_that_cannot_be_written_ends_the_work_until_it_can(
+    retrying: LiveProject, monkeypatch: pytest.MonkeyPatch, place: object, name: str, value: object, text: str
 ) -> None:
-    from aptui.engine.cache import cache as cache_room
-    from aptui.engine.live import supervisor as live_room
-
-    monkeypatch.setattr(live_room, "_RETRY_S", (0.05, 0.1))
-    with project.running() as live:
-        live._retry_s = 0.05
+    with retrying.running() as live:
         with monkeypatch.context() as patch:
-            patch.setattr(cache_room, "RESERVE_BYTES", 1 << 62)
+            patch.setattr(place, name, value)
             live.pause(True)
-            project.write("assets/a.txt", "when there is room")
-            project.until(lambda: "is full" in live.health.disk)
+            retrying.write("assets/a.txt", "when it can be written")
+            retrying.until(lambda: text in live.health.disk)
             live.pause(False)
-        project.until_product("linux/a.txt", "when there is room")
+        retrying.until_product("linux/a.txt", "when it can be written")
 
 
-def test_a_cache_that_becomes_read_only_ends_the_work_until_it_is_not(
-    project: LiveProject, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from aptui.engine.live import supervisor as live_room
-
-    statvfs = os.statvfs
-
-    class ReadOnly:
-        f_flag, f_bavail, f_frsize = os.ST_RDONLY, 1 << 40, 4096
-
-    monkeypatch.setattr(live_room, "_RETRY_S", (0.05, 0.1))
+def test_deleted_or_replaced_database_is_reported_when_idle(retrying: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = retrying
+    monkeypatch.setattr(supervisor, "_CHECK_EVERY_S", 0.01)
     with project.running() as live:
-        live._retry_s = 0.05
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "statvfs", lambda _path: ReadOnly())
-            live.pause(True)
-            project.write("assets/a.txt", "when it can be written")
-            project.until(lambda: "read-only" in live.health.disk)
-            live.pause(False)
-        assert os.statvfs is statvfs
-        project.until_product("linux/a.txt", "when it can be written")
-
-
-def test_exception_in_the_loop_is_reported_and_daemon_continues(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
-    from aptui.engine.live import supervisor as live_room
-
-    monkeypatch.setattr(live_room, "_RETRY_S", (0.05, 0.1))
-    with project.running() as live:
-        live._retry_s = 0.05
-        monkeypatch.setattr(live.engine, "turn", lambda _wait_s: {"a": 1}["no such key"])
-        live.turn()
-        project.until(lambda: "KeyError" in live.health.disk)
-        project.save("a.txt", "after the bug")
-
-
-def test_deleted_or_replaced_database_is_reported_when_idle(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aptui.engine.live.supervisor._CHECK_EVERY_S", 0.01)
-    monkeypatch.setattr("aptui.engine.live.supervisor._RETRY_S", (0.05, 0.1))
-    with project.running() as live:
-        live._retry_s = 0.05
         database = asset_database(live.config.cache_dir)
         away = database.rename(database.with_name("away"))
         project.until(lambda: "is gone: put it back, or run 'aptui rescan'" in live.health.database)
@@ -612,16 +580,12 @@ def test_deleted_or_replaced_database_is_reported_when_idle(project: LiveProject
         ]
 
 
-def test_epoch_increases_with_a_new_database(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
-    from aptui.engine.live import supervisor as live_room
-
-    monkeypatch.setattr(live_room, "_RETRY_S", (0.05, 0.1))
-    with project.running() as live:
-        live._retry_s = 0.05
+def test_epoch_increases_with_a_new_database(retrying: LiveProject) -> None:
+    with retrying.running() as live:
         assert live.engine is not None
         before = live.engine.epoch
         asset_database(live.config.cache_dir).unlink()
-        project.save("a.txt", "in another database")
+        retrying.save("a.txt", "in another database")
 
         assert live.engine is not None
         assert live.engine.epoch > before, "whoever reads knows the news of the one from those of the other by that"
@@ -637,9 +601,7 @@ def test_short_trouble_is_reported(project: LiveProject) -> None:
 
 
 def test_recreated_project_folder_is_used_with_its_configuration(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
-    from aptui.engine.live import supervisor as live_room
-
-    monkeypatch.setattr(live_room, "_RETRY_S", (0.01, 60.0))
+    monkeypatch.setattr(supervisor, "_RETRY_S", (0.01, 60.0))
     with project.running() as live:
         shutil.rmtree(project.root)
         project.until(lambda: "is not there" in live.health.disk and "aptui.yaml" in live.health.configuration)
@@ -654,71 +616,61 @@ def test_recreated_project_folder_is_used_with_its_configuration(project: LivePr
         assert (live.health.disk, live.health.configuration) == ("", "")
 
 
-def test_a_scan_folder_that_vanishes_takes_no_products_with_it(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
-    from aptui.engine.live import supervisor as live_room
-
-    monkeypatch.setattr(live_room, "_RETRY_S", (0.05, 0.1))
-    with project.running() as live:
-        live._retry_s = 0.05
-        project.move("assets", "away")
-        project.until(lambda: any(root.mode is WatchMode.GONE for root in live.health.roots))
-        project.until(lambda: "is not there" in live.health.disk)
-        assert project.product("linux/a.txt") == b"a"
-        project.write("away/a.txt", "back")
-        project.move("away", "assets")
-        project.until_product("linux/a.txt", "back")
+def test_a_scan_folder_that_vanishes_takes_no_products_with_it(retrying: LiveProject) -> None:
+    with retrying.running() as live:
+        retrying.move("assets", "away")
+        retrying.until(lambda: any(root.mode is WatchMode.GONE for root in live.health.roots))
+        retrying.until(lambda: "is not there" in live.health.disk)
+        assert retrying.product("linux/a.txt") == b"a"
+        retrying.write("away/a.txt", "back")
+        retrying.move("away", "assets")
+        retrying.until_product("linux/a.txt", "back")
 
 
-def test_missing_project_folder_is_not_created(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
-    from aptui.engine.live import supervisor as live_room
-
-    monkeypatch.setattr(live_room, "_RETRY_S", (0.05, 0.1))
-    with project.running() as live:
-        live._retry_s = 0.05
-        away = project.root.rename(project.root.with_name("away"))
-        project.until(lambda: "project folder" in live.health.disk)
-        assert not project.root.exists()
+def test_missing_project_folder_is_not_created(retrying: LiveProject) -> None:
+    with retrying.running() as live:
+        away = retrying.root.rename(retrying.root.with_name("away"))
+        retrying.until(lambda: "project folder" in live.health.disk)
+        assert not retrying.root.exists()
         (away / "assets/a.txt").write_text("back")
-        away.rename(project.root)
-        project.until_product("linux/a.txt", "back")
+        away.rename(retrying.root)
+        retrying.until_product("linux/a.txt", "back")
 
 
-def test_engine_of_a_project_that_was_moved_lets_go_of_it_and_ends(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aptui.engine.live.supervisor._RETRY_S", (0.01, 0.02))
-    monkeypatch.setattr("aptui.engine.live.supervisor._MOVED_S", 0.2)
-    with project.running() as live:
-        away = project.root.rename(project.root.with_name("away"))
-        project.until(lambda: "was moved away" in live.health.disk)
+def test_engine_of_a_project_that_was_moved_lets_go_of_it_and_ends(retrying: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "_MOVED_S", 0.2)
+    with retrying.running() as live:
+        away = retrying.root.rename(retrying.root.with_name("away"))
+        retrying.until(lambda: "was moved away" in live.health.disk)
         assert str(away) in live.health.disk
         with contextlib.closing(Cache(away / "Cache", ["linux"])) as cache:
             cache.take()  # it raises an error if the engine still holds the folder
 
-        project.until(lambda: live.is_stopping)
+        retrying.until(lambda: live.is_stopping)
 
 
 @pytest.mark.parametrize("harm", ["moved", "deleted", "moved and replaced", "deleted and replaced"])
 def test_cache_folder_that_was_moved_or_deleted_is_let_go_and_the_folder_at_its_path_is_used(
-    harm: str, project: LiveProject, monkeypatch: pytest.MonkeyPatch
+    harm: str, retrying: LiveProject
 ) -> None:
-    monkeypatch.setattr("aptui.engine.live.supervisor._RETRY_S", (0.01, 0.02))
-    with project.running() as live:
+    with retrying.running() as live:
         assert live.engine is not None
         first, opened = live.engine, []
-        live.openings.append(lambda: opened.append(identity_of(project.cache)))
-        elsewhere = project.root.with_name("elsewhere")
-        project.cache.rename(elsewhere)
+        live.openings.append(lambda: opened.append(identity_of(retrying.cache)))
+        elsewhere = retrying.root.with_name("elsewhere")
+        retrying.cache.rename(elsewhere)
         if "replaced" in harm:
-            shutil.copytree(elsewhere, project.cache)
+            shutil.copytree(elsewhere, retrying.cache)
         if "deleted" in harm:
             shutil.rmtree(elsewhere)
 
-        answer = project.ask(port.EngineHello(port.PROTOCOL, "1", "test", 1)).answered
-        project.until(lambda: live.engine not in (None, first))
-        project.until_product("linux/a.txt", "a")
+        answer = retrying.ask(port.EngineHello(port.PROTOCOL, "1", "test", 1)).answered
+        retrying.until(lambda: live.engine not in (None, first))
+        retrying.until_product("linux/a.txt", "a")
 
         assert answer is not None
-        assert answer["cache_id"] in ("", identity_of(project.cache))
-        assert opened == [identity_of(project.cache)]
+        assert answer["cache_id"] in ("", identity_of(retrying.cache))
+        assert opened == [identity_of(retrying.cache)]
         assert not live.is_stopping
 
 

@@ -21,7 +21,7 @@ from aptui.engine.loop import engine as saved_rows
 from aptui.engine.loop.dispatch import RunDispatcher
 from aptui.engine.loop.engine import Engine
 from aptui.engine.loop.hashing import HashQueue
-from aptui.shared.errors import BusyError, HostError, UserError
+from aptui.shared.errors import HostError, UserError
 from aptui.store.db.writer import Writer
 
 pytestmark = pytest.mark.real
@@ -60,7 +60,6 @@ def test_every_step_listener_gets_pending_processing_completed(project: Project)
 
 def test_products_are_news_only_when_they_lie_in_the_cache(project: Project) -> None:
     seen: list[tuple[str, bool]] = []
-    engine = Engine(load.load(project.root, workers=1))
 
     def look(notice: Notice) -> None:
         if isinstance(notice, ProductsChanged):
@@ -142,15 +141,6 @@ def test_rows_that_are_not_saved_are_reported_by_an_engine_with_no_other_work(
     assert "has not saved rows" in text
 
 
-def test_a_second_engine_is_refused_while_the_first_lives(project: Project) -> None:
-    first = engine_of(project, [])
-
-    with pytest.raises(BusyError):
-        engine_of(project, [])
-
-    first.close()
-
-
 def test_unrun_jobs_of_a_stopped_engine_are_pending(project: Project) -> None:
     engine = engine_of(project, [])
     engine.stop()
@@ -208,17 +198,6 @@ def test_a_source_that_cannot_be_read_fails_with_the_reason_keeps_its_product_an
     assert texts == {"a.txt": "a"}
     assert project.texts() == {"a.txt": "aa"}
     assert set(project.statuses().values()) == {"completed"}
-
-
-def test_a_person_may_ask_for_a_job_again(project: Project) -> None:
-    project.engine_run()
-    news: list[Notice] = []
-    engine = engine_of(project, news)
-    engine.ask("reprocess", keys=[PathKey("a.txt")])
-    engine.run_until_idle()
-    engine.close()
-
-    assert [notice.source for notice in news if isinstance(notice, JobChanged)] == ["a.txt"]
 
 
 def test_reprocess_mends_a_product_that_was_damaged_in_place(project: Project) -> None:
