@@ -233,8 +233,6 @@ def open_asked(arguments: Namespace) -> Iterator[AskedAssets]:
     else:
         config = load_config(arguments)
         path = asset_database(config.cache_dir)
-        if not path.is_file():
-            raise UserError(f"nothing was processed yet: there is no '{path}'", hint="'aptui batch' processes the project")
     database = open_reader(path)
     if config is not None:
         database.roots = {folder.name: folder.path for folder in config.project.scan_folders}

@@ -22,9 +22,9 @@ from aptui.core.paths import from_text
 from aptui.link import port
 from aptui.link.client import EngineClient
 from aptui.shared import printing
-from aptui.shared.errors import HostError, KnownError, UserError
+from aptui.shared.errors import HostError, KnownError
 from aptui.store.db.schema import uuid_text
-from aptui.store.queries.reader import JobRow, Reader, open_reader
+from aptui.store.queries.reader import JobRow, NoDatabaseError, Reader, open_reader
 
 if TYPE_CHECKING:
     from aptui.config.configuration import Config
@@ -65,7 +65,7 @@ def open_for_reading(arguments: Namespace, config: Config | None = None) -> Iter
 def _missing(config: Config, path: Path) -> KnownError:
     """Return the error for a missing database; it is another one if an engine is running, because that engine had a database."""
     if (answer := engine_answer(config)) is None:
-        return UserError(f"nothing was processed yet: there is no '{path}'", hint="'aptui batch' processes the project")
+        return NoDatabaseError(path)
     if trouble := answer["health"]["disk"]:
         return HostError(f"there is no '{path}', and the engine cannot make one: {trouble}", hint="free some space on its disk")
     hint = "put it back, or 'aptui rescan' rebuilds everything"

@@ -445,8 +445,6 @@ def changes(arguments: Namespace) -> int:
 
     config = load_last_config(arguments)
     path = asset_database(config.cache_dir)
-    if not path.is_file():
-        raise UserError(f"nothing was processed yet: there is no '{path}'", hint="'aptui batch' processes the project")
     print_record = printing.say_json if arguments.jsonl else _print
     with closing(ChangeTail(path, arguments.since)) as tail:
         for record in _records(tail, follows=arguments.follow):

@@ -34,7 +34,7 @@ from aptui.features.relocation.relocation_records import (
     count_report,
 )
 from aptui.features.relocation.text_references import Rename, UnreadableError
-from aptui.shared.errors import HostError, UserError
+from aptui.shared.errors import HostError
 from aptui.shared.files.replacing import replace_bytes
 from aptui.store.queries.reader import open_reader
 
@@ -253,10 +253,7 @@ def list_touched(report: RelocationReport) -> list[str]:
 
 
 def _plan(order: Relocate, config: Config) -> Plan:
-    path = asset_database(config.cache_dir)
-    if not path.is_file():
-        raise UserError(f"nothing was processed yet: there is no '{path}'", hint="'aptui batch' processes the project")
-    with closing(open_reader(path)) as reader, reader.snapshot():
+    with closing(open_reader(asset_database(config.cache_dir))) as reader, reader.snapshot():
         return make_plan(order, config, reader)
 
 

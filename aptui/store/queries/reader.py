@@ -402,6 +402,12 @@ class Reader:
 class NoDatabaseError(UserError):
     """There is no asset database yet."""
 
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"nothing was processed yet: there is no asset database '{path}'",
+            hint="'aptui batch' processes the project; or name another file",
+        )
+
 
 def open_reader(path: Path) -> Reader:
     """Open an asset database for reading: ours, or a private copy of one that O3DE wrote (versions 36 to 40).
@@ -412,7 +418,7 @@ def open_reader(path: Path) -> Reader:
         HostError: it cannot be read.
     """
     if not path.is_file():
-        raise NoDatabaseError(f"there is no asset database '{path}'", hint="start the engine once, or name another file")
+        raise NoDatabaseError(path)
     refuse_other_user(path.parent)
     with ExitStack() as stack:
         try:
