@@ -221,6 +221,7 @@ class JobCommit(Struct, frozen=True):
 
     Its rows are those that `Pipeline.commit_rows` returns. `is_first`: the job has no products that these replace. `identities`:
     `.meta` files of its intermediates, (product, bytes, whether it replaces an existing file), in place before the products.
+    `is_durable`: the products are synced already.
     """
 
     run_key: int
@@ -230,6 +231,7 @@ class JobCommit(Struct, frozen=True):
     touched: tuple[str, ...] = ()
     is_first: bool = False
     identities: tuple[tuple[str, bytes, bool], ...] = ()
+    is_durable: bool = False
 
 
 class CommitProducts(Struct, frozen=True):

@@ -182,7 +182,8 @@ class RunResult(Struct, frozen=True):
     no builder ran, else "". `kind` is the kind of failure (`core.retry`), "" = unknown, or another run would fail too. `probed`
     are ((absolute path, "" = searched for and missing), (listed folder and `/*`, digest of its names), ...): a stored result
     counts only if they are the same. `is_private`: it is not stored, because it read files that its key does not cover.
-    `is_final`: it is a final, though a draft was requested (`core.quality`).
+    `is_final`: it is a final, though a draft was requested (`core.quality`). `is_durable`: its staged products are synced;
+    otherwise the commit syncs them.
     """
 
     run_key: int
@@ -205,6 +206,7 @@ class RunResult(Struct, frozen=True):
     used: Used = NOTHING_USED
     kind: str = ""
     is_final: bool = False
+    is_durable: bool = False
 
 
 class HashResult(Struct, frozen=True):

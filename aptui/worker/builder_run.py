@@ -51,7 +51,7 @@ from aptui.worker.inputs import used as worker_used
 from aptui.worker.log import ADDRESS_BYTES, RunLog, noting_warnings, one_line, valid_text
 from aptui.worker.outputs.declared_links import with_links
 from aptui.worker.outputs.declared_references import add_references
-from aptui.worker.outputs.products import StagingFolders, discard, remove_tree, stage_products, sync_products
+from aptui.worker.outputs.products import StagingFolders, discard, remove_tree, stage_products
 from aptui.worker.processes import end_children
 
 # One step of a run, however the builder ends it: an exception, a call of `sys.exit`, a process left behind is a `RunEnding`.
@@ -152,7 +152,7 @@ class BatchSharing(Struct, frozen=True):
     """Shared state of the commands that one worker runs.
 
     The commands use `folders` one after the other. `meanwhile` is called when a command has started, and again when it takes long;
-    its owner syncs the products. `environment` are the variables of all commands, because `os.environ` is slow.
+    its owner reports earlier runs. `environment` are the variables of all commands, because `os.environ` is slow.
     """
 
     folders: ReusableWorkspace
@@ -264,14 +264,14 @@ def process(
     log: RunLog | None = None,
     threads: int = 1,
 ) -> RunResult:
-    """Do one job: call the builder, check and hash its products, make them durable.
+    """Do one job: call the builder, check and hash its products.
 
     Args:
         order: the job.
         builder: its builder.
         platforms: all configured platforms.
         load: makes the builder.
-        sharing: state that commands share; without it the run has its own folders and syncs its products.
+        sharing: state that commands share; without it the run has its own folders.
         log: receives the records.
         threads: maximum number of threads of a Python builder.
     """
@@ -377,11 +377,9 @@ class _BuilderRun:
             self._call_python()
 
     def finish(self) -> None:
-        """Check, hash and sync the products; then check once more that the source did not change."""
+        """Check and hash the products; then check once more that the source did not change."""
         staged = stage_products(self._made, self.folders, self.order)
         add_references(self.builder, staged, self._made, self.order, self.source, self.log)
-        if self.sharing is None:
-            sync_products(staged, self.folders)
         self.products = with_links(staged, self._made, self.order, self.log)
         self.discovered = self._hash_dependencies()
         self._check_source()

@@ -172,29 +172,19 @@ def sync_file(path: str) -> None:
         os.close(descriptor)
 
 
-def sync_files(paths: Sequence[str]) -> dict[str, str]:
-    """Make the bytes of files durable; return {path: why} of those that are not.
+def sync_open(descriptors: Sequence[int]) -> dict[int, str]:
+    """Make the bytes of open files durable; return {descriptor: why} of those that are not.
 
     All writes are started before the first wait, so that the files share one commit of the file system's journal.
     """
-    failed: dict[str, str] = {}
-    opened: list[tuple[str, int]] = []
-    for path in paths:
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except OSError as error:
-            failed[path] = reason(error)
-            continue
-        opened.append((path, descriptor))
-        if len(paths) > 1:
-            _libc().sync_file_range(descriptor, ctypes.c_int64(0), ctypes.c_int64(0), _START_WRITING)
-    for path, descriptor in opened:
+    failed: dict[int, str] = {}
+    for descriptor in descriptors if len(descriptors) > 1 else ():
+        _libc().sync_file_range(descriptor, ctypes.c_int64(0), ctypes.c_int64(0), _START_WRITING)
+    for descriptor in descriptors:
         try:
             os.fsync(descriptor)
         except OSError as error:
-            failed[path] = reason(error)
-        finally:
-            os.close(descriptor)
+            failed[descriptor] = reason(error)
     return failed
 
 
@@ -369,6 +359,7 @@ def _copy_one(order: CopyOrder, is_synced: bool) -> RunResult:
         (product,),
         _digest_of_source(order, product),
         duration_ms=(time.perf_counter_ns() - started_ns) // 1_000_000,
+        is_durable=True,
     )
 
 

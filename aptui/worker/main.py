@@ -33,7 +33,6 @@ from aptui.worker.commands.output import marker
 from aptui.worker.file_access import copy_files, hash_files
 from aptui.worker.inputs import reads
 from aptui.worker.log import ADDRESS_BYTES, LogAnswerer, RunLog
-from aptui.worker.outbox import AnswerOutbox
 from aptui.worker.variables import BuilderVariables
 
 if TYPE_CHECKING:
@@ -42,6 +41,8 @@ if TYPE_CHECKING:
 _DESCRIPTOR_FLOOR = 128
 """A free descriptor above this means that builders leak files: the worker asks to be replaced before it runs out."""
 _RECEIVE_BYTES = 1 << 18
+HELD_S = 0.02
+"""Maximum delay of an answer that waits for others (seconds); the engine waits as long before it commits."""
 _LEAST_SHARE_BYTES, _LARGEST_SHARE_BYTES = 2 << 30, 8 << 30
 """Range of the default memory limit. It counts addresses, not pages, and libraries reserve addresses that they never use."""
 
@@ -59,9 +60,9 @@ class Worker:
         self._instances: dict[str, Any] = {}
         self._platforms: dict[str, Any] = {}
         self._runs = 0
-        self._outbox = AnswerOutbox(
-            lambda results: self._answer(wire.FrameKind.RAN, results), hang_up=lambda: channel.shutdown(socket.SHUT_RD)
-        )
+        self._held: list[RunResult] = []
+        """Results of commands that wait for others, to share one write and one wake-up of the engine."""
+        self._held_since_s = 0.0
         self._sharing: dict[str, BatchSharing] = {}
         """{builder: shared state of its commands}; all builders share the folders."""
         self._variables = BuilderVariables((), ())
@@ -75,8 +76,6 @@ class Worker:
         self._end()
 
     def _perform(self, kind: wire.FrameKind, record: Any) -> None:
-        if kind is not wire.FrameKind.PROCESS:
-            self._outbox.settle()  # answers keep the order of the questions
         match kind:
             case wire.FrameKind.COPY:
                 self._send(wire.FrameKind.COPIED, self._copy(record))
@@ -92,7 +91,7 @@ class Worker:
             case wire.FrameKind.PROCESS:
                 for job in record:
                     self._process(job)
-                self._outbox.flush()
+                self._flush()
                 self._log_answerer.end()
                 self._retire_if_due()
             case wire.FrameKind.SETUP:
@@ -104,7 +103,6 @@ class Worker:
         self._setup = setup
         self._builders = {builder.name: builder for builder in setup.builders}
         self._platforms = {platform.id: platform for platform in setup.platforms}
-        self._outbox.works_apart = all(builder.memory_limit_bytes in (0, SHARE_OF_MEMORY) for builder in setup.builders)
         self._variables = BuilderVariables(setup.builders, setup.variables)
         reads.watch(setup.scan_folders, setup.ignore_regex)
         if setup.nice:
@@ -136,7 +134,7 @@ class Worker:
 
         builder = self._builders.get(order.builder)
         if builder is None:
-            self._answer_others()
+            self._flush()
             self._answer(wire.FrameKind.RAN, [RunResult(order.run_key, Outcome.FAILED, _unknown(order.builder))])
             return
         is_command = builder.kind is BuilderKind.COMMAND
@@ -144,22 +142,36 @@ class Worker:
         sharing = self._find_sharing(builder.name) if is_command else None
         limit_bytes = memory_limit_of(builder, order.memory_limit_bytes)
         if limit_bytes or not is_command:
-            self._answer_others()  # the run may exhaust the memory, fork, or print
+            self._flush()  # the run may exhaust the memory, fork, or print
         log = RunLog(builder.name)
         self._log_answerer.begin(order.run_key, log)
         with _make_safe(limit_bytes if is_command else _with_answerer(limit_bytes)):
             result = builder_run.process(order, builder, self._platforms, self._load, sharing, log, self._setup.threads)
         if is_command:
-            self._outbox.add(builder.name, order.staging, result)
-            self._outbox.meanwhile()
+            self._hold(result)
         else:
             self._runs += 1
             self._answer(wire.FrameKind.RAN, [result])
             self._retire_if_due()
 
-    def _answer_others(self) -> None:
-        self._outbox.flush()
-        self._outbox.settle()
+    def _hold(self, result: RunResult) -> None:
+        if not self._held:
+            self._held_since_s = time.monotonic()
+        self._held.append(result)
+        self._flush_overdue()
+
+    def _flush_overdue(self, *, takes_long: bool = False) -> None:
+        """Send held results if they have waited long enough, or if a command `takes_long`.
+
+        The engine considers the first run without an answer as the one in progress.
+        """
+        if takes_long or time.monotonic() - self._held_since_s >= HELD_S:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._held:
+            self._answer(wire.FrameKind.RAN, self._held)
+            self._held = []
 
     def _find_sharing(self, builder: str) -> BatchSharing:
         """Return the shared state of a builder's commands."""
@@ -170,7 +182,7 @@ class Worker:
 
             folders = next((each.folders for each in self._sharing.values()), None) or ReusableWorkspace()
             environment = self._variables.environment(builder)
-            found = self._sharing[builder] = BatchSharing(folders, self._outbox.meanwhile, environment)
+            found = self._sharing[builder] = BatchSharing(folders, self._flush_overdue, environment)
         return found
 
     def _load(self, builder: Builder) -> Any:
@@ -182,20 +194,20 @@ class Worker:
         return instance
 
     def _answer(self, kind: wire.FrameKind, results: Sequence[AnalyseResult] | Sequence[RunResult]) -> None:
-        _flush()
+        _flush_streams()
         os.write(self._output, b"".join(marker(self._setup.nonce, result.run_key) for result in results))
         self._channel.sendall(b"".join(_frame(kind, result) for result in results))
 
     def _retire_if_due(self) -> None:
         reason = self._why_to_retire()
         if reason:
-            self._answer_others()
+            self._flush()
             self._send(wire.FrameKind.RETIRE, wire.WorkerNote(reason))
             self._end()
             _leave(0)
 
     def _end(self) -> None:
-        self._answer_others()
+        self._flush()
         for sharing in list(self._sharing.values())[:1]:
             sharing.folders.remove()
         for instance in self._instances.values():
@@ -277,7 +289,7 @@ def _limit_memory(limit_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-def _flush() -> None:
+def _flush_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -287,7 +299,7 @@ def _flush() -> None:
 
 def _leave(status: int) -> NoReturn:
     """Exit without the clean-up of builders' modules, which could hang."""
-    _flush()
+    _flush_streams()
     os._exit(status)
 
 

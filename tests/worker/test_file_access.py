@@ -234,9 +234,8 @@ def test_a_file_that_changes_while_it_is_hashed_has_no_hash(tmp_path, monkeypatc
 
 
 def test_files_sync_together_and_failures_are_named(tmp_path, monkeypatch):
-    paths = [str(tmp_path / name) for name in "abcd"]
-    for path in paths[:3]:
-        open(path, "wb").close()
+    paths = [str(tmp_path / name) for name in "abc"]
+    descriptors = [os.open(path, os.O_CREAT | os.O_RDONLY) for path in paths]
     synced, fsync = [], os.fsync
 
     def failing(descriptor):
@@ -248,10 +247,12 @@ def test_files_sync_together_and_failures_are_named(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", failing)
 
-    failed = file_access.sync_files(paths)
+    failed = file_access.sync_open(descriptors)
+    for descriptor in descriptors:
+        os.close(descriptor)
 
     assert synced == [paths[0], paths[2]]
-    assert failed == {paths[1]: "Input/output error", paths[3]: "No such file or directory"}
+    assert failed == {descriptors[1]: "Input/output error"}
 
 
 def test_a_small_file_is_read_without_room_for_a_large_one(tmp_path, monkeypatch):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
+import time
 
 import pytest
 from fakes import builder
 
+from aptui.core.orders import Outcome, RunResult
 from aptui.core.project import SHARE_OF_MEMORY, BuilderKind
 from aptui.worker import main
 
@@ -32,6 +35,28 @@ def test_memory_limit_is_configured_or_a_share_of_the_machine(
     monkeypatch.setattr(os, "sysconf", sizes.__getitem__)
 
     assert main.memory_limit_of(builder("b", "*.b", kind), said) == limit_gib << 30
+
+
+def test_result_of_a_command_is_held_until_it_is_overdue(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = socket.socketpair()
+    worker = main.Worker(theirs, theirs)
+    answered: list[list[int]] = []
+    monkeypatch.setattr(worker, "_answer", lambda _kind, results: answered.append([each.run_key for each in results]))
+    now_s = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    worker._hold(RunResult(1, Outcome.SUCCEEDED))
+    now_s += main.HELD_S * 0.9
+    worker._hold(RunResult(2, Outcome.SUCCEEDED))
+    before = list(answered)
+    now_s += main.HELD_S * 0.2
+    worker._hold(RunResult(3, Outcome.SUCCEEDED))
+    worker._hold(RunResult(4, Outcome.SUCCEEDED))
+    worker._flush_overdue(takes_long=True)
+
+    assert before == []
+    assert answered == [[1, 2, 3], [4]]
+    ours.close()
+    theirs.close()
 
 
 _FORKS = """

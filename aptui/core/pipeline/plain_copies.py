@@ -200,7 +200,7 @@ class PlainCopies(PipelinePart):
             self._reports.record_durations(builder, runs)
         renames = (((self._path_staged(copy), copy.product),) for copy in planned)
         self._ledger.commit(
-            JobCommit(copy.run_key, copy.job_id, move, (), is_first=copy.job is None)
+            JobCommit(copy.run_key, copy.job_id, move, (), is_first=copy.job is None, is_durable=True)
             for copy, move in zip(planned, renames, strict=True)
         )
 

@@ -117,7 +117,9 @@ class Runs(PipelinePart):
                 continue
             self._jobs.start(job, run_key)
             product = StagedProduct(f"{self._staging}/{run_key}", "", 0, b"", 1, fact.digest, fact.hash64, fact.size)
-            result = RunResult(run_key, Outcome.SUCCEEDED, "", (product,), fact.digest, duration_ms=took_ms.pop(run_key))
+            result = RunResult(
+                run_key, Outcome.SUCCEEDED, "", (product,), fact.digest, duration_ms=took_ms.pop(run_key), is_durable=True
+            )
             self._copies.append((job, result))
         for copied_key in self._plain.planned_run_keys:
             del took_ms[copied_key]

@@ -129,6 +129,7 @@ class Commits:
                 self._find_touched(commit),
                 not commit.had,
                 tuple(self._identities_of(commit)) if self._metadata_types else (),
+                commit.result.is_durable,
             )
             for commit in prepared.commits
         )

@@ -1,9 +1,9 @@
 """The cache on disk: the only module that makes, moves or deletes a product.
 
-A commit has five steps: intent rows on the disk (for files that were just saved, while they are read: `announced`); all renames,
-and a sync of the folders; one transaction with the rows of products and jobs that clears the intents; deletion of stale products;
-then, elsewhere, the notices. Whenever the engine dies, the next start finds either the old rows (and an intent that names the files
-which may be newer) or the new ones.
+A commit has five steps: staged products and, at the same time, intent rows on the disk (for files that were just saved, while they
+are read: `announced`); all renames, and a sync of the folders; one transaction with the rows of products and jobs that clears the
+intents; deletion of stale products; then, elsewhere, the notices. Whenever the engine dies, the next start finds either the old
+rows (and an intent that names the files which may be newer) or the new ones.
 
     <cache>/<platform>/…        products
     <cache>/Intermediate Assets/…  products on platform `common`
@@ -263,8 +263,7 @@ class Cache:
             HostError: the database cannot be written; nothing was recorded, and the next start settles it.
         """
         intents = [row for commit in order.commits if not self.announced.covers(commit) for row in _intents_of(commit)]
-        if intents:
-            writer.record_intents(intents)
+        wait_for_intents = writer.record_intents(intents) if intents else None
         done: list[JobCommit] = []
         failed: list[tuple[int, str, int]] = []
         half_placed: set[int] = set()
@@ -273,7 +272,14 @@ class Cache:
         replacing = sum(len(commit.products) for commit in order.commits if not commit.is_first)
         with contextlib.closing(ReplacedFiles(replacing)) as replaced:
             with contextlib.closing(Placement(self.staging, self._root, replaced)) as placement:
+                with trace.span("sync products"):
+                    unsynced = placement.sync(commit for commit in order.commits if not commit.is_durable)
+                if wait_for_intents is not None:
+                    wait_for_intents()
                 for commit in order.commits:
+                    if commit.run_key in unsynced:
+                        failed.append((commit.run_key, unsynced[commit.run_key], 0))
+                        continue
                     error, placed = self._place(commit, touched, placement)
                     if error:
                         failed.append((commit.run_key, error, placed))

@@ -21,6 +21,8 @@ from aptui.shared.files.confinement import ConfinedTree
 if TYPE_CHECKING:
     import socket
 
+    from aptui.core.messages import JobCommit
+
 
 # Whether a cache folder may be ours: no links in the place of our folders, no folders that others made; and removing old trees.
 #
@@ -167,6 +169,7 @@ class Placement:
     """The renames of one commit: out of the folder `staging` alone, over no link, whatever place a worker reports for a product."""
 
     def __init__(self, staging: Path, root: bytes, replaced: ReplacedFiles) -> None:
+        self._staging = str(staging)
         self._prefixes = {f"{staging}/", f"{to_text(os.fsencode(staging))}/"}
         self._sources, self._targets, self._replaced = ConfinedTree(os.fsencode(staging)), ConfinedTree(root), replaced
 
@@ -176,10 +179,49 @@ class Placement:
 
     def move(self, staged: str, path: bytes) -> None:
         """Rename a staged file to a path in the cache; raises OSError."""
-        below = next((staged[len(prefix) :] for prefix in self._prefixes if staged.startswith(prefix)), "")
         folder, _, name = path.rpartition(b"/")
         self._replaced.hold(name, self._targets.descriptor_of(folder))
-        self._sources.move(from_text(below), self._targets, path)
+        self._sources.move(self._below(staged), self._targets, path)
+
+    def sync(self, commits: Iterable[JobCommit]) -> dict[int, str]:
+        """Make the staged products of commits durable; return {run key: why} of those that are not."""
+        from aptui.worker.file_access import (
+            SYNC_EACH_BELOW,
+            sync_file_system,
+            sync_open,
+        )  # an engine that is up to date does not load it
+
+        staged = [(commit.run_key, path, product.name) for commit in commits for path, product in commit.products]
+        opened: list[tuple[int, int, str]] = []
+        failed: dict[int, str] = {}
+
+        def fail(run_key: int, name: str, why: str | None) -> None:
+            failed.setdefault(run_key, f"product '{name}' cannot be made durable: {why}")
+
+        try:
+            if len(staged) >= SYNC_EACH_BELOW:
+                sync_file_system(self._staging)
+                return {}
+            for run_key, path, name in staged:
+                try:
+                    opened.append((self._sources.open_file(self._below(path)), run_key, name))
+                except OSError as error:
+                    fail(run_key, name, error.strerror)
+            unsynced = sync_open([descriptor for descriptor, _run_key, _name in opened])
+            for descriptor, run_key, name in opened:
+                if descriptor in unsynced:
+                    fail(run_key, name, unsynced[descriptor])
+        except OSError as error:
+            for run_key, _path, name in staged:
+                fail(run_key, name, error.strerror)
+        finally:
+            for descriptor, _run_key, _name in opened:
+                os.close(descriptor)
+        return failed
+
+    def _below(self, staged: str) -> bytes:
+        """Return the path in the folder `staging` of what a worker reported; b"" for a path elsewhere, which is refused."""
+        return from_text(next((staged[len(prefix) :] for prefix in self._prefixes if staged.startswith(prefix)), ""))
 
     def close(self) -> None:
         """Let go of all folders; the next move opens its own."""

@@ -178,7 +178,7 @@ class InputTransfer:
                 self._known.pop(item.digest, None)
 
     def take(self, order: ProcessOrder, builder: Builder, result: RunResult) -> RunResult:
-        """Download the products of a run into its staging folder and sync them; return the result as a local worker would.
+        """Download the products of a run into its staging folder; return the result as a local worker would.
 
         Raises:
             InputElsewhere: the answer does not count. HostError: a product is missing.
@@ -197,11 +197,6 @@ class InputTransfer:
         if file_access.stat_key(os.stat(os_path(f"{order.root}/{order.rel}"))) != tuple(order.expected):
             return RunResult(order.run_key, Outcome.STALE, "the source changed while the job ran")
         staged = tuple(self._fetch(order, product, index) for index, product in enumerate(result.products))
-        if len(staged) >= file_access.SYNC_EACH_BELOW:
-            file_access.sync_file_system(os_path(order.staging))
-        else:
-            for product in staged:
-                file_access.sync_file(os_path(product.staged))
         return replace(_as_here(result, builder), run_key=order.run_key, products=staged)
 
     def _fetch(self, order: ProcessOrder, product: StagedProduct, index: int) -> StagedProduct:

@@ -207,6 +207,7 @@ def as_result(hit: CacheHit, order: ProcessOrder, places: FilePlaces, millisecon
         command_line=record.command_line,
         reprocess=record.reprocess,
         origin=origin,
+        is_durable=True,
     )
 
 

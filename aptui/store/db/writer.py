@@ -1,9 +1,8 @@
 """The writer thread, the only one that writes the asset database; the operations' SQL is in `statements`.
 
 Work reaches the thread through a queue and is done in order. `save` does not wait: tickets that arrive within some
-milliseconds, or while a transaction is written, share one transaction. `run`, `record_intents` and `finish` wait for the
-commit, and so for every save before them, which shares their transaction; a caller that announces intents waits for them when
-it needs them.
+milliseconds, or while a transaction is written, share one transaction. `run` and `finish` wait for the commit, and so for every
+save before them, which shares their transaction; a caller that records or announces intents waits for them when it needs them.
 
 Durability: losing the last transactions in a power cut only takes the database back in time, as long as nothing on disk relies
 on them. So a transaction is synced if files will rely on it: intents (renames follow) and rows of dropped products (deletions
@@ -234,10 +233,11 @@ class Writer:
         """
         self._ask(_Transaction(rows, durable))
 
-    def record_intents(self, intents: Iterable[Parameters]) -> None:
-        """Put `Intent` rows on the disk before the first rename."""
+    def record_intents(self, intents: Iterable[Parameters]) -> Callable[[], object]:
+        """Start syncing `Intent` rows; return a function that waits until they are on the disk, before the first rename."""
         listed = list(intents)
-        self._ask(_Transaction({}, durable=True, then=lambda: execute(self._database, _INTENTS_SQL, listed)))
+        call = self._post(_Transaction({}, durable=True, then=lambda: execute(self._database, _INTENTS_SQL, listed)))
+        return lambda: _wait(call)
 
     def announce_intents(
         self, copies: Sequence[tuple[PathKey, Sequence[int]]]
@@ -340,13 +340,13 @@ class Writer:
     # ------------------------------------------------------------------------------------------------------ the thread
 
     def _ask(self, action: Callable[[], T] | _Transaction) -> T:
+        return cast("T", _wait(self._post(action)))
+
+    def _post(self, action: Callable[[], object] | _Transaction) -> _Call:
         self._refuse_if_broken()
         call = _Call(action)
         self._queue.put(call)
-        call.done.wait()
-        if call.error is not None:
-            raise call.error
-        return cast("T", call.result)
+        return call
 
     def _refuse_if_broken(self) -> None:
         if self._failure is not None:
@@ -559,6 +559,14 @@ class Writer:
         sources: list[Parameters] = self._database.execute(sql, (scan_folder_id,)).fetchall()
         drop = "DELETE FROM ScanFolders WHERE ScanFolderID = ?"
         self._transact([{"drop_source": sources}], durable=True, then=lambda: self._database.execute(drop, (scan_folder_id,)))
+
+
+def _wait(call: _Call) -> object:
+    """Return the result of a call when it is done, or raise its error."""
+    call.done.wait()
+    if call.error is not None:
+        raise call.error
+    return call.result
 
 
 def _are_relied_on(saves: Iterable[_Save]) -> bool:

@@ -1,7 +1,7 @@
 """Products of a run: its folders, and the check of each product that a builder claims to have made.
 
 A builder is not trusted. A product must exist, be a regular file (not a link), and have a unique name and sub id, and no process
-may have it open for writing. It is hashed and synced here; from then on only the file in the staging folder counts.
+may have it open for writing. It is hashed here, and synced by its commit; from then on only the file in the staging folder counts.
 
 Tests: `tests/worker/commands/test_workspace.py`.
 """
@@ -263,19 +263,3 @@ def _is_behind_link(path: str, folders: StagingFolders) -> bool:
         return False
     top = folders.products if path.startswith(f"{folders.products}/") else folders.temp
     return os.path.realpath(parent) != os.path.join(os.path.realpath(top), os.path.relpath(parent, top))
-
-
-def sync_products(staged: Sequence[StagedProduct], folders: StagingFolders) -> None:
-    """Make the products of a run durable.
-
-    Raises:
-        Refused: that cannot be done.
-    """
-    try:
-        if len(staged) >= file_access.SYNC_EACH_BELOW:
-            file_access.sync_file_system(folders.staging)
-            return
-        for product in staged:
-            file_access.sync_file(file_access.os_path(product.staged))
-    except OSError as error:
-        raise AnswerRefused(f"products cannot be made durable: {file_access.reason(error)}") from error

@@ -48,8 +48,10 @@ main()
 
 def _unsynced_products() -> None:
     """Break the contract: neither workers nor the engine make products durable."""
+    from aptui.engine.cache.cache_places import Placement
     from aptui.engine.pool import spawning
 
+    Placement.sync = lambda _self, _commits: {}
     spawning.python_command = lambda *words: [
         sys.executable,
         "-P",

@@ -81,7 +81,7 @@ def without_intents() -> None:
     """Break the contract: do not write intent rows."""
     from aptui.store.db.writer import Writer
 
-    Writer.record_intents = lambda _self, _intents: None
+    Writer.record_intents = lambda _self, _intents: lambda: None
 
 
 def rows_before_renames() -> None:

@@ -102,7 +102,7 @@ def test_a_save_waits_for_no_intents_at_its_commit_and_leaves_none(project: Live
 
     with project.running(), monkeypatch.context() as patched:
         patched.setattr(Cache, "_place", looked)
-        patched.setattr(Writer, "record_intents", lambda _self, rows: recorded.append(rows))
+        patched.setattr(Writer, "record_intents", lambda _self, rows: lambda: recorded.append(rows))
         project.save("a.txt", "changed")
         project.write("assets/a.txt", "changed")  # the same bytes: nothing is committed
         project.settle()

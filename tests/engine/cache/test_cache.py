@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +43,9 @@ class Diary:
     def _visible(self) -> list[str]:
         return sorted(str(path.relative_to(self.root)) for path in self.root.glob("linux/**/*") if path.is_file())
 
-    def record_intents(self, intents: Sequence[tuple]) -> None:
+    def record_intents(self, intents: Sequence[tuple]) -> Callable[[], None]:
         self.notes.append(("intents", [row[2] for row in intents]))
-        self.notes.append(("visible", self._visible()))
+        return lambda: self.notes.append(("visible", self._visible()))
 
     def finish(self, rows: dict, run_keys: Sequence[int]) -> None:
         self.notes.append(("visible", self._visible()))
@@ -246,6 +246,61 @@ def test_intents_come_before_renames_and_rows_after_them(cache: Cache, diary: Di
     assert diary.notes[2] == ("visible", ["linux/b.txt", "linux/f/a.txt"])
     assert diary.notes[3][0] == "finish"
     assert list(cache.staging.iterdir()) == []
+
+
+@pytest.mark.parametrize("count", [3, file_access.SYNC_EACH_BELOW])
+def test_staged_products_are_synced_before_renames(cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    synced: list[str] = []
+    fsync, place = os.fsync, Cache._place
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(os.readlink(f"/proc/self/fd/{fd}")), fsync(fd))[1])
+    monkeypatch.setattr(file_access, "sync_file_system", synced.append)
+    before: list[list[str]] = []
+    monkeypatch.setattr(Cache, "_place", lambda self, *given: (before.append(list(synced)), place(self, *given))[1])
+    commits = [stage(cache, run_key, (f"linux/{run_key}", b"a")) for run_key in range(1, count)]
+    durable = structs.replace(stage(cache, count, ("linux/durable", b"a")), is_durable=True)
+    staged = [path for commit in commits for path, _product in commit.products]
+    expected = staged if count == 3 else [str(cache.staging)]
+    commits += [] if count == 3 else [stage(cache, 100, ("linux/100", b"a"))]
+
+    cache.commit(CommitProducts(1, (*commits, durable)), diary, rows_of)  # type: ignore[arg-type]
+
+    assert before == [expected] * (len(commits) + 1)
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_product_that_cannot_be_synced_fails_its_run(
+    cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch, is_alone: bool
+) -> None:
+    """Its staged files are removed, because a second sync would not prove that they are durable."""
+    bad = stage(cache, 1, ("linux/a", b"a"), ("linux/b", b"b"))
+    others = [] if is_alone else [stage(cache, 2, ("linux/c", b"c"))]
+    fsync = os.fsync
+
+    def failing(descriptor: int) -> None:
+        if os.readlink(f"/proc/self/fd/{descriptor}") == bad.products[1][0]:
+            raise OSError(5, "Input/output error")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", failing)
+
+    done, failed = cache.commit(CommitProducts(1, (bad, *others)), diary, rows_of)  # type: ignore[arg-type]
+
+    assert done == [commit.run_key for commit in others]
+    assert failed == [(1, "product 'linux/b' cannot be made durable: Input/output error", 0)]
+    assert diary._visible() == [f"linux/{name}" for name in ("c" if others else "")]
+
+
+def test_file_system_that_cannot_be_synced_fails_all_runs(cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_path: str) -> None:
+        raise OSError(5, "Input/output error")
+
+    commits = [stage(cache, run_key, (f"linux/{run_key}", b"a")) for run_key in range(1, file_access.SYNC_EACH_BELOW + 1)]
+    monkeypatch.setattr(file_access, "sync_file_system", broken)
+
+    done, failed = cache.commit(CommitProducts(1, tuple(commits)), diary, rows_of)  # type: ignore[arg-type]
+
+    assert (done, len(failed)) == ([], len(commits))
+    assert failed[0][1] == "product 'linux/1' cannot be made durable: Input/output error"
 
 
 def test_stale_products_go_after_the_rows_and_their_intents_after_them(cache: Cache, diary: Diary) -> None:

@@ -375,7 +375,7 @@ def test_next_ids_follow_the_highest(store: Store) -> None:
 @pytest.mark.parametrize(("of_job", "of_intent", "reserved"), [(50, 7, 9), (5, 50, 9), (5, 7, 50)])
 def test_run_keys_are_unique_whether_used_intended_or_reserved(store: Store, of_job: int, of_intent: int, reserved: int) -> None:
     store.put(put_source=[source_row()], put_job=[job_row(run_key=of_job)], put_state=[(RUN_KEY_STATE, str(reserved))])
-    store.writer.record_intents([Intent(of_intent, 1, "linux/a", DIGEST, 1, "[]")])
+    store.writer.record_intents([Intent(of_intent, 1, "linux/a", DIGEST, 1, "[]")])()
 
     assert store.archive().next_ids()[3] == 51
 
@@ -391,7 +391,7 @@ def test_intents_show_until_they_are_finished(store: Store) -> None:
     archive = store.archive()
     assert not archive.has_intents()
 
-    store.writer.record_intents([Intent(5, 1, "linux/a", DIGEST, 1, "[]")])
+    store.writer.record_intents([Intent(5, 1, "linux/a", DIGEST, 1, "[]")])()
     assert archive.has_intents()
 
     store.writer.finish({}, [5])

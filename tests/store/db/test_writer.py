@@ -118,7 +118,7 @@ def test_rows_of_many_are_few_statements(store: Store) -> None:
 
 
 def test_the_intents_of_a_commit_go_by_one_statement_and_no_others(store: Store) -> None:
-    store.writer.record_intents(Intent(key, 1, f"linux/{name}", DIGEST, 1, "[]") for key in (1, 2, 3) for name in "ab")
+    store.writer.record_intents(Intent(key, 1, f"linux/{name}", DIGEST, 1, "[]") for key in (1, 2, 3) for name in "ab")()
     seen: list[str] = []
     store.writer._database.set_trace_callback(seen.append)
 
@@ -295,7 +295,7 @@ def test_saves_share_the_transaction_of_the_commit_that_follows_them(store: Stor
 
     store.writer.save(1, {"put_source": [source_row()]})
     store.writer.save(2, {"put_state": [("seq", "2")]})
-    store.writer.record_intents([Intent(5, 1, "linux/a", DIGEST, 3, "[]")])
+    store.writer.record_intents([Intent(5, 1, "linux/a", DIGEST, 3, "[]")])()
 
     assert said.count("COMMIT") == 1
     assert store.saved == [2]
@@ -313,7 +313,7 @@ def test_a_save_that_is_refused_is_not_taken_for_the_fault_of_the_commit_behind_
 
     writer.save(2, {"put_job": [job_row(source_id=99)]})
     with pytest.raises(InternalError):
-        writer.record_intents([Intent(5, 1, "linux/a", DIGEST, 3, "[]")])
+        writer.record_intents([Intent(5, 1, "linux/a", DIGEST, 3, "[]")])()
     assert len(failures) == 1
     assert store.count("aptui_intents") == 0
     writer.close()
@@ -374,7 +374,7 @@ def test_what_could_not_be_announced_is_nothing(store: Store, monkeypatch: pytes
 
 def test_intents_rest_until_their_runs_are_finished(store: Store) -> None:
     intents = [Intent(5, 1, "linux/a", DIGEST, 3, "[]"), Intent(6, 2, "linux/b", DIGEST, 4, '["linux/old"]')]
-    store.writer.record_intents(intents)
+    store.writer.record_intents(intents)()
     assert store.writer.intents() == intents
 
     store.writer.finish({"put_source": [source_row()]}, [5])
