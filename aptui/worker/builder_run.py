@@ -149,9 +149,9 @@ Load = Callable[[Builder], Any]
 
 
 class BatchSharing(Struct, frozen=True):
-    """Shared state of the commands that one worker runs.
+    """Shared state of the runs of one builder in one worker.
 
-    The commands use `folders` one after the other. `meanwhile` is called when a command has started, and again when it takes long;
+    The runs use `folders` one after the other. `meanwhile` is called when a command has started, and again when it takes long;
     its owner reports earlier runs. `environment` are the variables of all commands, because `os.environ` is slow.
     """
 
@@ -271,7 +271,7 @@ def process(
         builder: its builder.
         platforms: all configured platforms.
         load: makes the builder.
-        sharing: state that commands share; without it the run has its own folders.
+        sharing: state that runs share; without it the run has its own folders.
         log: receives the records.
         threads: maximum number of threads of a Python builder.
     """

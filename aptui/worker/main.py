@@ -64,7 +64,7 @@ class Worker:
         """Results of commands that wait for others, to share one write and one wake-up of the engine."""
         self._held_since_s = 0.0
         self._sharing: dict[str, BatchSharing] = {}
-        """{builder: shared state of its commands}; all builders share the folders."""
+        """{builder: shared state of its runs}; all builders share the folders."""
         self._variables = BuilderVariables((), ())
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
 
@@ -139,13 +139,13 @@ class Worker:
             return
         is_command = builder.kind is BuilderKind.COMMAND
         self._variables.apply(builder.name)
-        sharing = self._find_sharing(builder.name) if is_command else None
         limit_bytes = memory_limit_of(builder, order.memory_limit_bytes)
         if limit_bytes or not is_command:
             self._flush()  # the run may exhaust the memory, fork, or print
         log = RunLog(builder.name)
         self._log_answerer.begin(order.run_key, log)
         with _make_safe(limit_bytes if is_command else _with_answerer(limit_bytes)):
+            sharing = self._find_sharing(builder.name)
             result = builder_run.process(order, builder, self._platforms, self._load, sharing, log, self._setup.threads)
         if is_command:
             self._hold(result)
@@ -174,7 +174,7 @@ class Worker:
             self._held = []
 
     def _find_sharing(self, builder: str) -> BatchSharing:
-        """Return the shared state of a builder's commands."""
+        """Return the shared state of a builder's runs."""
         found = self._sharing.get(builder)
         if found is None:
             from aptui.worker.builder_run import BatchSharing

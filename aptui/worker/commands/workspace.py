@@ -1,4 +1,4 @@
-"""Reusable workspaces of commands: making and removing folders for every run costs as much as a short command.
+"""The reusable workspace of a worker: making and removing folders for every run costs as much as a short command.
 
 Files that a run leaves in them are removed. The folders are used again only if they are still the original ones, without other
 files beside them, so that a run cannot leave anything for the next one. By then all processes of the run have ended
