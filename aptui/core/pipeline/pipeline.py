@@ -74,6 +74,8 @@ from aptui.core.state.working_set import list_declared
 
 _COPY_BATCH = 256
 _SMALL_BATCH = 32
+_MESSAGE_MS, _BATCH_MESSAGE_MS = 40, 400
+"""Work in one message with clients, and without: then nobody waits for a single job, and a worker needs work during a commit."""
 
 
 class Starts(PipelinePart):
@@ -136,7 +138,8 @@ class Starts(PipelinePart):
         if builder.resources:  # later jobs of the same message would hold resources that they do not use yet
             return 1
         mean = self._reports.mean_ms(job)
-        return 1 if mean is None else max(1, min(_SMALL_BATCH, int(40 / (mean + 0.5))))
+        work_ms = _MESSAGE_MS if self._reports.reports_every_step else _BATCH_MESSAGE_MS
+        return 1 if mean is None else max(1, min(_SMALL_BATCH, int(work_ms / (mean + 0.5))))
 
     def _order_for(self, job: Job) -> AnalyseOrder | ProcessOrder | CopyOrder:
         builder, source = self._builders[job.builder], job.source

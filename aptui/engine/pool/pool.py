@@ -12,7 +12,7 @@ its worker crashes, hangs, floods its output or sends malformed messages:
 Memory: a job starts only if the known use of its builder fits (`pool.admission`); one always may. A job that does not fit waits and
 others pass it, up to a limit. Critical orders: `size` workers accept any order, and one more is reserved for critical orders, so
 that these need not wait for the end of a long run. It is started when it is first needed, and keeping it free costs nothing without
-such orders. While all the others run jobs, it also reads and analyses files: changes are known however long jobs take.
+such orders. While all the others run long jobs, it also reads and analyses files: changes are known however long jobs take.
 
 Idle workers are ended after a while, all but one; that one too, later.
 """
@@ -45,6 +45,8 @@ from aptui.shared.health import WorkerInfo
 from aptui.worker import wire
 from aptui.worker.variables import values_of
 
+_LONG_JOB_S = 0.5
+"""After so long without room for files and analyses a further worker is started for them."""
 _LEAST_HELD = 8
 """Number of jobs that may wait for memory before no more messages are requested, so that later jobs get a chance to fit."""
 
@@ -122,6 +124,12 @@ class Pool:
     @property
     def _are_all_at_jobs(self) -> bool:
         return all(slot.job is not None for slot in self._manager.slots if slot.is_busy)
+
+    @property
+    def _is_at_long_jobs(self) -> bool:
+        """Whether every worker has been at its job for a while, so that another one is worth its start."""
+        until_s = self._clock() - _LONG_JOB_S
+        return all(slot.messages[0].began_s <= until_s for slot in self._manager.slots if slot.is_busy)
 
     def _free(self, size: int) -> int:
         held = self._waiting.held_count
@@ -276,7 +284,8 @@ class Pool:
             free = [slot for slot in self._manager.slots if slot.is_usable and not slot.messages]
             if free:
                 return max(free, key=lambda slot: (slot.is_ready, slot.idle_since_s))
-            if slot := self._add_worker():
+            is_worth_it = self._manager.busy < self._size or message.is_critical or self._is_at_long_jobs
+            if is_worth_it and (slot := self._add_worker()):
                 return slot
         return next((slot for slot in self._manager.slots if slot.takes_behind(message)), None)
 
@@ -397,6 +406,8 @@ class Pool:
         times = self._manager.deadlines()
         if self._waiting.held_count or (self._waiting and not self._manager.slots):
             times.append(self._clock() + SAMPLE_S)  # another program may free memory, or end a process
+        elif any(message.only_analyses for message in self._waiting):
+            times.append(self._clock() + _LONG_JOB_S)  # by then a further worker may be worth its start
         return min(times, default=None)
 
     def poll(self, now_s: float) -> None:
