@@ -63,6 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     printing.prepare()
     if printing.find_redirected():
+        import_module(_LEAN_START)
         import_module("aptui.config.own_files").note_printing()  # most output goes to a terminal or a pipe
     try:
         code = _dispatch(list(sys.argv[1:] if argv is None else argv))

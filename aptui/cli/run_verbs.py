@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from aptui.batch.alone import RerunOptions, Workers, new_folder, order_for, scan_paths
 from aptui.batch.options import engine_arguments, load_last_config, load_to_run, options_of, report_arguments
 from aptui.batch.run import JOBS_FAILED, run_and_report
 from aptui.cli.engine_verbs import engine_of
@@ -128,6 +127,8 @@ def rerun_arguments(parser: ArgumentParser) -> None:
 
 def rerun(arguments: Namespace) -> int:
     """Run one job in its own worker, print all its output, keep its products."""
+    from aptui.batch import alone  # other verbs use this module, and run nothing
+
     config = load_to_run(arguments)
     with open_for_reading(arguments, config) as project:
         row = find_job(arguments.job, config, project.database)
@@ -141,7 +142,7 @@ def rerun(arguments: Namespace) -> int:
         raise UserError(
             "the builder of this job is not in the configuration any more", hint="'aptui builders' lists those that are"
         )
-    folder = new_folder(config, "rerun-")
+    folder = alone.new_folder(config, "rerun-")
     printing.say(f"job      {printing.line(f'{row.source}@{row.platform}:{row.job_key}')}  #{row.job_id}", "bold")
     printing.say(f"builder  {printing.line(builder.name)}, {builder.kind.value}{_origin(builder)}")
     sys.stdout.flush()
@@ -154,12 +155,16 @@ def _origin(builder: Builder) -> str:
 
 def _result(config: Config, root: str, row: JobRow, builder: Builder, folder: str) -> RunResult:
     """Run the job as the engine does: in a worker with the engine's limits; its output is captured and limited."""
+    from aptui.batch import alone
+
     job, texts = _read_stored(config, row)
     adjusted = SettingsTree(replace(config.project, builders=all_builders(config)), texts).adjustment(key_of(row.source), builder)
     staging = f"{folder}/{os.path.basename(row.source)}" if builder.is_plain_copy else folder
-    manner = RerunOptions(adjusted.order, debug_output=True, keeps_temp=True)
-    with Workers(config, (builder,), 1) as workers:
-        return workers.run([order_for(job, root, scan_paths(config), builder, staging, row.run_key, manner)])[row.run_key]
+    manner = alone.RerunOptions(adjusted.order, debug_output=True, keeps_temp=True)
+    with alone.Workers(config, (builder,), 1) as workers:
+        return workers.run([alone.order_for(job, root, alone.scan_paths(config), builder, staging, row.run_key, manner)])[
+            row.run_key
+        ]
 
 
 def _read_stored(config: Config, row: JobRow) -> tuple[Job, dict[str, str]]:

@@ -190,6 +190,35 @@ def test_batch_without_work_or_with_one_copy_imports_nothing_heavy(tmp_path: Pat
 
 
 @pytest.mark.real
+@pytest.mark.parametrize("modules", ["read_verbs", "why_verb", "engine_verbs", "log_verb", "conversation"])
+def test_verbs_of_clients_import_nothing_heavy(modules: str) -> None:
+    script = f"import sys, aptui.shared.lean.lean_start, aptui.cli.{modules}; print(*sorted(sys.modules))"
+
+    ended = subprocess.run([sys.executable, "-c", script], env=_environment(), capture_output=True, text=True, check=True)
+
+    heavy = {"ruamel.yaml", "jsonschema", "numpy", "textual", "pathspec", "xxhash", "tempfile", "inspect", "typing_extensions"}
+    assert not heavy & set(ended.stdout.split())
+
+
+@pytest.mark.real
+def test_output_to_a_file_keeps_the_start_lean(tmp_path: Path) -> None:
+    script = "import sys; from aptui.cli.main import main; main(['ps']); print(*sorted(sys.modules), file=sys.stderr)"
+
+    with open(tmp_path / "output", "wb") as output:
+        ended = subprocess.run(
+            [sys.executable, "-c", script],
+            cwd=tmp_path,
+            env=_environment(),
+            stdout=output,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+
+    assert not {"typing_extensions", "inspect", "msgspec.inspect"} & set(ended.stderr.split())
+
+
+@pytest.mark.real
 def test_lazy_modules_of_lean_start_work_on_demand() -> None:
     script = (
         "import sys, aptui.shared.lean.lean_start, msgspec, pathlib, uuid; from aptui.config.configuration import Config\n"
