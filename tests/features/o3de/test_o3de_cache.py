@@ -8,7 +8,7 @@ import pytest
 
 from aptui.engine.cache import catalog
 from aptui.features.o3de import o3de_cache
-from aptui.features.o3de.asset_registry import parse
+from aptui.features.o3de.binary_stream import parse
 from aptui.features.o3de.o3de_cache import RuntimeCatalogs, path_of
 from aptui.shared.errors import HostError
 

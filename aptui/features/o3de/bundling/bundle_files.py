@@ -15,7 +15,8 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from aptui.features.o3de.asset_registry import RegistryAsset, stream_of, type_text, vector_of
+from aptui.features.o3de.asset_registry import RegistryAsset, stream_of
+from aptui.features.o3de.binary_stream import type_text, vector_of
 from aptui.features.o3de.bundling import object_stream
 from aptui.features.o3de.bundling.asset_lists import ComparisonKind, unreadable_product
 from aptui.features.o3de.bundling.object_stream import Element

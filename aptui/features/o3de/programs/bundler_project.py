@@ -20,7 +20,8 @@ from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database
 from aptui.core.paths import from_text
 from aptui.core.patterns import wildcard
-from aptui.features.o3de.asset_registry import RegistryAsset, type_text
+from aptui.features.o3de.asset_registry import RegistryAsset
+from aptui.features.o3de.binary_stream import type_text
 from aptui.features.o3de.bundling import asset_lists, object_stream, seeds
 from aptui.features.o3de.bundling.asset_lists import ListedAsset
 from aptui.features.o3de.bundling.seeds import Seed, SeedList

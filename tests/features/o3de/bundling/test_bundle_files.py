@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from aptui.features.o3de.asset_registry import RegistryAsset, parse
+from aptui.features.o3de.asset_registry import RegistryAsset
+from aptui.features.o3de.binary_stream import parse
 from aptui.features.o3de.bundling import object_stream
 from aptui.features.o3de.bundling.bundle_files import PackedAsset, delete_rollovers, free_names, write_bundles
 from aptui.shared.errors import HostError, UserError

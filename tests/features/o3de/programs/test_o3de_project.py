@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from lytesttools import O3deProject
 
-from aptui.features.o3de.asset_registry import parse
+from aptui.features.o3de.binary_stream import parse
 from aptui.features.o3de.bundling import asset_lists
 
 pytestmark = pytest.mark.real

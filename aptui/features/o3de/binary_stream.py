@@ -1,0 +1,205 @@
+r"""The binary form of ObjectStream: elements, and the type ids of containers.
+
+A stream is `00`, its version (3) in four bytes, one element, and `00`. An element is a byte of flags (8 element, 16 has a value,
+32 separate size, 64 has a field's name, 128 has a version; the low three bits are the size of the value, or of its size),
+the CRC-32 of the name in lower case, the version in a byte, the type id, the size, the value, its children, and `00`. Numbers are
+big-endian. The type id of a container is computed from those of its contents: `UUID(SHA-1(a + b))`, arguments first, the
+container's own last.
+
+Tests: `tests/features/o3de/test_asset_registry.py`, `tests/features/o3de/connection/test_o3de_messages.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import sys
+import zlib
+from functools import lru_cache, reduce
+from uuid import UUID
+
+from msgspec import Struct
+
+PREFIX = b"\0" + struct.pack(">I", 3)
+_ELEMENT, _VALUE, _SIZE, _NAME, _VERSION = 8, 16, 32, 64, 128
+END = b"\0"
+_DEEPEST = 16
+
+
+def fold_template(*types: bytes) -> bytes:
+    """Return the type id of a template, from those of its arguments and the template's own as the last."""
+    return reduce(combine_uuids, types)
+
+
+def combine_uuids(one: bytes, other: bytes) -> bytes:
+    """Return the UUID of two UUIDs or texts after each other."""
+    digest = bytearray(hashlib.sha1(one + other, usedforsecurity=False).digest()[:16])
+    digest[6], digest[8] = digest[6] & 0x5F | 0x50, digest[8] & 0xBF | 0x80
+    return bytes(digest)
+
+
+def uuid_bytes(text: str) -> bytes:
+    """Return the 16 bytes of a UUID."""
+    return UUID(text).bytes
+
+
+def type_text(type_id: bytes) -> str:
+    """Return a type id as text."""
+    return f"{{{str(UUID(bytes=type_id)).upper()}}}"
+
+
+ALLOCATOR, VECTOR, _PAIR = (
+    uuid_bytes("E9F5A3BE-2B3D-4C62-9E6B-4E00A13AB452"),
+    uuid_bytes("A60E3E61-1FF6-4982-B6B8-9E4350C4C679"),
+    uuid_bytes("919645C1-E464-482B-A69B-04AA688B6847"),
+)
+_HASH, _EQUAL, _MAP, _MULTIMAP, _SET = (
+    uuid_bytes("EFA74E54-BDFA-47BE-91A7-5A05DA0306D7"),
+    uuid_bytes("4377BCED-F78C-4016-80BB-6AFACE6E5137"),
+    uuid_bytes("41171F6F-9E5E-4227-8420-289F1DD5D005"),
+    uuid_bytes("9ED846FA-31C1-4133-B4F4-91DF9750BA96"),
+    uuid_bytes("8D60408E-DA65-4670-99A2-8ABB574625AE"),
+)
+UUID_TYPE, U32, U64, STRING = (
+    uuid_bytes("E152C105-A133-4D03-BBF8-3D4B2FBA3E2A"),
+    uuid_bytes("43DA906B-7DEF-4CA8-9790-854106D3F983"),
+    uuid_bytes("D6597933-47CD-4FC8-B911-63F3E2B0993A"),
+    uuid_bytes("03AAAB3F-5C47-5A66-9EBC-D5FA4DB353C9"),
+)
+ASSET_ID, INFO, DEPENDENCY = (
+    uuid_bytes("652ED536-3402-439B-AEBE-4A5DBC554085"),
+    uuid_bytes("E6D8372B-8419-4287-B478-1353709A972F"),
+    uuid_bytes("5B9A8F1C-407A-4D2B-88F4-A79584684CC4"),
+)
+
+
+def vector_of(type_text_of_element: str) -> bytes:
+    """Return the type id of a vector of elements."""
+    return fold_template(uuid_bytes(type_text_of_element), ALLOCATOR, VECTOR)
+
+
+def pair_of(key: bytes, value: bytes) -> bytes:
+    """Return the type id of a pair."""
+    return fold_template(key, value, _PAIR)
+
+
+def map_of(key: bytes, value: bytes, *, is_multi: bool = False) -> bytes:
+    """Return the type id of an unordered map."""
+    return fold_template(
+        key, value, fold_template(key, _HASH), fold_template(key, _EQUAL), ALLOCATOR, _MULTIMAP if is_multi else _MAP
+    )
+
+
+def set_of(key: bytes) -> bytes:
+    """Return the type id of an unordered set."""
+    return fold_template(key, fold_template(key, _HASH), fold_template(key, _EQUAL), ALLOCATOR, _SET)
+
+
+def bits_of(count: int) -> bytes:
+    """Return the type id of a set of bits."""
+    return fold_template(combine_uuids(b"", str(count).encode()), uuid_bytes("6BAE9836-EC49-466A-85F2-F4B1B70839FB"))
+
+
+# ----------------------------------------------------------------------------------------------------------------- writing
+
+
+def start_element(type_id: bytes, name: str = "", value: bytes | None = None, version: int = 0) -> bytes:
+    """Return the begin of an element; its children and `END` follow."""
+    if value is None:
+        return element_head(type_id, name, version, 0)
+    length = len(value)
+    if length < 8:
+        return element_head(type_id, name, version, _VALUE | length) + value
+    width = 1 if length < 1 << 8 else 2 if length < 1 << 16 else 4
+    return element_head(type_id, name, version, _VALUE | _SIZE | width) + length.to_bytes(width, "big") + value
+
+
+@lru_cache(maxsize=512)
+def element_head(type_id: bytes, name: str, version: int, flags: int) -> bytes:
+    """Return the bytes before the size of a value; cached, because a few dozen occur a hundred thousand times each."""
+    flags |= _ELEMENT | (_NAME if name else 0) | (_VERSION if version else 0)
+    crc = struct.pack(">I", crc_of(name)) if name else b""
+    return b"".join((bytes((flags,)), crc, bytes((version,)) if version else b"", type_id))
+
+
+def leaf(type_id: bytes, name: str, value: bytes) -> bytes:
+    """Return an element without children."""
+    return start_element(type_id, name, value) + END
+
+
+@lru_cache(maxsize=512)
+def crc_of(name: str) -> int:
+    """Return the CRC-32 of a name, which O3DE takes of its lower case."""
+    return zlib.crc32(name.lower().encode())
+
+
+# ----------------------------------------------------------------------------------------------------------------- reading
+
+
+class BinaryElement(Struct, frozen=True):
+    """An element of a stream: `name` is the CRC-32 of its field's name, 0 = no name."""
+
+    type_id: bytes
+    name: int
+    version: int
+    value: bytes | None
+    children: tuple[BinaryElement, ...]
+
+    def get(self, name: str) -> BinaryElement | None:
+        """Return the child for a field."""
+        wanted = crc_of(name)
+        return next((child for child in self.children if child.name == wanted), None)
+
+
+def parse(data: bytes, most: int = sys.maxsize) -> BinaryElement:
+    """Return the object in a binary stream.
+
+    Args:
+        most: maximum number of its elements.
+
+    Raises:
+        ValueError: it is not a binary stream.
+    """
+    if data[:5] != PREFIX:
+        message = "it is not a binary stream of version 3"
+        raise ValueError(message)
+    reader = _StreamReader(data, most)
+    element = reader.read_element(0)
+    if element is None or data[reader.at :] != END:
+        message = "it does not end where its object ends"
+        raise ValueError(message)
+    return element
+
+
+class _StreamReader:
+    def __init__(self, data: bytes, most: int) -> None:
+        self._data, self._left = data, most
+        self.at = len(PREFIX)
+
+    def read_element(self, depth: int) -> BinaryElement | None:
+        """Return the next element, None at the end of its parent."""
+        flags = self._read(1)[0]
+        if not flags:
+            return None
+        self._left -= 1
+        if depth > _DEEPEST or self._left < 0 or not flags & _ELEMENT:
+            message = "it is nested too deeply" if depth > _DEEPEST else "it is damaged, or has too many elements"
+            raise ValueError(message)
+        name = int.from_bytes(self._read(4), "big") if flags & _NAME else 0
+        version = self._read(1)[0] if flags & _VERSION else 0
+        type_id, value = self._read(16), None
+        if flags & _VALUE:
+            size = flags & 7
+            value = self._read(int.from_bytes(self._read(size), "big") if flags & _SIZE else size)
+        children: list[BinaryElement] = []
+        while (child := self.read_element(depth + 1)) is not None:
+            children.append(child)
+        return BinaryElement(type_id, name, version, value, tuple(children))
+
+    def _read(self, size: int) -> bytes:
+        found = self._data[self.at : self.at + size]
+        if len(found) < size:
+            message = "it ends in the middle"
+            raise ValueError(message)
+        self.at += size
+        return found

@@ -1,0 +1,460 @@
+"""The messages of O3DE's asset processor protocol as records: type ids, versions and fields, in the binary ObjectStream.
+
+A message is a class of the engine: its base class as the element `BaseClass1` (whose field asks for a barrier), then its fields. A
+reader ignores fields that it does not know, and gives missing ones their default value. Facts are from O3DE's
+`AssetProcessorMessages`, `AssetRegistry` and `EditorAssetSystemAPI`.
+
+Tests: `tests/features/o3de/connection/test_o3de_messages.py`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from msgspec import Struct, field
+
+from aptui.features.o3de.binary_stream import (
+    ALLOCATOR,
+    ASSET_ID,
+    DEPENDENCY,
+    END,
+    INFO,
+    PREFIX,
+    STRING,
+    U32,
+    U64,
+    UUID_TYPE,
+    VECTOR,
+    BinaryElement,
+    bits_of,
+    crc_of,
+    element_head,
+    fold_template,
+    leaf,
+    map_of,
+    pair_of,
+    parse,
+    set_of,
+    start_element,
+    uuid_bytes,
+)
+
+MOST_ELEMENTS = 20_000
+"""Maximum number of elements in a message of a client: its largest one has a few dozen."""
+_BASE = uuid_bytes("366A7093-C57B-4514-A1BD-A6437AEF2098")
+_CHAR, _U8, _BOOL, _INT, _S64 = (
+    uuid_bytes("3AB0037F-AF8D-48CE-BCA0-A170D18B2C03"),
+    uuid_bytes("72B9409A-7D1A-4831-9CFE-FCB3FADD3426"),
+    uuid_bytes("A0CA880C-AFE4-43CB-926C-59AC48496112"),
+    uuid_bytes("72039442-EB38-4D42-A1AD-CB68F7E0EEF6"),
+    uuid_bytes("70D8A282-A1EA-462D-9D04-51EDE81FAC2F"),
+)
+_OS_ALLOCATOR = fold_template(
+    uuid_bytes("42D0AA1E-3C6C-440E-ABF8-435931150470"), uuid_bytes("9F835EE3-F23C-454E-B4E3-011E2F3C8118")
+)
+_TRAITS = fold_template(_CHAR, uuid_bytes("9B018C0C-022E-4BA4-AE91-2C1E8592DBB2"))
+OS_STRING = fold_template(_CHAR, _TRAITS, _OS_ALLOCATOR, uuid_bytes("C26397ED-8F60-4DF6-8320-0D0C592DA3CD"))
+"""Type id of the strings in most messages, which use another allocator than `STRING`."""
+NO_UUID = bytes(16)
+AssetKey = tuple[bytes, int]
+"""UUID and sub id."""
+NO_ASSET: AssetKey = (NO_UUID, 0)
+
+
+class FieldKind(NamedTuple):
+    """A type of fields: its id, `write(name, value)` gives an element, `read(element)` its value."""
+
+    type_id: bytes
+    write: Callable[[str, Any], bytes]
+    read: Callable[[BinaryElement], Any]
+    default: Any
+
+
+def _value_kind(type_id: bytes, pack: Callable[[Any], bytes], unpack: Callable[[bytes], Any], default: Any) -> FieldKind:
+    return FieldKind(
+        type_id, lambda name, value: leaf(type_id, name, pack(value)), lambda found: unpack(found.value or b""), default
+    )
+
+
+def _number_kind(type_id: bytes, form: str) -> FieldKind:
+    packing = struct.Struct(form)
+    return _value_kind(type_id, packing.pack, lambda value: packing.unpack(value)[0], 0)
+
+
+def _text_kind(type_id: bytes) -> FieldKind:
+    return _value_kind(
+        type_id,
+        lambda text: text.encode("utf-8", "surrogateescape"),
+        lambda value: value.decode("utf-8", "surrogateescape"),
+        "",
+    )
+
+
+def _list_kind(item: FieldKind, allocator: bytes = ALLOCATOR) -> FieldKind:
+    type_id = fold_template(item.type_id, allocator, VECTOR)
+
+    def write(name: str, values: Sequence[Any]) -> bytes:
+        return b"".join((element_head(type_id, name, 0, 0), *(item.write("element", value) for value in values), END))
+
+    return FieldKind(type_id, write, lambda found: tuple(map(item.read, found.children)), ())
+
+
+def _map_kind(key: FieldKind, value: FieldKind) -> FieldKind:
+    type_id, pair = map_of(key.type_id, value.type_id), pair_of(key.type_id, value.type_id)
+
+    def write(name: str, values: dict[Any, Any]) -> bytes:
+        pairs = (
+            element_head(pair, "element", 0, 0) + key.write("value1", each) + value.write("value2", item) + END
+            for each, item in values.items()
+        )
+        return b"".join((element_head(type_id, name, 0, 0), *pairs, END))
+
+    def read(found: BinaryElement) -> dict[Any, Any]:
+        return {_field(pair, "value1", key): _field(pair, "value2", value) for pair in found.children}
+
+    return FieldKind(type_id, write, read, {})
+
+
+def _class_kind(
+    type_id: str | bytes, version: int, fields: Sequence[tuple[str, FieldKind]], *, has_base: bool = False
+) -> FieldKind:
+    """Return the kind of a class whose values are tuples of its fields."""
+    number = uuid_bytes(type_id) if isinstance(type_id, str) else type_id
+
+    def write(name: str, values: Sequence[Any]) -> bytes:
+        parts = (kind.write(each, value) for (each, kind), value in zip(fields, values, strict=True))
+        return b"".join((element_head(number, name, version, 0), _write_base(False) if has_base else b"", *parts, END))
+
+    def read(found: BinaryElement) -> tuple[Any, ...]:
+        return tuple(_field(found, each, kind) for each, kind in fields)
+
+    return FieldKind(number, write, read, tuple(kind.default for _, kind in fields))
+
+
+def _field(found: BinaryElement, name: str, kind: FieldKind) -> Any:
+    element = found.get(name)
+    return kind.default if element is None else kind.read(element)
+
+
+def _uuid_of(value: bytes) -> bytes:
+    if len(value) != len(NO_UUID):
+        message = "a UUID has another length"
+        raise ValueError(message)
+    return value
+
+
+_BOOL_KIND = _value_kind(_BOOL, lambda value: b"\1" if value else b"\0", lambda value: value not in (b"", b"\0"), False)
+_UUID_KIND = _value_kind(UUID_TYPE, bytes, _uuid_of, NO_UUID)
+_U32_KIND, _U64_KIND, _TEXT_KIND, _OS_KIND = (
+    _number_kind(U32, ">I"),
+    _number_kind(U64, ">Q"),
+    _text_kind(STRING),
+    _text_kind(OS_STRING),
+)
+_INT_KIND, _S64_KIND = _number_kind(_INT, ">i"), _number_kind(_S64, ">q")
+_BYTES_KIND = _value_kind(fold_template(_U8, _OS_ALLOCATOR, VECTOR), bytes, bytes, b"")
+_BITS_KIND = _value_kind(bits_of(64), struct.Struct("<Q").pack, lambda value: int.from_bytes(value, "little"), 0)
+_ASSET_KIND = _class_kind(ASSET_ID, 1, (("guid", _UUID_KIND), ("subId", _U32_KIND)))
+_INFO_KIND = _class_kind(
+    INFO, 2, (("assetId", _ASSET_KIND), ("relativePath", _TEXT_KIND), ("sizeBytes", _U64_KIND), ("assetType", _UUID_KIND))
+)
+_NEEDS_KIND = _list_kind(_class_kind(DEPENDENCY, 1, (("assetId", _ASSET_KIND), ("flags", _BITS_KIND))))
+_JOB_FIELDS = (
+    ("sourceFile", _TEXT_KIND), ("platform", _TEXT_KIND), ("builderUuid", _UUID_KIND), ("jobKey", _TEXT_KIND),
+    ("jobRunKey", _U64_KIND), ("status", _INT_KIND), ("firstFailLogTime", _S64_KIND), ("firstFailLogFile", _TEXT_KIND),
+    ("lastFailLogTime", _S64_KIND), ("lastFailLogFile", _TEXT_KIND), ("lastLogTime", _S64_KIND), ("lastLogFile", _TEXT_KIND),
+    ("jobID", _S64_KIND), ("watchFolder", _TEXT_KIND), ("errorCount", _S64_KIND), ("warningCount", _S64_KIND),
+)  # fmt: skip
+_ASSET_SET = set_of(ASSET_ID)
+_ASSET_SET_KIND = FieldKind(_ASSET_SET, lambda name, _none: element_head(_ASSET_SET, name, 0, 0) + END, lambda _found: (), ())
+"""Sets and maps of assets that are always empty here."""
+_PRELOAD = map_of(ASSET_ID, _ASSET_SET)
+_PRELOAD_KIND = FieldKind(_PRELOAD, lambda name, _none: element_head(_PRELOAD, name, 0, 0) + END, lambda _found: (), ())
+
+_CHANGE_FIELDS = (
+    ("StringData", _OS_KIND), ("NotificationType", _U32_KIND), ("size", _U64_KIND), ("assetId", _ASSET_KIND),
+    ("assetType", _UUID_KIND), ("dependencies", _NEEDS_KIND), ("platform", _OS_KIND),
+)  # fmt: skip
+_CHANGE_ID, _CHANGE_VERSION = "09EDFFA4-6851-4AB2-B018-51F0F671D9D5", 7
+_KINDS = {
+    "bool": _BOOL_KIND, "int": _INT_KIND, "u8": _number_kind(_U8, ">B"), "u32": _U32_KIND, "u64": _U64_KIND, "s64": _S64_KIND,
+    "uuid": _UUID_KIND, "os": _OS_KIND, "text": _TEXT_KIND, "bytes": _BYTES_KIND, "asset": _ASSET_KIND, "info": _INFO_KIND,
+    "infos": _list_kind(_INFO_KIND), "needs": _NEEDS_KIND, "texts": _list_kind(_TEXT_KIND),
+    "names": _list_kind(_OS_KIND, _OS_ALLOCATOR), "facts": _map_kind(_U32_KIND, _OS_KIND),
+    "jobs": _list_kind(_class_kind("276C9DE3-0C81-4721-91FE-F7C961D28DA8", 4, _JOB_FIELDS)),
+    "no_load": _ASSET_SET_KIND, "preload": _PRELOAD_KIND,
+    "changes": _list_kind(_class_kind(_CHANGE_ID, _CHANGE_VERSION, _CHANGE_FIELDS, has_base=True)),
+}  # fmt: skip
+
+
+class Shape(Struct, frozen=True):
+    """A class of messages. `has_value`: a class without fields that is written as an empty value."""
+
+    name: str
+    type_id: bytes
+    version: int
+    fields: tuple[tuple[str, FieldKind], ...]
+    has_base: bool
+    has_value: bool
+
+
+class Message(Struct):
+    """A message: the values of its fields; `needs_barrier`: answer it after all earlier changes on the disk."""
+
+    shape: Shape
+    values: dict[str, Any] = field(default_factory=dict)
+    needs_barrier: bool = False
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the value of a field."""
+        return self.values[name]
+
+
+def _shape(name: str, type_id: str, version: int, fields: str = "", *, has_base: bool = True, has_value: bool = False) -> Shape:
+    pairs = tuple((each, _KINDS[kind]) for each, _, kind in (word.partition(":") for word in fields.split()))
+    return Shape(name, uuid_bytes(type_id), version, pairs, has_base, has_value)
+
+
+def _write_base(needs_barrier: bool) -> bytes:
+    return element_head(_BASE, "BaseClass1", 1, 0) + _BOOL_KIND.write("RequireFencing", needs_barrier) + END
+
+
+def encode(message: Message) -> bytes:
+    """Return a message as a payload."""
+    shape = message.shape
+    return b"".join((
+        PREFIX,
+        start_element(shape.type_id, "", b"" if shape.has_value else None, shape.version),
+        _write_base(message.needs_barrier) if shape.has_base else b"",
+        *(kind.write(name, message.values.get(name, kind.default)) for name, kind in shape.fields),
+        END, END,
+    ))  # fmt: skip
+
+
+def decode(shape: Shape, payload: bytes) -> Message:
+    """Return the message in a payload.
+
+    Raises:
+        ValueError: it is not a message of this shape.
+    """
+    found = parse(payload, MOST_ELEMENTS)
+    if found.type_id != shape.type_id:
+        message = f"it is not a {shape.name}"
+        raise ValueError(message)
+    base = found.get("BaseClass1")
+    try:
+        values = {name: _field(found, name, kind) for name, kind in shape.fields}
+        return Message(shape, values, base is not None and _field(base, "RequireFencing", _BOOL_KIND))
+    except struct.error as error:
+        message = f"a number in a {shape.name} has another length"
+        raise ValueError(message) from error
+
+
+# ---------------------------------------------------------------------------------------------------------------- messages
+
+
+class O3deExchange(Struct, frozen=True):
+    """A request of clients: the name whose CRC is its type, its answer (None = it has no answer), and how far it is answered."""
+
+    wire_name: str
+    request: Shape
+    response: Shape | None
+    extent: str = "answered"
+
+    @property
+    def type_number(self) -> int:
+        """The type in the frames of request and answer."""
+        return crc_of(self.wire_name)
+
+
+NEGOTIATION = O3deExchange(
+    "AssetSystem::Negotiation",
+    (_NEGOTIATION := _shape("NegotiationMessage", "BA6336E4-4DF5-49EF-A184-FE8F5BC73731", 1,
+                            "ApiVersion:int Identifier:os NegotiationInfo:facts", has_base=False)),
+    _NEGOTIATION,
+)  # fmt: skip
+_RESULT = "ResultCode:u32"
+_SHOWN = "refused: there is no window of its own; 'aptui' in a terminal is the screen"
+
+
+def _ask(wire_name: str, request: Shape, response: Shape | None, extent: str = "answered") -> O3deExchange:
+    return O3deExchange(wire_name, request, response, extent)
+
+
+def _file(
+    name: str, request: tuple[str, str], response: tuple[str, str] | None, extent: str = "answered", wire_name: str = ""
+) -> O3deExchange:
+    """Return a request of the virtual files: (type id, fields) of request and answer."""
+    answer = None if response is None else _shape(f"{name}Response", response[0], 1, response[1])
+    return O3deExchange(f"AssetSystem::{wire_name or name}", _shape(f"{name}Request", request[0], 1, request[1]), answer, extent)
+
+
+EXCHANGES = (
+    NEGOTIATION,
+    _ask("AssetSystem::RequestPing",
+         _shape("RequestPing", "E06F6663-A168-439A-83E1-6F2215BAC0B6", 1),
+         _shape("ResponsePing", "54E0B5ED-F0DB-4DA1-81C7-A4F96AA7F6BA", 1)),
+    _ask("AssetSystem::RequestAssetStatus",
+         _shape("RequestAssetStatus", "0CBE6A7C-9D19-4D41-B29C-A52476BB337A", 3,
+                "SearchTerm:os IsStatusRequest:bool AssetId:asset SearchType:int"),
+         _shape("ResponseAssetStatus", "151CB7D2-8A11-4072-A173-5EDF2A11C9E2", 1, "AssetStatus:int")),
+    _ask("AssetSystem::RequestEscalateAsset",
+         _shape("RequestEscalateAsset", "E95C5422-5F00-478B-A984-C041DE70484F", 1, "m_assetUuid:uuid m_searchTerm:os"), None),
+    _ask("AssetSystem::RequestAssetProcessorStatus",
+         _shape("RequestAssetProcessorStatus", "DEC6CF93-0A16-4D83-AA6D-97FB86340525", 1, "Platform:os"),
+         _shape("ResponseAssetProcessorStatus", "978350FB-3BD2-4F5C-ABEF-5AB78981C23A", 1,
+                "NumberOfPendingCopyJobs:int IsAssetProcessorReady:bool")),
+    _ask("AssetSystem::AssetProcessorPlatformStatusRequest",
+         _shape("AssetProcessorPlatformStatusRequest", "529A8549-DD78-4E66-9BEA-D633846115C6", 1, "Platform:os"),
+         _shape("AssetProcessorPlatformStatusResponse", "3F804A16-3C5A-41A5-9051-7714E3CFAC9A", 1, "IsPlatformEnabled:bool")),
+    _ask("AssetSystem::AssetProcessorPendingPlatformAssetsRequest",
+         _shape("AssetProcessorPendingPlatformAssetsRequest", "5B16F6F2-0F94-4BAE-8238-1E8F3E66D507", 1, "Platform:os"),
+         _shape("AssetProcessorPendingPlatformAssetsResponse", "E63825D6-4704-471D-8594-B96656FA4477", 1,
+                "NumberOfPendingJobs:int")),
+    _ask("AssetSystem::GetUnresolvedDependencyCountsRequest",
+         _shape("GetUnresolvedDependencyCountsRequest", "DE432E6F-72D8-48A7-857C-51D1D41EB880", 1, "AssetId:asset"),
+         _shape("GetUnresolvedDependencyCountsResponse", "6FC67F5D-4941-41B9-92C5-7778CB853F94", 1,
+                "UnresolvedAssetIdReferences:u32 UnresolvedPathReferences:u32")),
+    _ask("AssetSystem::GetRelativeProductPathFromFullSourceOrProductPath",
+         _shape("GetRelativeProductPathFromFullSourceOrProductPathRequest", "2ED7888B-959C-451C-90B6-8EF7B0B4E385", 1,
+                "SourceOrProductPath:os"),
+         _shape("GetRelativeProductPathFromFullSourceOrProductPathResponse", "4BAD0A94-EE97-42A7-ACEC-0698012114A8", 1,
+                "RelativeProductPath:os Resolved:bool")),
+    _ask("AssetSystem::GenerateRelativeSourcePathRequest",
+         _shape("GenerateRelativeSourcePathRequest", "B3865033-F5A3-4749-8147-7B1AB04D5F6D", 1, "SourcePath:os"),
+         _shape("GenerateRelativeSourcePathResponse", "938D33DB-C8F6-4FA4-BC81-2F139A9BE1D7", 1,
+                "RelativeSourcePath:os RootFolder:os Resolved:bool")),
+    _ask("AssetSystem::GetFullSourcePathFromRelativeProductPath",
+         _shape("GetFullSourcePathFromRelativeProductPathRequest", "F48E2159-4711-4D0E-838F-91B472AE10FF", 1,
+                "RelativeProductPath:os"),
+         _shape("GetFullSourcePathFromRelativeProductPathResponse", "AA80F608-A8A7-49D2-A125-BCB9378526F0", 2,
+                "FullSourcePath:os Resolved:bool")),
+    _ask("AssetProcessor::SourceAssetInfoRequest",
+         _shape("SourceAssetInfoRequest", "E92CD74F-11E0-4AD8-A786-61D3B9715E35", 2, "AssetId:asset AssetType:uuid AssetPath:os"),
+         _shape("SourceAssetInfoResponse", "2E748A05-9ACC-4459-9E98-76B71E8A7BB7", 1, "Found:bool WatchFolder:os AssetInfo:info")),
+    _ask("AssetProcessor::SourceAssetProductsInfoRequest",
+         _shape("SourceAssetProductsInfoRequest", "14D0994C-7096-44D9-A239-2A7B51DDC95A", 1, "AssetId:asset"),
+         _shape("SourceAssetProductsInfoResponse", "DF0B7C57-534E-480E-8889-C4872C87C1C3", 1,
+                "Found:bool ProductsAssetInfo:infos")),
+    _ask("AssetProcessor::AssetInfoRequest",
+         _shape("AssetInfoRequest", "AB1468DB-99B5-4666-A619-4D3F746805A5", 3,
+                "AssetId:asset AssetPath:os AssetType:uuid PlatformName:os"),
+         _shape("AssetInfoResponse", "B217A11F-430A-40EA-AF4A-4644F5879695", 2, "Found:bool AssetInfo:info RootFolder:os")),
+    _ask("AssetProcessor::AssetDependencyInfoRequest",
+         _shape("AssetDependencyInfoRequest", "2365EEA3-D8A6-41E4-9C9F-2113D5617230", 0, "AssetId:asset DependencyType:u8"),
+         _shape("AssetDependencyInfoResponse", "B6F9FD89-3F62-43FF-A457-2767CE904C81", 0,
+                "Found:bool ErrorString:text Dependencies:needs NoLoadSet:no_load PreloadAssetList:preload"),
+         "in part: by load behaviour all dependencies are listed, and the sets for preloading are empty"),
+    _ask("AssetProcessor::GetScanFoldersRequest",
+         _shape("GetScanFoldersRequest", "A3D7FD31-C260-4D6C-B970-D565B43F1316", 1, has_base=False),
+         _shape("GetScanFoldersResponse", "13100365-009E-4C82-A682-A8E3646EB0E0", 1, "ScanFolders:texts", has_base=False)),
+    _ask("AssetProcessor::GetAssetSafeFoldersRequest",
+         _shape("GetAssetSafeFoldersRequest", "9A7951B1-257C-45F0-B334-A52A42A5A871", 1, has_base=False),
+         _shape("GetAssetSafeFoldersResponse", "36C1AA51-8940-4909-A01B-19454B6312E5", 1, "AssetSafeFolders:texts",
+                has_base=False)),
+    _ask("AssetProcessor::AssetJobsInfoRequest",
+         _shape("AssetJobsInfoRequest", "E5DEF45C-C4CF-47ED-843F-97B3C4A3D5B3", 4,
+                "SearchTerm:os EscalateJobs:bool IsSearchTermJobKey:bool AssetId:asset"),
+         _shape("AssetJobsInfoResponse", "743AFB3B-F24C-4546-BEEC-2769442B52DB", 1, "JobList:jobs Success:bool"),
+         "in part: times and files of failed logs are not filled in"),
+    _ask("AssetProcessor::AssetJobLogRequest",
+         _shape("AssetJobLogRequest", "8E69F76E-F25D-486E-BC3F-26BB3FF5A3A3", 1, "JobRunKey:u64"),
+         _shape("AssetJobLogResponse", "4CBB55AB-24E3-4A7A-ACB7-54069289AF2C", 1, "JobLog:text Success:bool")),
+    _ask("AssetProcessor::AssetFingerprintClearRequest",
+         _shape("AssetFingerprintClearRequest", "2B7B5477-D3F8-43FF-8595-89D023690FCB", 1, "SearchTerm:os"),
+         _shape("AssetFingerprintClearResponse", "FA7960F5-3F02-46C8-B85B-CB23A1D529B1", 1, "Success:bool")),
+    _ask("AssetProcessorManager::SaveCatalogRequest",
+         _shape("SaveAssetCatalogRequest", "12B0C076-97A8-4FAE-9F56-22A890766272", 0, has_base=False, has_value=True),
+         _shape("SaveAssetCatalogResponse", "F1B4F440-1251-4516-9FAE-2BB067D58191", 1, "CatalogSaved:bool")),
+    _ask("AssetSystem::AssetChangeReport",
+         _shape("AssetChangeReportRequest", "EF108E73-08F7-4CBC-A808-61A2EC544A6E", 1,
+                "FromPath:os ToPath:os ChangeType:u32 IsFolder:bool"),
+         _shape("AssetChangeReportResponse", "C18891A7-794D-4270-93AE-7D0C2ECABB5C", 2, "Report:texts Success:bool"),
+         "in part: previews are answered; the Editor moves and deletes through 'aptui', which asks first"),
+    _ask("AssetSystem::ShowAssetInAssetProcessor",
+         _shape("ShowAssetInAssetProcessorRequest", "04A068A0-58D7-4404-ABAD-AED72287FFE8", 1, "AssetPath:os", has_base=False),
+         None, _SHOWN),
+    _ask("AssetSystem::ShowWindow",
+         _shape("ShowAssetProcessorRequest", "509CA545-1213-4064-9B58-6FFE3DDD27D3", 0, has_base=False, has_value=True), None,
+         _SHOWN),
+    _ask("AssetSystem::UpdateSourceControlStatusRequest",
+         _shape("UpdateSourceControlStatusRequest", "B313400A-3E5D-496F-BD91-09B9C10EBDF0", 1, "SourceControlEnabled:bool",
+                has_base=False), None, "refused: 'enablescm' of the asset processor decides"),
+    _ask("AssetProcessor::RegisterSourceAssetRequest",
+         _shape("RegisterSourceAssetRequest", "189C6045-E1D4-4D78-B0E7-2BB7BD05FDE1", 1, "AssetType:uuid AssetFileFilter:os"), None,
+         "accepted: every file of a scan folder is a source already"),
+    _ask("AssetProcessor::UnregisterSourceAssetRequest",
+         _shape("UnregisterSourceAssetRequest", "CE3CF055-CF91-4851-9E2C-CB24B2B172D3", 1, "AssetType:uuid"), None,
+         "accepted: the same"),
+    _file("FileOpen", ("C230ADF3-970D-4A4D-A128-112C9E2DC164", "FilePath:os Mode:u32"),
+          ("50EC3F69-C6F6-4835-964B-155112B37EDC", f"FileHandle:u32 {_RESULT}")),
+    _file("FileClose", ("D294976E-7664-436F-ACA4-7BCABAA2F5EC", "FileHandle:u32"), None),
+    _file("FileRead", ("9FC866C7-A9C0-41CB-BC41-A333240D3C7E", "FileHandle:u32 BytesToRead:u64 FailOnFewerRead:bool"),
+          ("FFD02544-A10A-42B2-9899-54D7F6C426ED", f"{_RESULT} Data:bytes")),
+    _file("FileWrite", ("4CB9EBC7-ACB9-45DC-9D58-2E8BDF975E12", "FileHandle:u32 Data:bytes"),
+          ("6EBE6BF5-3B7E-4C49-9B17-14025F5B80CA", f"{_RESULT} BytesWritten:u64")),
+    _file("FileTell", ("EF11067E-5C35-4A3F-8BB2-FEC57C037E3F", "FileHandle:u32"),
+          ("18870776-D1FF-40DA-B78D-3A3BB40F20F8", f"{_RESULT} Offset:u64")),
+    _file("FileSeek", ("B6E9C144-8033-416D-8E90-0260BE32E164", "FileHandle:u32 Mode:u32 Offset:s64"),
+          ("D6D1AD08-1051-4E0D-8F08-41C2460747F3", _RESULT)),
+    _file("FileFlush", ("0313BA96-2844-4007-9EB8-B98831CA68C7", "FileHandle:u32"),
+          ("8085022A-58DB-4CB4-A81C-B32B4B6DBB0A", _RESULT)),
+    _file("FileIsReadOnly", ("408CBD3D-582B-4C78-968D-00BDA9B7CBF3", "FilePath:os"),
+          ("E0FC20EC-2563-47DE-9D6B-ADCEB14ED70E", "IsReadOnly:bool"), wire_name="IsReadOnly"),
+    _file("PathIsDirectory", ("0F35F08C-4F93-4EA5-8C98-7FB923160A39", "Path:os"),
+          ("24BCC53E-1364-4C1E-BB19-7346CB3A2E7D", "IsDirectory:bool"), wire_name="IsDirectory"),
+    _file("FileSize", ("08F67CF7-A91A-498E-A010-7E3FCDE959FC", "FilePath:os"),
+          ("8FA2402C-5ED4-4B5B-BF64-71D3888A4F0D", f"{_RESULT} Size:u64")),
+    _file("FileModTime", ("AFE37457-7EBE-4432-A6CA-78EEDF82F760", "FilePath:os"),
+          ("4F347EBF-74C5-4963-807B-11CB7268AD08", "ModTime:u64")),
+    _file("FileExists", ("82751F22-4441-42E7-8187-4D84B97BD2AD", "FilePath:os"),
+          ("D5B51BB4-4683-476E-BC2F-6906D17EE028", "Exists:bool")),
+    _file("PathCreate", ("C7DF8777-2497-4473-8F33-AFD5A4015497", "Path:os"),
+          ("8FA23D48-93E4-453A-BBC3-58C831265B42", _RESULT)),
+    _file("PathDestroy", ("628A4C23-1F32-4A35-91F0-C7DFB76FAA9C", "Path:os"),
+          ("850AEAB7-E3AD-4BD4-A08E-78A4E3A62D73", _RESULT)),
+    _file("FileRemove", ("3EB05CEF-D98A-47EC-A688-A485EFB11DC6", "FilePath:os"),
+          ("1B81110E-7004-462A-98EB-12C3D73477BB", _RESULT)),
+    _file("FileCopy", ("2107C8FD-8150-44A1-B984-AA70D9FD36E2", "SourcePath:os DestPath:os"),
+          ("968DBCE3-2916-47F4-8AB2-A2E12179FB49", _RESULT)),
+    _file("FileRename", ("188FD344-DDE2-4C25-BBE0-360F2022B276", "SourcePath:os DestPath:os"),
+          ("F553AC26-7C05-4C1B-861D-6C8D934E151D", _RESULT)),
+    _file("FindFiles", ("66355EF6-B91F-4E2E-B50A-F59F6E46712D", "Path:os Filter:os"),
+          ("422C7AD1-CEA7-4E1C-B098-687B2A68116F", f"{_RESULT} Files:names")),
+    _file("FileTree", ("6838CC3C-2CF1-443C-BFBF-A530003B6A71", ""),
+          ("0F7854DA-63FA-4D59-B298-53D84150DFF9", f"{_RESULT} Files:names Folders:names")),
+)  # fmt: skip
+"""All requests. Requests that are not in it have no answer: the client is not disconnected, as in O3DE."""
+BY_TYPE = {each.type_number: each for each in EXCHANGES}
+BY_NAME = {each.request.name: each for each in EXCHANGES}
+
+CHANGE = _shape("AssetNotificationMessage", _CHANGE_ID, _CHANGE_VERSION)
+CHANGE = Shape(CHANGE.name, CHANGE.type_id, CHANGE.version, _CHANGE_FIELDS, has_base=True, has_value=False)
+CHANGES = _shape("BulkAssetNotificationMessage", "D0BDFFA1-2E5A-4F37-A38D-26521ECAF812", 1, "Type:u32 Messages:changes")
+SOURCE = _shape("SourceFileNotificationMessage", "61126952-242A-4299-B1D6-4D0E24DB1B06", 2,
+                "RelativeSourcePath:os ScanFolder:os NotificationType:u32 SourceUUID:uuid")  # fmt: skip
+SHOW = _shape("AssetBrowserShowRequest", "D44903DD-45D8-4CBA-8A9D-C9D5E7FFB0A6", 1, "FilePath:os")
+NOTIFICATIONS = {
+    CHANGE.name: "AssetProcessorManager::AssetNotification",
+    CHANGES.name: "AssetProcessorManager::BulkAssetNotification",
+    SOURCE.name: "AssetProcessorManager::SourceFileNotification",
+    SHOW.name: "AssetSystem::AssetBrowserShowRequest",
+}
+"""{name of a notification: the name whose CRC is its type}."""
+SENT = {
+    "AssetNotificationMessage": "sent: AssetChanged, AssetRemoved, JobStarted, JobCompleted, JobFailed to clients of the platform, "
+    "in the order in which they became true; JobCount of all platforms; JobFileClaimed and JobFileReleased are not needed",
+    "BulkAssetNotificationMessage": "sent on connection: all products of the client's platforms, a thousand in each",
+    "SourceFileNotificationMessage": "sent: FileChanged, FileRemoved, FileFailed",
+    "AssetBrowserShowRequest": "sent to the Editor when a user shows an asset there",
+}
+"""{notification: what it reports}."""
+UNSERVED = {
+    "FileInfosNotificationMessage": "not sent: rows of files have other ids",
+    "WantAssetBrowserShowRequest": "not sent: the Editor's window needs no permission on Linux",
+    "GetAbsoluteAssetDatabaseLocationRequest": "refused: the asset database has tables of its own",
+    "BuilderHelloRequest, CreateJobsRequest, ProcessJobRequest": "refused: builders run in this engine's own workers",
+}
+"""{message: why it is not served}."""
