@@ -283,6 +283,7 @@ class GatewaySettings(Struct, frozen=True):
         allowed: host names, addresses and CIDR ranges that may connect, `rejected` those that may not.
         has_allow_list: whether only `allowed` addresses may connect.
         connections: devices that the gateway dials.
+        o3de: programs of O3DE connect through their own protocol, at `o3de_port`; None = only in an O3DE project.
     """
 
     is_enabled: bool = False
@@ -300,6 +301,8 @@ class GatewaySettings(Struct, frozen=True):
     rejected: tuple[str, ...] = ()
     has_allow_list: bool = True
     connections: tuple[Dial, ...] = ()
+    o3de: bool | None = None
+    o3de_port: int = 45643
 
 
 def compile_gateway(given: Mapping[str, Any], project_dir: Path) -> GatewaySettings:
@@ -310,7 +313,7 @@ def compile_gateway(given: Mapping[str, Any], project_dir: Path) -> GatewaySetti
     lists: dict[str, Any] = {
         name: tuple(given[name]) for name in ("hosts", "origins", "allowed", "rejected", "dial_fingerprints") if name in given
     }
-    plain = {name: given[name] for name in ("address", "port", "clients_limit") if name in given}
+    plain = {name: given[name] for name in ("address", "port", "clients_limit", "o3de", "o3de_port") if name in given}
     dials = tuple(Dial(each["id"], each["address"], each["port"], each.get("auto", True)) for each in given.get("connections", ()))
     return GatewaySettings(
         is_enabled=given.get("enabled", False),

@@ -78,6 +78,12 @@ class JobChanged(Struct, frozen=True):
         return self.job_id or (self.scan_folder, self.source, self.job_key)
 
     @property
+    def is_of_its_source(self) -> bool:
+        """Whether it runs, or failed, because the bytes of its own source changed (`core.fingerprint.explain`)."""
+        is_unfinished = self.status in ("pending", "processing", "failed") or (self.status == "completed" and self.run_key)
+        return bool(is_unfinished) and f"source '{self.source.lower()}' changed" in self.reason.lower()
+
+    @property
     def failure(self) -> str:
         """Describe a failed job: which one, and why. If the error begins with the path, the path is not repeated."""
         return f"failed {self.source} ({self.platform}, {self.job_key}): {self.error.removeprefix(f'{self.source}:').lstrip()}"

@@ -350,6 +350,8 @@ SERVE = record(
     ),
     allow_list=flag("Accept only this machine and the peers in `allowed`."),
     connections=list_of(DIAL, "a list of connections", "Devices and editors that the gateway dials."),
+    o3de=flag("Let O3DE's Editor, launchers and devices connect by O3DE's own protocol (experimental)."),
+    o3de_port=NUMBER_OF_PORT | {"description": "Port for O3DE's programs; `remote_port` of an O3DE project by default."},
 )
 ALERT = record(
     "a mapping of actions",

@@ -32,8 +32,8 @@ _SOUND_S = 10.0
 """A gateway that ran for this time had started well: it is restarted without delay."""
 _END_LIMIT_S = 5.0
 _LOG = "gateway.log"
-_FOLLOWED: dict[str, Any] = {"allowed": (), "rejected": (), "has_allow_list": True, "connections": ()}
-"""Settings that a running gateway applies itself (`peers.peer_connections`): clients stay connected when a list changes."""
+_FOLLOWED: dict[str, Any] = {"allowed": (), "rejected": (), "has_allow_list": True, "connections": (), "o3de": None, "o3de_port": 0}
+"""Settings that a running gateway applies itself (`peers.peer_connections`), or that are not its own."""
 
 
 class GatewaySupervisor:

@@ -1,4 +1,4 @@
-"""O3DE projects, and replacements of O3DE's four programs."""
+"""O3DE projects, replacements of O3DE's four programs, and connections of its Editor and launchers."""
 
 from aptui.feature import Feature
 
@@ -8,6 +8,7 @@ FEATURE = Feature(
     points={
         "adopt cache": "aptui.features.o3de.o3de_cache:adopt",
         "catalogs": "aptui.features.o3de.o3de_cache:RuntimeCatalogs",
+        "daemon": "aptui.features.o3de.connection.connection_supervisor:ConnectionSupervisor",
         "convert": "aptui.features.o3de.project.yaml_file:write_equal",
         "format": "aptui.features.o3de.project.project_format",
         "project facts": "aptui.features.o3de.project_facts:facts_of",

@@ -125,7 +125,7 @@ def open_by_parts(folder: int, path: bytes, flags: int = 0) -> int:
 
 def _open_part(part: bytes, flags: int, folder: int, shown: bytes = b"") -> int:
     try:
-        return os.open(part, flags | os.O_NOFOLLOW, dir_fd=folder)
+        return os.open(part, flags | os.O_NOFOLLOW, 0o666, dir_fd=folder)
     except OSError as error:
         is_link = error.errno == errno.ELOOP or (error.errno == errno.ENOTDIR and _is_link(part, folder))
         if is_link:
@@ -228,10 +228,10 @@ class ConfinedTree:
             here = below
         return here
 
-    def open_file(self, path: bytes) -> int:
-        """Return a descriptor for reading a regular file; a pipe or a device does not block it."""
+    def open_file(self, path: bytes, flags: int = 0) -> int:
+        """Return a descriptor of a regular file, for reading by default; a pipe or a device does not block it."""
         folder, name = _split(path)
-        descriptor = _open_part(name, _READ, self.descriptor_of(folder), path)
+        descriptor = _open_part(name, _READ | flags, self.descriptor_of(folder), path)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             raise PermissionError(errno.EACCES, "is not a file")

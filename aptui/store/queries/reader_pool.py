@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -17,10 +17,13 @@ from typing import TypeVar
 from aptui.shared.errors import HostError
 from aptui.store.db.schema import translate_errors
 from aptui.store.queries.reader import Reader, open_reader
+from aptui.store.queries.serving import Served, products_named
 
 T = TypeVar("T")
 
 _THREADS = 4
+_TRIES, _PAUSE_S = 50, 0.01
+"""Number of tries, and their interval, until the database has the rows of a notice."""
 
 
 class Database:
@@ -66,6 +69,19 @@ class Database:
                     return known, reader
                 reader.close()  # the file was replaced: the cache was recreated
         return inode, open_reader(self.path)
+
+    async def read_products(self, digests: Mapping[str, str], moment: tuple[int, int]) -> dict[str, Served]:
+        """Return {name: product} of products with these digests, as new as a moment (epoch, seq) of the engine.
+
+        The engine reports a commit shortly before the database has its rows.
+        """
+        for _try in range(_TRIES):
+            now, rows = await self.ask(lambda reader: (reader.moment(), products_named(reader, digests)))
+            found = {row.name: row for row in rows}
+            if now >= moment or all(name in found and found[name].digest.hex() == digest for name, digest in digests.items()):
+                break
+            await asyncio.sleep(_PAUSE_S)
+        return found
 
     def close(self) -> None:
         """Wait for running queries and close the database."""

@@ -25,7 +25,7 @@ from aptui.link.engine_link import NewsPulse
 from aptui.shared.errors import KnownError
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import Reader, SourceRow
-from aptui.store.queries.serving import Served, asset_ids, products_named
+from aptui.store.queries.serving import Served, asset_ids
 
 if TYPE_CHECKING:
     from aptui.config.configuration import Config
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 _MOST = 20_000
 """Maximum number of waiting notices; above it all are dropped and every client gets a `resync`."""
-_ROWS_TRIES, _ROWS_PAUSE_S = 50, 0.01
-"""Number of tries, and their interval, until the database has the rows of a notice."""
 _READINESS_S = 0.25
 _REMEMBERED = 10_000
 _REST_SHARE, _SENDING_SHARE, _REST_MOST_S = 1.0, 9.0, 0.25
@@ -162,7 +160,7 @@ class NewsPublisher:
         epoch, seq, gaps = pending[-1].epoch, max(news.seq for news in pending), self._gaps
         digests, paths = _read_from_database(pending)
         wanted = {name: digest for name, digest in digests.items() if digest}
-        rows = await self._rows(wanted, (epoch, seq)) if wanted else {}
+        rows = await self._database.read_products(wanted, (epoch, seq)) if wanted else {}
         known = await self._database.ask(partial(_sources, paths=paths)) if paths else {}
         notices = [each for news in pending for each in self._make_notices(news.notice, digests, rows, known)]
         latest = next((news.notice for news in reversed(pending) if isinstance(news.notice, Progress)), None)
@@ -191,16 +189,6 @@ class NewsPublisher:
                 return [_show(notice, known)]
         return ()
 
-    async def _rows(self, digests: dict[str, str], moment: tuple[int, int]) -> dict[str, Served]:
-        """Return the rows of these products, as new as `moment`."""
-        for _try in range(_ROWS_TRIES):
-            now, rows = await self._database.ask(partial(_products, names=tuple(digests)))
-            found = {row.name: row for row in rows}
-            if now >= moment or all(name in found and found[name].digest.hex() == digest for name, digest in digests.items()):
-                break
-            await asyncio.sleep(_ROWS_PAUSE_S)
-        return found
-
     def _product(self, name: str, digests: dict[str, str], rows: dict[str, Served]) -> object | None:
         digest = digests.pop(name, None)  # each product once
         platform, _, path = name.partition("/")
@@ -219,7 +207,7 @@ class NewsPublisher:
     def _job(self, notice: JobChanged, known: dict[str, SourceRow]) -> list[object]:
         made: list[object] = []
         job = job_of_news(notice)
-        if _is_of_its_source(notice) and self._changed.get(notice.source) != notice.reason:
+        if notice.is_of_its_source and self._changed.get(notice.source) != notice.reason:
             if len(self._changed) >= _REMEMBERED:
                 self._changed.clear()
             self._changed[notice.source] = notice.reason
@@ -289,12 +277,6 @@ def is_critical_done(readiness: dict[str, Any], platform: str) -> bool:
     )
 
 
-def _is_of_its_source(notice: JobChanged) -> bool:
-    """Whether a job is pending because the bytes of its own source changed (`core.fingerprint.explain`)."""
-    is_unfinished = notice.status in ("pending", "processing", "failed") or (notice.status == "completed" and notice.run_key)
-    return bool(is_unfinished) and f"source '{notice.source.lower()}' changed" in notice.reason.lower()
-
-
 def _read_from_database(pending: Sequence[NoticeLine]) -> tuple[dict[str, str], set[str]]:
     """Return what the notices do not contain: ({product: its last digest, "" = removed}, sources)."""
     digests: dict[str, str] = {}
@@ -307,7 +289,7 @@ def _read_from_database(pending: Sequence[NoticeLine]) -> tuple[dict[str, str], 
                 paths.update(path for path, is_there in notice.sources if is_there)
             case ShowRequested():
                 paths.add(notice.source)
-            case JobChanged() if _is_of_its_source(notice):
+            case JobChanged() if notice.is_of_its_source:
                 paths.add(notice.source)
     return digests, paths
 
@@ -335,7 +317,3 @@ def _show(notice: ShowRequested, known: dict[str, SourceRow]) -> notices.Show:
 
 def _sources(reader: Reader, paths: set[str]) -> dict[str, SourceRow]:
     return {path: row for path in paths if (row := reader.source(path)) is not None}
-
-
-def _products(reader: Reader, names: Sequence[str]) -> tuple[tuple[int, int], list[Served]]:
-    return reader.moment(), products_named(reader, names)

@@ -262,6 +262,14 @@ _INTRODUCTION = """\
 The switches that O3DE documents for its programs. A switch *works*, is *accepted* and ignored, or is *refused*. Each ignored
 switch is reported in one line on standard output, with the reason. Names are O3DE's in any case, with `--`, `-` or,
 for the asset processor, `/` before them.
+
+The last section is about the Editor, launchers and devices: they connect to a running engine through O3DE's own asset processor
+protocol, at `remote_port`. This is *experimental*: it was written from the engine's public source, and tried with vectors of
+bytes and a client of our own; no program of O3DE has connected yet, and AzCore was not built to judge it. An engine that stays up
+(`aptui`, `aptui serve`, `aptui start`) serves them in an O3DE project, and in other projects if `serve: {o3de: true}` says so;
+`--set serve.o3de=false` switches it off. Other machines can connect if an entry of `/Amazon/AzCore/Bootstrap/allowed_list` or
+`serve.allowed` has their address; the protocol has no password. Virtual files lie below `@products@` (read only), `@user@`,
+`@usercache@` and `@log@`; other paths fail. `aptui/features/o3de/connection/__init__.py` describes frames and negotiation.
 """
 
 
@@ -292,7 +300,14 @@ def _page_sections() -> dict[str, list[tuple[str, str]]]:
         (f"--{name}", _write_accepted(name, why)) for name, why in bundler_switches.IGNORED.items()
     ]
     sections["AssetBundlerBatch: bundles"].append(("--bundleVersion=3", 'refused: "bundles of version 3 are not written"'))
+    sections["Messages of the Editor, launchers and devices (experimental)"] = _message_rows()
     return {name: rows for name, rows in sections.items() if rows}
+
+
+def _message_rows() -> list[tuple[str, str]]:
+    from aptui.features.o3de.connection.o3de_messages import EXCHANGES, SENT, UNSERVED
+
+    return [(each.request.name, each.extent) for each in EXCHANGES] + [*SENT.items()] + [*UNSERVED.items()]
 
 
 def _write_accepted(name: str, why: str, lead: str = "--") -> str:

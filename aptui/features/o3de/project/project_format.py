@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _SETTINGS = "/amazon/assetprocessor/settings"
 _RULE = f"{_SETTINGS}/[rs][cj] *"
 _BOOTSTRAP = "/amazon/azcore/bootstrap"
-_NO_CLIENTS = "no client of O3DE's own protocol is served"
+_NO_CLIENTS = "it is a setting of O3DE's own programs"
 
 UNUSED = {
     f"{_SETTINGS}/jobs/minjobs": "only maxJobs sets how many run",
@@ -53,7 +53,7 @@ UNUSED = {
     "/amazon/settings/enablesourcecontrol": "--enablescm enables Git",
     **dict.fromkeys(
         (
-            *(f"{_BOOTSTRAP}/{key}" for key in ("remote_ip", "allowed_list", "assets", "assetprocessor_branch_token")),
+            *(f"{_BOOTSTRAP}/{key}" for key in ("remote_ip", "assets", "assetprocessor_branch_token")),
             *(f"{_BOOTSTRAP}/{key}" for key in ("connect_to_remote", "wait_for_connect", "*_timeout")),
         ),
         _NO_CLIENTS,

@@ -1,0 +1,199 @@
+"""Keeps the process that serves O3DE's programs running beside an engine that stays up.
+
+The supervisor holds the listening socket and starts the process (`connection_process`), which reads its settings from standard
+input and ends when that closes. Each line of its output is a sentence about a refused client, for the users of the engine.
+
+Tests: `tests/features/o3de/connection/test_connection_process.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aptui.core.notices import LogLevel
+from aptui.engine.pool.spawning import python_environment
+from aptui.features.o3de.connection.connection_settings import ConnectionSettings, find_settings, listen
+from aptui.shared.errors import HostError
+
+if TYPE_CHECKING:
+    import socket
+
+    from aptui.config.configuration import Config
+    from aptui.engine.live.supervisor import EngineSupervisor
+
+_RETRY_S = (1.0, 60.0)
+_END_LIMIT_S = 5.0
+_LINE_BYTES = 4096
+_PROCESS = "aptui.features.o3de.connection.connection_process"
+
+
+class ConnectionSupervisor:
+    """Keeps the server of one engine running while its configuration wants it.
+
+    Args:
+        options: not used: the process gets its settings, not a command line.
+        listening: a socket that is used instead of the configured port.
+    """
+
+    def __init__(self, live: EngineSupervisor, options: Sequence[str] = (), listening: socket.socket | None = None) -> None:
+        del options
+        self._live, self._fixed = live, listening
+        self._listening: socket.socket | None = listening
+        self._port: int | None = None
+        self._seen: Config | None = None
+        self._settings: ConnectionSettings | None = None
+        self._child: subprocess.Popen[bytes] | None = None
+        self._pidfd = -1
+        self._output = b""
+        self._retry_at, self._retry_s = -math.inf, _RETRY_S[0]
+        self._problem = ""
+        live.parts.append(self)
+        live.endings.append(self.close)
+
+    @property
+    def port(self) -> int:
+        """The port it listens at, 0 = none."""
+        return int(self._listening.getsockname()[1]) if self._listening is not None else 0
+
+    @property
+    def pid(self) -> int:
+        """The process of the server, 0 = none runs."""
+        return self._child.pid if self._child is not None else 0
+
+    def next_deadline(self, _now: float) -> float | None:
+        """Return when to start the process again, None = it runs or is not wanted."""
+        return self._retry_at if self._settings is not None and self._child is None else None
+
+    def poll(self, now: float) -> None:
+        """Start or end the process according to the configuration."""
+        if self._live.config is not self._seen:
+            self._adopt(self._live.config, now)
+        if self._settings is not None and self._child is None and now >= self._retry_at:
+            self._start(now)
+
+    def _adopt(self, config: Config, now: float) -> None:
+        self._seen = config
+        found = find_settings(config)
+        settings, port = found if found is not None else (None, None)
+        if settings == self._settings and port == self._port:
+            return
+        self._end()
+        if self._fixed is None:
+            self._close_listening()
+        self._settings, self._port = settings, port
+        self._retry_at, self._retry_s, self._problem = now, _RETRY_S[0], ""
+
+    def _start(self, now: float) -> None:
+        assert self._settings is not None
+        try:
+            if self._listening is None:
+                self._listening = listen(self._settings, self._port or 0)
+            number = self._listening.fileno()
+            child = subprocess.Popen(
+                [sys.executable, "-P", "-X", "utf8", "-m", _PROCESS, str(number)],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, pass_fds=(number,),
+                start_new_session=True, env=python_environment(),
+            )  # fmt: skip
+        except (OSError, HostError) as error:
+            self._fail(str(error), now)
+            return
+        self._child = child
+        assert child.stdin is not None
+        assert child.stdout is not None
+        with contextlib.suppress(OSError):  # it ended already, which the descriptor reports
+            child.stdin.write(json.dumps(msgspec.to_builtins(self._settings)).encode() + b"\n")
+            child.stdin.flush()
+        os.set_blocking(child.stdout.fileno(), False)
+        self._pidfd = os.pidfd_open(child.pid)
+        self._live.ports["o3de"] = self.port
+        self._live.selector.register(self._pidfd, selectors.EVENT_READ, self._on_end)
+        self._live.selector.register(child.stdout, selectors.EVENT_READ, self._on_output)
+
+    def _on_output(self, _mask: int) -> None:
+        """Report the sentences of the process."""
+        child = self._child
+        if child is None or child.stdout is None:
+            return
+        try:
+            data = os.read(child.stdout.fileno(), _LINE_BYTES)
+        except BlockingIOError:
+            return
+        if not data:
+            self._live.selector.unregister(child.stdout)
+            child.stdout.close()
+            child.stdout = None
+            return
+        *lines, rest = (self._output + data).split(b"\n")
+        self._output = rest[-_LINE_BYTES:]
+        for line in lines:
+            self._say(f"O3DE's programs: {line.decode('utf-8', 'replace')}", LogLevel.WARNING)
+
+    def _on_end(self, _mask: int) -> None:
+        """Handle a process that ended by itself."""
+        child = self._child
+        if child is None:
+            return
+        code = child.wait()
+        self._forget()
+        self._fail(f"the server of O3DE's programs ended with exit code {code}", time.monotonic())
+
+    def _fail(self, why: str, now: float) -> None:
+        self._retry_at, self._retry_s = now + self._retry_s, min(4 * self._retry_s, _RETRY_S[1])
+        if why != self._problem:
+            self._problem = why
+            self._say(f"O3DE's programs cannot connect: {why}", LogLevel.WARNING)
+
+    def _say(self, text: str, level: LogLevel) -> None:
+        if self._live.engine is not None:
+            self._live.engine.news.say(text, level)
+
+    def close(self) -> None:
+        """End the process, and stop listening."""
+        self._end()
+        self._close_listening()
+
+    def _close_listening(self) -> None:
+        if self._listening is not None:
+            self._listening.close()
+            self._listening = None
+        self._live.ports.pop("o3de", None)
+
+    def _end(self) -> None:
+        child = self._child
+        if child is None:
+            return
+        self._forget()
+        with contextlib.suppress(OSError):
+            child.send_signal(signal.SIGTERM)
+        try:
+            child.wait(_END_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+    def _forget(self) -> None:
+        child, self._child = self._child, None
+        if self._pidfd >= 0:
+            self._live.selector.unregister(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
+        if child is None:
+            return
+        if child.stdout is not None:
+            self._live.selector.unregister(child.stdout)
+            child.stdout.close()
+        if child.stdin is not None:
+            with contextlib.suppress(OSError):
+                child.stdin.close()

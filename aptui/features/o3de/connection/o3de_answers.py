@@ -1,0 +1,436 @@
+"""Answers requests of clients of O3DE's protocol: from the asset database, by orders to the engine, and from files.
+
+Answers are values of the fields of a response (`o3de_messages`); fields that are missing have their default value: not found, 0,
+failed. Requests about files are answered in their order, all others as soon as their answer is known.
+
+Tests: `tests/features/o3de/connection/test_connection_process.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aptui import feature
+from aptui.core.paths import from_text, normalize
+from aptui.features.o3de.connection import virtual_files
+from aptui.features.o3de.connection.o3de_messages import NO_ASSET, NO_UUID, AssetKey, Message
+from aptui.link import port
+from aptui.link.engine_link import EngineLink, NewsPulse
+from aptui.shared.errors import HostError, KnownError
+from aptui.store.queries import dependencies, logs
+from aptui.store.queries.asset_lookup import (
+    MOST,
+    AssetLookup,
+    FoundAsset,
+    ProjectPaths,
+    find_asset,
+    list_failed,
+    products_with_id,
+    source_with_id,
+    walk_dependencies,
+)
+from aptui.store.queries.assets import source_by_id
+from aptui.store.queries.reader import JobRow, Reader, SourceRow
+from aptui.store.queries.reader_pool import Database
+from aptui.store.queries.serving import Served, job_of_run, jobs_with_key, sources_meant
+
+if TYPE_CHECKING:
+    from aptui.features.o3de.connection.connection_settings import ConnectionSettings
+    from aptui.features.o3de.connection.o3de_server import O3deSession
+
+_STATUSES = {"unknown": 0, "missing": 1, "queued": 2, "processing": 3, "compiled": 4, "failed": 5}
+_JOB_STATUSES = {"pending": 0, "processing": 1, "failed": 2, "completed": 4, "cancelled": 5}
+_EXACT = 1
+_STATUS_URGENCY, _JOBS_URGENCY, _WAIT_URGENCY = 150, 100, 200
+"""Priorities of a status, of job information and of an asset that a client waits for, as in O3DE."""
+_CHECK_S, _LEAST_PAUSE_S = 2.0, 0.005
+_BARRIER_S = 10.0
+_CATALOG_S, _RELOCATION_S = 300.0, 120.0
+_LOG_BYTES = 1 << 20
+_CHECK_MOVE, _CHECK_DELETE = 0, 2
+_DIRECT = 0
+Values = dict[str, Any]
+
+
+class ProjectAnswers:
+    """The parts that the answers of all clients share.
+
+    Args:
+        pulse: beats after each batch of notices.
+    """
+
+    def __init__(self, settings: ConnectionSettings, database: Database, engine: EngineLink, pulse: NewsPulse) -> None:
+        self.settings, self.database, self.engine, self.pulse = settings, database, engine, pulse
+        self.paths = ProjectPaths.of(Path(settings.cache_dir), settings.scan_folders, settings.platforms)
+
+    def for_client(self, session: O3deSession) -> ClientAnswers:
+        """Return the answers of one client."""
+        return ClientAnswers(self, session)
+
+
+class ClientAnswers:
+    """Answers the requests of one client; `platforms` are those of it that the project has."""
+
+    def __init__(self, project: ProjectAnswers, session: O3deSession) -> None:
+        settings = project.settings
+        self._settings, self._database, self._engine, self._paths = settings, project.database, project.engine, project.paths
+        self._pulse, self._platforms = project.pulse, tuple(each for each in session.platforms if each in settings.platforms)
+        self._platform = self._platforms[0] if len(self._platforms) == 1 else ""
+        first = self._platforms[0] if self._platforms else ""
+        self._files = virtual_files.VirtualFiles(settings.cache_dir, first, settings.user_dir, settings.log_dir)
+
+    def close(self) -> None:
+        """Close the client's files."""
+        self._files.close()
+
+    def find_handler(self, name: str) -> tuple[Callable[[Message], Awaitable[Values | None]], bool] | None:
+        """Return the function that answers a request, and whether requests of its kind are answered in their order."""
+        if name in virtual_files.NAMES:
+            return self._answer_file, True
+        method = _HANDLERS.get(name)
+        return None if method is None else (partial(self._answer, getattr(self, method)), False)
+
+    async def _answer_file(self, request: Message) -> Values:
+        return await asyncio.to_thread(self._files.answer, request)
+
+    async def _answer(self, handle: Callable[[Message], Awaitable[Values]], request: Message) -> Values:
+        if request.needs_barrier and request.shape.name != "RequestEscalateAsset":  # as O3DE: an escalation does not wait
+            await self._pass_barrier()
+        return await handle(request)
+
+    async def _pass_barrier(self) -> None:
+        """Wait until the engine has processed all earlier changes on the disk, if it can."""
+        barrier = feature.find_request("barrier")
+        if barrier is not None and self._engine.is_here:
+            try:
+                await self._engine.ask(barrier(_BARRIER_S), 2 * _BARRIER_S)
+            except KnownError:
+                return  # the answer is that of the database
+
+    # -------------------------------------------------------------------------------------------------------------- status
+
+    async def _ping(self, _request: Message) -> Values:
+        return {}
+
+    def _lookup(self, term: str, asset: AssetKey, *, is_exact: bool = False, is_any_product: bool = False) -> AssetLookup:
+        uuid, sub_id = asset
+        if uuid != NO_UUID:
+            return AssetLookup(self._platform, uuid, None if is_any_product else sub_id, "")
+        return AssetLookup(self._platform, b"", None, normalize(term).lower().strip("/"), is_exact)
+
+    async def _find(self, lookup: AssetLookup) -> FoundAsset:
+        return await self._database.ask(lambda reader: find_asset(reader, lookup, self._platforms))
+
+    async def _raise_priority(self, found: FoundAsset, lookup: AssetLookup, urgency: int) -> None:
+        """Raise the priority of pending jobs; also of a term that matches nothing yet."""
+        if not self._engine.is_here:
+            return
+        keys = {source.lower() for source in found.sources if found.unsettled}
+        if lookup.term and "*" not in lookup.term and not (found.sources or found.products):
+            keys.add(lookup.term)
+        ids = tuple(row.job_id for row in found.unsettled if row.job_id)
+        if keys or ids:
+            await self._engine.ask(port.EscalateJobs(ids, tuple(sorted(keys)), urgency))
+
+    async def _asset_status(self, request: Message) -> Values:
+        """Return the status of an asset; unless only the status is wanted, once its pending jobs have ended."""
+        asset = request["AssetId"]
+        lookup = self._lookup(request["SearchTerm"], asset, is_exact=request["SearchType"] == _EXACT)
+        if not (lookup.uuid or lookup.term):
+            return {"AssetStatus": _STATUSES["unknown"]}
+        found = await self._find(lookup)
+        await self._raise_priority(found, lookup, _STATUS_URGENCY if request["IsStatusRequest"] else _WAIT_URGENCY)
+        group = {row.job_id for row in found.unsettled if row.job_id}
+        while found.unsettled and not request["IsStatusRequest"]:
+            await self._pulse.wait(_CHECK_S)
+            await asyncio.sleep(_LEAST_PAUSE_S)
+            if await self._database.ask(partial(list_failed, job_ids=frozenset(group))):
+                return {"AssetStatus": _STATUSES["failed"]}
+            found = await self._find(lookup)
+            group |= {row.job_id for row in found.unsettled if row.job_id}
+        return {"AssetStatus": _STATUSES[found.status(lookup, self._engine.running)]}
+
+    async def _escalate(self, request: Message) -> Values:
+        lookup = self._lookup(request["m_searchTerm"], (request["m_assetUuid"], 0), is_any_product=True)
+        if lookup.uuid or lookup.term:
+            await self._raise_priority(await self._find(lookup), lookup, _WAIT_URGENCY)
+        return {}
+
+    async def _readiness(self) -> Mapping[str, Any]:
+        readiness = feature.find_request("readiness")
+        if readiness is None:
+            raise HostError("no installed feature counts pending jobs", hint="the feature 'gateway' does")
+        return await self._engine.ask(readiness())
+
+    async def _processor_status(self, request: Message) -> Values:
+        answer = await self._readiness()
+        pending = _count(answer["critical"], request["Platform"])
+        return {
+            "NumberOfPendingCopyJobs": pending + (0 if answer["is_ready"] else answer["analyses"]),
+            "IsAssetProcessorReady": bool(answer["is_ready"]) and not pending,
+        }
+
+    async def _platform_status(self, request: Message) -> Values:
+        return {"IsPlatformEnabled": request["Platform"].lower() in self._settings.platforms}
+
+    async def _pending_assets(self, request: Message) -> Values:
+        return {"NumberOfPendingJobs": _count((await self._readiness())["pending"], request["Platform"])}
+
+    # --------------------------------------------------------------------------------------------------------------- paths
+
+    async def _relative_product_path(self, request: Message) -> Values:
+        path = request["SourceOrProductPath"]
+
+        def find(reader: Reader) -> str | None:
+            source = self._paths.find_source(reader, path)
+            if source is None:
+                return None
+            named = [each.name for each in self._paths.find_products(reader, path)]
+            made = [
+                each.name
+                for job in reader.jobs_of(source.source_id)
+                if job.job_id and (not self._platforms or job.platform in self._platforms)
+                for each in reader.products_of(job.job_id)
+            ]
+            return next(iter([*named, *made]), f"/{source.source}").partition("/")[2]
+
+        found = await self._database.ask(find)
+        return {"RelativeProductPath": path if found is None else found, "Resolved": found is not None}
+
+    async def _relative_source_path(self, request: Message) -> Values:
+        path = request["SourcePath"]
+        found = await asyncio.to_thread(self._paths.resolve_on_disk, path) if path else None
+        text = os.path.normpath(normalize(path))
+        if found is None and path and self._settings.scan_folders and not text.startswith(("/", "..")):
+            found = self._paths.scan_folders[0], text  # a new file would be in the folder that wins
+        if found is None:
+            return {"RelativeSourcePath": path}
+        folder, relative = found
+        return {"RelativeSourcePath": _native(relative), "RootFolder": _native(folder.path), "Resolved": True}
+
+    async def _full_source_path(self, request: Message) -> Values:
+        path = request["RelativeProductPath"]
+        source = await self._database.ask(lambda reader: self._paths.find_source(reader, path))
+        return {"FullSourcePath": path} if source is None else {"FullSourcePath": _full(source), "Resolved": True}
+
+    async def _scan_folders(self, _request: Message) -> Values:
+        return {"ScanFolders": [_native(each.path) for each in self._paths.scan_folders]}
+
+    async def _safe_folders(self, _request: Message) -> Values:
+        return {"AssetSafeFolders": [_native(each.path) for each in self._paths.scan_folders if each.recursive]}
+
+    # -------------------------------------------------------------------------------------------------------------- assets
+
+    async def _source_info(self, request: Message) -> Values:
+        uuid, sub_id = request["AssetId"]
+
+        def find(reader: Reader) -> SourceRow | None:
+            if uuid != NO_UUID:
+                return source_with_id(reader, uuid)
+            return self._paths.find_source(reader, request["AssetPath"]) if request["AssetPath"] else None
+
+        source = await self._database.ask(find)
+        if source is None:
+            return {}
+        size = await asyncio.to_thread(_size, source)
+        info = ((source.uuid, sub_id), _native(source.source), size, request["AssetType"])
+        return {"Found": True, "WatchFolder": _native(source.root), "AssetInfo": info}
+
+    async def _source_products(self, request: Message) -> Values:
+        uuid, _sub_id = request["AssetId"]
+        if uuid == NO_UUID:
+            return {}
+
+        def find(reader: Reader) -> tuple[SourceRow | None, list[Served]]:
+            return source_with_id(reader, uuid), products_with_id(reader, uuid, None)
+
+        source, products = await self._database.ask(find)
+        mine = [each for each in products if each.name.partition("/")[0] in self._platforms]
+        return {"Found": source is not None, "ProductsAssetInfo": list(map(_info, mine))}
+
+    async def _asset_info(self, request: Message) -> Values:
+        asset, platform = request["AssetId"], request["PlatformName"].lower() or self._platform
+        uuid, sub_id = asset
+
+        def find(reader: Reader) -> list[Served]:
+            if uuid != NO_UUID:
+                return products_with_id(reader, uuid, sub_id, platform)
+            return self._paths.find_products(reader, request["AssetPath"], platform) if request["AssetPath"] else []
+
+        products = await self._database.ask(find)
+        if not products:
+            return {}
+        if asset == NO_ASSET:  # as O3DE: by path, only the id is filled in
+            return {"Found": True, "AssetInfo": (_info(products[0])[0], "", 0, NO_UUID)}
+        root = f"{self._settings.cache_dir}/{products[0].name.partition('/')[0]}"
+        return {"Found": True, "AssetInfo": _info(products[0]), "RootFolder": root}
+
+    async def _dependencies(self, request: Message) -> Values:
+        uuid, sub_id = request["AssetId"]
+        if uuid == NO_UUID:
+            return {"ErrorString": "Invalid Asset Id"}
+        is_all = request["DependencyType"] != _DIRECT
+
+        def find(reader: Reader) -> list[dependencies.AssetDependency] | None:
+            products = products_with_id(reader, uuid, sub_id, self._platform)
+            return walk_dependencies(reader, products[0].product_id, is_all=is_all) if products else None
+
+        found = await self._database.ask(find)
+        if found is None:
+            return {"ErrorString": "the asset does not exist"}
+        needs = {((each.source_uuid, each.sub_id & 0xFFFF_FFFF), each.flags & (1 << 64) - 1): None for each in found}
+        return {"Found": True, "Dependencies": list(needs)}
+
+    async def _count_unresolved(self, request: Message) -> Values:
+        uuid, sub_id = request["AssetId"]
+
+        def count(reader: Reader) -> tuple[int, int]:
+            products = products_with_id(reader, uuid, sub_id, self._platform)
+            return dependencies.unmet_counts(reader, products[0].product_id) if products else (0, 0)
+
+        by_id, by_path = await self._database.ask(count)
+        return {"UnresolvedAssetIdReferences": by_id, "UnresolvedPathReferences": by_path}
+
+    # ---------------------------------------------------------------------------------------------------------------- jobs
+
+    async def _jobs_info(self, request: Message) -> Values:
+        term, lookup = request["SearchTerm"], self._lookup(request["SearchTerm"], request["AssetId"], is_any_product=True)
+        if not (lookup.uuid or lookup.term):
+            return {}
+        found = FoundAsset() if request["IsSearchTermJobKey"] else await self._find(lookup)
+
+        def list_jobs(reader: Reader) -> list[JobRow]:
+            if request["IsSearchTermJobKey"]:
+                return jobs_with_key(reader, term, MOST)
+            sources = (source for path in found.sources if (source := reader.source(path)) is not None)
+            return [row for source in sources for row in reader.jobs_of(source.source_id)]
+
+        rows = await self._database.ask(list_jobs)
+        if request["EscalateJobs"]:
+            await self._raise_priority(found, lookup, _JOBS_URGENCY)
+        roots = {each.name: _native(each.path) for each in self._paths.scan_folders}
+        jobs = [_job(row, self._engine.running, roots) for row in rows[:MOST]]
+        return {"JobList": jobs, "Success": bool(jobs)}
+
+    async def _job_log(self, request: Message) -> Values:
+        log_dir = Path(self._settings.log_dir)
+
+        def find(reader: Reader) -> str:
+            job_id, back = job_of_run(reader, request["JobRunKey"]) or (0, 0)
+            runs = reader.runs_of(job_id) if job_id else []
+            return runs[back].log_file if back < len(runs) else ""
+
+        name = await self._database.ask(find)
+        text = await asyncio.to_thread(_read_log, logs.path_of(log_dir, name)) if name else None
+        return {} if text is None else {"JobLog": text, "Success": True}
+
+    async def _clear_fingerprint(self, request: Message) -> Values:
+        term = normalize(request["SearchTerm"]).lower()
+
+        def find(reader: Reader) -> list[str]:
+            numbers = sources_meant(reader, term, is_exact=True, limit=MOST) if term else []
+            return [row.source.lower() for row in (source_by_id(reader, number) for number in numbers) if row is not None]
+
+        keys = await self._database.ask(find)
+        if keys:
+            await self._engine.ask(port.ReprocessJobs(tuple(keys)))
+        return {"Success": bool(keys)}
+
+    async def _save_catalog(self, _request: Message) -> Values:
+        write = feature.find_request("write_catalog")
+        if write is None:
+            return {}
+        await self._engine.ask(write(), _CATALOG_S)
+        return {"CatalogSaved": True}
+
+    async def _report_change(self, request: Message) -> Values:
+        """Return the effects of moving or deleting a source, and do it if that is wanted."""
+        relocate, kind = feature.find_request("relocate"), request["ChangeType"]
+        if relocate is None:
+            return {"Report": ["no installed feature moves or deletes sources"]}
+        is_delete, is_preview = kind >= _CHECK_DELETE, kind in (_CHECK_MOVE, _CHECK_DELETE)
+        order = relocate(
+            request["FromPath"], "" if is_delete else request["ToPath"], is_delete=is_delete, is_confirmed=not is_preview,
+            updates_references=not is_delete, allows_broken=True, leaves_empty_folders=not request["IsFolder"],
+        )  # fmt: skip
+        try:
+            report: Mapping[str, Any] = await self._engine.ask(order, _RELOCATION_S)
+        except KnownError as error:
+            return {"Report": [str(error)]}
+        items = report["items"]
+        problems = [*report["refusals"], *(each["problem"] for each in items if each["problem"])]
+        lines = [f"{each['old']} -> {each['new']}" if each["new"] else each["old"] for each in items]
+        return {"Report": [*lines, *problems, *report["warnings"]], "Success": not problems}
+
+
+_HANDLERS = {
+    "RequestPing": "_ping",
+    "RequestAssetStatus": "_asset_status",
+    "RequestEscalateAsset": "_escalate",
+    "RequestAssetProcessorStatus": "_processor_status",
+    "AssetProcessorPlatformStatusRequest": "_platform_status",
+    "AssetProcessorPendingPlatformAssetsRequest": "_pending_assets",
+    "GetUnresolvedDependencyCountsRequest": "_count_unresolved",
+    "GetRelativeProductPathFromFullSourceOrProductPathRequest": "_relative_product_path",
+    "GenerateRelativeSourcePathRequest": "_relative_source_path",
+    "GetFullSourcePathFromRelativeProductPathRequest": "_full_source_path",
+    "SourceAssetInfoRequest": "_source_info",
+    "SourceAssetProductsInfoRequest": "_source_products",
+    "AssetInfoRequest": "_asset_info",
+    "AssetDependencyInfoRequest": "_dependencies",
+    "GetScanFoldersRequest": "_scan_folders",
+    "GetAssetSafeFoldersRequest": "_safe_folders",
+    "AssetJobsInfoRequest": "_jobs_info",
+    "AssetJobLogRequest": "_job_log",
+    "AssetFingerprintClearRequest": "_clear_fingerprint",
+    "SaveAssetCatalogRequest": "_save_catalog",
+    "AssetChangeReportRequest": "_report_change",
+}
+"""{request: method that answers it}."""
+
+
+def _native(text: str) -> str:
+    """Return a path in the text form of the database as the system has it."""
+    return from_text(text).decode("utf-8", "surrogateescape")
+
+
+def _full(source: SourceRow) -> str:
+    return _native(f"{source.root}/{source.source}")
+
+
+def _size(source: SourceRow) -> int:
+    try:
+        return os.stat(_full(source)).st_size
+    except OSError:
+        return 0
+
+
+def _info(row: Served) -> tuple[AssetKey, str, int, bytes]:
+    return (row.uuid, row.sub_id & 0xFFFF_FFFF), row.name.partition("/")[2], max(row.size, 0), row.asset_type or NO_UUID
+
+
+def _count(counts: Mapping[str, int], platform: str) -> int:
+    wanted = platform.lower()
+    return sum(count for name, count in counts.items() if wanted in ("", name) or name == "common")
+
+
+def _job(row: JobRow, running: Iterable[int], roots: Mapping[str, str]) -> tuple[Any, ...]:
+    """Return the values of a job in O3DE's form; times and files of logs are not filled in."""
+    status = "processing" if row.status == "pending" and row.job_id in running else row.status
+    return (
+        _native(row.source), row.platform, row.builder, row.job_key, row.run_key & (1 << 64) - 1, _JOB_STATUSES.get(status, 0),
+        0, "", 0, "", row.completed_ms, row.log, row.job_id, roots.get(row.scan_folder, ""), row.errors, row.warnings,
+    )  # fmt: skip
+
+
+def _read_log(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            return file.read(_LOG_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return None

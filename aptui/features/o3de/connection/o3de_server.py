@@ -1,0 +1,375 @@
+"""The sockets of O3DE's asset processor protocol: frames, limits, negotiation, and one session per client.
+
+Tests: `tests/features/o3de/connection/test_o3de_server.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol
+
+from aptui.features.o3de.binary_stream import crc_of
+from aptui.features.o3de.connection.connection_settings import ConnectionSettings
+from aptui.features.o3de.connection.o3de_messages import (
+    BY_TYPE,
+    NEGOTIATION,
+    NOTIFICATIONS,
+    Message,
+    O3deExchange,
+    Shape,
+    decode,
+    encode,
+)
+from aptui.shared.connections.addresses import entry_for, host_names, parse_address
+from aptui.shared.errors import KnownError
+
+API_VERSION = 7
+OWN_NAME = "ASSETPROCESSOR"
+PROCESS_ID, PLATFORMS, BRANCH_TOKEN, PROJECT = range(4)
+"""Keys of the facts in a negotiation."""
+NEGOTIATION_SERIAL = 0x0FFF_FFFF
+ANSWER_FLAG = 1 << 31
+_HEAD = struct.Struct("<III")
+_CLIENTS_LIMIT = 128
+MOST_BYTES = 16 << 20
+"""Maximum payload of a client: files are written in parts."""
+_NEGOTIATION_BYTES = 1 << 16
+_NEGOTIATION_S = 5.0
+_FRAME_S, _WRITE_S = 30.0, 30.0
+"""Timeouts of the rest of a frame, and of a client that does not read."""
+_QUEUE_BYTES = 64 << 20
+_REQUESTS_LIMIT = 32
+"""Maximum number of requests of one client that are answered at a time; above it, no more are read."""
+_REPORTS_LIMIT = 256
+_BACKLOG_MOST = 100_000
+"""Maximum number of notifications that wait for the bulk message."""
+
+
+class Answers(Protocol):
+    """Answers the requests of one client."""
+
+    def find_handler(self, name: str) -> tuple[Callable[[Message], Awaitable[dict[str, Any] | None]], bool] | None:
+        """Return the function that answers a request, and whether requests of its kind are answered in their order."""
+        ...
+
+    def close(self) -> None:
+        """Release everything that the client holds."""
+        ...
+
+
+class RefusedClient(Exception):
+    """Why a client is disconnected: a sentence that begins with its name."""
+
+
+def refuse(settings: ConnectionSettings, name: str, version: int, facts: dict[int, str]) -> str:
+    """Return why a client's negotiation is refused, "" = it is accepted."""
+    token, project = facts.get(BRANCH_TOKEN, ""), facts.get(PROJECT, "")
+    if version != API_VERSION:
+        return f"{name} speaks version {version} of the protocol, not {API_VERSION}"
+    if name != "UNITTEST" and facts.get(PROCESS_ID, "") == str(os.getpid()):
+        return f"{name} is this process itself"
+    if settings.branch_token and token.lower() != settings.branch_token.lower():
+        return f"{name} belongs to another engine: its branch token is '{token}', not '{settings.branch_token}'"
+    if project.lower() != settings.project.lower():
+        return f"{name} has another project open: '{project}', not '{settings.project}'"
+    return ""
+
+
+class O3deSession:
+    """One client.
+
+    Args:
+        send_limit: maximum number of bytes that wait for the client to read.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, send_limit: int = _QUEUE_BYTES) -> None:
+        self._reader, self._writer, self._limit = reader, writer, send_limit
+        self.name = "a client"
+        self.platforms: tuple[str, ...] = ()
+        self.backlog: list[tuple[Shape, bytes]] | None = []
+        """Notifications that wait until the client has the bulk message; None = they are sent at once."""
+        self._queue: deque[bytes] = deque()
+        self._queued_bytes = 0
+        self._wake, self._is_empty = asyncio.Event(), asyncio.Event()
+        self._is_empty.set()
+        self.why_ended = ""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a task that ends with the connection."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def end_tasks(self) -> None:
+        """End all tasks."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def read(self, most_bytes: int, limit_s: float | None = None) -> tuple[int, int, bytes]:
+        """Return type, serial and payload of the next frame; `limit_s`: timeout until it begins.
+
+        Raises:
+            RefusedClient: the frame is too large, or not complete in time. EOFError, OSError: the connection ended.
+        """
+        try:
+            async with asyncio.timeout(limit_s):
+                first = await self._reader.readexactly(1)
+            async with asyncio.timeout(_FRAME_S):
+                number, size, serial = _HEAD.unpack(first + await self._reader.readexactly(_HEAD.size - 1))
+                if size > most_bytes:
+                    raise RefusedClient(f"{self.name} sent a message of {size:,} bytes, and {most_bytes:,} are allowed")
+                return number, serial, await self._reader.readexactly(size)
+        except TimeoutError:
+            raise RefusedClient(f"{self.name} did not send a whole message in time") from None
+
+    def send(self, number: int, serial: int, payload: bytes) -> None:
+        """Queue a frame."""
+        if self.why_ended:
+            return
+        self._queue.append(_HEAD.pack(number, len(payload), serial) + payload)
+        self._queued_bytes += len(payload) + _HEAD.size
+        self._is_empty.clear()
+        self._wake.set()
+        if self._queued_bytes > self._limit:
+            self.end(f"{self.name} does not read: more than {self._limit >> 20} MiB wait for it")
+
+    def send_now(self, shape: Shape, payload: bytes) -> None:
+        """Send a notification."""
+        self.send(crc_of(NOTIFICATIONS[shape.name]), 0, payload)
+
+    def notify(self, shape: Shape, payload: bytes) -> None:
+        """Send a notification, or store it until the client has the bulk message."""
+        if self.backlog is None:
+            self.send_now(shape, payload)
+        elif len(self.backlog) < _BACKLOG_MOST:
+            self.backlog.append((shape, payload))
+        else:
+            self.end(f"{self.name} does not read: too many notifications wait for it")
+
+    def release_backlog(self) -> None:
+        """Send the stored notifications: the client has the bulk message."""
+        waiting, self.backlog = self.backlog or [], None
+        for shape, payload in waiting:
+            self.send_now(shape, payload)
+
+    async def wait_until_sent(self) -> None:
+        """Return once nothing waits for the client, or its connection ended."""
+        await self._is_empty.wait()
+
+    async def write_all(self) -> None:
+        """Write queued frames until the connection ends."""
+        while not self.why_ended:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._queue and not self.why_ended:
+                frame = self._queue.popleft()
+                self._writer.write(frame)
+                try:
+                    async with asyncio.timeout(_WRITE_S):
+                        await self._writer.drain()
+                except TimeoutError:
+                    self.end(f"{self.name} does not read")
+                self._queued_bytes -= len(frame)
+            self._is_empty.set()
+
+    def end(self, why: str) -> None:
+        """Disconnect the client."""
+        self.why_ended = self.why_ended or why
+        self._is_empty.set()
+        self._wake.set()
+        self._writer.transport.abort()
+
+    def close_after_sending(self) -> None:
+        """Close the connection after its written data has arrived."""
+        self._writer.close()
+
+
+class O3deServer:
+    """Serves clients at a listening socket.
+
+    Args:
+        answers: makes the answers of one session.
+        on_connect: called with a session whose client has negotiated; sends the bulk message.
+        report: called with a sentence about a refused client, each once.
+    """
+
+    def __init__(
+        self,
+        settings: ConnectionSettings,
+        answers: Callable[[O3deSession], Answers],
+        on_connect: Callable[[O3deSession], Awaitable[None]],
+        report: Callable[[str], object] = lambda _text: None,
+    ) -> None:
+        self._settings, self._answers, self._on_connect, self._report = settings, answers, on_connect, report
+        self._reported: set[str] = set()
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._addresses: dict[str, set[Any]] = {}
+        self._open = 0
+        self.sessions: set[O3deSession] = set()
+        """Sessions whose clients have negotiated."""
+
+    async def start(self, listening: socket.socket) -> None:
+        """Serve clients of a listening socket."""
+        for name in host_names((*self._settings.allowed, *self._settings.rejected)):
+            with contextlib.suppress(OSError, UnicodeError):
+                found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
+                self._addresses[name] = {parse_address(str(place[0])) for *_, place in found}
+        self._server = await asyncio.start_server(self._serve, sock=listening)
+
+    async def close(self) -> None:
+        """End all sessions."""
+        if self._server is not None:
+            self._server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def broadcast(self, shape: Shape, payload: bytes, platform: str = "", only: str = "") -> None:
+        """Send a notification to the clients of a platform ("" = to all); `only` to those with this name."""
+        for session in list(self.sessions):
+            if (not platform or platform in session.platforms) and (not only or session.name.upper() == only):
+                session.notify(shape, payload)
+
+    # ------------------------------------------------------------------------------------------------------------ sessions
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self._open += 1
+        session = O3deSession(reader, writer)
+        try:
+            why = self.why_refused(str((writer.get_extra_info("peername") or ("",))[0]))
+            if why:
+                raise RefusedClient(why)
+            _keep_alive(writer.get_extra_info("socket"))
+            await self._negotiate(session)
+            await self._talk(session)
+        except RefusedClient as error:
+            self._say(str(error))
+        except (EOFError, OSError):
+            pass  # the client is gone
+        except asyncio.CancelledError:
+            pass  # the server ends
+        finally:
+            self._open -= 1
+            self._tasks.discard(task)
+            if session.why_ended:
+                self._say(session.why_ended)
+            writer.close()
+
+    def why_refused(self, remote: str) -> str:
+        """Return why a client at an address is refused, "" = it is not."""
+        settings, address = self._settings, parse_address(remote)
+        if self._open > _CLIENTS_LIMIT:
+            return f"more than {_CLIENTS_LIMIT} clients are connected"
+        if address is None or address.is_loopback:
+            return "" if address is not None else "the address of a client is unknown"
+        if entry_for(address, settings.rejected, self._addresses) is not None:
+            return f"{address} is rejected"
+        if entry_for(address, settings.allowed, self._addresses) is None:
+            return f"{address} is not on the allowed list"
+        return ""
+
+    def _say(self, why: str) -> None:
+        if why not in self._reported and len(self._reported) < _REPORTS_LIMIT:
+            self._reported.add(why)
+            self._report(why)
+
+    async def _negotiate(self, session: O3deSession) -> None:
+        number, serial, payload = await session.read(_NEGOTIATION_BYTES, _NEGOTIATION_S)
+        if number != NEGOTIATION.type_number:
+            raise RefusedClient("a client that does not speak O3DE's protocol connected")
+        try:
+            request = decode(NEGOTIATION.request, payload)
+        except ValueError as error:
+            raise RefusedClient(f"a client's negotiation is damaged: {error}") from None
+        name, facts = "".join(filter(str.isprintable, request["Identifier"]))[:80], request["NegotiationInfo"]
+        session.name = name or "a client"
+        session.platforms = tuple(filter(None, (each.strip().lower() for each in facts.get(PLATFORMS, "").split(","))))
+        own = {
+            PROCESS_ID: str(os.getpid()),
+            BRANCH_TOKEN: self._settings.branch_token or facts.get(BRANCH_TOKEN, ""),
+            PROJECT: self._settings.project,
+        }
+        answer = Message(NEGOTIATION.request, {"ApiVersion": API_VERSION, "Identifier": OWN_NAME, "NegotiationInfo": own})
+        session.send(number, serial, encode(answer))
+        why = refuse(self._settings, session.name, request["ApiVersion"], facts)
+        if why:
+            # The client compares too, and reports the difference: it must get the answer.
+            session.begin(session.write_all())
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(session.wait_until_sent(), _NEGOTIATION_S)
+            await session.end_tasks()
+            session.close_after_sending()
+            raise RefusedClient(why)
+
+    async def _talk(self, session: O3deSession) -> None:
+        answers = self._answers(session)
+        self.sessions.add(session)
+        session.begin(session.write_all())
+        session.begin(self._welcome(session))
+        free = asyncio.Semaphore(_REQUESTS_LIMIT)
+        try:
+            while True:
+                number, serial, payload = await session.read(MOST_BYTES)
+                exchange = BY_TYPE.get(number)
+                found = None if exchange is None else answers.find_handler(exchange.request.name)
+                if exchange is None or found is None:
+                    continue  # as O3DE: an unknown request has no answer
+                try:
+                    request = decode(exchange.request, payload)
+                except ValueError as error:
+                    raise RefusedClient(f"{session.name} sent a damaged message: {error}") from None
+                handle, is_ordered = found
+                if is_ordered:
+                    await self._answer(session, exchange, serial, handle(request))
+                    continue
+                await free.acquire()
+                job = session.begin(self._answer(session, exchange, serial, handle(request)))
+                job.add_done_callback(lambda _done: free.release())
+        finally:
+            self.sessions.discard(session)
+            await session.end_tasks()
+            answers.close()
+
+    def send_bulk_again(self) -> None:
+        """Send all products to every client: notifications may have been missed."""
+        for session in self.sessions:
+            if session.backlog is None:
+                session.backlog = []
+                session.begin(self._welcome(session))
+
+    async def _welcome(self, session: O3deSession) -> None:
+        with contextlib.suppress(KnownError):  # no asset database yet: there are no products
+            await self._on_connect(session)
+        session.release_backlog()
+
+    async def _answer(
+        self, session: O3deSession, exchange: O3deExchange, serial: int, work: Awaitable[dict[str, Any] | None]
+    ) -> None:
+        try:
+            values = await work
+        except KnownError:
+            values = {}  # not found, nothing, failed: the default values of all answers
+        except Exception as error:  # noqa: BLE001 - our mistake ends one connection, and is reported
+            session.end(f"a request of {session.name} failed ({exchange.request.name}): {type(error).__name__}: {error}")
+            return
+        if values is not None and serial and exchange.response is not None:
+            session.send(exchange.type_number, serial | ANSWER_FLAG, encode(Message(exchange.response, values)))
+
+
+def _keep_alive(channel: socket.socket) -> None:
+    channel.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

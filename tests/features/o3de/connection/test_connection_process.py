@@ -1,0 +1,345 @@
+"""A client of O3DE's protocol beside a running engine: the real process, its notifications, answers and files."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from live_project import LiveProject
+from small_engine import SmallEngine
+from waiting import until
+
+from aptui import __version__
+from aptui.config.settings import GatewaySettings
+from aptui.core.notices import EngineMessage
+from aptui.features.o3de.connection.connection_settings import branch_token, find_settings
+from aptui.features.o3de.connection.connection_supervisor import ConnectionSupervisor
+from aptui.features.o3de.project_facts import Options
+from aptui.link import places
+from aptui.link.server import LinkServer
+from tests.features.o3de.connection import o3de_client as client
+from tests.features.o3de.connection.o3de_client import Node, O3deClient
+
+pytestmark = pytest.mark.real
+
+SETTINGS = """
+name: Garden
+platforms: {linux: {}, server: {}}
+scan_folders: [{name: game, path: assets}]
+builders:
+  - {name: texts, copy: ["*.txt"]}
+  - {name: slow, patterns: ["*.slow"], platforms: {server: skip},
+     command: "while [ -e %s ]; do sleep 0.02; done; grep -q fail {source} && exit 1; cp {source} {products_dir}/{stem}.out",
+     products: ["*.out"]}
+serve: {o3de: true, o3de_port: 0}
+"""
+CHANGED, REMOVED, STARTED, COMPLETED, FAILED = 0, 1, 4, 5, 6
+CHANGE, SOURCE = "AssetProcessorManager::AssetNotification", "AssetProcessorManager::SourceFileNotification"
+STATUS = "AssetSystem::RequestAssetStatus"
+
+
+class Garden:
+    """A project with an engine in a thread, and the server's process."""
+
+    def __init__(self, project: LiveProject, supervisor: ConnectionSupervisor, gate: Path) -> None:
+        self.project, self.supervisor, self.gate = project, supervisor, gate
+
+    @contextlib.contextmanager
+    def editor(self, platforms: str = "linux", **values: Any) -> Iterator[O3deClient]:
+        """Yield a client that has negotiated and has the first bulk message."""
+        until(lambda: self.supervisor.port, "it listens")
+        with O3deClient(self.supervisor.port) as connected:
+            connected.negotiate(values.pop("project", "GARDEN"), platforms, **values)
+            connected.bulk = connected.wait_for("AssetProcessorManager::BulkAssetNotification")
+            yield connected
+
+    def write(self, name: str, text: str) -> Path:
+        return self.project.write(f"assets/{name}", text)
+
+
+@pytest.fixture(scope="module")
+def garden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Garden]:
+    root = tmp_path_factory.mktemp("garden")
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="g") as state:
+        patch.setenv("XDG_STATE_HOME", state)
+        project = LiveProject(root, SETTINGS % (root / "gate"), workers=2)
+        project.write("assets/first.txt", "first")
+        project.write("assets/sub/Second.txt", "second")
+        with project.running() as live:
+            live.server = LinkServer(places.socket_path(project.cache), live.selector, project.desk, version=__version__)
+            live.server.listen()
+            supervisor = ConnectionSupervisor(live)
+            thread = threading.Thread(target=live.run)
+            thread.start()
+            try:
+                yield Garden(project, supervisor, root / "gate")
+            finally:
+                (root / "gate").unlink(missing_ok=True)
+                live.stop()
+                thread.join()
+
+
+def is_change(kind: int, path: str) -> Any:
+    return lambda node: node["NotificationType"].number == kind and node["StringData"].text == path
+
+
+def status_of(term: str, *, is_status_only: bool = False, asset: bytes = b"") -> bytes:
+    return client.message(
+        "0CBE6A7C-9D19-4D41-B29C-A52476BB337A",
+        client.text("SearchTerm", term), client.flag("IsStatusRequest", is_status_only),
+        client.asset("AssetId", asset or bytes(16), 0), client.number("SearchType", 0, client.INT), version=3, fence=True,
+    )  # fmt: skip
+
+
+def escalation(term: str = "", source: bytes = b"") -> bytes:
+    fields = client.element(client.UUID, "m_assetUuid", source or bytes(16)), client.text("m_searchTerm", term)
+    return client.message("E95C5422-5F00-478B-A984-C041DE70484F", *fields)
+
+
+def read_file(editor: O3deClient, path: str) -> bytes:
+    opened = editor.ask(
+        "AssetSystem::FileOpen",
+        client.message("C230ADF3-970D-4A4D-A128-112C9E2DC164", client.text("FilePath", path), client.number("Mode", 1)),
+    )
+    assert opened["ResultCode"].number == 0
+    handle = client.number("FileHandle", opened["FileHandle"].number)
+    wanted = client.number("BytesToRead", 1000, client.U64)
+    answer = editor.ask("AssetSystem::FileRead", client.message("9FC866C7-A9C0-41CB-BC41-A333240D3C7E", handle, wanted))
+    editor.send("AssetSystem::FileClose", client.message("D294976E-7664-436F-ACA4-7BCABAA2F5EC", handle))
+    return answer["Data"].value
+
+
+def ask(editor: O3deClient, name: str, type_id: str, *fields: bytes, version: int = 1, has_base: bool = True) -> Node:
+    return editor.ask(name, client.message(type_id, *fields, version=version, has_base=has_base))
+
+
+def is_ready(editor: O3deClient) -> bool:
+    asked = "AssetSystem::RequestAssetProcessorStatus", "DEC6CF93-0A16-4D83-AA6D-97FB86340525"
+    answer = ask(editor, *asked, client.text("Platform", "linux"))
+    assert answer["NumberOfPendingCopyJobs"].number >= 0
+    return bool(answer["IsAssetProcessorReady"].number)
+
+
+def test_client_gets_all_products_of_its_platforms_first(garden: Garden) -> None:
+    with garden.editor() as editor:
+        until(lambda: is_ready(editor), "critical assets are ready")
+    with garden.editor("linux,server") as both:
+        products = {
+            (message["platform"].text, message["StringData"].text)
+            for bulk in (both.bulk, both.wait_for("AssetProcessorManager::BulkAssetNotification"))
+            for message in bulk["Messages"].children
+        }
+
+    assert {("linux", "first.txt"), ("linux", "sub/second.txt"), ("server", "first.txt")} <= products
+
+
+def test_saved_file_is_reported_in_order_and_read_through_the_virtual_files(garden: Garden) -> None:
+    with garden.editor() as editor, garden.editor("server") as server:
+        source = garden.write("new.txt", "one")
+        changed = editor.wait_for(CHANGE, is_change(CHANGED, "new.txt"))
+        assert (changed["size"].number, changed["platform"].text, changed.version) == (3, "linux", 7)
+        assert read_file(editor, "@products@/New.txt") == b"one"
+        assert server.wait_for(CHANGE, is_change(CHANGED, "new.txt"))["platform"].text == "server"
+
+        garden.write("new.txt", "second")
+        event = editor.wait_for(SOURCE, lambda node: node["RelativeSourcePath"].text == "new.txt")
+        assert (event["NotificationType"].number, event["ScanFolder"].text) == (0, str(garden.project.root / "assets"))
+        assert len(event["SourceUUID"].value) == 16
+        editor.wait_for(CHANGE, is_change(STARTED, "new.txt"))
+        again = editor.wait_for(CHANGE, lambda node: is_change(CHANGED, "new.txt")(node) or is_change(COMPLETED, "new.txt")(node))
+        assert again["NotificationType"].number in (CHANGED, COMPLETED)
+        assert editor.ask(STATUS, status_of("new.txt"))["AssetStatus"].number == 4
+        assert read_file(editor, "@products@/new.txt") == b"second"
+
+        source.unlink()
+        removed = editor.wait_for(CHANGE, is_change(REMOVED, "new.txt"))
+        assert removed["assetId"]["guid"].value == changed["assetId"]["guid"].value
+        assert removed["assetId"]["subId"].number == changed["assetId"]["subId"].number
+
+
+def test_status_waits_for_a_pending_asset_and_escalation_has_no_answer(garden: Garden) -> None:
+    garden.gate.touch()
+    with garden.editor() as editor, garden.editor() as other:
+        garden.write("a.slow", "fine")
+        editor.send(STATUS, status_of("a.slow"), 99)
+        until(lambda: other.ask(STATUS, status_of("a.slow", is_status_only=True))["AssetStatus"].number in (2, 3), "it is pending")
+        other.send("AssetSystem::RequestEscalateAsset", escalation("a.slow"))
+        info = ask(
+            other, "AssetProcessor::SourceAssetInfoRequest", "E92CD74F-11E0-4AD8-A786-61D3B9715E35",
+            client.text("AssetPath", "a.slow"), version=2,
+        )  # fmt: skip
+        guid = info["AssetInfo"]["assetId"]["guid"].value
+        other.send("AssetSystem::RequestEscalateAsset", escalation(source=guid))
+        assert other.ask(STATUS, status_of("", is_status_only=True, asset=guid))["AssetStatus"].number in (2, 3)
+        garden.gate.unlink()
+        while (received := editor.receive())[1] != 99 | 1 << 31:
+            pass
+
+        assert received[2]["AssetStatus"].number == 4
+        assert editor.ask(STATUS, status_of("missing.png"))["AssetStatus"].number == 1
+        assert editor.ask(STATUS, status_of(""))["AssetStatus"].number == 0
+
+
+def test_failed_asset_is_reported(garden: Garden) -> None:
+    with garden.editor() as editor:
+        source = garden.write("bad.slow", "fail")
+        editor.wait_for(CHANGE, is_change(FAILED, "bad.slow"))
+        editor.wait_for(SOURCE, lambda node: node["NotificationType"].number == 2 and node["RelativeSourcePath"].text == "bad.slow")
+
+        assert editor.ask(STATUS, status_of("bad.slow"))["AssetStatus"].number == 5
+        jobs = ask(
+            editor, "AssetProcessor::AssetJobsInfoRequest", "E5DEF45C-C4CF-47ED-843F-97B3C4A3D5B3",
+            client.text("SearchTerm", "bad.slow"), version=4,
+        )  # fmt: skip
+        (job,) = jobs["JobList"].children
+        assert (job["status"].number, job["watchFolder"].text) == (2, str(garden.project.root / "assets"))
+        log = ask(
+            editor, "AssetProcessor::AssetJobLogRequest", "8E69F76E-F25D-486E-BC3F-26BB3FF5A3A3",
+            client.number("JobRunKey", job["jobRunKey"].number, client.U64),
+        )  # fmt: skip
+        assert log["Success"].number == 1
+        assert log["JobLog"].text
+        source.unlink()
+        editor.wait_for(SOURCE, lambda node: node["NotificationType"].number == 1)
+
+
+def test_questions_about_paths_and_assets(garden: Garden) -> None:
+    root = garden.project.root / "assets"
+    with garden.editor() as editor:
+        full = ask(
+            editor, "AssetSystem::GetFullSourcePathFromRelativeProductPath", "F48E2159-4711-4D0E-838F-91B472AE10FF",
+            client.text("RelativeProductPath", "sub/second.txt"),
+        )  # fmt: skip
+        assert (full["FullSourcePath"].text, full["Resolved"].number) == (str(root / "sub/Second.txt"), 1)
+        product = ask(
+            editor, "AssetSystem::GetRelativeProductPathFromFullSourceOrProductPath", "2ED7888B-959C-451C-90B6-8EF7B0B4E385",
+            client.text("SourceOrProductPath", str(root / "sub/Second.txt")),
+        )  # fmt: skip
+        assert (product["RelativeProductPath"].text, product["Resolved"].number) == ("sub/second.txt", 1)
+        for path, answer in {
+            str(root / "sub/Second.txt"): ("sub/Second.txt", str(root), 1),
+            "new/../made.txt": ("made.txt", str(root), 1),
+            "/elsewhere/a.txt": ("/elsewhere/a.txt", "", 0),
+            "../outside.txt": ("../outside.txt", "", 0),
+        }.items():
+            found = ask(
+                editor, "AssetSystem::GenerateRelativeSourcePathRequest", "B3865033-F5A3-4749-8147-7B1AB04D5F6D",
+                client.text("SourcePath", path),
+            )  # fmt: skip
+            assert (found["RelativeSourcePath"].text, found["RootFolder"].text, found["Resolved"].number) == answer
+        by_path = client.text("AssetPath", "first.txt")
+        info = ask(editor, "AssetProcessor::AssetInfoRequest", "AB1468DB-99B5-4666-A619-4D3F746805A5", by_path, version=3)
+        found = info["AssetInfo"]["assetId"]
+        key = client.asset("AssetId", found["guid"].value, found["subId"].number)
+        by_id = ask(editor, "AssetProcessor::AssetInfoRequest", "AB1468DB-99B5-4666-A619-4D3F746805A5", key, version=3)
+        assert (by_id["AssetInfo"]["relativePath"].text, by_id["RootFolder"].text) == ("first.txt", f"{garden.project.cache}/linux")
+        products = ask(editor, "AssetProcessor::SourceAssetProductsInfoRequest", "14D0994C-7096-44D9-A239-2A7B51DDC95A", key)
+        assert [each["relativePath"].text for each in products["ProductsAssetInfo"].children] == ["first.txt"]
+        needs = ask(editor, "AssetProcessor::AssetDependencyInfoRequest", "2365EEA3-D8A6-41E4-9C9F-2113D5617230", key, version=0)
+        assert (needs["Found"].number, needs["Dependencies"].children) == (1, [])
+        counts = ask(
+            editor, "AssetSystem::GetUnresolvedDependencyCountsRequest", "DE432E6F-72D8-48A7-857C-51D1D41EB880",
+            key,
+        )  # fmt: skip
+        assert counts["UnresolvedAssetIdReferences"].number == counts["UnresolvedPathReferences"].number == 0
+        folders = ask(editor, "AssetProcessor::GetScanFoldersRequest", "A3D7FD31-C260-4D6C-B970-D565B43F1316", has_base=False)
+        assert str(root) in folders["ScanFolders"].texts
+        for platform, is_enabled in (("linux", 1), ("ios", 0)):
+            enabled = ask(
+                editor, "AssetSystem::AssetProcessorPlatformStatusRequest", "529A8549-DD78-4E66-9BEA-D633846115C6",
+                client.text("Platform", platform),
+            )  # fmt: skip
+            assert enabled["IsPlatformEnabled"].number == is_enabled
+
+
+def test_orders_reach_the_engine(garden: Garden) -> None:
+    with garden.editor() as editor:
+        cleared = ask(
+            editor, "AssetProcessor::AssetFingerprintClearRequest", "2B7B5477-D3F8-43FF-8595-89D023690FCB",
+            client.text("SearchTerm", "first.txt"),
+        )  # fmt: skip
+        assert cleared["Success"].number == 1
+        editor.wait_for(CHANGE, is_change(COMPLETED, "first.txt"))
+        unknown = ask(
+            editor, "AssetProcessor::AssetFingerprintClearRequest", "2B7B5477-D3F8-43FF-8595-89D023690FCB",
+            client.text("SearchTerm", "unknown.txt"),
+        )  # fmt: skip
+        assert unknown["Success"].number == 0
+
+
+def test_client_of_another_project_is_refused_and_reported(garden: Garden) -> None:
+    until(lambda: garden.supervisor.port)
+    with O3deClient(garden.supervisor.port) as editor:
+        editor.negotiate("Other")
+        assert editor.channel.recv(1) == b""
+
+    wanted = "O3DE's programs: EDITOR has another project open: 'Other', not 'Garden'"
+    until(lambda: any(isinstance(each, EngineMessage) and each.text == wanted for each in garden.project.news))
+
+
+def test_killed_process_is_restarted_and_clients_connect_again(garden: Garden) -> None:
+    with garden.editor() as editor:
+        before = garden.supervisor.pid
+        os.kill(before, signal.SIGKILL)
+        with contextlib.suppress(ConnectionResetError):
+            while editor.channel.recv(1 << 16):
+                pass
+
+    with garden.editor() as editor:  # it waits in the queue of the listening socket
+        assert editor.ask(STATUS, status_of("first.txt"))["AssetStatus"].number == 4
+    assert garden.supervisor.pid not in (0, before)
+
+
+# ------------------------------------------------------------------------------------------------------------- the settings
+
+
+def test_o3de_project_is_served_by_default_with_its_own_port_token_and_list(engine: SmallEngine) -> None:
+    engine.write(
+        "Game/Registry/bootstrap.setreg",
+        {"Amazon": {"AzCore": {"Bootstrap": {"remote_port": 45700, "allowed_list": "10.0.0.0/8, tablet, 300.1.2.3"}}}},
+    )
+    found = find_settings(engine.load(options=Options()))
+
+    assert found is not None
+    settings, port = found
+    assert (settings.project, port, settings.allowed) == ("Game", 45700, ("10.0.0.0/8", "tablet"))
+    assert settings.branch_token == branch_token(str(engine.root))
+    assert settings.user_dir == str(engine.project / "user")
+
+
+def test_other_project_is_served_only_if_the_configuration_says_so(tmp_path: Path) -> None:
+    project = LiveProject(tmp_path / "p", SETTINGS.replace("serve: {o3de: true, o3de_port: 0}", "serve: {o3de: true}") % "gate")
+    found = find_settings(project.load())
+
+    assert found is not None
+    assert (found[0].branch_token, found[1]) == ("", 45643)
+    assert GatewaySettings().o3de is None
+    project.config(SETTINGS.replace("serve: {o3de: true, o3de_port: 0}", "") % "gate")
+    assert find_settings(project.load()) is None
+
+
+def test_taken_port_is_reported_and_the_engine_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        project = LiveProject(tmp_path / "p", SETTINGS.replace("o3de_port: 0", f"o3de_port: {port}") % "gate")
+        project.write("assets/a.txt", "a")
+        with project.running() as live:
+            supervisor = ConnectionSupervisor(live)
+            project.until(lambda: any(f"port {port} for O3DE's programs is taken" in text for text in project.said))
+
+            assert (supervisor.port, supervisor.pid) == (0, 0)
+            project.write("assets/a.txt", "b")
+            project.until_product("linux/a.txt", "b")
+            project.config(SETTINGS % "gate")
+            project.until(lambda: supervisor.pid)
+            pid = supervisor.pid
+        until(lambda: not Path(f"/proc/{pid}").exists())

@@ -1,0 +1,288 @@
+"""The sockets of O3DE's protocol: negotiation and its refusals, frames, limits, slow and hostile clients, over a real loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import socket
+import struct
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+from waiting import until
+
+from aptui.features.o3de.connection import o3de_server
+from aptui.features.o3de.connection.connection_settings import ConnectionSettings, branch_token, canonical_entries, listen
+from aptui.features.o3de.connection.o3de_messages import CHANGES, Message, encode
+from aptui.features.o3de.connection.o3de_server import O3deServer, O3deSession, refuse
+from aptui.shared.errors import HostError
+from tests.features.o3de.connection import o3de_client as client
+from tests.features.o3de.connection.o3de_client import O3deClient
+
+pytestmark = pytest.mark.real
+
+PING = client.message("E06F6663-A168-439A-83E1-6F2215BAC0B6")
+TOKEN = branch_token("/opt/O3DE")
+
+
+def settings(**values: Any) -> ConnectionSettings:
+    return ConnectionSettings("Game", TOKEN, ("linux",), "/none", "/none/db", "/none/user", "/none/log", **values)
+
+
+class _Answers:
+    """Answers a ping at once, and a status when `gate` is set."""
+
+    def __init__(self, gate: asyncio.Event) -> None:
+        self._gate = gate
+
+    def find_handler(self, name: str) -> tuple[Callable[[Message], Awaitable[dict[str, Any] | None]], bool] | None:
+        return {"RequestPing": (self._ping, False), "RequestAssetStatus": (self._status, False)}.get(name)
+
+    async def _ping(self, _request: Message) -> dict[str, Any]:
+        return {}
+
+    async def _status(self, request: Message) -> dict[str, Any]:
+        if request["SearchTerm"] == "error":
+            raise RuntimeError("mistake")
+        await self._gate.wait()
+        return {"AssetStatus": 4}
+
+    def close(self) -> None:
+        pass
+
+
+class Serving:
+    """A server in an event loop of its own thread."""
+
+    def __init__(self) -> None:
+        self.reports: list[str] = []
+        self.bulk = [encode(Message(CHANGES, {"Type": 0, "Messages": ()}))]
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
+        self._thread.start()
+        assert self._ready.wait(20)
+
+    async def _run(self) -> None:
+        self.gate, self._over, self.loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
+        self.server = O3deServer(settings(), lambda _session: _Answers(self.gate), self._welcome, self.reports.append)
+        listening = listen(settings(), 0)
+        self.port = listening.getsockname()[1]
+        await self.server.start(listening)
+        self._ready.set()
+        await self._over.wait()
+        await self.server.close()
+
+    async def _welcome(self, session: O3deSession) -> None:
+        for payload in self.bulk:
+            session.send_now(CHANGES, payload)
+        await session.wait_until_sent()
+
+    def in_loop(self, call: Callable[[], object]) -> None:
+        self.loop.call_soon_threadsafe(call)
+
+    def connect(self, **values: Any) -> O3deClient:
+        connected = O3deClient(self.port)
+        connected.negotiate(values.pop("project", "game"), token=TOKEN.lower(), **values)
+        return connected
+
+    def end(self) -> None:
+        self.in_loop(self._over.set)
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+
+
+@pytest.fixture
+def serving(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving]:
+    monkeypatch.setattr(o3de_server, "_NEGOTIATION_S", 5.0)
+    made = Serving()
+    yield made
+    made.end()
+
+
+def has_ended(connected: O3deClient) -> bool:
+    """Wait for the end of a connection."""
+    with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+        while connected.channel.recv(1 << 16):
+            pass
+    return True
+
+
+def test_client_negotiates_and_is_answered(serving: Serving) -> None:
+    with O3deClient(serving.port) as editor:
+        answer = editor.negotiate("game", token=TOKEN)
+
+        facts = {pair["value1"].number: pair["value2"].text for pair in answer["NegotiationInfo"].children}
+        assert (answer["ApiVersion"].number, answer["Identifier"].text) == (7, "ASSETPROCESSOR")
+        assert facts == {0: str(os.getpid()), 2: TOKEN, 3: "Game"}
+        editor.wait_for("AssetProcessorManager::BulkAssetNotification")
+        assert editor.ask("AssetSystem::RequestPing", PING).children[0].name == client.crc("BaseClass1")
+    assert serving.reports == []
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({"version": 6}, "EDITOR speaks version 6 of the protocol, not 7"),
+        ({"project": "other"}, "EDITOR has another project open: 'other', not 'Game'"),
+        ({"name": "GAME", "token": "0x0"}, f"GAME belongs to another engine: its branch token is '0x0', not '{TOKEN}'"),
+    ],
+)
+def test_refused_client_gets_the_answer_and_the_user_a_sentence(serving: Serving, values: dict[str, Any], why: str) -> None:
+    given = {"project": "Game", "token": TOKEN} | values
+    for _ in range(2):
+        with O3deClient(serving.port) as editor:
+            assert editor.negotiate(**given)["Identifier"].text == "ASSETPROCESSOR"
+            assert has_ended(editor)
+
+    until(lambda: serving.reports == [why])
+
+
+def test_client_of_the_same_process_is_refused() -> None:
+    own = {0: str(os.getpid()), 2: TOKEN, 3: "GAME"}
+
+    assert refuse(settings(), "GAME", 7, own) == "GAME is this process itself"
+    assert refuse(settings(), "UNITTEST", 7, own) == ""
+    assert refuse(settings(), "GAME", 7, own | {0: f"{os.getpid()}1"}) == ""
+
+
+def test_branch_token_equals_that_of_the_engine() -> None:
+    """The value is in the engine's own tests."""
+    assert branch_token("F:\\w s 1\\dev") == branch_token("F:\\w s 1\\dev\\") == "0x68E564C5"
+
+
+@pytest.mark.parametrize(
+    ("remote", "why"),
+    [
+        ("127.0.0.1", ""), ("::1", ""), ("10.1.2.3", ""), ("10.9.9.9", "10.9.9.9 is rejected"),
+        ("192.168.0.9", "192.168.0.9 is not on the allowed list"), ("", "the address of a client is unknown"),
+    ],
+)  # fmt: skip
+def test_only_this_machine_and_allowed_addresses_are_served(remote: str, why: str) -> None:
+    given = settings(allowed=canonical_entries(["10.0.0.0/8", "not an address!"]), rejected=canonical_entries(["10.9.0.0/16"]))
+    server = O3deServer(given, lambda _session: _Answers(asyncio.Event()), _do_nothing)
+
+    assert server.why_refused(remote) == why
+
+
+async def _do_nothing(_session: O3deSession) -> None:
+    pass
+
+
+def test_it_listens_to_this_machine_only_unless_other_addresses_are_allowed() -> None:
+    for given, address in (
+        (settings(), "127.0.0.1"),
+        (settings(allowed=("localhost",)), "127.0.0.1"),
+        (settings(allowed=("/0",)), "0.0.0.0"),
+    ):
+        with listen(given, 0) as channel:
+            assert channel.getsockname()[0] == address
+
+
+def test_taken_port_is_refused() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(HostError, match="is taken"):
+        listen(settings(), taken.getsockname()[1])
+
+
+def test_slow_answer_does_not_delay_others(serving: Serving) -> None:
+    status = client.message("0CBE6A7C-9D19-4D41-B29C-A52476BB337A", client.text("SearchTerm", "a"), version=3)
+    with serving.connect() as editor:
+        editor.send("AssetSystem::RequestAssetStatus", status, 77)
+        editor.ask("AssetSystem::RequestPing", PING)
+        serving.in_loop(serving.gate.set)
+
+        kind, serial, answer = next(iter([editor.receive()]))
+        while kind != client.crc("AssetSystem::RequestAssetStatus"):
+            kind, serial, answer = editor.receive()
+        assert (serial, answer["AssetStatus"].number) == (77 | 1 << 31, 4)
+
+
+def test_unknown_request_and_serial_0_have_no_answer(serving: Serving) -> None:
+    with serving.connect() as editor:
+        editor.send("AssetSystem::Unknown", b"anything", 5)
+        editor.send("AssetSystem::RequestPing", PING, 0)
+
+        assert editor.ask("AssetSystem::RequestPing", PING)
+
+
+def test_mistake_of_an_answer_ends_one_connection(serving: Serving) -> None:
+    status = client.message("0CBE6A7C-9D19-4D41-B29C-A52476BB337A", client.text("SearchTerm", "error"), version=3)
+    with serving.connect() as first, serving.connect() as second:
+        first.send("AssetSystem::RequestAssetStatus", status, 1)
+
+        assert has_ended(first)
+        assert second.ask("AssetSystem::RequestPing", PING)
+    until(lambda: any("RuntimeError: mistake" in report for report in serving.reports))
+
+
+def frame(name: str, size: int, payload: bytes, serial: int = 1) -> bytes:
+    return struct.pack("<III", client.crc(name), size, serial) + payload
+
+
+GARBAGE = {
+    "http": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" + b"x" * 200,
+    "zeros": bytes(64),
+    "huge": frame("AssetSystem::Negotiation", 0xFFFF_FFFF, b""),
+    "not a stream": frame("AssetSystem::Negotiation", 4, b"abcd"),
+    "another message": frame("AssetSystem::RequestPing", len(PING), PING),
+}
+
+
+@pytest.mark.parametrize("data", GARBAGE.values(), ids=GARBAGE.keys())
+def test_garbage_before_the_negotiation_ends_the_connection(serving: Serving, data: bytes) -> None:
+    with O3deClient(serving.port) as stranger:
+        stranger.channel.sendall(data)
+        assert has_ended(stranger)
+
+    with serving.connect() as editor:
+        assert editor.ask("AssetSystem::RequestPing", PING)
+    until(lambda: len(serving.reports) == 1)
+
+
+@pytest.mark.parametrize("data", [frame("AssetSystem::RequestPing", 3, b"abc"), frame("AssetSystem::FileWrite", 1 << 28, b"")])
+def test_damaged_or_huge_message_ends_the_connection(serving: Serving, data: bytes) -> None:
+    with serving.connect() as editor:
+        editor.channel.sendall(data)
+
+        assert has_ended(editor)
+
+
+def test_silent_client_and_half_a_frame_are_disconnected(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(o3de_server, "_NEGOTIATION_S", 0.05)
+    monkeypatch.setattr(o3de_server, "_FRAME_S", 0.05)
+    with O3deClient(serving.port) as silent, O3deClient(serving.port) as half:
+        half.channel.sendall(frame("AssetSystem::Negotiation", 100, b"x" * 50))
+
+        assert has_ended(silent)
+        assert has_ended(half)
+
+
+def test_client_that_does_not_read_is_disconnected(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    serving.bulk = [encode(Message(CHANGES, {"Messages": [("x" * 1_000_000, 0, 0, (bytes(16), 0), bytes(16), (), "linux")]}))] * 80
+    with serving.connect() as editor:
+        until(lambda: any("EDITOR does not read: more than 64 MiB wait for it" in report for report in serving.reports))
+
+        assert has_ended(editor)
+    assert not serving.server.sessions
+
+
+def test_storm_of_connections_leaves_the_server_alone(serving: Serving) -> None:
+    """200 clients connect, say something or nothing, and are gone; then one is served as ever, and nothing is left of them."""
+    chance = random.Random(7)
+    with serving.connect() as editor:
+        before = len(os.listdir("/proc/self/fd"))
+        for number in range(200):
+            with contextlib.suppress(OSError, EOFError), O3deClient(serving.port) as guest:
+                match number % 4:
+                    case 0:
+                        guest.negotiate("game", token=TOKEN)
+                    case 1:
+                        guest.channel.sendall(chance.randbytes(chance.randrange(1, 300)))
+                    case 2:
+                        guest.channel.sendall(frame("AssetSystem::Negotiation", 500, b"half"))
+
+        until(lambda: len(serving.server.sessions) == 1 and len(os.listdir("/proc/self/fd")) <= before)
+        assert editor.ask("AssetSystem::RequestPing", PING)

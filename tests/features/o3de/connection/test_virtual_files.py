@@ -1,0 +1,191 @@
+"""Files of a client of O3DE's protocol: what it can do below its aliases, and that it reaches nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aptui.features.o3de.connection.o3de_messages import BY_NAME, Message, decode, encode
+from aptui.features.o3de.connection.virtual_files import NAMES, VirtualFiles
+
+READ, WRITE, APPEND, UPDATE, CREATE_PATH = 1, 2, 4, 32, 64
+OK, ERROR, NO_HANDLE = 0, 1, 2
+
+
+class Files:
+    """A project with products, user files and a secret beside them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.cache, self.user = folder / "Cache", folder / "user"
+        for path, data in {
+            "Cache/linux/textures/hero.dds": "product",
+            "Cache/linux/b.txt": "b",
+            "Cache/assetdb.sqlite": "database",
+            "user/log/Game.log": "log",
+            "secret.txt": "secret",
+        }.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(data)
+        self.files = VirtualFiles(str(self.cache), "linux", str(self.user), str(self.user / "log"))
+
+    def ask(self, name: str, **values: Any) -> dict[str, Any]:
+        """Return the answer to a request, through its bytes."""
+        shape = BY_NAME[f"{name}Request"].request
+        return self.files.answer(decode(shape, encode(Message(shape, values))))
+
+    def open(self, path: str, mode: int = READ) -> int:
+        answer = self.ask("FileOpen", FilePath=path, Mode=mode)
+        return answer["FileHandle"] if answer["ResultCode"] == OK else 0
+
+    def read(self, handle: int, count: int = 100) -> bytes:
+        answer = self.ask("FileRead", FileHandle=handle, BytesToRead=count)
+        assert answer["ResultCode"] == OK
+        return answer["Data"]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[Files]:
+    made = Files(tmp_path)
+    yield made
+    made.files.close()
+
+
+@pytest.mark.parametrize("path", ["@products@/textures/hero.dds", "@PRODUCTS@\\Textures\\HERO.dds", "textures//./hero.dds"])
+def test_product_is_read_in_any_case_and_by_any_separator(files: Files, path: str) -> None:
+    handle = files.open(path)
+
+    assert files.read(handle, 4) == b"prod"
+    assert files.ask("FileTell", FileHandle=handle)["Offset"] == 4
+    assert files.ask("FileSeek", FileHandle=handle, Mode=2, Offset=-2) == {"ResultCode": OK}
+    assert files.read(handle) == b"ct"
+    assert files.read(handle) == b""
+    assert files.ask("FileRead", FileHandle=handle, BytesToRead=5, FailOnFewerRead=True)["ResultCode"] == ERROR
+    assert files.ask("FileSeek", FileHandle=handle, Mode=7, Offset=0) == {"ResultCode": ERROR}
+    assert files.ask("FileSize", FilePath=path) == {"ResultCode": OK, "Size": 7}
+    assert files.ask("FileModTime", FilePath=path)["ModTime"] == int((files.cache / "linux/textures/hero.dds").stat().st_mtime)
+    assert files.ask("FileExists", FilePath=path) == {"Exists": True}
+    assert files.ask("FileIsReadOnly", FilePath=path) == {"IsReadOnly": True}
+    assert files.ask("PathIsDirectory", Path=path.replace("/hero.dds", "").replace("\\HERO.dds", "")) == {"IsDirectory": True}
+    files.ask("FileClose", FileHandle=handle)
+    assert files.ask("FileRead", FileHandle=handle, BytesToRead=1) == {"ResultCode": NO_HANDLE}
+
+
+def test_absolute_path_is_accepted_below_the_folder_of_an_alias(files: Files) -> None:
+    assert files.read(files.open(f"{files.cache}/linux/b.txt")) == b"b"
+    assert files.read(files.open(f"{files.user}/log/Game.log")) == b"log"
+
+
+OUTSIDE = (
+    "@products@/../assetdb.sqlite", "@user@/../secret.txt", "../assetdb.sqlite", "/etc/passwd", "@engroot@/x", "@products@/a\0b",
+    "{folder}/secret.txt", "{folder}/Cache/assetdb.sqlite", "{folder}/Cache/linux/../assetdb.sqlite", "{folder}/users/x",
+    "@products@/link/secret.txt", "@user@/link/secret.txt", "@user@/file", "@products@/pipe", "",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", OUTSIDE)
+def test_path_outside_or_over_a_link_is_refused(files: Files, path: str) -> None:
+    for place in (files.cache / "linux", files.user):
+        (place / "link").symlink_to(files.folder)
+        (place / "file").symlink_to(files.folder / "secret.txt")
+    os.mkfifo(files.cache / "linux/pipe")
+    named = path.format(folder=files.folder)
+
+    for mode in (READ, WRITE, READ | UPDATE, APPEND, WRITE | CREATE_PATH):
+        assert files.open(named, mode) == 0, mode
+    if named and "link" not in path and path not in ("@user@/file", "@products@/pipe"):
+        assert not any(files.ask("FileExists", FilePath=named).values())
+        assert files.ask("FileSize", FilePath=named) == {"ResultCode": ERROR}
+    assert files.ask("FileCopy", SourcePath=named, DestPath="@user@/stolen.txt")["ResultCode"] == ERROR
+    assert files.ask("FileCopy", SourcePath="@user@/log/Game.log", DestPath=named)["ResultCode"] == ERROR
+    assert (files.folder / "secret.txt").read_text() == "secret"
+
+
+def test_products_are_read_only(files: Files) -> None:
+    product = "@products@/b.txt"
+    for mode in (WRITE, APPEND, READ | UPDATE):
+        assert files.open(product, mode) == 0
+    for name, values in {
+        "FileRemove": {"FilePath": product},
+        "FileRename": {"SourcePath": product, "DestPath": "@user@/b.txt"},
+        "FileCopy": {"SourcePath": "@user@/log/Game.log", "DestPath": product},
+        "PathCreate": {"Path": "@products@/new"},
+        "PathDestroy": {"Path": "@products@/textures"},
+    }.items():
+        assert files.ask(name, **values) == {"ResultCode": ERROR}, name
+
+    assert (files.cache / "linux/b.txt").read_text() == "b"
+    assert not (files.cache / "linux/new").exists()
+
+
+def test_user_files_are_written_copied_moved_and_removed(files: Files) -> None:
+    handle = files.open("@user@/Saves/One.sav", WRITE | CREATE_PATH)
+    assert files.ask("FileWrite", FileHandle=handle, Data=b"saved") == {"ResultCode": OK, "BytesWritten": 5}
+    assert files.ask("FileFlush", FileHandle=handle) == {"ResultCode": OK}
+    assert files.ask("FileRead", FileHandle=handle, BytesToRead=1) == {"ResultCode": ERROR}
+    appended = files.open("@user@/Saves/One.sav", APPEND)
+    files.ask("FileWrite", FileHandle=appended, Data=b" twice")
+
+    saved = files.user / "Saves/One.sav"
+    assert saved.read_text() == "saved twice"
+    assert not saved.stat().st_mode & 0o111
+    updated = files.open("@user@/Saves/One.sav", READ | UPDATE)
+    files.ask("FileWrite", FileHandle=updated, Data=b"S")
+    assert files.ask("FileCopy", SourcePath="@products@/b.txt", DestPath="@user@/b.txt") == {"ResultCode": OK}
+    assert files.ask("FileCopy", SourcePath="@user@/b.txt", DestPath="@user@/b.txt") == {"ResultCode": ERROR}
+    assert files.ask("FileRename", SourcePath="@user@/Saves/One.sav", DestPath="@log@/One.sav") == {"ResultCode": OK}
+    assert (files.user / "log/One.sav").read_text() == "Saved twice"
+    assert files.ask("FileRemove", FilePath="@log@/One.sav") == {"ResultCode": OK}
+    assert files.ask("PathCreate", Path="@usercache@/a/b") == {"ResultCode": OK}
+    assert (files.user / "Cache/a/b").is_dir()
+    assert files.ask("PathDestroy", Path="@usercache@/a") == {"ResultCode": OK}
+    assert files.ask("PathDestroy", Path="@user@/b.txt") == {"ResultCode": ERROR}
+    assert files.ask("PathDestroy", Path="@user@") == {"ResultCode": ERROR}
+    assert sorted(each.name for each in files.user.rglob("*")) == ["Cache", "Game.log", "Saves", "b.txt", "log"]
+
+
+def test_lists_of_files_begin_with_the_alias(files: Files) -> None:
+    assert files.ask("FindFiles", Path="@products@/textures", Filter="*.DDS") == {
+        "ResultCode": OK, "Files": ["@products@/textures/hero.dds"],
+    }  # fmt: skip
+    assert files.ask("FindFiles", Path="@products@", Filter="?.txt")["Files"] == ["@products@/b.txt"]
+    assert files.ask("FindFiles", Path="@products@/missing", Filter="*") == {"ResultCode": ERROR}
+
+    tree = files.ask("FileTree")
+
+    assert sorted(tree["Files"]) == [
+        "@log@/Game.log", "@products@/b.txt", "@products@/textures/hero.dds", "@user@/log/Game.log",
+    ]  # fmt: skip
+    assert tree["Folders"] == ["@products@", "@products@/textures", "@log@", "@user@", "@user@/log"]
+
+
+@pytest.mark.parametrize("platform", ["", "..", "a/b"])
+def test_client_without_a_platform_has_no_products(files: Files, platform: str) -> None:
+    files.files.close()
+    files.files = VirtualFiles(str(files.cache), platform, str(files.user), str(files.user / "log"))
+
+    assert files.open("@products@/assetdb.sqlite") == files.open("linux/b.txt") == 0
+    assert files.read(files.open("@log@/Game.log")) == b"log"
+
+
+def test_handles_are_limited_and_closed_with_the_connection(files: Files) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    handles = [files.open("b.txt") for _ in range(600)]
+
+    assert (handles[511], handles[512:]) == (512, [0] * 88)
+    files.files.close()
+    assert len(os.listdir("/proc/self/fd")) <= before
+    assert files.open("b.txt") == 0
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_every_file_request_answers_empty_values(files: Files, name: str) -> None:
+    answer = files.ask(name.removesuffix("Request"))
+
+    exchange = BY_NAME[name]
+    if exchange.response is not None:
+        encode(Message(exchange.response, answer))
