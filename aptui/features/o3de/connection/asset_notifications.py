@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from aptui.core.notices import JobChanged, ProductsChanged, Progress, ShowRequested, SourcesChanged
 from aptui.core.paths import from_text
-from aptui.features.o3de.connection.o3de_messages import CHANGE, CHANGES, NO_ASSET, NO_UUID, SHOW, SOURCE, Message, encode
+from aptui.features.o3de.connection.o3de_messages import CHANGE, CHANGES, NO_ASSET, NO_UUID, SHOW, SOURCE, O3deMessage, encode
 from aptui.link.codec import NoticeLine
 from aptui.shared.errors import KnownError
 from aptui.store.queries.reader import Reader, SourceRow
@@ -186,15 +186,15 @@ class AssetNotifications:
             "NotificationType": kind,
             "SourceUUID": row.uuid if row is not None else NO_UUID,
         }
-        self.server.broadcast(SOURCE, encode(Message(SOURCE, values)))
+        self.server.broadcast(SOURCE, encode(O3deMessage(SOURCE, values)))
 
     def _show(self, row: SourceRow) -> None:
         place = from_text(f"{row.root}/{row.source}").decode("utf-8", "surrogateescape")
-        self.server.broadcast(SHOW, encode(Message(SHOW, {"FilePath": place})), only=_EDITOR)
+        self.server.broadcast(SHOW, encode(O3deMessage(SHOW, {"FilePath": place})), only=_EDITOR)
 
     def _send(self, change: tuple[Any, ...], platform: str) -> None:
         values = dict(zip((name for name, _kind in CHANGE.fields), change, strict=True))
-        self.server.broadcast(CHANGE, encode(Message(CHANGE, values)), platform)
+        self.server.broadcast(CHANGE, encode(O3deMessage(CHANGE, values)), platform)
 
 
 def _read_sources(reader: Reader, pending: Iterable[NoticeLine]) -> dict[str, SourceRow]:
@@ -216,4 +216,4 @@ def _change(row: Served, platform: str) -> tuple[Any, ...]:
 
 
 def _encode_bulk(rows: Sequence[Served], platform: str) -> bytes:
-    return encode(Message(CHANGES, {"Type": _CHANGED, "Messages": [_change(row, platform) for row in rows]}))
+    return encode(O3deMessage(CHANGES, {"Type": _CHANGED, "Messages": [_change(row, platform) for row in rows]}))

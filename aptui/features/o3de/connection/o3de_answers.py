@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from aptui import feature
 from aptui.core.paths import from_text, normalize
 from aptui.features.o3de.connection import virtual_files
-from aptui.features.o3de.connection.o3de_messages import NO_ASSET, NO_UUID, AssetKey, Message
+from aptui.features.o3de.connection.o3de_messages import NO_ASSET, NO_UUID, AssetKey, O3deMessage
 from aptui.link import port
 from aptui.link.engine_link import EngineLink, NewsPulse
 from aptui.shared.errors import HostError, KnownError
@@ -88,17 +88,17 @@ class ClientAnswers:
         """Close the client's files."""
         self._files.close()
 
-    def find_handler(self, name: str) -> tuple[Callable[[Message], Awaitable[Values | None]], bool] | None:
+    def find_handler(self, name: str) -> tuple[Callable[[O3deMessage], Awaitable[Values | None]], bool] | None:
         """Return the function that answers a request, and whether requests of its kind are answered in their order."""
         if name in virtual_files.NAMES:
             return self._answer_file, True
         method = _HANDLERS.get(name)
         return None if method is None else (partial(self._answer, getattr(self, method)), False)
 
-    async def _answer_file(self, request: Message) -> Values:
+    async def _answer_file(self, request: O3deMessage) -> Values:
         return await asyncio.to_thread(self._files.answer, request)
 
-    async def _answer(self, handle: Callable[[Message], Awaitable[Values]], request: Message) -> Values:
+    async def _answer(self, handle: Callable[[O3deMessage], Awaitable[Values]], request: O3deMessage) -> Values:
         if request.needs_barrier and request.shape.name != "RequestEscalateAsset":  # as O3DE: an escalation does not wait
             await self._pass_barrier()
         return await handle(request)
@@ -114,7 +114,7 @@ class ClientAnswers:
 
     # -------------------------------------------------------------------------------------------------------------- status
 
-    async def _ping(self, _request: Message) -> Values:
+    async def _ping(self, _request: O3deMessage) -> Values:
         return {}
 
     def _lookup(self, term: str, asset: AssetKey, *, is_exact: bool = False, is_any_product: bool = False) -> AssetLookup:
@@ -137,7 +137,7 @@ class ClientAnswers:
         if keys or ids:
             await self._engine.ask(port.EscalateJobs(ids, tuple(sorted(keys)), urgency))
 
-    async def _asset_status(self, request: Message) -> Values:
+    async def _asset_status(self, request: O3deMessage) -> Values:
         """Return the status of an asset; unless only the status is wanted, once its pending jobs have ended."""
         asset = request["AssetId"]
         lookup = self._lookup(request["SearchTerm"], asset, is_exact=request["SearchType"] == _EXACT)
@@ -155,7 +155,7 @@ class ClientAnswers:
             group |= {row.job_id for row in found.unsettled if row.job_id}
         return {"AssetStatus": _STATUSES[found.status(lookup, self._engine.running)]}
 
-    async def _escalate(self, request: Message) -> Values:
+    async def _escalate(self, request: O3deMessage) -> Values:
         lookup = self._lookup(request["m_searchTerm"], (request["m_assetUuid"], 0), is_any_product=True)
         if lookup.uuid or lookup.term:
             await self._raise_priority(await self._find(lookup), lookup, _WAIT_URGENCY)
@@ -167,7 +167,7 @@ class ClientAnswers:
             raise HostError("no installed feature counts pending jobs", hint="the feature 'gateway' does")
         return await self._engine.ask(readiness())
 
-    async def _processor_status(self, request: Message) -> Values:
+    async def _processor_status(self, request: O3deMessage) -> Values:
         answer = await self._readiness()
         pending = _count(answer["critical"], request["Platform"])
         return {
@@ -175,15 +175,15 @@ class ClientAnswers:
             "IsAssetProcessorReady": bool(answer["is_ready"]) and not pending,
         }
 
-    async def _platform_status(self, request: Message) -> Values:
+    async def _platform_status(self, request: O3deMessage) -> Values:
         return {"IsPlatformEnabled": request["Platform"].lower() in self._settings.platforms}
 
-    async def _pending_assets(self, request: Message) -> Values:
+    async def _pending_assets(self, request: O3deMessage) -> Values:
         return {"NumberOfPendingJobs": _count((await self._readiness())["pending"], request["Platform"])}
 
     # --------------------------------------------------------------------------------------------------------------- paths
 
-    async def _relative_product_path(self, request: Message) -> Values:
+    async def _relative_product_path(self, request: O3deMessage) -> Values:
         path = request["SourceOrProductPath"]
 
         def find(reader: Reader) -> str | None:
@@ -202,7 +202,7 @@ class ClientAnswers:
         found = await self._database.ask(find)
         return {"RelativeProductPath": path if found is None else found, "Resolved": found is not None}
 
-    async def _relative_source_path(self, request: Message) -> Values:
+    async def _relative_source_path(self, request: O3deMessage) -> Values:
         path = request["SourcePath"]
         found = await asyncio.to_thread(self._paths.resolve_on_disk, path) if path else None
         text = os.path.normpath(normalize(path))
@@ -213,20 +213,20 @@ class ClientAnswers:
         folder, relative = found
         return {"RelativeSourcePath": _native(relative), "RootFolder": _native(folder.path), "Resolved": True}
 
-    async def _full_source_path(self, request: Message) -> Values:
+    async def _full_source_path(self, request: O3deMessage) -> Values:
         path = request["RelativeProductPath"]
         source = await self._database.ask(lambda reader: self._paths.find_source(reader, path))
         return {"FullSourcePath": path} if source is None else {"FullSourcePath": _full(source), "Resolved": True}
 
-    async def _scan_folders(self, _request: Message) -> Values:
+    async def _scan_folders(self, _request: O3deMessage) -> Values:
         return {"ScanFolders": [_native(each.path) for each in self._paths.scan_folders]}
 
-    async def _safe_folders(self, _request: Message) -> Values:
+    async def _safe_folders(self, _request: O3deMessage) -> Values:
         return {"AssetSafeFolders": [_native(each.path) for each in self._paths.scan_folders if each.recursive]}
 
     # -------------------------------------------------------------------------------------------------------------- assets
 
-    async def _source_info(self, request: Message) -> Values:
+    async def _source_info(self, request: O3deMessage) -> Values:
         uuid, sub_id = request["AssetId"]
 
         def find(reader: Reader) -> SourceRow | None:
@@ -241,7 +241,7 @@ class ClientAnswers:
         info = ((source.uuid, sub_id), _native(source.source), size, request["AssetType"])
         return {"Found": True, "WatchFolder": _native(source.root), "AssetInfo": info}
 
-    async def _source_products(self, request: Message) -> Values:
+    async def _source_products(self, request: O3deMessage) -> Values:
         uuid, _sub_id = request["AssetId"]
         if uuid == NO_UUID:
             return {}
@@ -253,7 +253,7 @@ class ClientAnswers:
         mine = [each for each in products if each.name.partition("/")[0] in self._platforms]
         return {"Found": source is not None, "ProductsAssetInfo": list(map(_info, mine))}
 
-    async def _asset_info(self, request: Message) -> Values:
+    async def _asset_info(self, request: O3deMessage) -> Values:
         asset, platform = request["AssetId"], request["PlatformName"].lower() or self._platform
         uuid, sub_id = asset
 
@@ -270,7 +270,7 @@ class ClientAnswers:
         root = f"{self._settings.cache_dir}/{products[0].name.partition('/')[0]}"
         return {"Found": True, "AssetInfo": _info(products[0]), "RootFolder": root}
 
-    async def _dependencies(self, request: Message) -> Values:
+    async def _dependencies(self, request: O3deMessage) -> Values:
         uuid, sub_id = request["AssetId"]
         if uuid == NO_UUID:
             return {"ErrorString": "Invalid Asset Id"}
@@ -286,7 +286,7 @@ class ClientAnswers:
         needs = {((each.source_uuid, each.sub_id & 0xFFFF_FFFF), each.flags & (1 << 64) - 1): None for each in found}
         return {"Found": True, "Dependencies": list(needs)}
 
-    async def _count_unresolved(self, request: Message) -> Values:
+    async def _count_unresolved(self, request: O3deMessage) -> Values:
         uuid, sub_id = request["AssetId"]
 
         def count(reader: Reader) -> tuple[int, int]:
@@ -298,7 +298,7 @@ class ClientAnswers:
 
     # ---------------------------------------------------------------------------------------------------------------- jobs
 
-    async def _jobs_info(self, request: Message) -> Values:
+    async def _jobs_info(self, request: O3deMessage) -> Values:
         term, lookup = request["SearchTerm"], self._lookup(request["SearchTerm"], request["AssetId"], is_any_product=True)
         if not (lookup.uuid or lookup.term):
             return {}
@@ -317,7 +317,7 @@ class ClientAnswers:
         jobs = [_job(row, self._engine.running, roots) for row in rows[:MOST]]
         return {"JobList": jobs, "Success": bool(jobs)}
 
-    async def _job_log(self, request: Message) -> Values:
+    async def _job_log(self, request: O3deMessage) -> Values:
         log_dir = Path(self._settings.log_dir)
 
         def find(reader: Reader) -> str:
@@ -329,7 +329,7 @@ class ClientAnswers:
         text = await asyncio.to_thread(_read_log, logs.path_of(log_dir, name)) if name else None
         return {} if text is None else {"JobLog": text, "Success": True}
 
-    async def _clear_fingerprint(self, request: Message) -> Values:
+    async def _clear_fingerprint(self, request: O3deMessage) -> Values:
         term = normalize(request["SearchTerm"]).lower()
 
         def find(reader: Reader) -> list[str]:
@@ -341,14 +341,14 @@ class ClientAnswers:
             await self._engine.ask(port.ReprocessJobs(tuple(keys)))
         return {"Success": bool(keys)}
 
-    async def _save_catalog(self, _request: Message) -> Values:
+    async def _save_catalog(self, _request: O3deMessage) -> Values:
         write = feature.find_request("write_catalog")
         if write is None:
             return {}
         await self._engine.ask(write(), _CATALOG_S)
         return {"CatalogSaved": True}
 
-    async def _report_change(self, request: Message) -> Values:
+    async def _report_change(self, request: O3deMessage) -> Values:
         """Return the effects of moving or deleting a source, and do it if that is wanted."""
         relocate, kind = feature.find_request("relocate"), request["ChangeType"]
         if relocate is None:

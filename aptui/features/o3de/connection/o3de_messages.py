@@ -200,7 +200,7 @@ class Shape(Struct, frozen=True):
     has_value: bool
 
 
-class Message(Struct):
+class O3deMessage(Struct):
     """A message: the values of its fields; `needs_barrier`: answer it after all earlier changes on the disk."""
 
     shape: Shape
@@ -221,7 +221,7 @@ def _write_base(needs_barrier: bool) -> bytes:
     return element_head(_BASE, "BaseClass1", 1, 0) + _BOOL_KIND.write("RequireFencing", needs_barrier) + END
 
 
-def encode(message: Message) -> bytes:
+def encode(message: O3deMessage) -> bytes:
     """Return a message as a payload."""
     shape = message.shape
     return b"".join((
@@ -233,7 +233,7 @@ def encode(message: Message) -> bytes:
     ))  # fmt: skip
 
 
-def decode(shape: Shape, payload: bytes) -> Message:
+def decode(shape: Shape, payload: bytes) -> O3deMessage:
     """Return the message in a payload.
 
     Raises:
@@ -246,7 +246,7 @@ def decode(shape: Shape, payload: bytes) -> Message:
     base = found.get("BaseClass1")
     try:
         values = {name: _field(found, name, kind) for name, kind in shape.fields}
-        return Message(shape, values, base is not None and _field(base, "RequireFencing", _BOOL_KIND))
+        return O3deMessage(shape, values, base is not None and _field(base, "RequireFencing", _BOOL_KIND))
     except struct.error as error:
         message = f"a number in a {shape.name} has another length"
         raise ValueError(message) from error

@@ -20,8 +20,8 @@ from aptui.features.o3de.connection.o3de_messages import (
     BY_TYPE,
     NEGOTIATION,
     NOTIFICATIONS,
-    Message,
     O3deExchange,
+    O3deMessage,
     Shape,
     decode,
     encode,
@@ -54,7 +54,7 @@ _BACKLOG_MOST = 100_000
 class Answers(Protocol):
     """Answers the requests of one client."""
 
-    def find_handler(self, name: str) -> tuple[Callable[[Message], Awaitable[dict[str, Any] | None]], bool] | None:
+    def find_handler(self, name: str) -> tuple[Callable[[O3deMessage], Awaitable[dict[str, Any] | None]], bool] | None:
         """Return the function that answers a request, and whether requests of its kind are answered in their order."""
         ...
 
@@ -303,7 +303,7 @@ class O3deServer:
             BRANCH_TOKEN: self._settings.branch_token or facts.get(BRANCH_TOKEN, ""),
             PROJECT: self._settings.project,
         }
-        answer = Message(NEGOTIATION.request, {"ApiVersion": API_VERSION, "Identifier": OWN_NAME, "NegotiationInfo": own})
+        answer = O3deMessage(NEGOTIATION.request, {"ApiVersion": API_VERSION, "Identifier": OWN_NAME, "NegotiationInfo": own})
         session.send(number, serial, encode(answer))
         why = refuse(self._settings, session.name, request["ApiVersion"], facts)
         if why:
@@ -367,7 +367,7 @@ class O3deServer:
             session.end(f"a request of {session.name} failed ({exchange.request.name}): {type(error).__name__}: {error}")
             return
         if values is not None and serial and exchange.response is not None:
-            session.send(exchange.type_number, serial | ANSWER_FLAG, encode(Message(exchange.response, values)))
+            session.send(exchange.type_number, serial | ANSWER_FLAG, encode(O3deMessage(exchange.response, values)))
 
 
 def _keep_alive(channel: socket.socket) -> None:

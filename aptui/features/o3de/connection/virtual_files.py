@@ -20,7 +20,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from aptui.features.o3de.connection.o3de_messages import Message
+from aptui.features.o3de.connection.o3de_messages import O3deMessage
 from aptui.shared.files.confinement import ConfinedTree
 
 _OK, _ERROR, _NO_HANDLE = 0, 1, 2
@@ -86,7 +86,7 @@ class VirtualFiles:
         for folder in self._folders.values():
             folder.tree.close()
 
-    def answer(self, request: Message) -> dict[str, Any]:
+    def answer(self, request: O3deMessage) -> dict[str, Any]:
         """Perform an operation; return the values of its answer."""
         method, failed = _OPERATIONS[request.shape.name.removesuffix("Request")]
         with self._lock:
@@ -138,7 +138,7 @@ class VirtualFiles:
 
     # ---------------------------------------------------------------------------------------------------------- open files
 
-    def _open(self, request: Message) -> dict[str, Any]:
+    def _open(self, request: O3deMessage) -> dict[str, Any]:
         mode = request["Mode"]
         to_write = bool(mode & (_MODE_WRITE | _MODE_APPEND | _MODE_UPDATE))
         if not (to_write or mode & _MODE_READ) or len(self._files) >= _HANDLES_LIMIT:
@@ -159,13 +159,13 @@ class VirtualFiles:
         self._files[self._last_handle] = _OpenFile(descriptor, reads, to_write)
         return {"FileHandle": self._last_handle, "ResultCode": _OK}
 
-    def _close(self, request: Message) -> dict[str, Any]:
+    def _close(self, request: O3deMessage) -> dict[str, Any]:
         file = self._files.pop(request["FileHandle"], None)
         if file is not None:
             os.close(file.descriptor)
         return {}
 
-    def _read(self, request: Message) -> dict[str, Any]:
+    def _read(self, request: O3deMessage) -> dict[str, Any]:
         file, wanted = self._find_file(request["FileHandle"]), request["BytesToRead"]
         if not file.is_readable or (request["FailOnFewerRead"] and wanted > _READ_BYTES):
             raise PermissionError(errno.EACCES, "it is not read")
@@ -174,7 +174,7 @@ class VirtualFiles:
         os.lseek(file.descriptor, before + len(data), os.SEEK_SET)
         return {"ResultCode": _ERROR if request["FailOnFewerRead"] and len(data) < wanted else _OK, "Data": data}
 
-    def _write(self, request: Message) -> dict[str, Any]:
+    def _write(self, request: O3deMessage) -> dict[str, Any]:
         file, data = self._find_file(request["FileHandle"]), memoryview(request["Data"])
         if not file.is_writable:
             raise PermissionError(errno.EACCES, "it is not written")
@@ -183,63 +183,63 @@ class VirtualFiles:
             count += os.write(file.descriptor, data[count:])
         return {"ResultCode": _OK, "BytesWritten": count}
 
-    def _read_offset(self, request: Message) -> dict[str, Any]:
+    def _read_offset(self, request: O3deMessage) -> dict[str, Any]:
         return {"ResultCode": _OK, "Offset": os.lseek(self._find_file(request["FileHandle"]).descriptor, 0, os.SEEK_CUR)}
 
-    def _seek(self, request: Message) -> dict[str, Any]:
+    def _seek(self, request: O3deMessage) -> dict[str, Any]:
         file, origin = self._find_file(request["FileHandle"]), request["Mode"]
         if origin > os.SEEK_END:
             raise ValueError(origin)
         os.lseek(file.descriptor, request["Offset"], origin)
         return {"ResultCode": _OK}
 
-    def _flush(self, request: Message) -> dict[str, Any]:
+    def _flush(self, request: O3deMessage) -> dict[str, Any]:
         self._find_file(request["FileHandle"])  # written data is in the system already
         return {"ResultCode": _OK}
 
     # --------------------------------------------------------------------------------------------------------------- facts
 
-    def _is_read_only(self, request: Message) -> dict[str, Any]:
+    def _is_read_only(self, request: O3deMessage) -> dict[str, Any]:
         folder, _below, _alias = self._find(request["FilePath"])
         return {"IsReadOnly": not (folder.is_writable and self._status(request["FilePath"]).st_mode & stat.S_IWUSR)}
 
-    def _is_directory(self, request: Message) -> dict[str, Any]:
+    def _is_directory(self, request: O3deMessage) -> dict[str, Any]:
         return {"IsDirectory": stat.S_ISDIR(self._status(request["Path"]).st_mode)}
 
-    def _size(self, request: Message) -> dict[str, Any]:
+    def _size(self, request: O3deMessage) -> dict[str, Any]:
         found = self._status(request["FilePath"])
         if not stat.S_ISREG(found.st_mode):
             raise PermissionError(errno.EACCES, "it is not a file")
         return {"ResultCode": _OK, "Size": found.st_size}
 
-    def _read_time(self, request: Message) -> dict[str, Any]:
+    def _read_time(self, request: O3deMessage) -> dict[str, Any]:
         return {"ModTime": int(self._status(request["FilePath"]).st_mtime)}
 
-    def _exists(self, request: Message) -> dict[str, Any]:
+    def _exists(self, request: O3deMessage) -> dict[str, Any]:
         mode = self._status(request["FilePath"]).st_mode
         return {"Exists": stat.S_ISREG(mode) or stat.S_ISDIR(mode)}
 
     # -------------------------------------------------------------------------------------------------------------- changes
 
-    def _make_path(self, request: Message) -> dict[str, Any]:
+    def _make_path(self, request: O3deMessage) -> dict[str, Any]:
         folder, below, _alias = self._find(request["Path"], to_write=True)
         if below:
             folder.tree.make_folder(below)
         return {"ResultCode": _OK}
 
-    def _remove_path(self, request: Message) -> dict[str, Any]:
+    def _remove_path(self, request: O3deMessage) -> dict[str, Any]:
         folder, below, _alias = self._find(request["Path"], to_write=True)
         if not stat.S_ISDIR(folder.tree.status(below).st_mode):
             raise NotADirectoryError(errno.ENOTDIR, "it is not a folder")
         folder.tree.remove(below)
         return {"ResultCode": _OK}
 
-    def _remove(self, request: Message) -> dict[str, Any]:
+    def _remove(self, request: O3deMessage) -> dict[str, Any]:
         folder, below, _alias = self._find(request["FilePath"], to_write=True)
         folder.tree.unlink(below)
         return {"ResultCode": _OK}
 
-    def _copy(self, request: Message) -> dict[str, Any]:
+    def _copy(self, request: O3deMessage) -> dict[str, Any]:
         source, from_path, _alias = self._find(request["SourcePath"])
         target, to_path, _alias = self._find(request["DestPath"], to_write=True)
         with (
@@ -252,7 +252,7 @@ class VirtualFiles:
             shutil.copyfileobj(read, written, _COPY_BYTES)
         return {"ResultCode": _OK}
 
-    def _rename(self, request: Message) -> dict[str, Any]:
+    def _rename(self, request: O3deMessage) -> dict[str, Any]:
         source, from_path, _alias = self._find(request["SourcePath"], to_write=True)
         target, to_path, _alias = self._find(request["DestPath"], to_write=True)
         source.tree.move(from_path, target.tree, to_path)
@@ -268,13 +268,13 @@ class VirtualFiles:
             if not is_link:
                 yield (below + b"/" + name if below else name), is_folder
 
-    def _find_files(self, request: Message) -> dict[str, Any]:
+    def _find_files(self, request: O3deMessage) -> dict[str, Any]:
         folder, below, alias = self._find(request["Path"])
         matches = _filter(request["Filter"])
         names = [path for path, _is_folder in self._list(folder, below) if matches(os.fsdecode(path.rpartition(b"/")[2]))]
         return {"ResultCode": _OK, "Files": [f"{alias}/{os.fsdecode(path)}" for path in names[:_NAMES_LIMIT]]}
 
-    def _tree(self, _request: Message) -> dict[str, Any]:
+    def _tree(self, _request: O3deMessage) -> dict[str, Any]:
         files: list[str] = []
         folders: list[str] = []
         for alias, folder in self._folders.items():

@@ -20,7 +20,7 @@ from aptui.features.o3de.connection.o3de_messages import (
     OS_STRING,
     SHOW,
     SOURCE,
-    Message,
+    O3deMessage,
     Shape,
     decode,
     encode,
@@ -61,19 +61,19 @@ CATALOG = bytes.fromhex(  # SaveAssetCatalogRequest: a class without fields and 
 @pytest.mark.parametrize(
     ("vector", "message"),
     [
-        (PING, Message(BY_NAME["RequestPing"].request)),
-        (STATUS, Message(BY_NAME["RequestAssetStatus"].response or CHANGE, {"AssetStatus": 4})),
+        (PING, O3deMessage(BY_NAME["RequestPing"].request)),
+        (STATUS, O3deMessage(BY_NAME["RequestAssetStatus"].response or CHANGE, {"AssetStatus": 4})),
         (
             NEGOTIATION,
-            Message(
+            O3deMessage(
                 BY_NAME["NegotiationMessage"].request,
                 {"ApiVersion": 7, "Identifier": "EDITOR", "NegotiationInfo": {1: "linux,pc_x"}},
             ),
         ),
-        (CATALOG, Message(BY_NAME["SaveAssetCatalogRequest"].request)),
+        (CATALOG, O3deMessage(BY_NAME["SaveAssetCatalogRequest"].request)),
     ],
 )
-def test_messages_equal_bytes_written_by_hand(vector: bytes, message: Message) -> None:
+def test_messages_equal_bytes_written_by_hand(vector: bytes, message: O3deMessage) -> None:
     assert encode(message).hex() == vector.hex()
     assert decode(message.shape, vector) == message
 
@@ -113,10 +113,10 @@ def sample(name: str, default: Any) -> Any:
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 def test_every_message_is_read_back(shape: Shape) -> None:
     values = {name: sample(name, kind.default) for name, kind in shape.fields}
-    message = Message(shape, values, needs_barrier=shape.has_base)
+    message = O3deMessage(shape, values, needs_barrier=shape.has_base)
 
     assert decode(shape, encode(message)) == message
-    empty = decode(shape, encode(Message(shape)))
+    empty = decode(shape, encode(O3deMessage(shape)))
     assert empty.values == {name: kind.default for name, kind in shape.fields}
 
 
@@ -174,7 +174,9 @@ def test_number_of_wrong_length_is_refused() -> None:
 def test_decoder_survives_changed_bytes(data: st.DataObject) -> None:
     """A changed message is read or refused with `ValueError`; nothing else happens."""
     shape = data.draw(st.sampled_from(SHAPES))
-    payload = bytearray(encode(Message(shape, {name: sample(name, kind.default) for name, kind in shape.fields if name != "Data"})))
+    payload = bytearray(
+        encode(O3deMessage(shape, {name: sample(name, kind.default) for name, kind in shape.fields if name != "Data"}))
+    )
     for at, value in data.draw(st.lists(st.tuples(st.integers(5, len(payload) - 1), st.integers(0, 255)), min_size=1, max_size=6)):
         payload[at] = value
     cut = data.draw(st.integers(0, len(payload)))

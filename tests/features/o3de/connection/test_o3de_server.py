@@ -17,7 +17,7 @@ from waiting import until
 
 from aptui.features.o3de.connection import o3de_server
 from aptui.features.o3de.connection.connection_settings import ConnectionSettings, branch_token, canonical_entries, listen
-from aptui.features.o3de.connection.o3de_messages import CHANGES, Message, encode
+from aptui.features.o3de.connection.o3de_messages import CHANGES, O3deMessage, encode
 from aptui.features.o3de.connection.o3de_server import O3deServer, O3deSession, refuse
 from aptui.shared.errors import HostError
 from tests.features.o3de.connection import o3de_client as client
@@ -39,13 +39,13 @@ class _Answers:
     def __init__(self, gate: asyncio.Event) -> None:
         self._gate = gate
 
-    def find_handler(self, name: str) -> tuple[Callable[[Message], Awaitable[dict[str, Any] | None]], bool] | None:
+    def find_handler(self, name: str) -> tuple[Callable[[O3deMessage], Awaitable[dict[str, Any] | None]], bool] | None:
         return {"RequestPing": (self._ping, False), "RequestAssetStatus": (self._status, False)}.get(name)
 
-    async def _ping(self, _request: Message) -> dict[str, Any]:
+    async def _ping(self, _request: O3deMessage) -> dict[str, Any]:
         return {}
 
-    async def _status(self, request: Message) -> dict[str, Any]:
+    async def _status(self, request: O3deMessage) -> dict[str, Any]:
         if request["SearchTerm"] == "error":
             raise RuntimeError("mistake")
         await self._gate.wait()
@@ -60,7 +60,7 @@ class Serving:
 
     def __init__(self) -> None:
         self.reports: list[str] = []
-        self.bulk = [encode(Message(CHANGES, {"Type": 0, "Messages": ()}))]
+        self.bulk = [encode(O3deMessage(CHANGES, {"Type": 0, "Messages": ()}))]
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
         self._thread.start()
@@ -261,7 +261,9 @@ def test_silent_client_and_half_a_frame_are_disconnected(serving: Serving, monke
 
 
 def test_client_that_does_not_read_is_disconnected(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
-    serving.bulk = [encode(Message(CHANGES, {"Messages": [("x" * 1_000_000, 0, 0, (bytes(16), 0), bytes(16), (), "linux")]}))] * 80
+    serving.bulk = [
+        encode(O3deMessage(CHANGES, {"Messages": [("x" * 1_000_000, 0, 0, (bytes(16), 0), bytes(16), (), "linux")]}))
+    ] * 80
     with serving.connect() as editor:
         until(lambda: any("EDITOR does not read: more than 64 MiB wait for it" in report for report in serving.reports))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from aptui.features.o3de.connection.o3de_messages import BY_NAME, Message, decode, encode
+from aptui.features.o3de.connection.o3de_messages import BY_NAME, O3deMessage, decode, encode
 from aptui.features.o3de.connection.virtual_files import NAMES, VirtualFiles
 
 READ, WRITE, APPEND, UPDATE, CREATE_PATH = 1, 2, 4, 32, 64
@@ -36,7 +36,7 @@ class Files:
     def ask(self, name: str, **values: Any) -> dict[str, Any]:
         """Return the answer to a request, through its bytes."""
         shape = BY_NAME[f"{name}Request"].request
-        return self.files.answer(decode(shape, encode(Message(shape, values))))
+        return self.files.answer(decode(shape, encode(O3deMessage(shape, values))))
 
     def open(self, path: str, mode: int = READ) -> int:
         answer = self.ask("FileOpen", FilePath=path, Mode=mode)
@@ -188,4 +188,4 @@ def test_every_file_request_answers_empty_values(files: Files, name: str) -> Non
 
     exchange = BY_NAME[name]
     if exchange.response is not None:
-        encode(Message(exchange.response, answer))
+        encode(O3deMessage(exchange.response, answer))
