@@ -156,7 +156,7 @@ def missing_programs(config: Config) -> Iterator[str]:
 
 
 SHIPPED_BUILDERS = frozenset((
-    "atlas", "audio", "font", "gltf", "image", "json", "locale", "lua", "mesh", "shader", "table", "texture", "tilemap",
+    "atlas", "audio", "font", "image", "json", "locale", "lua", "model", "shader", "table", "texture", "tilemap",
     "xml", "yaml",
 ))  # fmt: skip
 """Python builders that come with aptui: the entry points of its own distribution."""

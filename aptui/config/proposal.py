@@ -68,8 +68,8 @@ class ShippedBuilder(Struct, frozen=True):
 BUILDERS = (
     ShippedBuilder("textures", "image", ("png", "jpg", "jpeg", "tga", "bmp", "gif", "tif", "tiff", "webp")),
     ShippedBuilder("sounds", "audio", ("wav", "flac", "ogg", "mp3", "aif", "aiff")),
-    ShippedBuilder("models", "gltf", ("gltf", "glb"), ("bin",)),
-    ShippedBuilder("meshes", "mesh", ("obj", "stl", "ply", "off"), ("mtl",), module="trimesh"),
+    ShippedBuilder("models", "model", ("gltf", "glb"), ("bin",)),
+    ShippedBuilder("meshes", "model", ("obj", "stl", "ply", "off"), ("mtl",), module="trimesh"),
     ShippedBuilder("shaders", "shader", ("vert", "frag", "comp", "geom", "tesc", "tese"), ("glsl", "inc"), programs=_GLSLANG),
     ShippedBuilder("scripts", "lua", ("lua",), module="lupa"),
     ShippedBuilder("fonts", "font", ("ttf", "otf", "woff", "woff2"), module="fontTools"),

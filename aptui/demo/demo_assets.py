@@ -175,7 +175,8 @@ EXTRAS = (
         "mesh",
         lambda: has_library("trimesh"),
         2,
-        "  - {name: meshes, uses: mesh, params: {scale: 0.5, normals: smooth}, platforms: {server: {normals: none}}}\n",
+        "  - {name: meshes, uses: model, patterns: ['*.obj'], params: {scale: 0.5, normals: smooth},\n"
+        "     platforms: {server: {normals: none}}}\n",
         {
             "models/lantern.obj": _LANTERN,
             "models/lantern.mtl": "newmtl checker\nKd 1 1 1\nmap_Kd ../textures/checker.png\n",

@@ -12,7 +12,7 @@ Its products, `count_expected_products()` in all:
 | 1 `data/broken.json`           | `data` (json)            | fails                  | fails                |        0 |
 | 2 `levels/*.yaml`              | `levels` (yaml)          | JSON, minified         | JSON, indented       |        4 |
 | 1 `dialogue/*.xml`             | `dialogue` (xml)         | minified               | as it is             |        2 |
-| 1 `models/*.gltf`              | `models` (gltf)          | GLB                    | GLB, no images       |        2 |
+| 1 `models/*.gltf`              | `models` (model)         | GLB                    | GLB, no images       |        2 |
 | 3 `scripts/*.lua`              | `texts` (copy), or `scripts` (lua) | copied, or bytecode | copied       |        6 |
 | 3 `docs/*.txt`, one of `shared`| `texts` (copy)           | copied                 | copied               |        6 |
 | 2 `signs/*.up`                 | `upper` (command)        | in capitals            | in capitals          |        4 |
@@ -20,7 +20,7 @@ Its products, `count_expected_products()` in all:
 | 1 `words/stopwords.list`       | none: read by `wordlist` |                        |                      |        0 |
 | 2 dependencies of the above    | none                     |                        |                      |        0 |
 |                                |                          |                        |                      |   **90** |
-| 1 `models/*.obj`               | `meshes` (mesh)          | GLB, half as large     | without normals      |        2 |
+| 1 `models/*.obj`               | `meshes` (model)         | GLB, half as large     | without normals      |        2 |
 | 1 `shaders/*.frag`             | `shaders` (shader)       | SPIR-V for Vulkan      | SPIR-V for OpenGL    |        2 |
 | 1 `fonts/*.ttf`                | `fonts` (font)           | WOFF2                  | TTF of four letters  |        2 |
 |                                |                          |                        |                      |   **96** |
@@ -107,8 +107,9 @@ builders:
     params: {{output: min}}
     platforms: {{server: {{output: copy}}}}
   - name: models
-    uses: gltf
-    platforms: {{server: {{embed_images: false}}}}
+    uses: model
+    patterns: ["*.gltf", "*.glb"]
+    platforms: {{server: {{textures: files}}}}
 @EXTRAS@
   # Copied as they are.
   - {{name: texts, copy: [@COPIED@]}}

@@ -4,7 +4,7 @@ Origins: `entry:NAME` (an entry point of the group `aptui.builders`, looked up i
 `entry:NAME:MODULE:CLASS` (already resolved, which saves the worker the search) and `file:PATH:CLASS` (a file in a
 project's `builders/` folder). If a builder has an adapter, the adapter makes it, whatever its origin.
 
-Tests: `tests/builders/test_gltf_builder.py`.
+Tests: `tests/builders/test_model_builder.py`.
 """
 
 from __future__ import annotations

@@ -6,23 +6,20 @@ import pytest
 from aptui.builders.audio_builder import AudioBuilder
 from aptui.builders.common import one_line
 from aptui.builders.font_builder import FontBuilder
-from aptui.builders.gltf_builder import GltfBuilder
 from aptui.builders.image_builder import ImageBuilder
 from aptui.builders.json_builder import JsonBuilder
 from aptui.builders.lua_builder import LuaBuilder
-from aptui.builders.mesh_builder import MeshBuilder
+from aptui.builders.model_builder import ModelBuilder
 from aptui.builders.shader_builder import ShaderBuilder
 from aptui.builders.xml_builder import XmlBuilder
 from aptui.builders.yaml_builder import YamlBuilder
 from aptui.config.dirs import data_dir
-from aptui.sdk import Builder, ParamError, Result, check_params, library_versions
+from aptui.sdk import Builder, ParamError, Result, check_params, library_versions, schema_of
 
 ALL = [
     JsonBuilder,
     ImageBuilder,
     AudioBuilder,
-    GltfBuilder,
-    MeshBuilder,
     ShaderBuilder,
     LuaBuilder,
     FontBuilder,
@@ -33,11 +30,11 @@ ALL = [
 BUILDER = ImageBuilder
 
 
-@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("kind", [*ALL, ModelBuilder])
 def test_a_shipped_builder_is_a_builder_with_a_valid_schema(kind):
     import jsonschema
 
-    jsonschema.Draft202012Validator.check_schema(kind.params_schema)
+    jsonschema.Draft202012Validator.check_schema(schema_of(kind.params_schema))
     assert isinstance(kind(), Builder)
     assert kind.name
     assert kind.version
@@ -45,17 +42,18 @@ def test_a_shipped_builder_is_a_builder_with_a_valid_schema(kind):
     assert kind.analysis_fingerprint
 
 
-@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("kind", [*ALL, ModelBuilder])
 def test_the_defaults_fit_the_schema_by_our_check_and_by_jsonschema(kind):
     import jsonschema
 
-    defaults = check_params(kind.params_schema, {})
+    schema = schema_of(kind.params_schema)
+    defaults = check_params(schema, {})
 
-    assert check_params(kind.params_schema, defaults) == defaults
-    jsonschema.validate(defaults, kind.params_schema)
+    assert check_params(schema, defaults) == defaults
+    jsonschema.validate(defaults, schema)
 
 
-@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("kind", [*ALL, ModelBuilder])
 def test_every_parameter_is_in_the_manual_with_its_default(kind):
     manual = (data_dir() / "config" / "builders.yaml").read_text(encoding="utf-8")
     section = re.search(rf"^# uses: {kind.name} \(.*\n(?:#  .*\n)+", manual, re.MULTILINE)
@@ -65,7 +63,7 @@ def test_every_parameter_is_in_the_manual_with_its_default(kind):
     documented = dict(re.findall(r"^#   (\w+) \[(.*?)\]:", section[0], re.MULTILINE))
     assert documented == {
         name: str(rule["default"]) if isinstance(rule["default"], str) else json.dumps(rule["default"])
-        for name, rule in kind.params_schema["properties"].items()
+        for name, rule in schema_of(kind.params_schema)["properties"].items()
     }
 
 
@@ -98,7 +96,8 @@ CASES = [
     (JsonBuilder, "indent", -1, False),
     (JsonBuilder, "indent", 0, True),
     (JsonBuilder, "minify", "yes", False),
-    (MeshBuilder, "scale", 0, False),
+    (ModelBuilder, "scale", 0, False),
+    (ModelBuilder, "lods", [0.5, 0.25], True),
     (ShaderBuilder, "defines", {"A": "1", "B": 2}, True),
     (ShaderBuilder, "defines", {"A": None}, False),
     (ShaderBuilder, "defines", ["A"], False),
@@ -117,11 +116,12 @@ CASES = [
 
 @pytest.mark.parametrize(("kind", "name", "value", "is_right"), CASES)
 def test_values_are_checked(kind, name, value, is_right):
+    schema = schema_of(kind.params_schema)
     if is_right:
-        assert check_params(kind.params_schema, {name: value})[name] == value
+        assert check_params(schema, {name: value})[name] == value
     else:
         with pytest.raises(ParamError, match=f"^parameter '{name}' must be "):
-            check_params(kind.params_schema, {name: value})
+            check_params(schema, {name: value})
 
 
 def test_an_unknown_parameter_fails_analysis_naming_builder_and_nearest(bench):

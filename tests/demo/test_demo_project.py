@@ -11,11 +11,10 @@ from ruamel.yaml import YAML
 from aptui.builders import lua_builder
 from aptui.builders.audio_builder import AudioBuilder
 from aptui.builders.font_builder import FontBuilder
-from aptui.builders.gltf_builder import GltfBuilder
 from aptui.builders.image_builder import ImageBuilder
 from aptui.builders.json_builder import JsonBuilder
 from aptui.builders.lua_builder import LuaBuilder
-from aptui.builders.mesh_builder import MeshBuilder
+from aptui.builders.model_builder import ModelBuilder
 from aptui.builders.shader_builder import ShaderBuilder
 from aptui.builders.xml_builder import XmlBuilder
 from aptui.builders.yaml_builder import YamlBuilder
@@ -31,8 +30,7 @@ SHIPPED = (
     JsonBuilder,
     ImageBuilder,
     AudioBuilder,
-    GltfBuilder,
-    MeshBuilder,
+    ModelBuilder,
     ShaderBuilder,
     LuaBuilder,
     FontBuilder,
@@ -89,7 +87,9 @@ def run(builder, entry, scan_folder, source, folder):
     platforms = tuple(PlatformInfo(name) for name in ("linux", "server") if others.get(name) != "skip")
     lines = []
     log = JobLog(lambda severity, text, _context: lines.append((severity, text)))
-    request = CreateJobsRequest(entry["name"], str(scan_folder), source, UUID(int=1), platforms, params, others, log)
+    schema = getattr(builder, "params_schema", None)
+    place = entry["name"], str(scan_folder), source, UUID(int=1)
+    request = CreateJobsRequest(*place, platforms, params, others, log, params_schema=schema)
     response = builder.create_jobs(request)
     assert response.result is Result.SUCCESS, response.error
     for number, job in enumerate(response.jobs):
@@ -112,6 +112,7 @@ def run(builder, entry, scan_folder, source, folder):
                     str(products),
                     str(products),
                     log,
+                    params_schema=schema,
                 )
             ),
             [text for severity, text in lines if severity == WARNING],
@@ -205,8 +206,9 @@ def test_extras_with_missing_requirements_are_left_out(tmp_path, monkeypatch):
 
 def test_extras_with_all_requirements_are_built(config):
     used = {entry.get("uses") for entry in config["builders"]}
+    used |= {"mesh" for entry in config["builders"] if entry["name"] == "meshes"}
 
-    assert used >= {"gltf", "yaml", "xml"}
+    assert used >= {"model", "yaml", "xml"}
     assert used & {"mesh", "shader", "font", "lua"} == {extra.name for extra in demo_project.possible_extras()}
 
 

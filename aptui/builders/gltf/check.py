@@ -4,7 +4,7 @@
 index, by name, and an accessor by its users. An object with one mistake is not checked further; objects that use it are.
 Draco, meshopt and quantised meshes are supported; other extensions are not checked.
 
-Tests: `tests/builders/test_gltf_builder.py`.
+Tests: `tests/builders/test_gltf_check.py`.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Checker(GltfContents):
         else:
             if not isinstance(image.get("mimeType"), str):
                 raise BrokenGltfError("is in a bufferView, and has no mimeType")
-            data = self._view_bytes(self._index("bufferViews", image["bufferView"], "bufferView"))
+            data = self.view_bytes(self._index("bufferViews", image["bufferView"], "bufferView"))
         if data is None:
             return
         kind, declared_type = media_type(data), image.get("mimeType")
@@ -124,7 +124,7 @@ class Checker(GltfContents):
             raise BrokenGltfError("its first bytes are not those of an image (png, jpeg, webp, ktx2, dds)")
         if declared_type is not None and declared_type != kind:
             raise BrokenGltfError(f"its mimeType is {declared_type!r}, and its first bytes are those of {kind}")
-        self._expand(len(data))
+        self.expand(len(data))
         if mistake := picture_mistake(data):
             raise BrokenGltfError(mistake)
 

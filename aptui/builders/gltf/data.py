@@ -1,6 +1,6 @@
 """Content of a glTF document by index, and the numbers behind its accessors; `gltf.check` checks them.
 
-Tests: `tests/builders/test_gltf_builder.py`.
+Tests: `tests/builders/test_gltf_check.py`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ FREE_EXPANDED_BYTES = 256 << 20
 LARGEST_ACCESSOR_BYTES = 1 << 30
 """Maximum size of an accessor, even of one whose bytes are not read here: a program that loads the model allocates it."""
 
-_COMPONENTS = {5120: "<i1", 5121: "<u1", 5122: "<i2", 5123: "<u2", 5125: "<u4", 5126: "<f4"}
+COMPONENTS = {5120: "<i1", 5121: "<u1", 5122: "<i2", 5123: "<u2", 5125: "<u4", 5126: "<f4"}
 FLOAT = 5126
-_SHAPES = {"SCALAR": (1, 1), "VEC2": (1, 2), "VEC3": (1, 3), "VEC4": (1, 4), "MAT2": (2, 2), "MAT3": (3, 3), "MAT4": (4, 4)}
+SHAPES = {"SCALAR": (1, 1), "VEC2": (1, 2), "VEC3": (1, 3), "VEC4": (1, 4), "MAT2": (2, 2), "MAT3": (3, 3), "MAT4": (4, 4)}
 """{type: (columns, rows)}."""
 
 INDEX_TYPES = (5121, 5123, 5125)
@@ -86,7 +86,7 @@ class GltfContents:
 
         return read_counted
 
-    def _expand(self, size: int) -> None:
+    def expand(self, size: int) -> None:
         """Take `size` bytes of those that the document may stand for.
 
         Raises:
@@ -103,6 +103,14 @@ class GltfContents:
         if (what, index) not in self._known:
             self._known[what, index] = make(self._arrays[index])
         return self._known[what, index]
+
+    def accessor(self, index: int) -> Object:
+        """Return the accessor at `index`."""
+        return self._all("accessors")[index]
+
+    def array_of(self, index: int) -> Array | None:
+        """Return the elements of a checked accessor as (count, numbers of an element); None if they are compressed or all zero."""
+        return self._arrays.get(index)
 
     # ------------------------------------------------------------------------------------------------------------- finding
 
@@ -178,7 +186,7 @@ class GltfContents:
             raise BrokenGltfError(f"byteLength is {length:,}, and {where} has {len(data):,} bytes")
         if "uri" not in buffer and len(data) > length + 3:
             self.warnings.append(f"buffer {index}: byteLength is {length:,}, and the binary chunk has {len(data):,} bytes")
-        self._expand(length)
+        self.expand(length)
         self._buffers[index] = data
 
     def _check_view(self, view: Object) -> None:
@@ -195,19 +203,19 @@ class GltfContents:
 
     def _check_accessor(self, index: int, accessor: Object) -> None:
         component, shape = accessor.get("componentType"), accessor.get("type")
-        if not isinstance(component, int) or component not in _COMPONENTS:
-            raise BrokenGltfError(f"componentType is {component!r}, which must be one of {', '.join(map(str, _COMPONENTS))}")
-        if not isinstance(shape, str) or shape not in _SHAPES:
-            raise BrokenGltfError(f"type is {shape!r}, which must be one of {', '.join(_SHAPES)}")
+        if not isinstance(component, int) or component not in COMPONENTS:
+            raise BrokenGltfError(f"componentType is {component!r}, which must be one of {', '.join(map(str, COMPONENTS))}")
+        if not isinstance(shape, str) or shape not in SHAPES:
+            raise BrokenGltfError(f"type is {shape!r}, which must be one of {', '.join(SHAPES)}")
         count = count_of(accessor, "count", least=1)
-        columns, rows = _SHAPES[shape]
-        size = count * columns * rows * self._np.dtype(_COMPONENTS[component]).itemsize
+        columns, rows = SHAPES[shape]
+        size = count * columns * rows * self._np.dtype(COMPONENTS[component]).itemsize
         if size > LARGEST_ACCESSOR_BYTES:
             raise BrokenGltfError(
                 f"count is {count:,}, which takes {size:,} bytes; more than {LARGEST_ACCESSOR_BYTES:,} are refused"
             )
         if "bufferView" in accessor or "sparse" in accessor:
-            self._expand(size)
+            self.expand(size)
         array = self._element_data(accessor, count)
         if "sparse" in accessor:
             array = self._with_sparse(accessor, count, array)
@@ -223,19 +231,19 @@ class GltfContents:
 
     def _element_data(self, accessor: Object, count: int) -> Array | None:
         """Return the elements in the buffer view; None if they cannot be read."""
-        columns, rows = _SHAPES[accessor["type"]]
+        columns, rows = SHAPES[accessor["type"]]
         view_index = self._one("bufferViews", accessor, "bufferView")
         if view_index is None:
             if "sparse" not in accessor:
                 return None  # the specification says zeros; in practice Draco stores these values in its own form
-            return self._np.zeros((count, columns * rows), _COMPONENTS[accessor["componentType"]])
+            return self._np.zeros((count, columns * rows), COMPONENTS[accessor["componentType"]])
         return self._elements(accessor, view_index, count, count_of(accessor, "byteOffset"))
 
     def _elements(self, accessor: Object, view_index: int, count: int, offset: int) -> Array | None:
         if view_index in self._bad_views:
             return None
-        kind = self._np.dtype(_COMPONENTS[accessor["componentType"]])
-        columns, rows = _SHAPES[accessor["type"]]
+        kind = self._np.dtype(COMPONENTS[accessor["componentType"]])
+        columns, rows = SHAPES[accessor["type"]]
         # Columns of matrices begin at multiples of 4 (§3.6.2.4).
         column = rows * kind.itemsize + (-(rows * kind.itemsize) % 4 if columns > 1 else 0)
         size = column * (columns - 1) + rows * kind.itemsize
@@ -294,7 +302,8 @@ class GltfContents:
                 f"{self._describe_accessor(index)}: {key}[{at}] is {given[at]:g}, and the data has {found[at].item():g}"
             )
 
-    def _view_bytes(self, index: int) -> bytes | None:
+    def view_bytes(self, index: int) -> bytes | None:
+        """Return the bytes of a buffer view; None if they cannot be read."""
         if index in self._bad_views:
             return None
         view = self._all("bufferViews")[index]

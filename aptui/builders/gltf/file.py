@@ -2,7 +2,7 @@
 
 `check` validates the contents. Section numbers are those of the glTF 2.0 specification.
 
-Tests: `tests/builders/test_gltf_builder.py`.
+Tests: `tests/builders/test_gltf_check.py`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_DIGITS = 20
 _LARGEST_WHOLE = 1 << 53
 """Beyond it, floats are not exact."""
 
-_MESHOPT = ("EXT_meshopt_compression", "KHR_meshopt_compression")
+MESHOPT = ("EXT_meshopt_compression", "KHR_meshopt_compression")
 
 _MAGIC = {
     b"\x89PNG\r\n\x1a\n": "image/png",
@@ -110,7 +110,7 @@ def media_type(data: bytes) -> str:
 def is_fallback(buffer: dict[str, Any]) -> bool:
     """Return whether `buffer` is there for readers without a compression extension alone, and may have no bytes."""
     extensions = buffer.get("extensions")
-    return isinstance(extensions, dict) and any(isinstance(extensions.get(name), dict) for name in _MESHOPT)
+    return isinstance(extensions, dict) and any(isinstance(extensions.get(name), dict) for name in MESHOPT)
 
 
 def has_no_bytes(document: Document, index: int, buffer: dict[str, Any]) -> bool:
@@ -169,6 +169,8 @@ def pack_glb(document: Document, read: Read, *, embeds_images: bool) -> bytes:
     moved: dict[int, tuple[int, int]] = {}
     remaining: list[dict[str, Any]] = []
     for index, buffer in enumerate(objects(tree, "buffers")):
+        if not buffer["byteLength"]:
+            continue  # no buffer view refers to it; gltfpack writes it for an empty scene
         if has_no_bytes(document, index, buffer):
             moved[index] = (len(remaining) + 1, 0)
             remaining.append(buffer)
@@ -187,6 +189,8 @@ def pack_glb(document: Document, read: Read, *, embeds_images: bool) -> bytes:
         tree["buffers"] = remaining
         for each in views:
             each["buffer"] -= 1
+    else:
+        tree.pop("buffers", None)
     return _glb(tree, bytes(binary))
 
 
@@ -209,7 +213,7 @@ def buffer_bytes(document: Document, index: int, buffer: dict[str, Any], read: R
 def _find_compressed(view: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what of a buffer view's extensions refers to a buffer."""
     extensions = view.get("extensions")
-    found = [extensions.get(name) for name in _MESHOPT] if isinstance(extensions, dict) else []
+    found = [extensions.get(name) for name in MESHOPT] if isinstance(extensions, dict) else []
     return [each for each in found if isinstance(each, dict) and "buffer" in each]
 
 

@@ -4,7 +4,7 @@ Reads a list of `ClassQuestion` as JSON from stdin, writes a list of `ClassAnswe
 fork, so that a builder that dies at its import or changes the interpreter does not affect other answers. `registry` is the only
 caller.
 
-Tests: `tests/builders/test_gltf_builder.py`.
+Tests: `tests/builders/test_model_builder.py`.
 """
 
 from __future__ import annotations

@@ -38,8 +38,7 @@ _IN_OPEN, _IN_ACCESS, _IN_NONBLOCK = 0x20, 0x01, 0o4000
 SETTINGS = """
 scan_folders: [{name: game, path: assets}, {name: shared, path: shared}]
 builders:
-  - {name: gltf, uses: gltf}
-  - {name: mesh, uses: mesh}
+  - {name: model, uses: model}
   - {name: shaders, uses: shader, params: {compiler: COMPILER}}
   - {name: scripts, uses: lua}
   - {name: pictures, uses: image}

@@ -1,7 +1,9 @@
-"""The `mesh` builder: OBJ, STL, PLY and OFF become GLB, scaled and turned upright.
+"""OBJ, STL, PLY and OFF as GLB, scaled and turned upright.
 
-Models that are glTF already have the `gltf` builder. Reading and writing are trimesh's. It passes over mistakes and missing files,
-so OBJ is checked line by line before, and the counts in the headers of other formats are compared with the result.
+Reading and writing are trimesh's. It passes over mistakes and missing files, so OBJ is checked line by line before, and the counts
+in the headers of other formats are compared with the result.
+
+Tests: `tests/builders/test_mesh_file.py`.
 """
 
 from __future__ import annotations
@@ -12,30 +14,16 @@ import struct
 from collections.abc import Iterable, Mapping
 from functools import partial
 from io import BytesIO
-from typing import Any, ClassVar
-from uuid import UUID
+from typing import TYPE_CHECKING, Any
 
-from aptui.builders.common import describe_damage, one_job_per_platform, one_line
-from aptui.builders.files import lfs_source, obj_file
+from aptui.builders.common import describe_damage, one_line
+from aptui.builders.files import obj_file
 from aptui.builders.files.pictures import TEXTURE_FORMATS, PictureError, load_picture, open_picture
-from aptui.builders.files.references import UnusableError, check_names, declare_sources, filter_allowed, placed, read
-from aptui.sdk import (
-    CreateJobsRequest,
-    CreateJobsResponse,
-    ForbiddenNameError,
-    JobProduct,
-    MissingError,
-    ParamError,
-    ProcessJobRequest,
-    ProcessJobResponse,
-    Result,
-    check_params,
-    library,
-    library_versions,
-)
+from aptui.builders.files.references import UnusableError, check_names, placed, read
+from aptui.sdk import CreateJobsRequest, ForbiddenNameError, JobError, MissingError, ProcessJobRequest, library
 
-GLB_ASSET_TYPE = UUID("5b8e1d70-26fa-5c43-a79f-e4d01c93b80a")
-"""Asset type of every product of this builder: a model in one binary file, as the `gltf` builder makes."""
+if TYPE_CHECKING:
+    from aptui.builders.model_builder import ModelParams
 
 _STL_HEADER_BYTES = 84
 _STL_TRIANGLE_BYTES = 50
@@ -62,57 +50,29 @@ class _BrokenMeshError(Exception):
         self.line = line
 
 
-class MeshBuilder:
-    """Makes `<stem>.glb` of a model; a broken OBJ fails as `rock.obj:12: what is wrong`."""
+def is_mesh(source: str) -> bool:
+    """Return whether a file is for this module to read, by its name: everything but glTF."""
+    return _kind(source) not in (".gltf", ".glb")
 
-    name: ClassVar[str] = "mesh"
-    version: ClassVar[str] = "1"
-    patterns: ClassVar[tuple[str, ...]] = ("*.obj", "*.stl", "*.ply", "*.off")
-    # Textures are written by Pillow.
-    analysis_fingerprint: ClassVar[str] = library_versions("trimesh", "numpy", "Pillow")
-    params_schema: ClassVar[dict[str, Any]] = {
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {
-            "scale": {"type": "number", "minimum": 1e-6, "maximum": 1e6, "default": 1, "description": "glTF counts in metres"},
-            "up_axis": {"enum": ["y", "z"], "default": "y", "description": "of the source; z is turned to glTF's y"},
-            "merge_vertices": {"type": "boolean", "default": True, "description": "those that are equal in all respects"},
-            "normals": {
-                "enum": ["keep", "smooth", "none"],
-                "default": "keep",
-                "description": "smooth: computed, one for each position; none: left out, for flat faces",
-            },
-        },
-    }
 
-    def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
-        """Return one job per platform; material files and their textures are source dependencies, also the missing ones."""
-        response = one_job_per_platform(request, self.name, self.params_schema, self.analysis_fingerprint)
-        if response.result is Result.SUCCESS:
-            response.source_dependencies = declare_sources(request.scan_folder, filter_allowed(request, _list_named_files(request)))
-        return response
+def convert_mesh(data: bytes, request: ProcessJobRequest, options: ModelParams) -> bytes:
+    """Return the model in `data` as GLB.
 
-    def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
-        """Read the source, apply the parameters, and write its one product."""
-        try:
-            options = check_params(self.params_schema, request.params)
-            data = lfs_source.source_bytes(request)
-            trimesh = library("trimesh")
-            scene = _load_scene(trimesh, data, request)
-            product, triangles = _convert(scene, options)
-        except (_BrokenMeshError, obj_file.BrokenObjError) as error:
-            place = f"{request.source}:{error.line}" if error.line else request.source
-            return ProcessJobResponse(error=f"{place}: {one_line(error)}")
-        except ImportError as error:
-            missing = error.name or "trimesh"
-            return ProcessJobResponse(error=f"{request.source}: needs the Python package '{missing}': pip install {missing}")
-        except (MissingError, ParamError, UnusableError, OSError) as error:
-            return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
-        name = f"{request.stem}.glb"
-        with open(request.product_path(name), "wb") as file:
-            file.write(product)
-        facts = {"triangles": triangles, "format": "glb"}
-        return ProcessJobResponse(Result.SUCCESS, [JobProduct(name, 0, GLB_ASSET_TYPE, facts=facts)])
+    Raises:
+        JobError: it is broken (`rock.obj:12: what is wrong`), or trimesh is missing.
+        references.UnusableError: it names files that cannot be used.
+    """
+    try:
+        trimesh = library("trimesh")
+        return _convert(_load_scene(trimesh, data, request), options)
+    except (_BrokenMeshError, obj_file.BrokenObjError) as error:
+        place = f"{request.source}:{error.line}" if error.line else request.source
+        raise JobError(f"{place}: {one_line(error)}") from None
+    except MissingError as error:
+        raise JobError(f"{request.source}: {error}") from None
+    except ImportError as error:
+        missing = error.name or "trimesh"
+        raise JobError(f"{request.source}: needs the Python package '{missing}': pip install {missing}") from None
 
 
 class _Files:
@@ -146,7 +106,7 @@ def _text(data: bytes) -> str:
         return data.decode("latin-1")
 
 
-def _list_named_files(request: CreateJobsRequest) -> list[str]:
+def list_named_files(request: CreateJobsRequest) -> list[str]:
     """Return the files that the source names, and those that they name, relative to the scan folder."""
     kind = _kind(request.source)
     if kind not in (".obj", ".ply"):
@@ -342,28 +302,28 @@ def _check_mesh(mesh: Any) -> None:
 # ---------------------------------------------------------------------------------------------------------------- changing
 
 
-def _convert(scene: Any, options: Mapping[str, Any]) -> tuple[bytes, int]:
-    """Return `scene` as GLB, and how many triangles it has."""
+def _convert(scene: Any, options: ModelParams) -> bytes:
+    """Return `scene` as GLB."""
     trimesh = library("trimesh")
     meshes = {}
     for name, mesh in scene.geometry.items():
         meshes[name] = _transform(trimesh, mesh, options)
     # None = normals of the meshes that have some.
     product: bytes = trimesh.Scene(meshes).export(file_type="glb", include_normals=None)
-    return product, sum(len(mesh.faces) for mesh in meshes.values())
+    return product
 
 
-def _transform(trimesh: Any, mesh: Any, options: Mapping[str, Any]) -> Any:
+def _transform(trimesh: Any, mesh: Any, options: ModelParams) -> Any:
     import numpy as np
 
-    if options["merge_vertices"]:
-        _merge_vertices(mesh, by_normals=options["normals"] == "keep")
+    if options.merge_vertices:
+        _merge_vertices(mesh, by_normals=options.normals == "keep")
     normals = None
-    if options["normals"] == "smooth":
+    if options.normals == "smooth":
         normals = _smooth_normals(mesh)
-    elif options["normals"] == "keep" and "vertex_normals" in mesh._cache:  # noqa: SLF001 -- as trimesh's own writer asks
+    elif options.normals == "keep" and "vertex_normals" in mesh._cache:  # noqa: SLF001 -- as trimesh's own writer asks
         normals = np.array(mesh.vertex_normals)
-    turn = np.array([[1, 0, 0], [0, 0, 1], [0, -1, 0]] if options["up_axis"] == "z" else np.eye(3), dtype="float64")
+    turn = np.array([[1, 0, 0], [0, 0, 1], [0, -1, 0]] if options.up_axis == "z" else np.eye(3), dtype="float64")
     vertices, faces, visual = mesh.vertices, mesh.faces, mesh.visual
     if visual.kind == "face":
         # glTF colours vertices: each face gets corners of its own. trimesh would blend the colours of neighbours, by scipy.
@@ -373,7 +333,7 @@ def _transform(trimesh: Any, mesh: Any, options: Mapping[str, Any]) -> Any:
         visual = trimesh.visual.ColorVisuals(vertex_colors=np.repeat(visual.face_colors, 3, axis=0))
     # A new mesh: after a change of its vertices a mesh keeps its old, wrong normals.
     return trimesh.Trimesh(
-        vertices=vertices @ turn.T * float(options["scale"]),
+        vertices=vertices @ turn.T * float(options.scale),
         faces=faces,
         vertex_normals=None if normals is None else normals @ turn.T,
         visual=visual,

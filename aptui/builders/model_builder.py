@@ -1,0 +1,300 @@
+"""The `model` builder: glTF, GLB, OBJ, STL, PLY and OFF are checked and become one GLB for each level of detail.
+
+A job checks the model down to its numbers, removes what no scene shows, merges equal vertices, orders triangles and vertices for
+the caches of a GPU (`gltf.rewriting`), and packs everything into one file. `gltfpack`, if it is installed, makes simpler levels of
+detail and compresses buffers; no free library with wheels does that for meshes with texture coordinates.
+"""
+
+from __future__ import annotations
+
+import os
+from base64 import b64encode
+from typing import Annotated, Any, ClassVar, Literal
+from urllib.parse import quote, unquote
+from uuid import UUID
+
+from msgspec import Meta, Struct
+
+from aptui.builders.common import one_line, summarize_errors
+from aptui.builders.files import lfs_source
+from aptui.builders.files.mesh_file import convert_mesh, is_mesh, list_named_files
+from aptui.builders.files.references import (
+    UnusableError,
+    check_names,
+    declare_needed,
+    declare_sources,
+    filter_allowed,
+    placed,
+    read,
+)
+from aptui.builders.gltf.check import Checker
+from aptui.builders.gltf.data import Object, as_object, as_objects, count_of
+from aptui.builders.gltf.file import BrokenGltfError, Document, Read, file_uris, is_file_uri, pack_glb, parse_document
+from aptui.builders.gltf.rewriting import QUANTISATION, obstacle, rewrite
+from aptui.sdk import (
+    CreateJobsRequest,
+    CreateJobsResponse,
+    JobError,
+    LoadBehavior,
+    PathDependency,
+    ProcessJobRequest,
+    SimpleBuilder,
+    find_program,
+    library_versions,
+    program_digest,
+)
+
+GLTF_ASSET_TYPE = UUID("07f5c3a1-e84d-5b29-9d06-1ac7b2f45e09")
+"""Asset type of a model in JSON, with its buffers and images beside it."""
+
+GLB_ASSET_TYPE = UUID("5b8e1d70-26fa-5c43-a79f-e4d01c93b80a")
+"""Asset type of a model in one binary file."""
+
+MOST_SHOWN = 50
+_TRIANGLES = 4
+_STRIPS_AND_FANS = (5, 6)
+_LIBRARIES = ("trimesh", "Pillow")
+"""They read and write the formats that are not glTF."""
+_GPU_TEXTURES = {"ktx2": ("KHR_texture_basisu", "image/ktx2"), "dds": ("MSFT_texture_dds", "image/vnd-ms.dds")}
+"""{extension of a texture: (glTF extension that refers to it, media type)}."""
+
+Ratio = Annotated[float, Meta(gt=0, lt=1)]
+
+
+class ModelParams(Struct, frozen=True, kw_only=True):
+    """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
+
+    output: Annotated[
+        Literal["glb", "copy"], Meta(description="copy: only check a .gltf or .glb; other builders make the rest")
+    ] = "glb"
+    optimise: Annotated[bool, Meta(description="remove unused data, merge equal vertices, and order for GPU caches")] = True
+    quantise: Annotated[bool, Meta(description="store vertices as 8- and 16-bit numbers (KHR_mesh_quantization)")] = False
+    textures: Annotated[
+        Literal["embed", "files", "ktx2", "dds"],
+        Meta(description="embed: in the GLB; files: as named; ktx2, dds: products of the texture builder in their place"),
+    ] = "embed"
+    lods: Annotated[
+        list[Ratio], Meta(max_length=8, description="share of the triangles in each further level of detail; by gltfpack")
+    ] = []
+    lod_error: (
+        Annotated[float, Meta(ge=0, le=1)]
+        | Annotated[None, Meta(description="largest error of a level, as a share of the model's size; null: 0.01")]
+    ) = None
+    compress: Annotated[bool, Meta(description="compress buffers (EXT_meshopt_compression); by gltfpack")] = False
+    strict: Annotated[bool, Meta(description="fail instead of warning")] = False
+    scale: Annotated[float, Meta(ge=1e-6, le=1e6, description="of obj, stl, ply, off, as the next three; glTF uses metres")] = 1.0
+    up_axis: Annotated[Literal["y", "z"], Meta(description="of the source; z is turned to glTF's y")] = "y"
+    merge_vertices: Annotated[bool, Meta(description="merge vertices that are equal up to rounding")] = True
+    normals: Annotated[
+        Literal["keep", "smooth", "none"],
+        Meta(description="smooth: computed, one for each position; none: dropped, for flat faces"),
+    ] = "keep"
+
+
+class ModelBuilder(SimpleBuilder):
+    """Makes `<stem>.glb`, and `<stem>.lod1.glb` … for further levels of detail."""
+
+    name: ClassVar[str] = "model"
+    version: ClassVar[str] = "1"
+    patterns: ClassVar[tuple[str, ...]] = ("*.gltf", "*.glb", "*.obj", "*.stl", "*.ply", "*.off")
+    params_schema: ClassVar[Any] = ModelParams
+    analysis_fingerprint: ClassVar[str] = library_versions("numpy", *_LIBRARIES)
+
+    def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
+        """Return one job per platform; libraries and programs that it uses are part of its fingerprint."""
+        response = super().create_jobs(request)
+        for job in response.jobs:
+            used = [library_versions(*_LIBRARIES)] if is_mesh(request.source) else []
+            if _needs_gltfpack(request.options_for(job.platform)):
+                used.append(program_digest(find_program("gltfpack", ())))
+            job.additional_fingerprint = ", ".join(used)
+        return response
+
+    def analyse(self, request: CreateJobsRequest) -> None:
+        """Depend on all files that the model names, also on missing ones."""
+        if is_mesh(request.source):
+            paths: Any = list_named_files(request)
+        else:
+            try:
+                uris = list(file_uris(parse_document(request.read_source()).tree))
+            except (BrokenGltfError, OSError):
+                uris = []  # the job reports the mistake
+            paths = (placed(request.source, uri) for uri in uris)
+        request.source_dependencies += declare_sources(request.scan_folder, filter_allowed(request, paths))
+
+    def build(self, request: ProcessJobRequest) -> None:
+        """Check the source and write its products."""
+        options: ModelParams = request.options
+        try:
+            data = lfs_source.source_bytes(request)
+            made = convert_mesh(data, request, options) if is_mesh(request.source) else data
+            document = parse_document(made)
+            check_names(request, (placed(request.source, uri) for uri in file_uris(document.tree)))
+            checker = _check(document, options, request)
+            if options.output == "copy":
+                _write(request, os.path.basename(request.source), data, document.tree, _needs(document.tree, request))
+            else:
+                product = _pack(document, checker, options, request)
+                _write_levels(product, options, request)
+        except RecursionError:
+            raise JobError(f"{request.source}: nested too deep") from None
+        except (BrokenGltfError, UnusableError, OSError) as error:
+            raise JobError(f"{request.source}: {one_line(error)}") from None
+
+
+def _needs_gltfpack(options: ModelParams) -> bool:
+    return options.output == "glb" and (bool(options.lods) or options.compress)
+
+
+def _reader(request: ProcessJobRequest) -> Read:
+    """Return a function that reads each file that the source names once."""
+    known: dict[str, bytes] = {}
+
+    def read_beside(path: str) -> bytes:
+        if path not in known:
+            known[path] = read(request, placed(request.source, path))
+        return known[path]
+
+    return read_beside
+
+
+def _check(document: Document, options: ModelParams, request: ProcessJobRequest) -> Checker:
+    checker = Checker(document, _reader(request))
+    checker.check()
+    errors = [*checker.errors, *(checker.warnings if options.strict else [])]
+    for text in [] if options.strict else checker.warnings[:MOST_SHOWN]:
+        request.log.warning(f"{request.source}: {text}")
+    for text in errors[1:MOST_SHOWN]:
+        request.log.error(f"{request.source}: {text}")
+    if errors:
+        raise BrokenGltfError(summarize_errors(errors))
+    return checker
+
+
+def _pack(document: Document, checker: Checker, options: ModelParams, request: ProcessJobRequest) -> bytes:
+    """Return a checked document as one GLB."""
+    if reason := obstacle(document):
+        if _needs_gltfpack(options):
+            raise BrokenGltfError(f"'lods' and 'compress' would damage it, because {reason}")
+        request.log.info(f"{request.source}: packed as it is, because {reason}")
+    elif options.optimise or options.quantise:
+        document = rewrite(document, checker, quantises=options.quantise)
+    return pack_glb(document, _reader(request), embeds_images=options.textures == "embed")
+
+
+def _write_levels(product: bytes, options: ModelParams, request: ProcessJobRequest) -> None:
+    """Write a GLB and its simpler levels of detail."""
+    for level, ratio in enumerate((1.0, *options.lods)):
+        document = parse_document(product)
+        if level or options.compress:
+            document = _run_gltfpack(document, ratio, options, request)
+        needs = _needs(document.tree, request)
+        if options.textures in _GPU_TEXTURES:
+            _name_textures(document.tree, options.textures)
+        name = f"{request.stem}.lod{level}.glb" if level else f"{request.stem}.glb"
+        data = pack_glb(document, _reader(request), embeds_images=False)
+        _write(request, name, data, document.tree, needs, level)
+        request.progress((level + 1) / (1 + len(options.lods)))
+
+
+def _run_gltfpack(document: Document, ratio: float, options: ModelParams, request: ProcessJobRequest) -> Document:
+    """Return a model with a share of its triangles, compressed if asked for; names, materials and extras stay."""
+    program = find_program("gltfpack", ())
+    if not program:
+        raise JobError(f"{request.source}: 'lods' and 'compress' need the program gltfpack: install the package gltfpack")
+    hidden = _hide_files(document.tree)
+    with open(os.path.join(request.temp_dir, "source.glb"), "wb") as file:
+        file.write(pack_glb(document, _reader(request), embeds_images=False))
+    arguments = [program, "-i", "source.glb", "-o", "made.glb", "-kn", "-km", "-ke"]
+    arguments += ["-si", str(ratio)] if ratio < 1 else []
+    arguments += ["-c"] if options.compress else []
+    arguments += [] if options.quantise or options.compress else ["-noq"]
+    arguments += [] if options.lod_error is None else ["-se", str(options.lod_error)]
+    request.run_program(arguments)
+    with open(os.path.join(request.temp_dir, "made.glb"), "rb") as file:
+        made = parse_document(file.read())
+    _show_files(made, hidden)
+    if lost := sorted({*document.tree.get("extensionsUsed", [])} - {*made.tree.get("extensionsUsed", []), QUANTISATION}):
+        request.log.warning(f"{request.source}: gltfpack dropped {', '.join(lost)}")
+    return made
+
+
+def _hide_files(tree: Object) -> dict[bytes, str]:
+    """Put a few bytes into the place of each image in a file, because gltfpack copies or loses files; return {bytes: URI}."""
+    hidden: dict[bytes, str] = {}
+    for image in as_objects(tree.get("images")):
+        if "uri" in image:
+            stand_in = b"\x89PNG\r\n\x1a\n" + b"%d" % len(hidden)
+            hidden[stand_in] = image["uri"]
+            image.update(uri=f"data:image/png;base64,{b64encode(stand_in).decode()}", mimeType="image/png")
+    return hidden
+
+
+def _show_files(document: Document, hidden: dict[bytes, str]) -> None:
+    """Undo `_hide_files` in the document that gltfpack wrote."""
+    views = as_objects(document.tree.get("bufferViews"))
+    for image in as_objects(document.tree.get("images")):
+        view = views[image["bufferView"]]
+        data = (document.chunk or b"")[view.get("byteOffset", 0) :][: view["byteLength"]]
+        if data in hidden:
+            del image["bufferView"], image["mimeType"]
+            image["uri"] = hidden[data]
+
+
+def _name_textures(tree: Object, extension: str) -> None:
+    """Let textures in files refer to the products of the `texture` builder, which have this extension and lower-case names."""
+    feature, kind = _GPU_TEXTURES[extension]
+    changed = set()
+    for index, image in enumerate(as_objects(tree.get("images"))):
+        uri = image.get("uri")
+        if isinstance(uri, str) and is_file_uri(uri):
+            image.update(uri=quote(f"{os.path.splitext(unquote(uri))[0]}.{extension}".replace("\\", "/").lower()), mimeType=kind)
+            changed.add(index)
+    for texture in as_objects(tree.get("textures")):
+        if texture.get("source") in changed:
+            texture["extensions"] = {**as_object(texture.get("extensions")), feature: {"source": texture.pop("source")}}
+    if changed:
+        for key in ("extensionsUsed", "extensionsRequired"):
+            tree[key] = sorted({*tree.get(key, []), feature})
+
+
+def _write(request: ProcessJobRequest, name: str, data: bytes, tree: Object, needs: list[PathDependency], level: int = 0) -> None:
+    is_glb = data.startswith(b"glTF")
+    triangles, vertices = _count(tree)
+    request.write_product(
+        name,
+        data,
+        sub_id=level << 16,
+        asset_type=GLB_ASSET_TYPE if is_glb else GLTF_ASSET_TYPE,
+        path_dependencies=needs,
+        dependencies_handled=True,
+        facts={"triangles": triangles, "format": "glb" if is_glb else "gltf"},
+    )
+    request.log.info(f"{name}: {triangles:,} triangles, {vertices:,} vertices, {len(data):,} bytes")
+
+
+def _count(tree: Object) -> tuple[int, int]:
+    """Return how many triangles and vertices a checked document's meshes have, each mesh and each set of vertices once."""
+    accessors = as_objects(tree.get("accessors"))
+    triangles = 0
+    vertices: dict[object, int] = {}
+    for mesh in as_objects(tree.get("meshes")):
+        for primitive in as_objects(mesh.get("primitives")):
+            position = as_object(primitive.get("attributes")).get("POSITION")
+            index = primitive.get("indices", position)
+            corners, vertices[position] = (
+                count_of(accessors[each], "count") if isinstance(each, int) and each < len(accessors) else 0
+                for each in (index, position)
+            )
+            mode = primitive.get("mode", _TRIANGLES)
+            triangles += corners // 3 if mode == _TRIANGLES else max(0, corners - 2) if mode in _STRIPS_AND_FANS else 0
+    return triangles, sum(vertices.values())
+
+
+def _needs(tree: Object, request: ProcessJobRequest) -> list[PathDependency]:
+    """Return the files that the product still names: a model needs its buffers at once, images may load later."""
+    found = []
+    for name, load in (("buffers", LoadBehavior.PRE_LOAD), ("images", LoadBehavior.QUEUE_LOAD)):
+        paths = (placed(request.source, uri) for uri in file_uris(tree, (name,)))
+        found += declare_needed(request.scan_folder, paths, load)
+    return found

@@ -1,0 +1,346 @@
+import io
+import json
+import sys
+
+import pytest
+from gltf_sample import Sample, data_uri, glb, picture, read_glb
+from tools import needs
+
+from aptui.builders.gltf.check import Checker
+from aptui.builders.gltf.file import parse_document
+from aptui.builders.model_builder import GLB_ASSET_TYPE, GLTF_ASSET_TYPE, ModelBuilder, _count
+from aptui.sdk import LoadBehavior, Result
+
+BUILDER = ModelBuilder
+
+
+@pytest.fixture
+def sample():
+    return Sample()
+
+
+def mistakes(tree, numbers=b"", files=None):
+    """Return the errors and warnings of a document whose buffer 0 is embedded in a GLB."""
+    checker = Checker(parse_document(glb(tree, numbers)), lambda path: (files or {})[path])
+    checker.check()
+    return checker.errors, checker.warnings
+
+
+def embedded(sample):
+    del sample.tree["buffers"][0]["uri"]
+    sample.tree["images"][0]["uri"] = data_uri(picture())
+    return sample
+
+
+# ---------------------------------------------------------------------------------------------------------------- products
+
+
+def test_a_gltf_becomes_one_glb_with_its_buffer_and_images(bench, sample):
+    response = bench.process(sample.write(bench, "art/Rock.gltf"), optimise=False)
+
+    (product,) = response.products
+    assert (product.path, product.sub_id, product.asset_type) == ("Rock.glb", 0, GLB_ASSET_TYPE)
+    tree, chunk = read_glb((bench.products_dir / "Rock.glb").read_bytes())
+    view = tree["bufferViews"][tree["images"][0]["bufferView"]]
+    assert tree["images"][0]["mimeType"] == "image/png"
+    assert chunk[view["byteOffset"] :][: view["byteLength"]] == picture()
+    assert chunk[: len(sample.numbers)] == sample.numbers
+    assert tree["buffers"] == [{"byteLength": view["byteOffset"] + view["byteLength"]}]
+    assert mistakes(tree, chunk) == ([], [])
+
+
+def test_images_may_stay_files(bench, sample):
+    tree, chunk = read_glb(bench.build(sample.write(bench), textures="files", optimise=False)["rock.glb"])
+
+    assert tree["images"] == [{"uri": "rock%20face.png"}]
+    assert len(chunk) == len(sample.numbers)
+
+
+def test_several_buffers_become_one_and_equal_images_are_held_once(bench, sample):
+    sample.tree["buffers"].append({"uri": data_uri(b"\x07" * 9), "byteLength": 9})
+    sample.tree["bufferViews"].append({"buffer": 1, "byteOffset": 1, "byteLength": 8})
+    sample.tree["accessors"].append({"bufferView": 9, "componentType": 5121, "count": 8, "type": "SCALAR"})
+    sample.tree["images"].append({"uri": data_uri(picture())})
+
+    tree, chunk = read_glb(bench.build(sample.write(bench), optimise=False)["rock.glb"])
+
+    view = tree["bufferViews"][9]
+    assert view["buffer"] == 0
+    assert chunk[view["byteOffset"] :][:8] == b"\x07" * 8
+    assert tree["images"][0]["bufferView"] == tree["images"][1]["bufferView"]
+    assert mistakes(tree, chunk) == ([], [])
+
+
+def test_a_buffer_for_readers_without_a_compression_keeps_its_place(bench, sample):
+    fallback = {"byteLength": 64, "extensions": {"EXT_meshopt_compression": {"fallback": True}}}
+    sample.tree["buffers"].append(fallback)
+    compressed = {"buffer": 0, "byteOffset": 0, "byteLength": 48}
+    sample.tree["bufferViews"].append({"buffer": 1, "byteLength": 48, "extensions": {"EXT_meshopt_compression": compressed}})
+    sample.tree["accessors"].append({"bufferView": 9, "componentType": 5126, "count": 4, "type": "VEC3"})
+
+    tree, chunk = read_glb(bench.build(sample.write(bench))["rock.glb"])
+
+    assert tree["buffers"][1] == fallback
+    assert tree["bufferViews"][9] == {"buffer": 1, "byteLength": 48, "extensions": {"EXT_meshopt_compression": compressed}}
+    assert mistakes(tree, chunk) == ([], [])
+
+
+def test_a_copy_is_the_source_and_leaves_its_files_alone(bench, sample):
+    source = sample.write(bench)
+
+    response = bench.process(source, output="copy")
+
+    assert [(each.path, each.asset_type) for each in response.products] == [("rock.gltf", GLTF_ASSET_TYPE)]
+    assert (bench.products_dir / "rock.gltf").read_text() == json.dumps(sample.tree)
+
+
+def test_a_product_depends_on_the_files_that_it_still_names(bench, sample):
+    source = sample.write(bench, "art/rock.gltf")
+    needs = {
+        output: [(each.path, each.load) for each in bench.process(source, **params).products[0].path_dependencies]
+        for output, params in (("copy", {"output": "copy"}), ("images", {"textures": "files"}), ("one", {}))
+    }
+
+    numbers, image = ("art/rock.bin", LoadBehavior.PRE_LOAD), ("art/rock face.png", LoadBehavior.QUEUE_LOAD)
+    assert needs == {"copy": [numbers, image], "images": [image], "one": []}
+
+
+def test_a_checked_glb_can_be_copied(bench, sample):
+    sample = embedded(sample)
+    data = glb(sample.tree, sample.numbers)
+
+    assert bench.build(bench.write("a.glb", data), output="copy") == {"a.glb": data}
+
+
+@pytest.mark.real
+def test_equal_sources_give_equal_bytes_across_processes(bench, made_elsewhere, digests_of, sample):
+    source = sample.write(bench)
+
+    first = bench.build(source)
+
+    assert bench.build(source) == first
+    assert made_elsewhere(bench, source) == digests_of(first)
+
+
+def test_numbers_and_names_of_the_json_stay(bench, sample):
+    sample.tree["extras"] = {"big": 12345678901234567890, "small": 1e-40, "minus": -0.0, "text": "é\u2028"}
+
+    tree, _ = read_glb(bench.build(sample.write(bench))["rock.glb"])
+
+    assert repr(tree["extras"]) == repr(sample.tree["extras"])
+
+
+# ------------------------------------------------------------------------------------------------------------ dependencies
+
+
+def test_files_of_buffers_and_images_are_dependencies(bench, sample):
+    sample.tree["buffers"].append({"uri": "../far/b.bin", "byteLength": 1})
+    sample.tree["images"] += [
+        {"uri": "a\\b%23.png"},
+        {"uri": data_uri(b"x")},
+        {"uri": "https://example.org/x.png"},
+        {"bufferView": 0},
+    ]
+    source = sample.write(bench, "art/rock.gltf")
+
+    assert bench.dependencies(source) == ["art/rock.bin", "far/b.bin", "art/rock face.png", "art/a/b#.png"]
+
+
+@pytest.mark.parametrize(
+    "uri", ["../../key", "%2e%2e/%2e%2e/key", "..%5c..%5ckey", "x/../../../key", "link", "%2Fetc%2Fpasswd", "/etc/passwd"]
+)
+@pytest.mark.parametrize("name", ["images", "buffers"])
+def test_a_model_reads_nothing_outside_the_project(bench, uri, name):
+    (bench.folder / "key").write_bytes(b"canary" * 8)
+    (bench.folder / "assets/art").mkdir()
+    (bench.folder / "assets/art/link").symlink_to(bench.folder / "key")
+    tree = {"asset": {"version": "2.0"}, name: [{"uri": uri, "byteLength": 8}]}
+    source = bench.write("art/a.gltf", json.dumps(tree))
+
+    assert bench.dependencies(source) == []
+    error = bench.fail(source)
+    assert error.startswith("art/a.gltf: art/a.gltf names '")
+    assert error.endswith(("outside the project's scan folders", "out of the project's scan folders"))
+
+
+def test_uri_with_file_scheme_is_refused(bench):
+    tree = {"asset": {"version": "2.0"}, "buffers": [{"uri": "file:///etc/passwd", "byteLength": 8}]}
+
+    assert "is not a file of the project" in bench.fail(bench.write("a.gltf", json.dumps(tree)))
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"images": 3, "buffers": [1, {"uri": 4}]}', "\xff"])
+def test_a_broken_source_declares_nothing_and_is_analysed(bench, text):
+    assert bench.dependencies(bench.write("a.gltf", text.encode("latin-1"))) == []
+
+
+@pytest.mark.parametrize(("name", "what"), [("rock.bin", "buffer 0"), ("rock face.png", "image 0")])
+def test_a_missing_or_unfetched_file_fails_by_name(bench, sample, name, what):
+    source = sample.write(bench)
+    (bench.folder / "assets" / name).unlink()
+
+    assert bench.fail(source) == f"rock.gltf: {what}: the file '{name}' is missing"
+    bench.write(name, "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+    assert bench.fail(source) == f"rock.gltf: {what}: {name}: is a Git LFS pointer; run git lfs pull"
+
+
+def test_parameters_differ_by_platform(bench):
+    source = bench.write("a.gltf", "{}")
+
+    assert bench.analyse(source, {}, {"server": {"textures": "files"}}).result is Result.SUCCESS
+    error = bench.analyse(source, {}, {"server": {"output": "gltf"}}).error
+    assert "parameter 'output' must be one of copy, glb" in error
+
+
+@pytest.mark.parametrize(("mode", "count"), [(4, 2), (5, 4), (6, 4), (1, 0)])
+def test_the_product_says_how_many_triangles_it_has(mode, count):
+    tree = {"accessors": [{"count": 6}], "meshes": [{"primitives": [{"attributes": {"POSITION": 0}, "mode": mode}]}]}
+
+    assert _count(tree) == (count, 6)
+
+
+def test_triangles_are_counted_by_their_indices(bench, sample):
+    (product,) = bench.process(sample.write(bench)).products
+
+    indices = sample.tree["accessors"][sample.tree["meshes"][0]["primitives"][0]["indices"]]
+    assert product.facts == {"triangles": indices["count"] // 3, "format": "glb"}
+
+
+# --------------------------------------------------------------------------------------------- levels of detail, textures
+
+FAKE_GLTFPACK = """#!{python}
+import json, struct, sys
+words = sys.argv
+data = open(words[words.index("-i") + 1], "rb").read()
+size = struct.unpack_from("<I", data, 12)[0]
+tree = json.loads(data[20 : 20 + size])
+for image in tree.get("images", []):
+    assert "uri" not in image, "gltfpack would copy or lose a file"
+tree["asset"]["extras"] = words[5:]
+text = json.dumps(tree).encode()
+text += b" " * (-len(text) % 4)
+rest = data[20 + size :]
+made = struct.pack("<4sIIII", b"glTF", 2, 20 + len(text) + len(rest), len(text), 0x4E4F534A) + text + rest
+open(words[words.index("-o") + 1], "wb").write(made)
+"""
+
+
+@pytest.fixture
+def gltfpack(tmp_path, monkeypatch):
+    """Put a program called gltfpack into PATH that copies the model and notes its arguments."""
+    program = tmp_path / "bin/gltfpack"
+    program.parent.mkdir()
+    program.write_text(FAKE_GLTFPACK.replace("{python}", sys.executable))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    return program
+
+
+def arguments_of(data):
+    tree, _ = read_glb(data)
+    return " ".join(tree["asset"].get("extras", []))
+
+
+@pytest.mark.real
+def test_each_level_of_detail_is_a_product(bench, sample, gltfpack):
+    made = bench.build(sample.write(bench), lods=[0.5, 0.25], lod_error=0.02)
+
+    assert [(each.path, each.sub_id) for each in bench.products] == [
+        ("rock.glb", 0),
+        ("rock.lod1.glb", 1 << 16),
+        ("rock.lod2.glb", 2 << 16),
+    ]
+    assert [arguments_of(data) for data in made.values()] == [
+        "",
+        "-kn -km -ke -si 0.5 -noq -se 0.02",
+        "-kn -km -ke -si 0.25 -noq -se 0.02",
+    ]
+    assert bench.progress == [1 / 3, 2 / 3, 1]
+
+
+@pytest.mark.real
+def test_compressed_model_is_made_by_gltfpack(bench, sample, gltfpack):
+    assert arguments_of(bench.build(sample.write(bench), compress=True)["rock.glb"]) == "-kn -km -ke -c"
+
+
+def test_levels_of_detail_without_gltfpack_say_how_to_get_it(bench, sample, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    source = sample.write(bench)
+
+    assert (
+        bench.fail(source, lods=[0.5]) == "rock.gltf: 'lods' and 'compress' need the program gltfpack: install the package gltfpack"
+    )
+    assert bench.build(source)
+
+
+def test_model_that_gltfpack_would_damage_fails(bench, sample, gltfpack):
+    sample.tree["extensionsUsed"] = ["ACME_doors"]
+    source = sample.write(bench)
+
+    error = bench.fail(source, lods=[0.5])
+    assert error == "rock.gltf: 'lods' and 'compress' would damage it, because extension ACME_doors may refer to objects by number"
+    assert bench.build(source)
+
+
+def test_only_jobs_that_use_a_program_depend_on_it(bench, sample, gltfpack):
+    source = sample.write(bench)
+
+    def fingerprint(**params):
+        return bench.analyse(source, params).jobs[0].additional_fingerprint
+
+    plain, before = fingerprint(), fingerprint(lods=[0.5])
+    gltfpack.write_text(gltfpack.read_text() + "# a newer one")
+    assert (plain, before.partition(" ")[0]) == ("", "gltfpack")
+    assert fingerprint() == plain
+    assert fingerprint(compress=True) != before
+    assert "trimesh" in bench.analyse(bench.write("a.obj", "")).jobs[0].additional_fingerprint
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("kind", "extension", "media_type"),
+    [("ktx2", "KHR_texture_basisu", "image/ktx2"), ("dds", "MSFT_texture_dds", "image/vnd-ms.dds")],
+)
+def test_textures_refer_to_products_of_the_texture_builder(bench, sample, gltfpack, kind, extension, media_type):
+    sample.tree["images"][0]["uri"] = "Rock%20face.PNG"
+    source = sample.write(bench, "art/rock.gltf")
+    bench.write("art/Rock face.PNG", picture())
+
+    for data in bench.build(source, textures=kind, lods=[0.5]).values():
+        tree, _ = read_glb(data)
+        assert tree["images"] == [{"uri": f"rock%20face.{kind}", "mimeType": media_type}]
+        assert tree["textures"] == [{"sampler": 0, "extensions": {extension: {"source": 0}}}]
+        assert tree["extensionsRequired"] == [extension]
+    assert [each.path for each in bench.products[1].path_dependencies] == ["art/Rock face.PNG"]
+
+
+@pytest.mark.real
+@needs("gltfpack")
+def test_real_gltfpack_halves_a_model(bench):
+    side = 20
+    rows = [f"v {x} {(x * y) % 5 / 50} {y}" for y in range(side) for x in range(side)]
+    places = [x + y * side for x in range(1, side) for y in range(side - 1)]
+    faces = [f"f {at} {at + side} {at + 1}\nf {at + 1} {at + side} {at + side + 1}" for at in places]
+    source = bench.write("hill.obj", "\n".join([*rows, *faces]))
+
+    made = bench.build(source, lods=[0.5], compress=True)
+
+    triangles = [each.facts["triangles"] for each in bench.products]
+    assert triangles[0] == 2 * len(places)
+    assert triangles[1] <= 0.6 * triangles[0]
+    tree, _ = read_glb(made["hill.glb"])
+    assert "EXT_meshopt_compression" in tree["extensionsRequired"]
+
+
+def test_another_reader_finds_the_same_surface(bench, sample):
+    trimesh = pytest.importorskip("trimesh")
+    for key in ("skins", "animations"):
+        del sample.tree[key]
+    del sample.tree["nodes"][1]["skin"]
+    sample.tree["nodes"][1]["translation"] = [5, 0, 0]
+
+    for params in ({"optimise": False}, {}, {"quantise": True}):
+        data = bench.build(sample.write(bench), **params)["rock.glb"]
+        scene = trimesh.load_scene(io.BytesIO(data), file_type="glb")
+        assert scene.to_mesh().area == pytest.approx(1)
+        assert scene.bounds.ravel().tolist() == pytest.approx([5, 0, 0, 6, 1, 0], abs=1e-5)
