@@ -113,7 +113,7 @@ def test_longest_matching_path_end_is_compared(text: bytes, path: bytes, written
 def test_texture_spelled_differently_in_a_material_is_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], patterns: str
 ) -> None:
-    builders = f"[{{name: m, uses: mesh}}, {{copy: {patterns}, name: c}}]"
+    builders = f"[{{name: m, uses: model}}, {{copy: {patterns}, name: c}}]"
     (tmp_path / "aptui.yaml").write_text(f"scan_folders: [{{name: game, path: assets}}]\nbuilders: {builders}\n")
     for name, text in {
         "obj/case.obj": "mtllib case.mtl\nv 0 0 0\nv 1 0 0\nv 0 1 0\nusemtl a\nf 1 2 3\n",

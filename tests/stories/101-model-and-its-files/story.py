@@ -5,7 +5,7 @@ import json
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]
-builders: [{name: models, uses: gltf}]
+builders: [{name: models, uses: model}]
 """
 PICTURE = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
 

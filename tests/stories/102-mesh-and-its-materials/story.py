@@ -4,7 +4,7 @@ import base64
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]
-builders: [{name: meshes, uses: mesh, params: {scale: 2}}]
+builders: [{name: meshes, uses: model, params: {scale: 2}}]
 """
 PICTURES = [
     base64.b64decode(text)

@@ -41,7 +41,7 @@ scan_folders: [{{name: game, path: assets}}]
 builders:
   - {{name: icons, uses: image, patterns: ["*.png"], platforms: {{server: {{max_size: 4}}}}}}
   - {{name: sounds, uses: audio, patterns: ["*.wav"], params: {{format: flac}}}}
-  - {{name: models, uses: gltf}}
+  - {{name: models, uses: model}}
   - {{name: texts, copy: ["*.txt"]}}
 """
 RED, BLUE = (220, 20, 30), (20, 40, 230)
