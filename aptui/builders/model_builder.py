@@ -13,11 +13,11 @@ from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import quote, unquote
 from uuid import UUID
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from aptui.builders.common import one_line, summarize_errors
 from aptui.builders.files import lfs_source
-from aptui.builders.files.mesh_file import convert_mesh, is_mesh, list_named_files
+from aptui.builders.files.mesh_file import MeshParams, convert_mesh, is_mesh, list_named_files
 from aptui.builders.files.references import (
     UnusableError,
     check_names,
@@ -61,7 +61,7 @@ _GPU_TEXTURES = {"ktx2": ("KHR_texture_basisu", "image/ktx2"), "dds": ("MSFT_tex
 Ratio = Annotated[float, Meta(gt=0, lt=1)]
 
 
-class ModelParams(Struct, frozen=True, kw_only=True):
+class ModelParams(MeshParams, frozen=True, kw_only=True):
     """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
 
     output: Annotated[
@@ -75,20 +75,13 @@ class ModelParams(Struct, frozen=True, kw_only=True):
     ] = "embed"
     lods: Annotated[
         list[Ratio], Meta(max_length=8, description="share of the triangles in each further level of detail; by gltfpack")
-    ] = []
-    lod_error: (
-        Annotated[float, Meta(ge=0, le=1)]
-        | Annotated[None, Meta(description="largest error of a level, as a share of the model's size; null: 0.01")]
-    ) = None
+    ] = []  # noqa: RUF012 -- msgspec copies it
+    lod_error: Annotated[
+        Annotated[float, Meta(ge=0, le=1)] | None,
+        Meta(description="largest error of a level, as a share of the model's size; null: 0.01"),
+    ] = None
     compress: Annotated[bool, Meta(description="compress buffers (EXT_meshopt_compression); by gltfpack")] = False
     strict: Annotated[bool, Meta(description="fail instead of warning")] = False
-    scale: Annotated[float, Meta(ge=1e-6, le=1e6, description="of obj, stl, ply, off, as the next three; glTF uses metres")] = 1.0
-    up_axis: Annotated[Literal["y", "z"], Meta(description="of the source; z is turned to glTF's y")] = "y"
-    merge_vertices: Annotated[bool, Meta(description="merge vertices that are equal up to rounding")] = True
-    normals: Annotated[
-        Literal["keep", "smooth", "none"],
-        Meta(description="smooth: computed, one for each position; none: dropped, for flat faces"),
-    ] = "keep"
 
 
 class ModelBuilder(SimpleBuilder):

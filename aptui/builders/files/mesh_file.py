@@ -14,16 +14,15 @@ import struct
 from collections.abc import Iterable, Mapping
 from functools import partial
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
 
 from aptui.builders.common import describe_damage, one_line
 from aptui.builders.files import obj_file
 from aptui.builders.files.pictures import TEXTURE_FORMATS, PictureError, load_picture, open_picture
 from aptui.builders.files.references import UnusableError, check_names, placed, read
 from aptui.sdk import CreateJobsRequest, ForbiddenNameError, JobError, MissingError, ProcessJobRequest, library
-
-if TYPE_CHECKING:
-    from aptui.builders.model_builder import ModelParams
 
 _STL_HEADER_BYTES = 84
 _STL_TRIANGLE_BYTES = 50
@@ -42,6 +41,18 @@ _ALL_MATERIALS = "\x00materials"
 """The name under which trimesh is given all material files of an OBJ as one."""
 
 
+class MeshParams(Struct, frozen=True, kw_only=True):
+    """How a mesh becomes a GLB."""
+
+    scale: Annotated[float, Meta(ge=1e-6, le=1e6, description="of obj, stl, ply and off; glTF uses metres")] = 1.0
+    up_axis: Annotated[Literal["y", "z"], Meta(description="of the source; z is turned to glTF's y")] = "y"
+    merge_vertices: Annotated[bool, Meta(description="merge vertices that are equal up to rounding")] = True
+    normals: Annotated[
+        Literal["keep", "smooth", "none"],
+        Meta(description="smooth: computed, one for each position; none: dropped, for flat faces"),
+    ] = "keep"
+
+
 class _BrokenMeshError(Exception):
     """The model cannot be used; `line` is 0 if it is not known."""
 
@@ -55,7 +66,7 @@ def is_mesh(source: str) -> bool:
     return _kind(source) not in (".gltf", ".glb")
 
 
-def convert_mesh(data: bytes, request: ProcessJobRequest, options: ModelParams) -> bytes:
+def convert_mesh(data: bytes, request: ProcessJobRequest, options: MeshParams) -> bytes:
     """Return the model in `data` as GLB.
 
     Raises:
@@ -302,7 +313,7 @@ def _check_mesh(mesh: Any) -> None:
 # ---------------------------------------------------------------------------------------------------------------- changing
 
 
-def _convert(scene: Any, options: ModelParams) -> bytes:
+def _convert(scene: Any, options: MeshParams) -> bytes:
     """Return `scene` as GLB."""
     trimesh = library("trimesh")
     meshes = {}
@@ -313,7 +324,7 @@ def _convert(scene: Any, options: ModelParams) -> bytes:
     return product
 
 
-def _transform(trimesh: Any, mesh: Any, options: ModelParams) -> Any:
+def _transform(trimesh: Any, mesh: Any, options: MeshParams) -> Any:
     import numpy as np
 
     if options.merge_vertices:
