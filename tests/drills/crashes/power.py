@@ -26,6 +26,7 @@ from unittest import mock
 
 from ..worlds import children
 from ..worlds.children import Child, Fault
+from ..worlds.mutants import replace_members
 from ..worlds.report import Report, Say
 from ..worlds.world import SETTINGS, World
 
@@ -37,6 +38,7 @@ _WORKER_WITHOUT_SYNCS = """
 import os, sys
 os.fsync = os.fdatasync = lambda _file: None
 from aptui.worker import file_access
+assert file_access.sync_file_system
 file_access.sync_file_system = lambda _path: None
 from aptui.worker.main import main
 main()
@@ -51,17 +53,9 @@ def _unsynced_products() -> None:
     from aptui.engine.cache.cache_places import Placement
     from aptui.engine.pool import spawning
 
-    Placement.sync = lambda _self, _commits: {}
-    spawning.python_command = lambda *words: [
-        sys.executable,
-        "-P",
-        "-X",
-        "utf8",
-        "-c",
-        _WORKER_WITHOUT_SYNCS,
-        *words,
-        "aptui.worker.main",
-    ]
+    replace_members(Placement, sync=lambda _self, _commits: {})
+    command = [sys.executable, "-P", "-X", "utf8", "-c", _WORKER_WITHOUT_SYNCS]
+    replace_members(spawning, python_command=lambda *words: [*command, *words, "aptui.worker.main"])
 
 
 def _unsynced_rows() -> None:
@@ -69,7 +63,7 @@ def _unsynced_rows() -> None:
     from aptui.store.db.writer import Writer
 
     begin = Writer._begin
-    Writer._begin = lambda self, *, durable: begin(self, durable=False)
+    replace_members(Writer, _begin=lambda self, *, durable: begin(self, durable=False))
 
 
 MUTANTS: dict[str, Callable[[], None]] = {"unsynced-products": _unsynced_products, "unsynced-rows": _unsynced_rows}

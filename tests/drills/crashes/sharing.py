@@ -20,6 +20,7 @@ from aptui.features.sharing.service import Service
 from aptui.features.sharing.stores import folder_store, maintenance, placing
 from tests.features.sharing.room import all_here, facts, files_of, record
 
+from ..worlds.mutants import replace_members
 from ..worlds.report import Report
 
 CALLS = ("open", "rename", "link", "unlink", "mkdir", "makedirs", "fsync", "chmod", "setxattr", "utime", "copy_file_range", "rmdir")
@@ -154,7 +155,7 @@ def in_place() -> None:
             file.write(data[len(data) // 2 :])
         return True
 
-    FolderStore._publish = publish
+    replace_members(FolderStore, _publish=publish)
 
 
 MUTANTS: dict[str, Callable[[], None]] = {"in-place-store": in_place}

@@ -11,6 +11,7 @@ from tools import MACHINE
 
 from ..crashes import hosts, kills
 from ..worlds import chained
+from ..worlds.mutants import replace_members
 
 pytestmark = pytest.mark.real
 
@@ -51,6 +52,11 @@ def test_a_kill_at_any_point_settles_as_a_clean_build(tmp_path: Path, first: int
 
     assert report.faults > 5
     assert not report.violations
+
+
+def test_mutant_that_replaces_a_missing_member_is_an_error() -> None:
+    with pytest.raises(AttributeError, match="no_such_rule"):
+        replace_members(kills, no_such_rule=None)
 
 
 @pytest.mark.parametrize("mutant", ["without-intents", "rows-before-renames", "in-place"])

@@ -39,6 +39,7 @@ from aptui.shared.errors import KnownError
 from tests.features.gateway.live_served import CERTIFICATE, KEY
 from tests.waiting import PATIENCE_S
 
+from ..worlds.mutants import replace_members
 from ..worlds.report import Report, Say
 
 GROWTH_LIMIT_BYTES = 192 << 20
@@ -67,7 +68,7 @@ serve: {port: 0, clients_limit: 64}
 
 def _endless_frames() -> None:
     """Break the contract: a frame may be as long as it says."""
-    wire_codec.FRAME_LIMIT_BYTES = 1 << 31
+    replace_members(wire_codec, FRAME_LIMIT_BYTES=1 << 31)
 
 
 def _open_doors() -> None:
@@ -82,18 +83,18 @@ def _open_handshakes() -> None:
 
 def _endless_followers() -> None:
     """Break the contract: the streams of one token are not limited."""
-    change_feed.FOLLOWERS_PER_TOKEN = change_feed.FOLLOWERS_LIMIT = 1 << 30
+    replace_members(change_feed, FOLLOWERS_PER_TOKEN=1 << 30, FOLLOWERS_LIMIT=1 << 30)
 
 
 def _deaf_to_revocation() -> None:
     """Break the contract: connections of a revoked token stay open."""
-    gateway._REVOKED_CHECK_S = 1e9
+    replace_members(gateway, _REVOKED_CHECK_S=1e9)
 
 
 def _chatty() -> None:
     """Break the contract: every refusal is logged in full."""
-    floods.FloodGate.admit = lambda *_: True
-    guard._DETAIL_BYTES = 1 << 30
+    replace_members(floods.FloodGate, admit=lambda *_: True)
+    replace_members(guard, _DETAIL_BYTES=1 << 30)
 
 
 MUTANTS: dict[str, Callable[[], None]] = {

@@ -23,6 +23,7 @@ from aptui.link.server import LinkLimits, LinkServer
 from aptui.shared.errors import KnownError
 from tests.waiting import PATIENCE_S
 
+from ..worlds.mutants import replace_members
 from ..worlds.report import Report, Say
 
 GROWTH_LIMIT_BYTES = 64 << 20
@@ -52,7 +53,7 @@ def waiting_writes() -> LinkLimits:
         while self.is_blocked and time.monotonic() < deadline:
             send(self, now)
 
-    Outbox.send = send_and_wait
+    replace_members(Outbox, send=send_and_wait)
     return LinkLimits()
 
 

@@ -21,6 +21,8 @@ from msgspec import Struct
 
 from tests.waiting import PATIENCE_S
 
+from .mutants import replace_members
+
 CALLS = ("replace", "rename", "fsync", "unlink", "rmdir", "mkdir", "makedirs", "ftruncate", "pwrite")
 FINE, KNOWN, UNKNOWN = 0, 2, 70
 """How a child exits: idle; stopped by an error of the three families; by any other error, which is a bug."""
@@ -71,7 +73,7 @@ def _put_points(points: _Points) -> None:
         transact(self, *args, **kwargs)
         points.reach(can_fail=False)
 
-    Writer._try_transact = transact_between_points
+    replace_members(Writer, _try_transact=transact_between_points)
 
 
 # ----------------------------------------------------------------------------------------------------------------- mutants
@@ -81,7 +83,7 @@ def without_intents() -> None:
     """Break the contract: do not write intent rows."""
     from aptui.store.db.writer import Writer
 
-    Writer.record_intents = lambda _self, _intents: lambda: None
+    replace_members(Writer, record_intents=lambda _self, _intents: lambda: None)
 
 
 def rows_before_renames() -> None:
@@ -102,7 +104,7 @@ def rows_before_renames() -> None:
         owed.append(given)
         return "", 0
 
-    Cache.commit, Cache._place = commit_late, place_later
+    replace_members(Cache, commit=commit_late, _place=place_later)
 
 
 def in_place() -> None:
@@ -122,7 +124,7 @@ def in_place() -> None:
         def __getattr__(self, name: str) -> object:
             return overwrite if name == "replace" else getattr(os, name)
 
-    confinement.os = Patched()
+    replace_members(confinement, os=Patched())
 
 
 MUTANTS: dict[str, Callable[[], None]] = {

@@ -29,6 +29,7 @@ from aptui.shared.errors import KnownError
 from aptui.shared.health import Health
 from tests.waiting import PATIENCE_S, came
 
+from ..worlds.mutants import replace_members
 from ..worlds.report import Report
 from ..worlds.world import World
 
@@ -48,12 +49,12 @@ _ROOT = Path(__file__).parent.parent.parent.parent
 
 def without_trees() -> None:
     """Break the contract: new folders are not walked."""
-    ChangeTracker._note_tree = lambda _self, _tree: None
+    replace_members(ChangeTracker, _note_tree=lambda _self, _tree: None)
 
 
 def without_second_looks() -> None:
     """Break the contract: files too fresh to be trusted are trusted."""
-    ChangeTracker._check_again = lambda self, _engine, _now: self._second_checks.clear()
+    replace_members(ChangeTracker, _check_again=lambda self, _engine, _now: self._second_checks.clear())
 
 
 def without_losses() -> None:
@@ -61,7 +62,7 @@ def without_losses() -> None:
     from msgspec.structs import replace
 
     take = ChangeTracker.take
-    ChangeTracker.take = lambda self, hint: take(self, replace(hint, is_lost=False))
+    replace_members(ChangeTracker, take=lambda self, hint: take(self, replace(hint, is_lost=False)))
 
 
 def without_leases() -> None:
@@ -70,18 +71,18 @@ def without_leases() -> None:
     from aptui.engine.live import writing
     from aptui.engine.loop import hashing
 
-    writing.is_open_for_writing = lambda _path: False
-    hashing.HashOrder = lambda *words, **_asks_writers: HashOrder(*words)
+    replace_members(writing, is_open_for_writing=lambda _path: False)
+    replace_members(hashing, HashOrder=lambda *words, **_asks_writers: HashOrder(*words))
 
 
 def without_holds() -> None:
     """Break the contract: changes cannot be held back."""
-    ChangeTracker._is_held = lambda _self, _now: False
+    replace_members(ChangeTracker, _is_held=lambda _self, _now: False)
 
 
 def without_product_looks() -> None:
     """Break the contract: deleted products are not noticed."""
-    ChangeTracker._products_gone = lambda *_: None
+    replace_members(ChangeTracker, _products_gone=lambda *_: None)
 
 
 def without_start_scan() -> None:
@@ -95,14 +96,14 @@ def without_start_scan() -> None:
         self._skips_start_scan = True
         begin(self, engine, is_first=is_first, retries=retries)
 
-    EngineSupervisor._begin = begin_without
+    replace_members(EngineSupervisor, _begin=begin_without)
 
 
 def without_polling() -> None:
     """Break the contract: folders without notifications are not polled."""
     from aptui.engine.watch import polling
 
-    polling.Poller._run = lambda _self: None
+    replace_members(polling.Poller, _run=lambda _self: None)
 
 
 def without_memory() -> None:
@@ -122,21 +123,21 @@ def without_memory() -> None:
 
         self.scans.check_folder = check_and_run_again
 
-    Engine._open = open_forgetful
+    replace_members(Engine, _open=open_forgetful)
 
 
 def without_recovery() -> None:
     """Break the contract: in trouble the engine waits for a restart by the user."""
     from aptui.engine.live.supervisor import EngineSupervisor
 
-    EngineSupervisor._try_again = lambda _self: None
+    replace_members(EngineSupervisor, _try_again=lambda _self: None)
 
 
 def without_case() -> None:
     """Break the contract: a name in another case is another name."""
     from aptui.engine.live import changes
 
-    changes.key_of = lambda rel: rel  # type: ignore[return-value]
+    replace_members(changes, key_of=lambda rel: rel)
 
 
 MUTANTS: dict[str, Callable[[], None]] = {

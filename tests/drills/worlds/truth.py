@@ -42,11 +42,14 @@ MUTANTS = {"": "", "absent-once": "", "deaf-to-products": ""}
 _MUTANTS = {
     "absent-once": (
         "from aptui.engine.scan import scanner; from aptui.engine.live import writing\n"
-        "writing.Absences.may_come_back = lambda *_: False\n"
+        "assert writing.Absences.may_come_back\nwriting.Absences.may_come_back = lambda *_: False\n"
         "facts = scanner.Scanner._facts\n"
         "scanner.Scanner._facts = lambda self, part, files, old: facts(self, part, [f for f in files if f[1] % 2], old)\n"
     ),
-    "deaf-to-products": "from aptui.engine.live import changes\nchanges.ChangeTracker._products_gone = lambda *_: None\n",
+    "deaf-to-products": (
+        "from aptui.engine.live import changes\nassert changes.ChangeTracker._products_gone\n"
+        "changes.ChangeTracker._products_gone = lambda *_: None\n"
+    ),
 }
 """Code that the engine's process runs first to break a rule on purpose: files of even sizes count as deleted; deleted products are
 not noticed."""
