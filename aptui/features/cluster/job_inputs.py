@@ -70,7 +70,7 @@ def inputs_of(pipeline: Pipeline, folders: Mapping[int, int], order: ProcessOrde
         if fact is None:
             return None
         found[PathKey(name)] = fact
-    return tuple(_input(fact, folders) for fact in found.values())
+    return tuple(TaskInput(folders[fact.scan_folder], fact.rel, fact.digest, fact.size, fact.mtime_ns) for fact in found.values())
 
 
 def _fact(pipeline: Pipeline, name: str, digest: str) -> FileFact | None:
@@ -78,10 +78,6 @@ def _fact(pipeline: Pipeline, name: str, digest: str) -> FileFact | None:
         return None
     fact = pipeline.jobs.memory.file(PathKey(name))
     return fact if isinstance(fact, FileFact) and file_digest(fact.digest) == digest else None
-
-
-def _input(fact: FileFact, folders: Mapping[int, int]) -> TaskInput:
-    return TaskInput(folders[fact.scan_folder], fact.rel, fact.digest, fact.size, fact.mtime_ns)
 
 
 def can_travel(order: ProcessOrder, folders: Iterable[str]) -> bool:

@@ -126,7 +126,7 @@ def _nanny(arguments: Namespace, folder: str) -> Any:
 
     slots = arguments.slots or dirs.core_count()
     resources = {tag: float(count or slots) for tag, count in arguments.tags.items()}
-    resources[MEMORY] = float(arguments.memory or int(_all_memory_bytes() * _MEMORY_SHARE))
+    resources[MEMORY] = float(arguments.memory or int((os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) * _MEMORY_SHARE))
     ca, cert, key = (os.path.abspath(path) if path else "" for path in (arguments.tls_ca, arguments.tls_cert, arguments.tls_key))
     place = settings.ClusterSettings("dask", arguments.scheduler, ca, cert, key)
     is_plain = arguments.scheduler.startswith("tcp://")
@@ -144,10 +144,6 @@ def _nanny(arguments: Namespace, folder: str) -> Any:
         config={"distributed.worker.profile.enabled": False},  # the profiler would inspect each thread a hundred times per second
         silence_logs=logging.WARNING,
     )
-
-
-def _all_memory_bytes() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _slots(text: str) -> int:

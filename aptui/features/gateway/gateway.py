@@ -10,7 +10,6 @@ import contextlib
 import errno
 import gc
 import os
-import signal
 import socket
 import ssl
 import sys
@@ -38,7 +37,7 @@ from aptui.features.gateway.peers import peer_connections, proxy
 from aptui.features.gateway.protocol import wire_codec
 from aptui.features.gateway.ws.client_sessions import REVOKED, SESSIONS, RequestAnswer, WireSession, WireSessions
 from aptui.features.gateway.ws.news import NewsPublisher
-from aptui.link import places
+from aptui.link import gateways, places
 from aptui.link.engine_link import EngineLink
 from aptui.shared.connections.accepting import Acceptor
 from aptui.shared.connections.addresses import is_loopback
@@ -326,10 +325,8 @@ def run(
 
 
 async def _run(config: Config, say: Callable[[str], object], reread: Callable[[], Config] | None, *, ends_with_input: bool) -> None:
-    loop, over = asyncio.get_running_loop(), asyncio.Event()
+    loop, over = asyncio.get_running_loop(), tasks.end_signal()
     loop.set_exception_handler(ErrorReports().handle)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, over.set)
     if ends_with_input:
         loop.add_reader(sys.stdin.fileno(), over.set)
     gateway = Gateway(config, reread=reread)
@@ -339,22 +336,12 @@ async def _run(config: Config, say: Callable[[str], object], reread: Callable[[]
         say(f"the gateway of '{config.project_dir}' listens at {place.url}")
         await over.wait()
     finally:
-        retract(config)
+        gateways.retract(config.cache_dir)
         await gateway.close()
 
 
 def announce(config: Config, place: ListenAddress) -> None:
     """Write the address and the token of the user who runs the gateway into a private file."""
-    from aptui.link import gateways
-
-    gateways.announce(
-        config.cache_dir,
-        gateways.GatewayRecord(os.getpid(), places.process_start(os.getpid()), place.url, place.address, place.port, place.token),
-    )
-
-
-def retract(config: Config) -> None:
-    """Remove that file."""
-    from aptui.link import gateways
-
-    gateways.retract(config.cache_dir)
+    pid = os.getpid()
+    record = gateways.GatewayRecord(pid, places.process_start(pid), place.url, place.address, place.port, place.token)
+    gateways.announce(config.cache_dir, record)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from aptui.features.gateway.protocol.wire_codec import RequestMistake
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -43,6 +45,20 @@ class GatewayContext:
     port: int = 0
     connections: ConnectionLimits | None = None
     app: web.Application | None = None
+
+    @property
+    def platforms(self) -> tuple[str, ...]:
+        """Ids of the enabled platforms."""
+        return tuple(platform.id for platform in self.config.project.platforms)
+
+    def refuse_unknown(self, platform: str) -> None:
+        """Refuse the id of a platform that is not enabled.
+
+        Raises:
+            RequestMistake: with the known ids.
+        """
+        if platform not in self.platforms:
+            raise RequestMistake(f"there is no platform '{platform[:40]}'", f"there are: {', '.join(self.platforms)}")
 
 
 CONTEXT = web.AppKey("room", GatewayContext)

@@ -213,7 +213,7 @@ class _Rule:
             raise ValueError(f"longer than {_MOST_PATTERN_CHARS} characters")
         self._is_flat = text.endswith("/*") and text != "/*"
         self._is_folder = text.endswith(("/", "/**"))
-        words = _split_segments(text)
+        words = [word for word in text.split("/") if word]
         if not words:
             raise ValueError("it matches nothing")
         if not text.startswith("/") and len(words) == 1 and "/" not in text.rstrip("/"):
@@ -258,10 +258,6 @@ _Segment = Callable[[str], object]
 
 def _is_run(run: Sequence[_Segment], parts: Sequence[str], at: int) -> bool:
     return all(matches(part) for matches, part in zip(run, parts[at : at + len(run)], strict=True))
-
-
-def _split_segments(text: str) -> list[str]:
-    return [word for word in text.split("/") if word]
 
 
 def _compile_segment(text: str) -> _Segment:

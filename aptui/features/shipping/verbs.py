@@ -252,7 +252,7 @@ def _print_changes(changes: list[AssetListChange], old: AssetList, new: AssetLis
                 item.name,
                 _or_none(item.old_bytes, item.kind != "added"),
                 _or_none(item.new_bytes, item.kind != "removed"),
-                _more(item),
+                _with_sign(item.new_bytes - item.old_bytes),
             ]
             for item in changes
         )
@@ -268,10 +268,6 @@ def _print_changes(changes: list[AssetListChange], old: AssetList, new: AssetLis
 
 def _or_none(size: int, is_there: bool) -> str:  # its only caller is beside it
     return printing.size(size) if is_there else ""
-
-
-def _more(change: AssetListChange) -> str:
-    return _with_sign(change.new_bytes - change.old_bytes)
 
 
 def _with_sign(more: int) -> str:

@@ -34,7 +34,7 @@ from msgspec import Struct, field
 from aptui.features.gateway.protocol import wire_codec
 from aptui.features.gateway.protocol.wire_codec import REQUESTS, RequestMistake
 from aptui.features.gateway.protocol.wire_records import Hello, ReadProduct, Resync, Welcome
-from aptui.features.gateway.tasks import OpenSockets
+from aptui.features.gateway.tasks import HttpSession
 from aptui.shared.connections.addresses import is_loopback
 from aptui.shared.connections.peers import DEVICE_PATH
 from aptui.shared.errors import BusyError, HostError, KnownError, UserError
@@ -98,28 +98,12 @@ class _Way(Struct, frozen=True):
     reconnect_s: float
 
 
-class _Session:
-    """An HTTP session that leaves no open sockets when it is closed."""
-
-    def __init__(self) -> None:
-        self._wires = OpenSockets()
-        self.http = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(socket_factory=self._wires.make),
-            timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECT_LIMIT_S),
-        )
-
-    async def close(self) -> None:
-        """Close every connection, even if the gateway does not answer."""
-        await self.http.close()
-        await self._wires.end()
-
-
 class AsyncClient:
     """A connection; make one with `connect`."""
 
     def __init__(
         self,
-        session: _Session | None,
+        session: HttpSession | None,
         socket: aiohttp.ClientWebSocketResponse | web.WebSocketResponse,
         way: _Way | None = None,
     ) -> None:
@@ -162,8 +146,7 @@ class AsyncClient:
         """
         request = Hello(wire_codec.VERSION, hello.pop("client", "aptui.features.gateway.client"), **hello)
         way = _Way(place or (lambda: (url, token)), tls, request, reconnect_s)
-        session = _Session()
-        client = None
+        session, client = HttpSession(timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECT_LIMIT_S)), None
         try:
             client = cls(session, await _dial(session.http, url, token, tls), way)
             client.welcome = await client.ask(request)
@@ -527,7 +510,7 @@ class Client:
         Raises:
             Disconnected: the connection has ended, and all notifications were returned.
         """
-        waiting = asyncio.run_coroutine_threadsafe(_next(self._connected.notices()), self._loop)
+        waiting: Future[ClientNotice] = asyncio.run_coroutine_threadsafe(anext(self._connected.notices()), self._loop)  # type: ignore[arg-type]  # a coroutine in fact
         try:
             return waiting.result(timeout_s)
         except Late:
@@ -569,10 +552,6 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-async def _next(notices: AsyncIterator[ClientNotice]) -> ClientNotice:
-    return await anext(notices)
 
 
 def local(cache_dir: Path) -> tuple[str, str]:

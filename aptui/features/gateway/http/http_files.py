@@ -17,7 +17,7 @@ import asyncio
 import json
 import os
 import stat
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from functools import wraps
 from urllib.parse import quote, unquote_to_bytes
 
@@ -51,31 +51,20 @@ _CHECK_S = 0.03
 _BARRIER_LIMIT_S = 10.0
 
 
-class WaitTimeout(Exception):
-    """The product was not processed in time."""
-
-
-class WaitBroken(Exception):
-    """A job of the product failed; `args` are its sources."""
-
-
-def by_name(name: str) -> Callable[[Reader], list[Awaited]]:
-    """Return the query for the sources that may make a product of this name."""
-    return lambda reader: product_files.find_awaited_by_name(reader, name)
-
-
-def by_id(uuid: bytes, platform: str) -> Callable[[Reader], list[Awaited]]:
-    """Return the query for the sources with a UUID."""
-    return lambda reader: product_files.find_awaited_by_id(reader, uuid, platform)
-
-
 class _Wait(Struct):
+    """A request that waits until the pending jobs of its sources have ended, and its product exists or will not appear."""
+
     context: GatewayContext
     awaited: Callable[[Reader], list[Awaited]]
     is_there: Callable[[Reader], bool]
     hurried: set[str] = field(default_factory=set)
 
     async def until_over(self) -> None:
+        """Wait.
+
+        Raises:
+            web.HTTPConflict: a job failed. KnownError: no engine runs, or it refuses.
+        """
         database = CurrentDatabase(self.context.database.path)
         try:
             await self.context.engine.ask(engine_requests.Barrier(_BARRIER_LIMIT_S), 2 * _BARRIER_LIMIT_S)
@@ -98,7 +87,7 @@ class _Wait(Struct):
             return False
         broken = [each.key for each in found if each.failed]
         if broken:
-            raise WaitBroken(*broken)
+            raise web.HTTPConflict(text=f"a job of '{broken[0]}' failed\n")
         return await self.context.database.ask(self.is_there) or await self._is_idle()
 
     async def _is_idle(self) -> bool:
@@ -111,21 +100,6 @@ class _Wait(Struct):
             return database.moment()
         except KnownError:
             return None
-
-
-async def until_processed(
-    context: GatewayContext, awaited: Callable[[Reader], list[Awaited]], is_there: Callable[[Reader], bool], timeout_s: float
-) -> None:
-    """Return when the pending jobs of these sources have ended, and the product exists or will not appear.
-
-    Raises:
-        WaitTimeout: the timeout has passed. WaitBroken: a job failed. KnownError: no engine runs, or it refuses.
-    """
-    try:
-        async with asyncio.timeout(timeout_s):
-            await _Wait(context, awaited, is_there).until_over()
-    except TimeoutError:
-        raise WaitTimeout from None
 
 
 PRODUCTS, ASSETS, TREE, FILES = "/v1/products", "/v1/assets", "/v1/tree", "/v1/files"
@@ -188,8 +162,8 @@ def url_of(prefix: str, path: str) -> str:
     return f"{prefix}/{quote(from_text(path))}" if path else prefix
 
 
-def _is_set(request: web.Request, name: str) -> bool:
-    return request.query.get(name, "no").lower() in _TRUE
+def _is_awaited(request: web.Request) -> bool:
+    return request.query.get("wait", "no").lower() in _TRUE
 
 
 # ---------------------------------------------------------------------------------------------------------------- products
@@ -199,26 +173,28 @@ async def product(request: web.Request) -> web.StreamResponse:
     """Return a product, or list a folder."""
     require(request, Scope.READ)
     path = read_asked_path(request, PRODUCTS).lower()
-    if not path or request.rel_url.raw_path.endswith("/") or "list" in request.query:
-        return await _listing(request, path)
-    return await _product(request, path)
+    return await _send_path(request, path, is_folder=not path)
 
 
 async def answer_aliased_product(request: web.Request) -> web.StreamResponse:
     """Return a product of one platform; O3DE's alias `@products@`."""
     require(request, Scope.READ)
     context = context_of(request)
-    platform = request.query.get("platform") or next((each.id for each in context.config.project.platforms), "")
+    platform = request.query.get("platform") or next(iter(context.platforms), "")
     path = "/".join(filter(None, (platform, read_asked_path(request, "@products@")))).lower()
-    if path == platform.lower() or request.rel_url.raw_path.endswith("/") or "list" in request.query:
+    return await _send_path(request, path, is_folder=path == platform.lower())
+
+
+async def _send_path(request: web.Request, path: str, *, is_folder: bool) -> web.StreamResponse:
+    if is_folder or request.rel_url.raw_path.endswith("/") or "list" in request.query:
         return await _listing(request, path)
-    return await _product(request, path)
-
-
-async def _product(request: web.Request, name: str) -> web.StreamResponse:
-    if _is_set(request, "wait"):
-        await _wait(request, by_name(name), lambda reader: product_files.find(reader, name) is not None)
-    return await send_product(request, name)
+    if _is_awaited(request):
+        await _wait(
+            request,
+            lambda reader: product_files.find_awaited_by_name(reader, path),
+            lambda reader: product_files.find(reader, path) is not None,
+        )
+    return await send_product(request, path)
 
 
 async def send_product(request: web.Request, name: str, *, location: str = "") -> web.StreamResponse:
@@ -247,11 +223,14 @@ async def asset(request: web.Request) -> web.StreamResponse:
     if sub_id is None:
         raise web.HTTPBadRequest(text="the sub id is missing: an asset id is '{UUID}:<sub id in hexadecimal>'\n")
     platform = request.query.get("platform", "").lower()
-    if _is_set(request, "wait"):
+    if _is_awaited(request):
         if not platform:
             raise web.HTTPBadRequest(text="'platform' is missing: 'wait' needs it\n")
-        question = by_id(uuid, platform)
-        await _wait(request, question, lambda reader: bool(product_files.names_of(reader, uuid, sub_id, platform)))
+        await _wait(
+            request,
+            lambda reader: product_files.find_awaited_by_id(reader, uuid, platform),
+            lambda reader: bool(product_files.names_of(reader, uuid, sub_id, platform)),
+        )
     names = await context_of(request).database.ask(lambda reader: product_files.names_of(reader, uuid, sub_id, platform))
     if not names:
         raise web.HTTPNotFound(text=f"there is no asset '{asset_id(uuid, sub_id)}'\n")
@@ -260,11 +239,7 @@ async def asset(request: web.Request) -> web.StreamResponse:
     return await send_product(request, names[0], location=url_of(PRODUCTS, names[0]))
 
 
-async def _wait(
-    request: web.Request,
-    awaited: Callable[[Reader], list[Awaited]],
-    is_there: Callable[[Reader], bool],
-) -> None:
+async def _wait(request: web.Request, awaited: Callable[[Reader], list[Awaited]], is_there: Callable[[Reader], bool]) -> None:
     """Process a product first.
 
     Raises:
@@ -276,11 +251,10 @@ async def _wait(
     if not context.guard.may_escalate(identity):
         raise web.HTTPTooManyRequests(text="too many requests that raise a priority\n", headers={"Retry-After": "1"})
     try:
-        await until_processed(context, awaited, is_there, timeout_s)
-    except WaitTimeout:
+        async with asyncio.timeout(timeout_s):
+            await _Wait(context, awaited, is_there).until_over()
+    except TimeoutError:
         raise web.HTTPGatewayTimeout(text=f"it was not processed within {timeout_s:g} s\n") from None
-    except WaitBroken as error:
-        raise web.HTTPConflict(text=f"a job of '{error.args[0]}' failed\n") from None
 
 
 def _timeout_s(request: web.Request) -> float:
@@ -300,12 +274,9 @@ def _timeout_s(request: web.Request) -> float:
 async def folder_of(context: GatewayContext, path: str) -> tuple[list[str], list[ProductFile]] | None:
     """Return the folders and products in a folder ("" = the platforms), None = the folder does not exist."""
     if not path:
-        found = set(await context.database.ask(product_files.platforms))
-        return sorted(found | {each.id for each in context.config.project.platforms}), []
+        return sorted({*await context.database.ask(product_files.platforms), *context.platforms}), []
     folders, files = await context.database.ask(lambda reader: product_files.children(reader, path))
-    if not folders and not files and path not in {each.id for each in context.config.project.platforms}:
-        return None
-    return folders, files
+    return (folders, files) if folders or files or path in context.platforms else None
 
 
 async def _listing(request: web.Request, path: str) -> web.StreamResponse:
@@ -313,11 +284,13 @@ async def _listing(request: web.Request, path: str) -> web.StreamResponse:
     if found is None:
         raise web.HTTPNotFound(text=f"there is no folder '{path}'\n")
     folders, files = found
+    return _answer_listing(request, path, folders, [{"name": each.file_name, **_facts(each)} for each in files])
+
+
+def _answer_listing(request: web.Request, path: str, folders: list[str], files: list[dict[str, object]]) -> web.Response:
     if request.query.get("list") == "plain":
-        lines = [f"{name}/" for name in folders] + [each.file_name for each in files]
-        return web.Response(text="".join(f"{line}\n" for line in lines))
-    listed = [{"name": each.file_name, **_facts(each)} for each in files]
-    return web.json_response({"folder": path, "folders": folders, "files": listed})
+        return web.Response(text="".join([*(f"{name}/\n" for name in folders), *(f"{each['name']}\n" for each in files)]))
+    return web.json_response({"folder": path, "folders": folders, "files": files})
 
 
 def _facts(item: ProductFile) -> dict[str, object]:
@@ -347,7 +320,11 @@ async def tree(request: web.Request) -> web.StreamResponse:
         await response.write(f'{{"folder": {json.dumps(path)}, "files": ['.encode())
     separator = ""
     while page:
-        texts = _tree_lines(path, page) if is_plain else _tree_objects(path, page)
+        start = len(path) + 1 if path else 0
+        if is_plain:
+            texts = [f"{each.name[start:]}\n" for each in page]
+        else:
+            texts = [json.dumps({"path": each.name[start:], **_facts(each)}) for each in page]
         glue = "" if is_plain else ",\n"
         await response.write((separator + glue.join(texts)).encode())
         separator = glue
@@ -358,18 +335,6 @@ async def tree(request: web.Request) -> web.StreamResponse:
 
 async def _tree_page(context: GatewayContext, path: str, after: str) -> list[ProductFile]:
     return await context.database.ask(lambda reader: product_files.below(reader, path, after, _TREE_PAGE))
-
-
-def _tree_lines(path: str, page: Iterable[ProductFile]) -> Iterable[str]:
-    return (f"{_below(path, each)}\n" for each in page)
-
-
-def _tree_objects(path: str, page: Iterable[ProductFile]) -> Iterable[str]:
-    return (json.dumps({"path": _below(path, each), **_facts(each)}) for each in page)
-
-
-def _below(path: str, item: ProductFile) -> str:
-    return item.name[len(path) + 1 :] if path else item.name
 
 
 # -------------------------------------------------------------------------------------------------------------------- logs
@@ -397,17 +362,12 @@ async def log(request: web.Request) -> web.StreamResponse:
 
 
 def _log_listing(request: web.Request, descriptor: int, path: str) -> web.Response:
-    folders, files = [], []
+    folders: list[str] = []
+    files: list[dict[str, object]] = []
     with os.scandir(descriptor) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 folders.append(to_text(os.fsencode(entry.name)))
             elif entry.is_file(follow_symlinks=False):
                 files.append({"name": to_text(os.fsencode(entry.name)), "size": entry.stat().st_size})
-    folders.sort()
-    files.sort(key=lambda each: str(each["name"]))
-    if request.query.get("list") == "plain":
-        return web.Response(
-            text="".join(f"{name}\n" for name in [*(f"{name}/" for name in folders), *(str(each["name"]) for each in files)])
-        )
-    return web.json_response({"folder": path, "folders": folders, "files": files})
+    return _answer_listing(request, path, sorted(folders), sorted(files, key=lambda each: str(each["name"])))

@@ -34,7 +34,7 @@ from aptui.features.gateway.gateway_context import CONTEXT
 from aptui.features.gateway.peers import peer_settings
 from aptui.features.gateway.protocol import wire_codec
 from aptui.features.gateway.protocol.wire_codec import Scope
-from aptui.features.gateway.tasks import OpenSockets
+from aptui.features.gateway.tasks import HttpSession
 from aptui.features.gateway.ws.client_sessions import SESSIONS
 from aptui.shared.connections.addresses import canonical, is_loopback, parse_address
 from aptui.shared.connections.peers import DEVICE_PATH, Dial, GatewayReport, Peer, PeerAction, PeerOrder, PeerSettings, PeerState
@@ -43,7 +43,7 @@ from aptui.shared.files.replacing import file_stamp
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
     import aiohttp
 
@@ -221,12 +221,11 @@ def _certificate_problem(error: aiohttp.ClientError) -> str:
     return "it does not support TLS, and without TLS only addresses of this machine are allowed"
 
 
-def open_http(wires: OpenSockets) -> aiohttp.ClientSession:
+def open_http() -> HttpSession:
     """Return an HTTP session without cookies, proxies of the environment, and redirects."""
     trace = aiohttp.TraceConfig()
     trace.on_request_redirect.append(_refuse_redirect)
-    connector = aiohttp.TCPConnector(socket_factory=wires.make)
-    return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False, trace_configs=[trace])
+    return HttpSession(cookie_jar=aiohttp.DummyCookieJar(), trust_env=False, trace_configs=[trace])
 
 
 async def _refuse_redirect(*_arguments: object) -> None:
@@ -272,8 +271,7 @@ class Peers:
         self._sessions: dict[str, WireSession] = {}
         """{id of an outgoing connection: its session}."""
         self._trust = trust(context.config.serve)
-        self._http: aiohttp.ClientSession | None = None
-        self._wires = OpenSockets()
+        self._http: HttpSession | None = None
         self._reported: GatewayReport | None = None
         self._is_changed = asyncio.Event()
         self._alone = asyncio.Lock()
@@ -284,7 +282,7 @@ class Peers:
 
     async def open(self) -> None:
         """Read the settings, then start connecting and reporting."""
-        self._http = open_http(self._wires)
+        self._http = open_http()
         await self._read()
         self.sessions.hello_callbacks.append(self._on_change)
         self.sessions.end_callbacks.append(self._on_change)
@@ -302,7 +300,6 @@ class Peers:
         await self.admission.close()
         if self._http is not None:
             await self._http.close()
-            await self._wires.end()
 
     def _do(self, work: Any) -> None:
         task = tasks.begin(work, "a task of the connections")
@@ -340,7 +337,9 @@ class Peers:
             await self._diallers.pop(name).close()
         for name in wanted.keys() - self._diallers.keys():
             assert self._http is not None
-            dialler = OutboundConnections(wanted[name], self._http, self._trust, self._serve, self._find_denial, self._on_change)
+            dialler = OutboundConnections(
+                wanted[name], self._http.http, self._trust, self._serve, self._find_denial, self._on_change
+            )
             self._diallers[name] = dialler
             dialler.start()
 
@@ -490,10 +489,5 @@ def add_routes(app: web.Application) -> None:
     """Apply the lists to clients, and open the connections with the application."""
     peers = app[PEERS] = Peers(app[CONTEXT], app[SESSIONS])
     app[CONTEXT].guard.admissions.append(peers.refuses)
-
-    async def living(_app: web.Application) -> AsyncIterator[None]:
-        await peers.open()
-        yield
-        await peers.close()
-
-    app.cleanup_ctx.append(living)
+    app.on_startup.append(lambda _app: peers.open())
+    app.on_cleanup.append(lambda _app: peers.close())

@@ -25,7 +25,7 @@ from yarl import URL
 from aptui.features.gateway.access.guard import require
 from aptui.features.gateway.gateway_context import CONTEXT
 from aptui.features.gateway.protocol.wire_codec import FRAME_LIMIT_BYTES, Scope
-from aptui.features.gateway.tasks import OpenSockets
+from aptui.features.gateway.tasks import HttpSession
 from aptui.features.gateway.ws.client_sessions import SESSIONS
 from aptui.shared.errors import UserError
 
@@ -144,24 +144,21 @@ class Proxy:
 
     def __init__(self, known: Mapping[str, ProxyTarget], limits: ProxyLimits | None = None) -> None:
         self.known, self.limits = dict(known), limits or ProxyLimits()
-        self.http: aiohttp.ClientSession | None = None
-        self._wires = OpenSockets()
+        self._session: HttpSession | None = None
         self._busy: Counter[str] = Counter()
 
     async def open(self) -> None:
         """Open the HTTP session."""
         limit = aiohttp.ClientTimeout(total=None, sock_connect=self.limits.connect_s, sock_read=self.limits.quiet_s)
-        self.http = aiohttp.ClientSession(
-            auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar(), timeout=limit, trust_env=False,
-            connector=aiohttp.TCPConnector(limit=self.limits.in_all, socket_factory=self._wires.make),
+        self._session = HttpSession(
+            self.limits.in_all, auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar(), timeout=limit, trust_env=False,
             skip_auto_headers=(hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CONTENT_TYPE, hdrs.USER_AGENT),
         )  # fmt: skip
 
     async def close(self) -> None:
         """Close the HTTP session."""
-        if self.http is not None:
-            await self.http.close()
-            await self._wires.end()
+        if self._session is not None:
+            await self._session.close()
 
     @contextlib.contextmanager
     def place(self, identity: ClientIdentity) -> Iterator[None]:
@@ -181,7 +178,8 @@ class Proxy:
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Forward a request to a service of `serve.proxies`, while a WebSocket of the same token is open."""
         identity = require(request, Scope.READ)
-        if not any(_is_same(session.identity, identity) for session in request.config_dict[SESSIONS]):
+        sessions = [(session.identity.name, session.identity.address) for session in request.config_dict[SESSIONS]]
+        if (identity.name, identity.address) not in sessions:
             raise web.HTTPForbidden(text="open a WebSocket first: this address is for connected devices\n")
         target = self.known.get(request.match_info["name"])
         if target is None:
@@ -194,7 +192,7 @@ class Proxy:
     # ---------------------------------------------------------------------------------------------------------- one request
 
     async def _forward(self, request: web.Request, target: ProxyTarget) -> web.StreamResponse:
-        assert self.http is not None
+        assert self._session is not None
         url, body = make_forwarded_url(request, target), _Body(request, self.limits)
         if (request.content_length or 0) > self.limits.request_bytes:
             raise web.HTTPRequestEntityTooLarge(self.limits.request_bytes, request.content_length or 0)
@@ -202,7 +200,7 @@ class Proxy:
         headers["X-Forwarded-For"] = request.remote or ""
         try:
             data = body.pieces() if request.body_exists else None
-            async with self.http.request(request.method, url, headers=headers, data=data, allow_redirects=False) as answer:
+            async with self._session.http.request(request.method, url, headers=headers, data=data, allow_redirects=False) as answer:
                 return await self._answer(request, target, answer)
         except TimeoutError:
             raise web.HTTPGatewayTimeout(text="the service did not answer in time\n") from None
@@ -261,10 +259,6 @@ class _Body:
                 self.is_too_long = True
                 raise ValueError("too long")
             yield piece
-
-
-def _is_same(known: ClientIdentity, asks: ClientIdentity) -> bool:
-    return (known.name, known.address) == (asks.name, asks.address)
 
 
 def _pass_headers(headers: Mapping[str, str], withheld: frozenset[str]) -> CIMultiDict[str]:
@@ -343,12 +337,7 @@ PROXY = web.AppKey("proxy", Proxy)
 def add_routes(app: web.Application) -> None:
     """Forward to the configured services."""
     proxy = app[PROXY] = Proxy(targets(app[CONTEXT].config.serve.proxies))
-
-    async def living(_app: web.Application) -> AsyncIterator[None]:
-        await proxy.open()
-        yield
-        await proxy.close()
-
-    app.cleanup_ctx.append(living)
+    app.on_startup.append(lambda _app: proxy.open())
+    app.on_cleanup.append(lambda _app: proxy.close())
     app.router.add_route("*", f"{PREFIX}{{name}}", proxy.handle)
     app.router.add_route("*", f"{PREFIX}{{name}}/{{rest:.*}}", proxy.handle)

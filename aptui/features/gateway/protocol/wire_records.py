@@ -172,14 +172,9 @@ class AssetStatus(Struct, frozen=True):
     fence: bool = True
 
 
-class WaitReady(Struct, frozen=True):
+class WaitReady(AssetStatus, frozen=True):
     """As `asset_status`, but answered when the status is `compiled` or `failed`, or after `timeout_s`."""
 
-    platform: str = ""
-    asset: str = ""
-    term: str = ""
-    match: Match = Match.DEFAULT
-    fence: bool = True
     timeout_s: float = 60.0
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -69,7 +69,7 @@ class Fact(Line):
         """Return the lines. A fact is split only if it is longer than a line; the last line is cut."""
         lines: list[Parts] = [()]
         for key, value, role in self.facts:
-            parts = _parts(key, value, role)
+            parts = Part(f"{key}  " if key else "", "key"), Part(sanitize(value), role or "value")
             if width_of(lines[-1]) + len(_BETWEEN) + width_of(parts) <= width and lines[-1]:
                 lines[-1] += (Part(_BETWEEN), *parts)
                 continue
@@ -88,10 +88,6 @@ class Fact(Line):
         """Return a line."""
         self._drawn = self._lines[y] if y < len(self._lines) else ()
         return strip_of(self._drawn, self, self.size.width, self.rich_style)
-
-
-def _parts(key: str, value: str, role: str) -> Parts:
-    return (Part(f"{key}  " if key else "", "key"), Part(sanitize(value), role or "value"))
 
 
 def _break_fact(parts: Parts, width: int, most: int) -> list[Parts]:
@@ -211,28 +207,19 @@ class EngineStatus(Struct, frozen=True):
     cache: str = ""
 
 
-def read_answer(answer: dict[str, object]) -> ConnectionsAnswer:
-    """Return the clients and workers in an answer; empty if the answer is invalid."""
+Form = TypeVar("Form", ConnectionsAnswer, EngineStatus)
+
+
+def read_answer(form: type[Form], answer: dict[str, object]) -> Form:
+    """Return an answer of the engine as a record; an empty record if the answer is invalid."""
     try:
-        return msgspec.convert(answer, prepare_form(ConnectionsAnswer))
+        return msgspec.convert(answer, prepare_form(form))
     except msgspec.ValidationError:
-        return ConnectionsAnswer()
+        return form()
 
 
-def read_status(answer: dict[str, object]) -> EngineStatus:
-    """Return the status of the engine in an answer; empty if the answer is invalid."""
-    try:
-        return msgspec.convert(answer, prepare_form(EngineStatus))
-    except msgspec.ValidationError:
-        return EngineStatus()
-
-
-def client_rows(connections: Sequence[Connection]) -> list[ListedRow]:
-    """Return a row for each client; this screen's row is marked."""
-    return [_client(each) for each in connections]
-
-
-def _client(each: Connection) -> ListedRow:
+def client_row(each: Connection) -> ListedRow:
+    """Return the row of a client; this screen's row is marked."""
     is_here = each.pid == os.getpid() and each.kind == "tui"
     name = f"{each.name} (this screen)".strip() if is_here else each.name
     cells = {
@@ -247,12 +234,8 @@ def _client(each: Connection) -> ListedRow:
     return ListedRow(each.number, cells, {"number": each.number, "since": each.since_ms, "waiting": each.waiting_bytes}, each)
 
 
-def worker_rows(workers: Sequence[WorkerInfo]) -> list[ListedRow]:
-    """Return a row for each worker."""
-    return [_worker(each) for each in workers]
-
-
-def _worker(each: WorkerInfo) -> ListedRow:
+def worker_row(each: WorkerInfo) -> ListedRow:
+    """Return the row of a worker."""
     role = _STATES.get(each.state, "")
     cells = {
         "number": Cell(f"{each.number}", "muted"),
@@ -371,12 +354,8 @@ def peers_of(report: GatewayReport | None, settings: PeerSettings) -> tuple[Peer
     )
 
 
-def peer_rows(peers: Sequence[Peer], keys: RowKeys) -> list[ListedRow]:
-    """Return a row for each connection."""
-    return [_peer_row(each, keys) for each in peers]
-
-
-def _peer_row(each: Peer, keys: RowKeys) -> ListedRow:
+def peer_row(each: Peer, keys: RowKeys) -> ListedRow:
+    """Return the row of a connection."""
     role = "warning" if each.trouble and each.state is not PeerState.CONNECTED else _PEER_ROLES[each.state]
     none = Cell(glyph("none"), "muted")
     is_here = each.number > 0
@@ -422,25 +401,15 @@ def list_allowed_rows(settings: PeerSettings, keys: RowKeys) -> list[ListedRow]:
 def list_rejected_rows(settings: PeerSettings, turned_away: Sequence[TurnedAway], keys: RowKeys) -> list[ListedRow]:
     """Return a row for each entry of the rejected list, and for each other refused address."""
     came = {each.address: each for each in turned_away}
-    parts = [
-        ListedRow(
-            keys.of(entry),
-            {"entry": Cell(entry), "note": Cell(_arrival(came.get(entry)), "muted")},
-            data=entry,
-        )
-        for entry in settings.rejected
-    ]
-    return [*parts, *(_make_turned_away(each, keys) for each in turned_away if each.address not in settings.rejected)]
-
-
-def _make_turned_away(each: TurnedAway, keys: RowKeys) -> ListedRow:
-    why = each.why.removeprefix(f"{each.address} is ")
-    cells = {"entry": Cell(each.address, "warning"), "note": Cell(f"{why}: {_times(each)}")}
-    return ListedRow(keys.of(each.address), cells, data=each.address)
-
-
-def _arrival(each: TurnedAway | None) -> str:
-    return "rejected by you" if each is None else f"refused {_times(each)}"
+    rows = []
+    for entry in settings.rejected:
+        note = f"refused {_times(came[entry])}" if entry in came else "rejected by you"
+        rows.append(ListedRow(keys.of(entry), {"entry": Cell(entry), "note": Cell(note, "muted")}, data=entry))
+    for address, each in came.items():
+        if address not in settings.rejected:
+            note = f"{each.why.removeprefix(f'{address} is ')}: {_times(each)}"
+            rows.append(ListedRow(keys.of(address), {"entry": Cell(address, "warning"), "note": Cell(note)}, data=address))
+    return rows
 
 
 def _times(each: TurnedAway) -> str:

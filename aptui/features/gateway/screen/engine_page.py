@@ -1,7 +1,6 @@
 """The engine's page of the Connections screen: the engine, its clients, its workers and the watched folders, and their keys.
 
-Tests: `tests/features/gateway/screen/test_screen.py`, `tests/features/gateway/screen/test_inquiry.py`,
-`tests/features/gateway/screen/test_steering.py`.
+Tests: `tests/features/gateway/screen/test_screen.py`, `tests/features/gateway/screen/test_inquiry.py`.
 """
 
 from __future__ import annotations
@@ -199,10 +198,10 @@ class EngineInquiry:
             self._shell.wake()
 
     def _take_status(self, answer: Answer) -> None:
-        self.status = connection_rows.read_status(answer)
+        self.status = connection_rows.read_answer(connection_rows.EngineStatus, answer)
 
     def _take_connections(self, answer: Answer) -> None:
-        found = connection_rows.read_answer(answer)
+        found = connection_rows.read_answer(connection_rows.ConnectionsAnswer, answer)
         self.workers, self.connections = found.workers, found.connections
 
 
@@ -274,8 +273,8 @@ class EnginePage(ConnectionTables):
         health = session.latest_health
         for fact, facts in zip(self.query(Fact), self._facts(), strict=True):
             fact.show(facts)
-        self.lists["clients"].put(connection_rows.client_rows(self.inquiry.connections))
-        self.lists["workers"].put(connection_rows.worker_rows(self.inquiry.workers))
+        self.lists["clients"].put([connection_rows.client_row(each) for each in self.inquiry.connections])
+        self.lists["workers"].put([connection_rows.worker_row(each) for each in self.inquiry.workers])
         config = self._shell.config
         watched = health if session.state is SessionState.ATTACHED else None
         roots = connection_rows.root_rows(watched, config.project if config else None, str(session.cache_dir))

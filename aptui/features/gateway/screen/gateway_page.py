@@ -167,11 +167,7 @@ _LISTS = (("allowed", "Allowed", rows.ALLOWED), ("rejected", "Rejected", rows.RE
 _OTHER = {"allowed": (PeerAction.REJECT, "rejected"), "rejected": (PeerAction.ALLOW, "allowed")}
 _ADDS = {"allowed": PeerAction.ALLOW, "rejected": PeerAction.REJECT}
 _NO_GATEWAY = (
-    (
-        "",
-        "no gateway runs: 'serve: {enabled: true}' in aptui.yaml starts one",
-        "warning",
-    ),
+    ("", "no gateway runs: 'serve: {enabled: true}' in aptui.yaml starts one", "warning"),
     ("", "if that is set, Logs (3) says why it did not", "muted"),
 )
 _NO_GATEWAY_YET = "changes made here take effect when the gateway starts"
@@ -252,7 +248,7 @@ class GatewayPage(ConnectionTables):
         """Draw the known facts."""
         self.orders.follow()
         report, settings = self.orders.report, self.orders.settings
-        self.lists["peers"].put(rows.peer_rows(rows.peers_of(report, settings), self._keys))
+        self.lists["peers"].put([rows.peer_row(each, self._keys) for each in rows.peers_of(report, settings)])
         self.lists["allowed"].put(rows.list_allowed_rows(settings, self._keys))
         rejected = rows.list_rejected_rows(settings, report.turned_away if report else (), self._keys)
         self.lists["rejected"].put(rejected)

@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import os
 import shlex
-import signal
 import sys
 import tempfile
 import time
@@ -22,17 +21,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiohttp import web
-from aiohttp.typedefs import Middleware
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from aptui.config.settings import GatewaySettings
-from aptui.features.gateway import gateway
+from aptui.features.gateway import gateway, tasks
 from aptui.features.gateway.access import guard, tokens
-from aptui.features.gateway.access.guard import UNIDENTIFIED_LIMIT, Audit, ConnectionLimits, Guard
-from aptui.features.gateway.gateway import Gateway, announce, retract
+from aptui.features.gateway.access.guard import GUARD, UNIDENTIFIED_LIMIT, Audit, ConnectionLimits, Guard
+from aptui.features.gateway.gateway import Gateway, announce
 from aptui.features.gateway.http.demo_page import PAGE
 from aptui.features.gateway.protocol.wire_codec import Scope
+from aptui.link import gateways
 from aptui.shared.connections.accepting import Acceptor
 from aptui.shared.connections.http_sockets import LimitedRunner
 from aptui.shared.errors import UserError, install_advice
@@ -94,7 +93,8 @@ class Web:
 
     def application(self) -> web.Application:
         """Return the application with all routes."""
-        app = web.Application(middlewares=[_checking(self._rules)], client_max_size=1 << 16)
+        app = web.Application(middlewares=[guard.middleware], client_max_size=1 << 16)
+        app[GUARD] = self._rules
         app.on_response_prepare.append(guard.mark_response)
         for path in _OWN:
             app.router.add_get(path, self._send_page)
@@ -146,15 +146,6 @@ class Web:
                 request.transport.close()
 
 
-def _checking(rules: Guard) -> Middleware:
-    @web.middleware
-    async def check(request: web.Request, handler: guard.Handler) -> web.StreamResponse:
-        rules.check(request)
-        return await handler(request)
-
-    return check
-
-
 # --------------------------------------------------------------------------------------------------------------------- life
 
 
@@ -180,14 +171,18 @@ class TerminalPage:
         Raises:
             UserError: textual-serve is not installed. BusyError: the port is taken.
         """
-        server = _textual_serve()
+        try:
+            from textual_serve.server import Server
+        except ImportError:
+            hint = install_advice("web")
+            raise UserError("the screen in a browser needs textual-serve, which is not installed", hint=hint) from None
         bridge = [sys.executable, "-P", "-m", "aptui.features.gateway.web.web_terminal", *self._command]
         serve, token = GatewaySettings(port=self._port), tokens.fresh()
         listening = gateway.listen(serve)
         try:
             # Tokens of files are not accepted here, only this one.
             rules = Guard(serve, tokens.Tokens(Path(os.devnull, "none"), token), Audit(self._audit))
-            self._web = Web(server(shlex.join(bridge)), rules)
+            self._web = Web(Server(shlex.join(bridge)), rules)
             self._runner = LimitedRunner(
                 self._web.application(),
                 self._connections,
@@ -218,14 +213,6 @@ class TerminalPage:
         self._connections.close()
 
 
-def _textual_serve() -> type[Server]:
-    try:
-        from textual_serve.server import Server
-    except ImportError:
-        raise UserError("the screen in a browser needs textual-serve, which is not installed", hint=install_advice("web")) from None
-    return Server
-
-
 def run(config: Config, command: Sequence[str], port: int, say: Callable[[str], object]) -> None:
     """Serve screens to browsers until a signal arrives.
 
@@ -242,10 +229,7 @@ def run(config: Config, command: Sequence[str], port: int, say: Callable[[str], 
 
 
 async def _run(stage: TerminalPage, say: Callable[[str], object]) -> None:
-    loop, over = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, over.set)
-    address = await stage.open()
+    over, address = tasks.end_signal(), await stage.open()
     try:
         say(address)
         await over.wait()
@@ -267,9 +251,7 @@ def run_demo(config: Config, opened: Callable[[str], object]) -> None:
 
 
 async def _run_demo(config: Config, opened: Callable[[str], object]) -> None:
-    loop, over = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, over.set)
+    over = tasks.end_signal()
     config = replace(config, serve=replace(config.serve, address="127.0.0.1", port=0, tls_cert="", tls_key=""))
     with tempfile.TemporaryDirectory(prefix="aptui-demo-") as folder:
         token_file = Path(folder, tokens.FILE)
@@ -282,5 +264,5 @@ async def _run_demo(config: Config, opened: Callable[[str], object]) -> None:
             await over.wait()
         finally:
             with contextlib.suppress(OSError):
-                retract(config)
+                gateways.retract(config.cache_dir)
             await gateway.close()

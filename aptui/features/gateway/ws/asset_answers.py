@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from aptui.core.paths import normalize
 from aptui.features.gateway.access import guard
-from aptui.features.gateway.http.product_opener import PRODUCT_OPENER, ProductOpener
+from aptui.features.gateway.http.product_opener import PRODUCT_OPENER
 from aptui.features.gateway.protocol import wire_records
 from aptui.features.gateway.protocol.mappers import asset_id, asset_of, job_of, parse_asset_id
 from aptui.features.gateway.protocol.wire_codec import RequestMistake, Scope
@@ -57,12 +57,10 @@ _PIECE_BYTES = 256 << 10
 
 
 def _lookup_of(
-    context: GatewayContext,
-    request: wire_records.AssetStatus | wire_records.WaitReady | wire_records.Escalate | wire_records.JobsInfo,
+    context: GatewayContext, request: wire_records.AssetStatus | wire_records.Escalate | wire_records.JobsInfo
 ) -> AssetLookup:
-    known = [each.id for each in context.config.project.platforms]
-    if request.platform and request.platform not in known:
-        raise RequestMistake(f"there is no platform '{request.platform[:40]}'", f"there are: {', '.join(known)}")
+    if request.platform:
+        context.refuse_unknown(request.platform)
     uuid, sub_id = parse_asset_id(request.asset) if request.asset else (b"", None)
     match = getattr(request, "match", Match.DEFAULT)
     term = "" if uuid else normalize(request.term).lower().strip("/")
@@ -70,11 +68,11 @@ def _lookup_of(
 
 
 async def _look_up(context: GatewayContext, lookup: AssetLookup) -> FoundAsset:
-    platforms = (lookup.platform,) if lookup.platform else tuple(each.id for each in context.config.project.platforms)
+    platforms = (lookup.platform,) if lookup.platform else context.platforms
     return await context.database.ask(lambda reader: find_asset(reader, lookup, platforms))
 
 
-def _state(session: WireSession, found: FoundAsset, lookup: AssetLookup, is_synced: bool) -> AssetState:
+def _state(session: WireSession, found: FoundAsset, lookup: AssetLookup) -> AssetState:
     shown = [*found.unsettled, *(row for row in found.rested if row.status == "failed")]
     makers = {product.job_id for product in found.products}
     is_draft = any(row.is_draft and row.job_id in makers for row in (*found.unsettled, *found.rested))
@@ -82,8 +80,7 @@ def _state(session: WireSession, found: FoundAsset, lookup: AssetLookup, is_sync
         Status(found.status(lookup, session.context.engine.running)),
         _jobs(session.context, shown),
         tuple(map(asset_of, found.products[:MOST])),
-        is_synced,
-        is_draft,
+        is_draft=is_draft,
     )
 
 
@@ -95,11 +92,7 @@ def _jobs(context: GatewayContext, rows: Iterable[JobRow]) -> tuple[JobInfo, ...
 
 
 async def _raise_priority(session: WireSession, found: FoundAsset, lookup: AssetLookup, urgency: int) -> int:
-    """Raise the priority of pending jobs if the client has the scope; also of a term that matches nothing yet. Return their number.
-
-    Raises:
-        RequestMistake: the client exceeds `guard.ESCALATIONS_PER_S`.
-    """
+    """Raise the priority of pending jobs if the client has the scope; also of a term that matches nothing yet. Return their number."""
     context = session.context
     if not (context.engine.is_here and session.identity.may(Scope.ESCALATE)):
         return 0
@@ -107,33 +100,42 @@ async def _raise_priority(session: WireSession, found: FoundAsset, lookup: Asset
     if lookup.term and "*" not in lookup.term and not (found.sources or found.products):
         keys.add(lookup.term)  # a term is literal; the engine would read a star as a pattern
     if keys or found.unsettled:
-        if not context.guard.may_escalate(session.identity):
-            what = f"more than {guard.ESCALATIONS_PER_S} requests per second that raise a priority"
-            raise RequestMistake(what, "ask again in a moment", code=_BUSY)
+        refuse_excess(session)
         ids = tuple(row.job_id for row in found.unsettled if row.job_id)
         await context.engine.ask(port.EscalateJobs(ids, tuple(sorted(keys)), urgency))
     return len(found.unsettled)
 
 
+def refuse_excess(session: WireSession) -> None:
+    """Count a request that raises a priority.
+
+    Raises:
+        RequestMistake: the client exceeds `guard.ESCALATIONS_PER_S`.
+    """
+    if not session.context.guard.may_escalate(session.identity):
+        what = f"more than {guard.ESCALATIONS_PER_S} requests per second that raise a priority"
+        raise RequestMistake(what, "ask again in a moment", code=_BUSY)
+
+
 # -------------------------------------------------------------------------------------------------------------- how far
 
 
-async def asset_status(session: WireSession, request: wire_records.AssetStatus, is_synced: bool) -> AssetState:
+async def asset_status(session: WireSession, request: wire_records.AssetStatus) -> AssetState:
     """Return the status of an asset and raise the priority of its pending jobs."""
     lookup = _lookup_of(session.context, request)
     found = await _look_up(session.context, lookup)
     await _raise_priority(session, found, lookup, STATUS_URGENCY)
-    return _state(session, found, lookup, is_synced)
+    return _state(session, found, lookup)
 
 
-async def escalate(session: WireSession, request: wire_records.Escalate, _is_synced: bool) -> wire_records.Escalated:
+async def escalate(session: WireSession, request: wire_records.Escalate) -> wire_records.Escalated:
     """Raise the priority of all jobs of some assets."""
     lookup = _lookup_of(session.context, request)
     found = await _look_up(session.context, lookup)
     return wire_records.Escalated(await _raise_priority(session, found, lookup, WAIT_URGENCY))
 
 
-async def wait_ready(session: WireSession, request: wire_records.WaitReady, is_synced: bool) -> AssetState:
+async def wait_ready(session: WireSession, request: wire_records.WaitReady) -> AssetState:
     """Raise the priority of pending jobs; return the status when all have succeeded or one has failed."""
     context, loop = session.context, asyncio.get_running_loop()
     lookup = _lookup_of(context, request)
@@ -146,13 +148,13 @@ async def wait_ready(session: WireSession, request: wire_records.WaitReady, is_s
         await asyncio.sleep(_LEAST_PAUSE_S)
         failed = await context.database.ask(partial(list_failed, job_ids=frozenset(group)))
         if failed:
-            return replace(_state(session, found, lookup, is_synced), status=Status.FAILED, jobs=_jobs(context, failed))
+            return replace(_state(session, found, lookup), status=Status.FAILED, jobs=_jobs(context, failed))
         found = await _look_up(context, lookup)
         group |= {row.job_id for row in found.unsettled if row.job_id}
-    return _state(session, found, lookup, is_synced)
+    return _state(session, found, lookup)
 
 
-async def jobs_info(session: WireSession, request: wire_records.JobsInfo, is_synced: bool) -> wire_records.JobList:
+async def jobs_info(session: WireSession, request: wire_records.JobsInfo) -> wire_records.JobList:
     """List the jobs of an asset."""
     context = session.context
     lookup = _lookup_of(context, request)
@@ -168,7 +170,7 @@ async def jobs_info(session: WireSession, request: wire_records.JobsInfo, is_syn
         rows = await context.database.ask(lambda reader: _jobs_of(reader, sources, request.platform))
     if request.escalates:
         await _raise_priority(session, found, lookup, JOBS_URGENCY)
-    return wire_records.JobList(_jobs(context, rows[:MOST]), len(rows) > MOST, is_synced)
+    return wire_records.JobList(_jobs(context, rows[:MOST]), len(rows) > MOST)
 
 
 def _jobs_of(reader: Reader, sources: Iterable[str], platform: str) -> list[JobRow]:
@@ -180,8 +182,7 @@ def _jobs_of(reader: Reader, sources: Iterable[str], platform: str) -> list[JobR
 
 
 def _paths(context: GatewayContext) -> ProjectPaths:
-    project = context.config.project
-    return ProjectPaths.of(context.config.cache_dir, project.scan_folders, (each.id for each in project.platforms))
+    return ProjectPaths.of(context.config.cache_dir, context.config.project.scan_folders, context.platforms)
 
 
 def _products(context: GatewayContext, reader: Reader, asset: str, path: str, platform: str) -> list[Served]:
@@ -192,7 +193,7 @@ def _products(context: GatewayContext, reader: Reader, asset: str, path: str, pl
     return _paths(context).find_products(reader, path, platform)
 
 
-async def source_info(session: WireSession, request: wire_records.SourceInfo, _is_synced: bool) -> wire_records.SourceFacts:
+async def source_info(session: WireSession, request: wire_records.SourceInfo) -> wire_records.SourceFacts:
     """Return a source with its products and jobs."""
     context = session.context
     if not (request.path or request.asset):
@@ -219,7 +220,7 @@ async def source_info(session: WireSession, request: wire_records.SourceInfo, _i
     )
 
 
-async def product_info(session: WireSession, request: wire_records.ProductInfo, _is_synced: bool) -> wire_records.ProductFacts:
+async def product_info(session: WireSession, request: wire_records.ProductInfo) -> wire_records.ProductFacts:
     """Return products and their source."""
     context = session.context
 
@@ -234,7 +235,7 @@ async def product_info(session: WireSession, request: wire_records.ProductInfo, 
     return wire_records.ProductFacts(shown, source.source, f"{source.root}/{source.source}", uuid_text(source.uuid))
 
 
-async def resolve_path(session: WireSession, request: wire_records.ResolvePath, _is_synced: bool) -> wire_records.ResolvedPath:
+async def resolve_path(session: WireSession, request: wire_records.ResolvePath) -> wire_records.ResolvedPath:
     """Resolve a path; also of a file in a scan folder that is not a source yet."""
     context = session.context
     if not request.path:
@@ -263,7 +264,7 @@ async def resolve_path(session: WireSession, request: wire_records.ResolvePath, 
 # ------------------------------------------------------------------------------------------------------------ dependencies
 
 
-async def dependencies(session: WireSession, request: wire_records.Dependencies, _is_synced: bool) -> wire_records.DependencyList:
+async def dependencies(session: WireSession, request: wire_records.Dependencies) -> wire_records.DependencyList:
     """List the run-time dependencies of a product."""
     context = session.context
 
@@ -284,9 +285,7 @@ def _dependency(each: links.AssetDependency) -> wire_records.DependencyInfo:
     return wire_records.DependencyInfo(asset_id(each.source_uuid, each.sub_id), each.name.partition("/")[2], each.flags)
 
 
-async def count_unresolved(
-    session: WireSession, request: wire_records.UnresolvedCounts, _is_synced: bool
-) -> wire_records.Unresolved:
+async def count_unresolved(session: WireSession, request: wire_records.UnresolvedCounts) -> wire_records.Unresolved:
     """Count the dependencies of a product that have no target."""
     context = session.context
 
@@ -313,17 +312,13 @@ async def read_product(
     products = await context.database.ask(lambda reader: _products(context, reader, request.asset, request.path, request.platform))
     if not products:
         raise _no_product()
-    taken = await _opener(context).take(products[0].name)
+    assert context.app is not None
+    taken = await context.app[PRODUCT_OPENER].take(products[0].name)
     if taken is None:
         raise _no_product()
     length = max(0, min(request.length or taken.size, taken.size - request.offset))
     product = replace(asset_of(products[0]), size=taken.size, digest=taken.product.digest.hex())
     return wire_records.ProductBytes(product, length), _pieces(taken.descriptor, request.offset, length), taken.close
-
-
-def _opener(context: GatewayContext) -> ProductOpener:
-    assert context.app is not None
-    return context.app[PRODUCT_OPENER]
 
 
 def _no_product() -> RequestMistake:

@@ -312,7 +312,7 @@ class WireSession:
 
         Older notifications are not sent after it.
         """
-        platforms = self.wanted[0] or frozenset(platform.id for platform in self.context.config.project.platforms)
+        platforms = self.wanted[0] or self.context.platforms
         try:
             async for moment, part in pages(self.context.database, sorted(platforms), _CATALOG_PAGE):
                 if part.is_first:
@@ -375,7 +375,7 @@ class WireSession:
         number = 0
         try:
             number, _name, request = wire_codec.decode_request(message.data)
-            self._refuse_unknown(number, request)
+            self._refuse_unknown(request)
         except RequestMistake as mistake:
             await self.send(wire_codec.encode_refusal(mistake.number or number, mistake.what, mistake.hint, mistake.code))
             await self.close(1002, mistake.what)
@@ -384,45 +384,35 @@ class WireSession:
             request, client=request.client[:_NAME_LENGTH], platforms=_once(request.platforms), notices=_once(request.notices)
         )
         context = self.context
-        platforms = tuple(platform.id for platform in context.config.project.platforms)
         scopes = tuple(scope.value for scope in Scope if self.identity.may(scope))
         epoch = context.engine.epoch if context.engine.is_here else 0
         welcome = Welcome(
-            wire_codec.VERSION, __version__, context.config.name, platforms, self.number, scopes, epoch, context.engine.seq
+            wire_codec.VERSION, __version__, context.config.name, context.platforms, self.number, scopes, epoch, context.engine.seq
         )
         await self.send(wire_codec.encode_answer(number, welcome))
         if request.wants_catalog:
             self.send_catalog()
         return True
 
-    def _refuse_unknown(self, number: int, request: object) -> None:
+    def _refuse_unknown(self, request: object) -> None:
         """Refuse a client with another protocol, another project, or unknown names.
 
         Raises:
             RequestMistake: the reason.
         """
-        config = self.context.config
-        known = [platform.id for platform in config.project.platforms]
         if not isinstance(request, Hello):
-            raise RequestMistake("the first request must be 'hello'", wire_codec.ADVICE, number=number)
+            raise RequestMistake("the first request must be 'hello'", wire_codec.ADVICE)
         if request.protocol != wire_codec.VERSION:
-            raise RequestMistake(
-                f"this gateway speaks protocol {wire_codec.VERSION}, you speak {request.protocol}",
-                "use the same aptui at both ends",
-                number=number,
-            )
-        if request.project and request.project.lower() != config.name.lower():
-            raise RequestMistake(
-                f"this is the project '{config.name}', not '{request.project[:100]}'", "check the address and port", number=number
-            )
+            what = f"this gateway speaks protocol {wire_codec.VERSION}, you speak {request.protocol}"
+            raise RequestMistake(what, "use the same aptui at both ends")
+        name = self.context.config.name
+        if request.project and request.project.lower() != name.lower():
+            raise RequestMistake(f"this is the project '{name}', not '{request.project[:100]}'", "check the address and port")
         for platform in request.platforms:
-            if platform not in known:
-                raise RequestMistake(f"there is no platform '{platform[:40]}'", f"there are: {', '.join(known)}", number=number)
+            self.context.refuse_unknown(platform)
         for name in request.notices:
             if name not in wire_codec.NOTICES:
-                raise RequestMistake(
-                    f"there is no notification '{name[:40]}'", f"there are: {', '.join(wire_codec.NOTICES)}", number=number
-                )
+                raise RequestMistake(f"there is no notification '{name[:40]}'", f"there are: {', '.join(wire_codec.NOTICES)}")
 
     async def _take(self, text: str) -> None:
         self.received_bytes += len(text)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +59,7 @@ class NewsPublisher:
     def __init__(self, config: Config, database: Database, sessions: WireSessions) -> None:
         self._config, self._database, self._sessions = config, database, sessions
         self.pulse = NewsPulse()
-        self._platforms = tuple(platform.id for platform in config.project.platforms)
+        self._platforms = [platform.id for platform in config.project.platforms]
         self._pending: list[NoticeLine] = []
         self._wake = asyncio.Event()
         self._ids: dict[str, tuple[bytes, int]] | None = None
@@ -75,7 +74,7 @@ class NewsPublisher:
         """Number of times that all clients had to start again; earlier notices are void."""
         self._tasks: list[asyncio.Task[None]] = []
         sessions.hello_callbacks.append(self._send_readiness)
-        sessions.end_callbacks.append(self._on_leave)
+        sessions.end_callbacks.append(lambda _session: self._forget_ids())
 
     def start(self) -> None:
         """Start publishing; called in the event loop."""
@@ -123,7 +122,7 @@ class NewsPublisher:
             session.queue(frame_of(self.engine.epoch, self.engine.seq, wanted))
         self._wake.set()
 
-    def _on_leave(self, _session: WireSession) -> None:
+    def _forget_ids(self) -> None:
         if not self._sessions.has_clients:
             self._ids = None
 
@@ -161,12 +160,14 @@ class NewsPublisher:
         digests, paths = _read_from_database(pending)
         wanted = {name: digest for name, digest in digests.items() if digest}
         rows = await self._database.read_products(wanted, (epoch, seq)) if wanted else {}
-        known = await self._database.ask(partial(_sources, paths=paths)) if paths else {}
+        known = await self._database.ask(lambda reader: _sources(reader, paths)) if paths else {}
         notices = [each for news in pending for each in self._make_notices(news.notice, digests, rows, known)]
         latest = next((news.notice for news in reversed(pending) if isinstance(news.notice, Progress)), None)
         if latest is not None:
             self.engine.progress = latest
-            notices.append(_counts(latest))
+            waiting, running = latest.analyses_waiting + latest.jobs_waiting, latest.analyses_running + latest.jobs_running
+            done = latest.jobs_done, latest.jobs_failed
+            notices.append(wire_records.Counts(waiting, running, *done, latest.is_scanning, latest.eta_ms))
         for first in range(0, len(notices), _SLICE):
             if gaps != self._gaps:
                 return
@@ -235,14 +236,6 @@ class NewsPublisher:
 
     # ----------------------------------------------------------------------------------------------------------- readiness
 
-    async def readiness(self) -> dict[str, Any]:
-        """Return the engine's pending work.
-
-        Raises:
-            KnownError: no engine is running, or it does not answer.
-        """
-        return await self.engine.ask(engine_requests.Readiness())
-
     async def _watch_readiness(self) -> None:
         """Report platforms without pending critical jobs; queries the engine only after events and while clients are subscribed."""
         while True:
@@ -250,7 +243,7 @@ class NewsPublisher:
             while self._is_unsure and self._sessions.has_clients and self.engine.is_here:
                 self._is_unsure = False
                 try:
-                    readiness = await self.readiness()
+                    readiness = await self.engine.ask(engine_requests.Readiness())
                 except KnownError:
                     self._is_unsure = True  # the next beat tries again
                     break
@@ -271,10 +264,12 @@ class NewsPublisher:
 
 def is_critical_done(readiness: dict[str, Any], platform: str) -> bool:
     """Whether an answer to `engine_requests.Readiness` has no pending critical jobs for a platform ("" = any)."""
-    pending_counts: dict[str, int] = readiness["critical"]
-    return bool(readiness["is_ready"]) and not sum(
-        count for name, count in pending_counts.items() if platform in ("", name) or name == "common"
-    )
+    return bool(readiness["is_ready"]) and not pending_count(readiness["critical"], platform)
+
+
+def pending_count(counts: dict[str, int], platform: str) -> int:
+    """Return the number of jobs of a platform ("" = all) in {platform: number of jobs}; `common` jobs belong to all platforms."""
+    return sum(count for name, count in counts.items() if platform in ("", name) or name == "common")
 
 
 def _read_from_database(pending: Sequence[NoticeLine]) -> tuple[dict[str, str], set[str]]:
@@ -299,13 +294,6 @@ def _source(path: str, is_there: bool, known: dict[str, SourceRow]) -> object:
         return notices.SourceRemoved(path)
     row = known.get(path)
     return notices.SourceChanged(path, uuid_text(row.uuid) if row is not None else "")
-
-
-def _counts(progress: Progress) -> notices.Counts:
-    return notices.Counts(
-        progress.analyses_waiting + progress.jobs_waiting, progress.analyses_running + progress.jobs_running, progress.jobs_done,
-        progress.jobs_failed, progress.is_scanning, progress.eta_ms,
-    )  # fmt: skip
 
 
 def _show(notice: ShowRequested, known: dict[str, SourceRow]) -> notices.Show:

@@ -9,19 +9,18 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
+from msgspec.structs import replace
 
 from aptui import feature
 from aptui.core.paths import normalize
 from aptui.features.gateway import engine_requests
-from aptui.features.gateway.access import guard
-from aptui.features.gateway.access.guard import ClientIdentity
 from aptui.features.gateway.protocol import wire_records
 from aptui.features.gateway.protocol.mappers import parse_asset_id
 from aptui.features.gateway.protocol.wire_codec import REQUESTS, RequestMistake, Scope, without_paths
 from aptui.features.gateway.protocol.wire_records import Counted, Done
 from aptui.features.gateway.ws import asset_answers
 from aptui.features.gateway.ws.client_sessions import RequestAnswer, WireSession
-from aptui.features.gateway.ws.news import is_critical_done
+from aptui.features.gateway.ws.news import is_critical_done, pending_count
 from aptui.link import port
 from aptui.link.port import MOST_INTERESTING, NoteInterest
 from aptui.shared.errors import HostError, KnownError
@@ -31,7 +30,6 @@ from aptui.store.queries.reader import Reader
 from aptui.store.queries.serving import job_of_run, jobs_by_id, products_named, sources_meant
 
 if TYPE_CHECKING:
-    from aptui.features.gateway.gateway_context import GatewayContext
     from aptui.features.gateway.ws.client_sessions import WireSession
 
 
@@ -41,12 +39,11 @@ _CATALOG_LIMIT_S = 300.0
 _RELOCATION_LIMIT_S = 120.0
 
 
-async def processor_status(
-    session: WireSession, request: wire_records.ProcessorStatus, _is_synced: bool
-) -> wire_records.ProcessorState:
+async def processor_status(session: WireSession, request: wire_records.ProcessorStatus) -> wire_records.ProcessorState:
     """Return the pending work, and whether all critical jobs have ended."""
     context = session.context
-    _refuse_unknown(context, request.platform)
+    if request.platform:
+        context.refuse_unknown(request.platform)
     if not context.engine.is_here:
         totals = await context.database.ask(Reader.totals)
         pending = totals.jobs["pending"] + totals.jobs["processing"]
@@ -55,32 +52,20 @@ async def processor_status(
     return wire_records.ProcessorState(
         answer["state"],  # type: ignore[arg-type]  # the port's own words
         is_critical_done(answer, request.platform),
-        _sum(answer["pending"], request.platform),
-        _sum(answer["critical"], request.platform),
+        pending_count(answer["pending"], request.platform),  # type: ignore[arg-type]
+        pending_count(answer["critical"], request.platform),  # type: ignore[arg-type]
         answer["failed"],  # type: ignore[arg-type]
         bool(answer["is_scanning"]),
     )
 
 
-def _sum(counts: Any, platform: str) -> int:
-    return sum(count for name, count in counts.items() if platform in ("", name) or name == "common")
-
-
-async def platform_status(
-    session: WireSession, request: wire_records.PlatformStatus, _is_synced: bool
-) -> wire_records.PlatformState:
+async def platform_status(session: WireSession, request: wire_records.PlatformStatus) -> wire_records.PlatformState:
     """Return the enabled platforms."""
-    enabled = tuple(platform.id for platform in session.context.config.project.platforms)
+    enabled = session.context.platforms
     return wire_records.PlatformState(request.platform in enabled, enabled)
 
 
-def _refuse_unknown(context: GatewayContext, platform: str) -> None:
-    known = [each.id for each in context.config.project.platforms]
-    if platform and platform not in known:
-        raise RequestMistake(f"there is no platform '{platform[:40]}'", f"there are: {', '.join(known)}")
-
-
-async def scan_folders(session: WireSession, _request: wire_records.ScanFolders, _is_synced: bool) -> wire_records.ScanFolderList:
+async def scan_folders(session: WireSession, _request: wire_records.ScanFolders) -> wire_records.ScanFolderList:
     """Return the scan folders."""
     folders = sorted(session.context.config.project.scan_folders, key=lambda folder: folder.order)
     return wire_records.ScanFolderList(
@@ -88,7 +73,7 @@ async def scan_folders(session: WireSession, _request: wire_records.ScanFolders,
     )
 
 
-async def job_log(session: WireSession, request: wire_records.JobLog, _is_synced: bool) -> wire_records.JobLogText:
+async def job_log(session: WireSession, request: wire_records.JobLog) -> wire_records.JobLogText:
     """Return the log of a job."""
     log_dir = session.context.config.log_dir
 
@@ -109,7 +94,7 @@ async def job_log(session: WireSession, request: wire_records.JobLog, _is_synced
 
 
 async def check_relocation(
-    session: WireSession, request: wire_records.CheckMove | wire_records.CheckDelete, _is_synced: bool
+    session: WireSession, request: wire_records.CheckMove | wire_records.CheckDelete
 ) -> wire_records.RelocationCheck:
     """Return the effects of moving or deleting a source."""
     is_delete = isinstance(request, wire_records.CheckDelete)
@@ -133,13 +118,13 @@ async def check_relocation(
 # ---------------------------------------------------------------------------------------------------------------- commands
 
 
-async def save_catalog(session: WireSession, _request: wire_records.SaveCatalog, _is_synced: bool) -> Done:
+async def save_catalog(session: WireSession, _request: wire_records.SaveCatalog) -> Done:
     """Write the catalogs."""
     await session.context.engine.ask(engine_requests.WriteCatalog(), _CATALOG_LIMIT_S)
     return Done()
 
 
-async def clear_fingerprint(session: WireSession, request: wire_records.ClearFingerprint, _is_synced: bool) -> Counted:
+async def clear_fingerprint(session: WireSession, request: wire_records.ClearFingerprint) -> Counted:
     """Run the jobs of the sources that match a term again, whatever their inputs."""
     term = normalize(request.term).lower()
     if not term:
@@ -156,7 +141,7 @@ async def clear_fingerprint(session: WireSession, request: wire_records.ClearFin
     return Counted(len(keys))
 
 
-async def reprocess(session: WireSession, request: wire_records.Reprocess, _is_synced: bool) -> Counted:
+async def reprocess(session: WireSession, request: wire_records.Reprocess) -> Counted:
     """Run jobs again."""
     keys = tuple(normalize(path).lower() for path in request.sources)
     if not keys and not request.job_ids:
@@ -165,13 +150,13 @@ async def reprocess(session: WireSession, request: wire_records.Reprocess, _is_s
     return Counted(int(str(answer["count"])))
 
 
-async def rescan(session: WireSession, _request: wire_records.Rescan, _is_synced: bool) -> Done:
+async def rescan(session: WireSession, _request: wire_records.Rescan) -> Done:
     """Check all sources again."""
     await session.context.engine.ask(port.RescanSources())
     return Done()
 
 
-async def shutdown(session: WireSession, request: wire_records.Shutdown, _is_synced: bool) -> Done:
+async def shutdown(session: WireSession, request: wire_records.Shutdown) -> Done:
     """Stop the engine."""
     try:
         await session.context.engine.ask(port.StopEngine(request.is_when_idle))
@@ -181,10 +166,7 @@ async def shutdown(session: WireSession, request: wire_records.Shutdown, _is_syn
     return Done()
 
 
-_BUSY = 4
-
-
-async def interest(session: WireSession, request: wire_records.Interest, _is_synced: bool) -> wire_records.Interested:
+async def interest(session: WireSession, request: wire_records.Interest) -> wire_records.Interested:
     """Raise the priority of the sources that a client shows.
 
     Raises:
@@ -193,13 +175,10 @@ async def interest(session: WireSession, request: wire_records.Interest, _is_syn
     context = session.context
     if len(request.assets) + len(request.paths) > MOST_INTERESTING:
         raise RequestMistake(f"more than {MOST_INTERESTING:,} assets and paths at once", "name those in front")
-    if not context.guard.may_escalate(session.identity):
-        what = f"more than {guard.ESCALATIONS_PER_S} requests per second that raise a priority"
-        raise RequestMistake(what, "ask again in a moment", code=_BUSY)
+    asset_answers.refuse_excess(session)
     ids = [parse_asset_id(asset)[0] for asset in request.assets]
     paths = [normalize(path).lower().strip("/") for path in request.paths]
-    platforms = [each.id for each in context.config.project.platforms]
-    keys = await context.database.ask(lambda reader: _keys(reader, ids, paths, platforms))
+    keys = await context.database.ask(lambda reader: _keys(reader, ids, paths, context.platforms))
     if keys and context.engine.is_here:
         await context.engine.ask(NoteInterest(keys))
     return wire_records.Interested(len(keys))
@@ -239,19 +218,14 @@ async def answer(session: WireSession, name: str, request: Any) -> RequestAnswer
             "'aptui token add' makes a token with it",
             code=_NOT_ALLOWED,
         )
-    if scope not in _AUDITED:
-        return for_client(identity, await _answer(session, name, request))
     try:
         answered = await _answer(session, name, request)
     except (RequestMistake, KnownError) as error:
-        guard.audit.write(identity, name, f"refused: {error}", **_details(request))
+        if scope in _AUDITED:
+            guard.audit.write(identity, name, f"refused: {error}", **_details(request))
         raise
-    guard.audit.write(identity, name, "done", **_details(request))
-    return answered
-
-
-def for_client(identity: ClientIdentity, answered: RequestAnswer) -> RequestAnswer:
-    """Return an answer without absolute paths if this client may not see them."""
+    if scope in _AUDITED:
+        guard.audit.write(identity, name, "done", **_details(request))
     return answered if identity.may_see_paths else answered._replace(record=without_paths(answered.record))
 
 
@@ -276,7 +250,10 @@ async def _answer(session: WireSession, name: str, request: Any) -> RequestAnswe
         case wire_records.ReadProduct():
             return RequestAnswer(*await asset_answers.read_product(session, request))
     is_synced = await wait_until_synced(session) if getattr(request, "fence", False) else True
-    return RequestAnswer(await _HANDLERS[name](session, request, is_synced))
+    record = await _HANDLERS[name](session, request)
+    if not is_synced and isinstance(record, (wire_records.AssetState, wire_records.JobList)):
+        record = replace(record, is_fenced=False)
+    return RequestAnswer(record)
 
 
 async def wait_until_synced(session: WireSession) -> bool:
@@ -295,8 +272,7 @@ def _details(request: Any) -> dict[str, object]:
     return {"arguments": to_builtins(request)}
 
 
-_Handler = Callable[["WireSession", Any, bool], Awaitable[object]]
-_HANDLERS: dict[str, _Handler] = {
+_HANDLERS: dict[str, Callable[[WireSession, Any], Awaitable[object]]] = {
     "asset_status": asset_answers.asset_status,
     "wait_ready": asset_answers.wait_ready,
     "escalate": asset_answers.escalate,

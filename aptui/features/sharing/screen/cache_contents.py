@@ -21,7 +21,7 @@ from aptui.config.dirs import asset_database
 from aptui.shared.errors import HostError, KnownError
 from aptui.shared.printing import count
 from aptui.store.db.schema import translate_errors, uuid_text
-from aptui.store.queries.integrity import Finding, OrphanFile, amount, examine_products, orphans, still_orphans
+from aptui.store.queries.integrity import OrphanFile, amount, examine_products, orphans, still_orphans
 from aptui.store.queries.metrics import Amount, builder_names, cache_contents
 from aptui.store.queries.reader import open_reader
 from aptui.tui.background import BackgroundTask
@@ -142,15 +142,11 @@ def verify(task: BackgroundTask, cache_dir: Path, report: Callable[[CheckProgres
             task.check()
             count, done, without = count + 1, done + max(product.size, 0), without + (not product.digest)
             if finding is not None:
-                problems.append(_problem(finding, product.size))
+                problems.append(CacheProblem(finding.problem, finding.product, finding.source, product.size, finding.job_id))
             if time.monotonic() - reported_at > _REPORT_EVERY_S:
                 reported_at = time.monotonic()
                 report(CheckProgress(done, whole, count, max(of_count, count), without, tuple(problems)))
     return CheckProgress(done, whole, count, count, without, tuple(problems))
-
-
-def _problem(finding: Finding, size_bytes: int) -> CacheProblem:
-    return CacheProblem(finding.problem, finding.product, finding.source, size_bytes, finding.job_id)
 
 
 def find_unowned(

@@ -529,7 +529,7 @@ def test_sec_6_local_token_is_readable_by_its_user_only(tmp_path: Path, monkeypa
     found = gateways.find_gateway(settings.cache_dir)
     assert found is not None
     assert (found.token, found.is_alive) == ("secret", True)
-    gateway.retract(settings)
+    gateways.retract(settings.cache_dir)
     assert gateways.find_gateway(settings.cache_dir) is None
 
 

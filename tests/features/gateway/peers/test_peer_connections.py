@@ -23,6 +23,7 @@ from aptui.core.notices import PeerOrdered
 from aptui.features.gateway.access.peer_admission import Admission, local_addresses
 from aptui.features.gateway.client import Device, Disconnected
 from aptui.features.gateway.engine_requests import OrderPeers, ReportPeers
+from aptui.features.gateway.gateway_context import GatewayContext, NewsPulse
 from aptui.features.gateway.peers import peer_connections, peer_settings
 from aptui.features.gateway.peers.peer_connections import Peers
 from aptui.features.gateway.ws.client_sessions import WireSessions
@@ -302,14 +303,7 @@ async def gateway(tmp_path, serve: GatewaySettings = GatewaySettings()):
     project = SimpleNamespace(platforms=(SimpleNamespace(id="linux"),))
     config = SimpleNamespace(serve=serve, cache_dir=tmp_path, name="Garden", project=project)
     tokens = SimpleNamespace(holds=lambda *_: False)
-    room = SimpleNamespace(
-        reread=None,
-        config=config,
-        engine=EngineTold(),
-        guard=SimpleNamespace(admissions=[], tokens=tokens),
-        port=7,
-        database=None,
-    )
+    room = GatewayContext(config, None, EngineTold(), SimpleNamespace(admissions=[], tokens=tokens), NewsPulse(), port=7)
     there = Peers(room, WireSessions(4, answer), admission(peer_settings.read_peer_settings(serve)))
     await there.open()
     try:

@@ -17,7 +17,7 @@ from aptui.core.notices import ConnectionsChanged, EngineMessage, HealthChanged,
 from aptui.features.gateway.engine_requests import OrderPeers
 from aptui.features.gateway.peers import peer_settings
 from aptui.features.gateway.screen import engine_page
-from aptui.features.gateway.screen.connection_rows import read_answer, read_status, source_of
+from aptui.features.gateway.screen.connection_rows import ConnectionsAnswer, EngineStatus, read_answer, source_of
 from aptui.link import gateways
 from aptui.link.port import Connections, Disconnect, ReadStatus, RestartWorker
 from aptui.shared.connections.peers import Dial, GatewayReport, Peer, PeerAction, PeerOrder, PeerSettings, PeerState, TurnedAway
@@ -273,9 +273,9 @@ def test_menu_commands_copy_zoom_and_sort(tmp_path):
         await pilot.press("full_stop", "d", "n", "z")
         await until(pilot, lambda: "Workers" not in text(app))
         await pilot.press("z")
-        for name, rest in (("disconnect", "9"), ("restart-worker", "2"), ("disconnect", "2")):
+        for name, rest in (("disconnect", "9"), ("restart-worker", "9"), ("restart-worker", "2"), ("disconnect", "2")):
             next(command for command in pane.commands() if command.name == name).run(rest)
-        await until(pilot, lambda: "there is no client 9" in text(app))
+        await until(pilot, lambda: "there is no client 9" in text(app) and "there is no worker 9" in text(app))
         await pilot.press("y")
         await until(pilot, lambda: session.told == [RestartWorker(2), Disconnect(2)])
         await pilot.click("#connections-clients", offset=(4, 0))
@@ -378,8 +378,8 @@ def test_source_of_a_worker_is_shown(job, source):
 
 
 def test_answer_of_unknown_form_is_ignored():
-    assert read_answer({"workers": 3}).workers == ()
-    assert read_status({"pid": "x"}).pid == 0
+    assert read_answer(ConnectionsAnswer, {"workers": 3}).workers == ()
+    assert read_answer(EngineStatus, {"pid": "x"}).pid == 0
 
 
 # ------------------------------------------------------------------------------------------------------------- the gateway
