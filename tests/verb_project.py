@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from homes import own_project
+from homes import own_homes, own_project
 
 from aptui.cli import main
 
@@ -83,6 +83,18 @@ def runner(capsys: pytest.CaptureFixture[str]) -> Run:
         return code, captured.out, captured.err
 
     return run
+
+
+@pytest.fixture
+def run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run verbs in the project that the module makes: once (`processed`), or for each test (`project`)."""
+    if hasattr(request.module, "processed"):
+        processed = request.getfixturevalue("processed")
+        own_homes(processed.parent, monkeypatch)
+        monkeypatch.chdir(processed)
+    else:
+        request.getfixturevalue("project")
+    return runner(capsys)
 
 
 def write(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

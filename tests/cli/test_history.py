@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 import verb_project
-from homes import own_homes
-from verb_project import Run, runner
+from verb_project import Run
 
 from aptui.cli import main
 
@@ -31,14 +30,6 @@ def processed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (project / "assets/a.txt").write_text("longer yet")
         main.main(["batch"])
     return project
-
-
-@pytest.fixture
-def run(processed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    own_homes(processed.parent, monkeypatch)
-    monkeypatch.chdir(processed)
-
-    return runner(capsys)
 
 
 def runs(out: str) -> list[dict[str, Any]]:

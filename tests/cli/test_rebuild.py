@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import verb_project
-from verb_project import Run, runner
+from verb_project import Run
 
 from aptui.cli.verify_verb import SharedCacheSetup, sample, share
 from aptui.store.queries.reader import JobRow
@@ -57,11 +57,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (project / "builders" / "dice.py").write_text(DICE)
     (project / "secret").write_text("old")
     return project
-
-
-@pytest.fixture
-def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    return runner(capsys)
 
 
 def files_below(folder: Path) -> dict[str, bytes]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import verb_project
-from verb_project import Run, runner
+from verb_project import Run
 
 from aptui.cli import doctor, main
 from aptui.demo.demo_project import count_expected_products
@@ -21,11 +21,6 @@ pytestmark = pytest.mark.real
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return verb_project.write(tmp_path, monkeypatch)
-
-
-@pytest.fixture
-def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    return runner(capsys)
 
 
 def reasons(run: Run, terms: str) -> set[str]:

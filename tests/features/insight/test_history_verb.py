@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 import verb_project
-from homes import own_homes
-from verb_project import Run, runner
+from verb_project import Run
 
 from aptui.cli import main
 
@@ -28,14 +27,6 @@ def processed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (project / "shared/c.txt").unlink()
         main.main(["batch"])
     return project
-
-
-@pytest.fixture
-def run(processed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    own_homes(processed.parent, monkeypatch)
-    monkeypatch.chdir(processed)
-
-    return runner(capsys)
 
 
 def test_sessions_are_listed_newest_first(run: Run) -> None:

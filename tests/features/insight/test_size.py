@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 import verb_project
-from homes import own_homes
-from verb_project import Run, runner
+from verb_project import Run
 
 from aptui.cli import main
 from aptui.features.insight.size import SizeBy, SizeRow, size_page
@@ -34,14 +33,6 @@ def processed(tmp_path_factory: pytest.TempPathFactory) -> Path:
             WHERE job_id IN (SELECT JobID FROM Jobs WHERE JobKey = 'upper')"""
         assert database.execute(sql).rowcount == 2
     return project
-
-
-@pytest.fixture
-def run(processed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    own_homes(processed.parent, monkeypatch)
-    monkeypatch.chdir(processed)
-
-    return runner(capsys)
 
 
 def test_sizes_by_builder_with_growth(run: Run) -> None:

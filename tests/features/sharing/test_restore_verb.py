@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from homes import own_project
-from verb_project import Run, runner
+from verb_project import Run
 
 PROJECT = """\
 scan_folders: [{name: game, path: assets}]
@@ -24,11 +24,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = own_project(tmp_path, monkeypatch)
     (folder / "aptui.yaml").write_text(f"{PROJECT}local_store: {{enabled: true, path: {tmp_path}/store}}\n")
     return folder
-
-
-@pytest.fixture
-def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    return runner(capsys)
 
 
 @pytest.fixture

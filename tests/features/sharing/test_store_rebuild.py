@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from homes import own_project
-from verb_project import Run, runner
+from verb_project import Run
 
 pytestmark = pytest.mark.real
 
@@ -38,11 +38,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("a.up", "b.glu", "b.inc", "c.txt", "d.src", "e.src"):
         (folder / "assets" / name).write_text(name)
     return folder
-
-
-@pytest.fixture
-def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    return runner(capsys)
 
 
 def build(run: Run) -> None:

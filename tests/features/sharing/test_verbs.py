@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from homes import own_project
-from verb_project import Run, runner
+from verb_project import Run
 
 from aptui.features.sharing import verbs as cache_verbs
 from aptui.shared.account import SharingSum
@@ -37,11 +37,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("a.up", "b.up", "c.txt"):
         (folder / "assets" / name).write_text(name)
     return folder
-
-
-@pytest.fixture
-def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    return runner(capsys)
 
 
 def asked(run: Run, *words: str) -> dict[str, Any]:

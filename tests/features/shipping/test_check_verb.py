@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from homes import own_homes
 from PIL import Image
-from verb_project import Run, runner
+from verb_project import Run
 
 from aptui.features.shipping import findings
 from aptui.worker.commands import command
@@ -33,11 +33,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "assets" / "a.txt").write_text("text")
     monkeypatch.chdir(folder)
     return folder
-
-
-@pytest.fixture
-def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    return runner(capsys)
 
 
 def write(project: Path, checks: str) -> None:

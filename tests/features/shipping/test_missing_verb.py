@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from homes import own_project
-from verb_project import Run, runner
+from verb_project import Run
 
 from aptui.features.shipping import missing_verb
 
@@ -35,13 +35,6 @@ FILES = {
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
     return own_project(tmp_path, monkeypatch, FILES)
-
-
-@pytest.fixture
-def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    assert project.is_dir()
-
-    return runner(capsys)
 
 
 def test_missing_dependencies_are_listed_and_counted(run: Run) -> None:
