@@ -34,7 +34,7 @@ from aiohttp.abc import AbstractStreamWriter
 from aptui.features.sharing.records.seal import MAX_RECORD_BYTES, TRUSTED
 from aptui.features.sharing.stores import placing
 from aptui.features.sharing.stores.folder_store import FolderStore
-from aptui.features.sharing.stores.streams import CHUNK_BYTES
+from aptui.features.sharing.stores.streams import CHUNK_BYTES, write_all
 from aptui.shared.connections.accepting import HANDSHAKE_LIMIT_S, Acceptor
 from aptui.shared.connections.addresses import is_loopback
 from aptui.shared.connections.http_sockets import HttpSocket, LimitedRunner, SocketLimits
@@ -285,7 +285,7 @@ class _Offer:
             with await asyncio.to_thread(open, path, "xb", 0) as file:
                 async for chunk in self._body(request, self._serving.max_blob_bytes):
                     hasher.update(chunk)
-                    await asyncio.to_thread(_write, file.fileno(), chunk)
+                    await asyncio.to_thread(write_all, file.fileno(), chunk)
             if hasher.hexdigest() != name:
                 return web.Response(status=400, text="these bytes have another digest")
             await asyncio.to_thread(self._publish, path, store.blob_path(name))
@@ -423,9 +423,3 @@ def _read_used_bytes(path: str) -> int | None:
     except OSError:
         return None
     return state.st_size
-
-
-def _write(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]

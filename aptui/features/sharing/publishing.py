@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -39,25 +38,13 @@ class SharedResult(Struct, frozen=True):
     key: str
 
 
-class Records(Protocol):
-    """The methods of a `Store` that this module needs."""
-
-    def get_record(self, key: str) -> bytes | None:
-        """See `Store.get_record`."""
-        ...
-
-    def put_record(self, key: str, data: bytes, *, if_absent: bool = True) -> bool:
-        """See `Store.put_record`."""
-        ...
-
-
 def open_trusted(data: bytes) -> tuple[str, bytes]:
     """Open a record from this machine's own store, which returns trusted records only."""
     kind, _, body = part_sealed(data)
     return kind, body
 
 
-def read_result(store: Records, opens: Open, base: str, present: Present) -> SharedResult | None:
+def read_result(store: Store, opens: Open, base: str, present: Present) -> SharedResult | None:
     """Return the result of the job with base key `base` whose discovered dependencies have the same bytes here.
 
     Raises:
@@ -69,13 +56,13 @@ def read_result(store: Records, opens: Open, base: str, present: Present) -> Sha
     entry = records.decode_record(*opens(data), base)
     if isinstance(entry, Record):
         return SharedResult(entry, data, base) if not entry.discovered else None
-    for discovered, key in _order_by_use(entry):
+    for discovered, key in sorted(entry.variants, key=lambda pair: -len(pair[0])):  # one without dependencies matches always
         if present(discovered) and (found := _variant(store, opens, base, discovered, key)):
             return found
     return None
 
 
-def publish(store: Records, opens: Open, seal: Seal, result: SharedResult) -> Record | None:
+def publish(store: Store, opens: Open, seal: Seal, result: SharedResult) -> Record | None:
     """Publish a result; return the record that was there before, which stays (the first writer wins).
 
     Its blobs must be stored already, because readers of the record may fetch them at once. Damaged records are replaced.
@@ -93,7 +80,7 @@ def publish(store: Records, opens: Open, seal: Seal, result: SharedResult) -> Re
     return _publish_variant(store, opens, seal, result)
 
 
-def _publish_variant(store: Records, opens: Open, seal: Seal, result: SharedResult) -> Record | None:
+def _publish_variant(store: Store, opens: Open, seal: Seal, result: SharedResult) -> Record | None:
     base, discovered = result.record.base, result.record.discovered
     there = _entry(store, opens, base, base)
     key = variant_key(base, discovered)
@@ -112,7 +99,7 @@ def _publish_variant(store: Records, opens: Open, seal: Seal, result: SharedResu
     return before if isinstance(before, Record) else None
 
 
-def _variant(store: Records, opens: Open, base: str, discovered: Discovered, key: str) -> SharedResult | None:
+def _variant(store: Store, opens: Open, base: str, discovered: Discovered, key: str) -> SharedResult | None:
     data = store.get_record(key)
     if data is None:
         return None
@@ -122,7 +109,7 @@ def _variant(store: Records, opens: Open, base: str, discovered: Discovered, key
     return SharedResult(entry, data, key)
 
 
-def _entry(store: Records, opens: Open, base: str, key: str) -> Record | Variants | None:
+def _entry(store: Store, opens: Open, base: str, key: str) -> Record | Variants | None:
     """Return the entry at a key, None = there is no entry or a damaged one."""
     data = store.get_record(key)
     if data is None:
@@ -132,11 +119,6 @@ def _entry(store: Records, opens: Open, base: str, key: str) -> Record | Variant
     except Mismatch:
         return None
     return records.decode_record(*opens(data), base)
-
-
-def _order_by_use(entry: Variants) -> list[tuple[Discovered, str]]:
-    """Return the variants in the order to try: one without dependencies always matches, so it comes last."""
-    return sorted(entry.variants, key=lambda pair: -len(pair[0]))
 
 
 _IS_FULL = re.compile(

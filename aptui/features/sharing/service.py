@@ -15,6 +15,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TypeVar
 
 from msgspec import Struct
@@ -180,7 +181,8 @@ class Service:
             if namespace.remote is None or self._is_paused(base):
                 continue
             left_s = self._deadline_s - (self._clock() - started_s)
-            result = self._ask(namespace.remote, base, left_s, _reader(namespace.remote, namespace, base, present))
+            read = partial(publishing.read_result, namespace.remote, namespace.trust.open_sealed, base, present)
+            result = self._ask(namespace.remote, base, left_s, read)
             result = self._check_result(namespace, result, facts, is_remote=True)
             if result is not None:
                 return FoundResult(facts, result, namespace, is_remote=True, lookup_ms=self._since(began))
@@ -198,8 +200,11 @@ class Service:
             self._reporter.report("placing", f"a shared result cannot be put into '{folder}': {error.strerror}")
             is_whole, missing = False, []
         if not is_whole:
-            _remove(targets)
-            self._forget(found)
+            for target in targets:
+                with contextlib.suppress(OSError):
+                    os.unlink(target)
+            if not found.is_remote and found.namespace.local is not None:
+                found.namespace.local.drop_record(found.result.key)  # its blobs are missing
             return None
         if found.is_remote and found.namespace.fetched is not None:
             with contextlib.suppress(KnownError):
@@ -293,7 +298,7 @@ class Service:
         if not self._breaker.allows():
             return None
         try:
-            answer = self._lookups.ask(call).wait(limit_s)
+            answer = self._lookups.wait(call, limit_s)
         except Mismatch as error:
             self._breaker.note_success()
             self._paused[name] = self._clock() + _SHUNNED_S
@@ -357,11 +362,6 @@ class Service:
         self._reporter.report("room", text)
         return False
 
-    def _forget(self, found: FoundResult) -> None:
-        """Drop a record of this machine whose blobs are missing."""
-        if not found.is_remote and found.namespace.local is not None:
-            found.namespace.local.drop_record(found.result.key)
-
     def _count_hit(self, found: FoundResult, targets: list[str], fetched_bytes: int, fetch_ms: int) -> CacheHit:
         remote, builder = found.namespace.remote, found.facts.builder_name
         is_remote = remote is not None and (found.is_remote or fetched_bytes > 0)
@@ -380,10 +380,6 @@ def _take_lease(root: str) -> Lease | None:
     return None
 
 
-def _reader(store: Store, namespace: Namespace, base: str, present: Present) -> Callable[[], SharedResult | None]:
-    return lambda: publishing.read_result(store, namespace.trust.open_sealed, base, present)
-
-
 def _download(
     remote: Store, wanted: Mapping[str, int], spool: str, is_given_up: threading.Event, replaces: Callable[[str], None]
 ) -> bool:
@@ -392,21 +388,17 @@ def _download(
     os.mkdir(spool)
     try:
         for digest, size in wanted.items():
-            if not _is_fetched(remote, digest, os.path.join(spool, digest), size, replaces):
-                return False
+            try:
+                if not remote.get_blob(digest, os.path.join(spool, digest), size):
+                    return False
+            except Mismatch:
+                replaces(digest)
+                raise
         is_done = True
         return True
     finally:
         if not is_done or is_given_up.is_set():
             shutil.rmtree(spool, ignore_errors=True)
-
-
-def _is_fetched(remote: Store, digest: str, path: str, size: int, replaces: Callable[[str], None]) -> bool:
-    try:
-        return remote.get_blob(digest, path, size)
-    except Mismatch:
-        replaces(digest)
-        raise
 
 
 def _place_all(namespace: Namespace, targets: Mapping[str, StagedProduct], spool: str) -> None:
@@ -426,9 +418,3 @@ def _is_placed(local: LocalStore, path: str, target: str, item: StagedProduct) -
         local.put_blob(item.digest.hex(), path)
         return local.get_blob(item.digest.hex(), target, item.size, is_executable=item.is_executable)
     return False
-
-
-def _remove(paths: Iterable[str]) -> None:
-    for path in paths:
-        with contextlib.suppress(OSError):
-            os.unlink(path)

@@ -176,17 +176,13 @@ class SharedCache:
         group = _Group()
         for order in orders:
             job = pipeline.jobs.running.get(order.run_key)
-            if job is None or not isinstance(order, ProcessOrder) or not self._is_probed(job):
+            is_probed = job is not None and not job.is_forced and not (job.ties is not None and job.ties.runs_here)
+            if job is None or not isinstance(order, ProcessOrder) or not is_probed or not self._takes_part(job):
                 group.misses.append(order)
             else:
                 group.open_count += 1
                 self._look_up(order, job, group, (pipeline.jobs.reports.mean_ms(job) or 0.0) / 1000)
-        if group.open_count:
-            return []
-        return group.misses
-
-    def _is_probed(self, job: Job) -> bool:
-        return not (job.is_forced or (job.ties is not None and job.ties.runs_here)) and self._takes_part(job)
+        return [] if group.open_count else group.misses
 
     def _takes_part(self, job: Job) -> bool:
         builder = self._builders[job.builder]
@@ -310,10 +306,7 @@ class SharedCache:
 
     def note_committed(self, commits: CommitProducts, done: Iterable[int], pipeline: Pipeline) -> None:
         """Store the results of these runs, whose products are in the cache now."""
-        for commit in commits.commits:
-            folder = self._fetched.pop(commit.run_key, "")
-            if folder:
-                shutil.rmtree(folder, ignore_errors=True)
+        self._remove_fetched(commit.run_key for commit in commits.commits)
         for run_key in done:
             made = pipeline.committing(run_key) if run_key in self._made_here else None
             self._made_here.discard(run_key)
@@ -326,10 +319,13 @@ class SharedCache:
 
     def note_discarded(self, run_keys: Iterable[int]) -> None:
         """Drop these runs."""
+        keys = set(run_keys)
+        self._made_here -= keys
+        self._remove_fetched(keys)
+
+    def _remove_fetched(self, run_keys: Iterable[int]) -> None:
         for run_key in run_keys:
-            self._made_here.discard(run_key)
-            folder = self._fetched.pop(run_key, "")
-            if folder:
+            if folder := self._fetched.pop(run_key, ""):
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _keep(self, commit: Commit, pipeline: Pipeline) -> None:

@@ -87,7 +87,13 @@ def look_up(config: Config) -> CommitReadiness:
         opening.take()
         builders = {builder.uuid: builder.name for builder in opening.builders}
         troubles: dict[str, None] = {}
-        engine = Engine(dry, [lambda notice: _note_trouble(notice, troubles)], opening=opening, runs_builders=False)
+
+        def note_trouble(notice: object) -> None:
+            """Remember messages about the shared cache: an unreachable store must not look like an empty one."""
+            if isinstance(notice, EngineMessage) and _TROUBLE in notice.text:
+                troubles[notice.text] = None
+
+        engine = Engine(dry, [note_trouble], opening=opening, runs_builders=False)
         engine.open()
         try:
             engine.start_scan()
@@ -97,12 +103,6 @@ def look_up(config: Config) -> CommitReadiness:
         found = engine.runs.account.total().hits if engine.runs.account else 0
         answer = _answer(dry, found, builders)
         return replace(answer, doubts=(*answer.doubts, *troubles))
-
-
-def _note_trouble(notice: object, troubles: dict[str, None]) -> None:
-    """Remember messages about the shared cache: an unreachable store must not look like an empty one."""
-    if isinstance(notice, EngineMessage) and _TROUBLE in notice.text:
-        troubles[notice.text] = None
 
 
 def look_up_commit(config: Config, commit: str, platforms: str | None = None, *, trusts_code: bool = False) -> CommitReadiness:
@@ -284,13 +284,10 @@ def _products(task: RebuildTask, found: FoundResult) -> dict[str, ExpectedProduc
 
 def _remove(stored: Mapping[int, tuple[RebuildTask, FoundResult]], differences: Iterable[RebuildDifference]) -> int:
     """Remove the records that two runs contradict and return their number; results of nondeterministic builders stay."""
-    wrong = {_difference_name(item) for item in differences if item.against == STORED and item.kind != "failed"}
+    differing = (item for item in differences if item.against == STORED and item.kind != "failed")
+    wrong = {(item.builder, item.source, item.platform, item.job_key) for item in differing}
     for task, found in stored.values():
         job = task.job
         if (task.builder.name, job.source.rel, job.platform, job.key) in wrong and found.namespace.local is not None:
             found.namespace.local.drop_record(found.result.key)
     return len(wrong)
-
-
-def _difference_name(item: RebuildDifference) -> tuple[str, str, str, str]:
-    return item.builder, item.source, item.platform, item.job_key

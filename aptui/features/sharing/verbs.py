@@ -57,9 +57,9 @@ def cache_arguments(parser: ArgumentParser, action: str = "") -> None:
     if action in ("", "verify"):
         _rebuild_arguments(parser)
     if action in ("", "gc"):
-        gc_arguments(parser)
-    elif action != "serve":
-        _json_argument(parser)
+        parser.add_argument("--limit", metavar="SIZE", help="size limit to use instead of the configured one, for example 5GiB")
+    if action != "serve":
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
     if action in ("", "serve"):
         _serve_arguments(parser.add_argument_group("serve"))
 
@@ -74,10 +74,6 @@ def _rebuild_arguments(parser: ArgumentParser) -> None:
         help="verify: instead, build 5%% (or another share) of this project's stored results twice more, in private, and compare",
     )
     parser.add_argument("--seed", type=int, metavar="NUMBER", help="with --rebuild: the same number chooses the same results")
-
-
-def _json_argument(parser: ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def _serve_arguments(parser: _ArgumentGroup) -> None:
@@ -95,12 +91,6 @@ def _serve_arguments(parser: _ArgumentGroup) -> None:
     parser.add_argument("--certificate", metavar="FILE", help="certificate for TLS (PEM)")
     parser.add_argument("--key", metavar="FILE", help="its private key")
     parser.add_argument("--plain", action="store_true", help="no TLS, because a proxy in front provides it")
-
-
-def gc_arguments(parser: ArgumentParser) -> None:
-    """Declare the options of `gc`."""
-    parser.add_argument("--limit", metavar="SIZE", help="size limit to use instead of the configured one, for example 5GiB")
-    _json_argument(parser)
 
 
 def cache(arguments: Namespace) -> int:

@@ -9,7 +9,8 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from concurrent.futures import Future, wait
+from typing import Any, TypeVar
 
 # Calls with a deadline: a few threads make the calls, and a caller waits no longer than its deadline. A blocked thread (an
 # unreachable network share blocks a system call forever) is given up, and its answer is dropped. The threads do not keep the
@@ -22,60 +23,39 @@ class TooSlow(Exception):
     """The deadline has passed; the call may still run."""
 
 
-class DeadlineAnswer(Generic[T]):
-    """The future result of a call."""
-
-    def __init__(self, call: Callable[[], T]) -> None:
-        self._call = call
-        self._done = threading.Event()
-        self._is_given_up = False
-        self._value: T | None = None
-        self._error: BaseException | None = None
-
-    def wait(self, limit_s: float) -> T:
-        """Return the result of the call, or raise its error.
-
-        Raises:
-            TooSlow: the call did not end within `limit_s`; if it has not started, it will not.
-        """
-        if not self._done.wait(max(limit_s, 0.0)):
-            self._is_given_up = True
-            raise TooSlow
-        if self._error is not None:
-            raise self._error
-        return self._value  # type: ignore[return-value]  # set unless there is an error
-
-    def run(self) -> None:
-        """Run the call, unless the caller has given up."""
-        if self._is_given_up:
-            return
-        try:
-            self._value = self._call()
-        except BaseException as error:  # noqa: BLE001  # raised again in the caller
-            self._error = error
-        self._done.set()
-
-
 class DeadlineExecutor:
     """Runs calls in order in at most `count` threads, which start on demand."""
 
     def __init__(self, name: str, count: int) -> None:
         self._name, self._count = name, count
-        self._calls: queue.SimpleQueue[DeadlineAnswer[object] | None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._started = 0
         self._idle = 0
 
-    def ask(self, call: Callable[[], T]) -> DeadlineAnswer[T]:
+    def wait(self, call: Callable[[], T], limit_s: float) -> T:
+        """Run a call and return its result, or raise its error.
+
+        Raises:
+            TooSlow: the call did not end within `limit_s`; if it has not started, it will not.
+        """
+        answer = self.ask(call)
+        wait([answer], max(limit_s, 0.0))
+        if answer.done():
+            return answer.result()
+        answer.cancel()
+        raise TooSlow
+
+    def ask(self, call: Callable[[], T]) -> Future[T]:
         """Run a call."""
-        answer = DeadlineAnswer(call)
+        answer: Future[T] = Future()
         with self._lock:
             if self._idle > 0:
                 self._idle -= 1
             elif self._started < self._count:
                 self._started += 1
                 threading.Thread(target=self._work, name=f"{self._name}-{self._started}", daemon=True).start()
-        self._calls.put(answer)  # type: ignore[arg-type]  # of any type
+        self._calls.put((answer, call))
         return answer
 
     def close(self) -> None:
@@ -85,8 +65,13 @@ class DeadlineExecutor:
                 self._calls.put(None)
 
     def _work(self) -> None:
-        while (answer := self._calls.get()) is not None:
-            answer.run()
+        while (task := self._calls.get()) is not None:
+            answer, call = task
+            if answer.set_running_or_notify_cancel():
+                try:
+                    answer.set_result(call())
+                except BaseException as error:  # noqa: BLE001  # raised again in the caller
+                    answer.set_exception(error)
             with self._lock:
                 self._idle += 1
 

@@ -33,8 +33,8 @@ _SECRET_BYTES = 32
 _HERE = "here"
 
 
-class LocalStore:
-    """One namespace of this machine's store; a `Store` that links blobs if possible.
+class LocalStore(FolderStore):
+    """One namespace of this machine's store; it links blobs if possible.
 
     Args:
         root: its folder, which is made for this user only.
@@ -60,21 +60,20 @@ class LocalStore:
         say: Callable[[str], None] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.address = root
         self._trust = trust
         self._links = links
         self._origin, self._origins = origin, {"", *origins}
         self._say = say or (lambda _text: None)
         self._clock = clock
         self._secret = _read_secret(root)
-        self._files = FolderStore(root, trust.namespace, syncs=False)
+        super().__init__(root, trust.namespace, syncs=False)
 
     def get_record(self, key: str) -> bytes | None:
         """Return a record that this machine wrote or that has a trusted seal; None = it does not exist."""
-        data = self._files.get_record(key)
+        data = super().get_record(key)
         if data is None or not self._is_trusted(data):
             return None
-        self._note_use(self._files.record_path(key))
+        self._note_use(self.record_path(key))
         return data
 
     def put_record(self, key: str, data: bytes, *, if_absent: bool = True) -> bool:
@@ -82,18 +81,14 @@ class LocalStore:
         _, _, body = seal.part_sealed(data)
         ours = seal.with_field(data, _HERE, self._here(data, body, self._origin))
         with name_errors(self.address), share_with_gc(self.address):
-            if self._files.put_record(key, ours, if_absent=if_absent):
+            if super().put_record(key, ours, if_absent=if_absent):
                 return True
-            return self.get_record(key) is None and self._files.put_record(key, ours, if_absent=False)
-
-    def blob_path(self, digest: str) -> str:
-        """Return the path of the blob with this digest."""
-        return self._files.blob_path(digest)
+            return self.get_record(key) is None and super().put_record(key, ours, if_absent=False)
 
     def drop_record(self, key: str) -> None:
         """Remove a useless record."""
         with contextlib.suppress(OSError):
-            os.unlink(self._files.record_path(key))
+            os.unlink(self.record_path(key))
 
     def get_blob(self, digest: str, target: str, size: int, *, is_executable: bool = False) -> bool:
         """Place a blob at the new file `target` by reflink, link or copy; its bytes are those of the digest.
@@ -103,7 +98,7 @@ class LocalStore:
         Raises:
             Mismatch: the blob was changed; it is removed from the store.
         """
-        path = self._files.blob_path(digest)
+        path = self.blob_path(digest)
         with name_errors(self.address):
             try:
                 checked = os.stat(path, follow_symlinks=False)
@@ -117,17 +112,13 @@ class LocalStore:
                 return False
             return True
 
-    def has_blobs(self, digests: Iterable[str]) -> set[str]:
-        """Return which of these blobs have a file."""
-        return self._files.has_blobs(digests)
-
     def put_blob(self, digest: str, source: str, *, replaces: bool = False) -> None:
         """Store a file by reflink, link or copy. After a link the file at `source` is the blob, and read-only.
 
         Raises:
             Mismatch: the file has another digest now.
         """
-        path = self._files.blob_path(digest)
+        path = self.blob_path(digest)
         with name_errors(self.address), share_with_gc(self.address):
             with contextlib.suppress(FileNotFoundError):
                 if not replaces and self._is_sound(path, digest):
@@ -135,11 +126,8 @@ class LocalStore:
                     return
             self._adopt(source, path, digest)
 
-    def close(self) -> None:
-        """Do nothing: no resources are held."""
-
     def _adopt(self, source: str, path: str, digest: str) -> None:
-        written = self._files.temporary()
+        written = self.temporary()
         try:
             if placing.reflink(source, written) or (self._links and _is_ours(source) and placing.link(source, written)):
                 if digest_of(written) != digest:

@@ -135,7 +135,9 @@ def _shrink(root: str, entries: list[_Entry], goal_bytes: int, result: StoreMain
         with placing.alone(root):
             for entry in entries[start : start + _BATCH]:
                 if result.size_bytes > goal_bytes and _remove(entry):
-                    _subtract(result, entry)
+                    _add(result, entry, -1)
+                    result.removed += 1
+                    result.freed_bytes += entry.size
 
 
 def _remove(entry: _Entry) -> bool:
@@ -164,18 +166,10 @@ def _is_whole(entry: _Entry) -> bool:
     return True
 
 
-def _add(total: StoreMaintenance, entry: _Entry) -> None:
-    total.size_bytes += entry.size
-    total.blobs += entry.is_blob
-    total.records += not entry.is_blob
-
-
-def _subtract(total: StoreMaintenance, entry: _Entry) -> None:
-    total.size_bytes -= entry.size
-    total.blobs -= entry.is_blob
-    total.records -= not entry.is_blob
-    total.removed += 1
-    total.freed_bytes += entry.size
+def _add(total: StoreMaintenance, entry: _Entry, sign: int = 1) -> None:
+    total.size_bytes += sign * entry.size
+    total.blobs += sign * entry.is_blob
+    total.records += sign * (not entry.is_blob)
 
 
 def _entries(root: str) -> Iterator[_Entry]:

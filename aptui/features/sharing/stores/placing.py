@@ -14,7 +14,7 @@ import stat
 import time
 from collections.abc import Iterator
 
-from aptui.features.sharing.stores.streams import CHUNK_BYTES
+from aptui.features.sharing.stores.streams import CHUNK_BYTES, write_all
 
 # A lease is a locked file that ends with its process. While any lease exists, recently used results stay. Writers share a lock;
 # removing files needs it exclusively for a moment. Correctness does not depend on the locks: a record whose blob is missing is a
@@ -53,18 +53,14 @@ def living(root: str) -> int:
     return count
 
 
-@contextlib.contextmanager
-def share_with_gc(root: str) -> Iterator[None]:
+def share_with_gc(root: str) -> contextlib.AbstractContextManager[None]:
     """Hold the shared lock: files may be added, not removed."""
-    with _lock(os.path.join(root, "lock"), fcntl.LOCK_SH):
-        yield
+    return _lock(root, fcntl.LOCK_SH)
 
 
-@contextlib.contextmanager
-def alone(root: str) -> Iterator[None]:
+def alone(root: str) -> contextlib.AbstractContextManager[None]:
     """Hold the exclusive lock: files may be removed."""
-    with _lock(os.path.join(root, "lock"), fcntl.LOCK_EX):
-        yield
+    return _lock(root, fcntl.LOCK_EX)
 
 
 @contextlib.contextmanager
@@ -82,8 +78,8 @@ def cleaning(root: str) -> Iterator[bool]:
 
 
 @contextlib.contextmanager
-def _lock(path: str, how: int) -> Iterator[None]:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _lock(root: str, how: int) -> Iterator[None]:
+    descriptor = os.open(os.path.join(root, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, how)
         yield
@@ -158,7 +154,12 @@ def copy(source: str, target: str) -> None:
             os.lseek(read.fileno(), 0, os.SEEK_SET)
             write.truncate(0)
             write.seek(0)
-            _copy_slowly(read.fileno(), write.fileno(), target)
+            try:
+                while chunk := read.read(CHUNK_BYTES):
+                    write_all(write.fileno(), chunk)
+            except OSError:
+                os.unlink(target)
+                raise
 
 
 def remember(path: str) -> None:
@@ -197,17 +198,6 @@ def make_executable(path: str) -> None:
 def make_read_only(path: str) -> None:
     """Remove all write permissions: a file with several names must not be changed by accident."""
     os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) & ~0o222)
-
-
-def _copy_slowly(read: int, write: int, target: str) -> None:
-    try:
-        while chunk := os.read(read, CHUNK_BYTES):
-            view = memoryview(chunk)
-            while view:
-                view = view[os.write(write, view) :]
-    except OSError:
-        os.unlink(target)
-        raise
 
 
 def _boot() -> str:

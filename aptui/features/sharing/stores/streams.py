@@ -33,7 +33,7 @@ def write_verified(chunks: Iterable[bytes], target: str, digest: str, size: int)
                 if left < 0:
                     raise Mismatch(f"blob {digest} is longer than {size} bytes")
                 hasher.update(chunk)
-                _write_all(file.fileno(), chunk)
+                write_all(file.fileno(), chunk)
             if left:
                 raise Mismatch(f"blob {digest} ends {left} bytes too early")
             if hasher.hexdigest() != digest:
@@ -90,7 +90,8 @@ def name_errors(address: str) -> Iterator[None]:
         raise StoreError(text, where=address) from error
 
 
-def _write_all(descriptor: int, data: bytes) -> None:
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all bytes to a file without a buffer."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]

@@ -13,9 +13,9 @@ def askers():
 
 
 def test_deadline_returns_or_raises_the_result_of_the_call(askers):
-    assert askers.ask(lambda: 7).wait(5) == 7
+    assert askers.wait(lambda: 7, 5) == 7
     with pytest.raises(ZeroDivisionError):
-        askers.ask(lambda: 1 / 0).wait(5)
+        askers.wait(lambda: 1 / 0, 5)
 
 
 def test_hanging_call_ends_at_the_deadline(askers):

@@ -77,7 +77,7 @@ def test_result_is_removed_whole_while_its_products_are_read(tmp_path, clock):
 
     maintenance.gc(local.address, 20_000, clock=clock)
 
-    left = [job for job in jobs if os.path.exists(local._files.record_path(base_key(job)))]
+    left = [job for job in jobs if os.path.exists(local.record_path(base_key(job)))]
     assert jobs[-1] in left
     assert left == jobs[-len(left) :]
     assert len(left) >= 4
