@@ -57,14 +57,6 @@ def engine_of(arguments: Namespace, config: Config | None = None) -> Iterator[En
         yield client
 
 
-def _say(arguments: Namespace, answer: dict[str, Any], text: str) -> int:
-    if arguments.json:
-        printing.say_json(answer)
-    else:
-        printing.say(text)
-    return 0
-
-
 # ------------------------------------------------------------------------------------------------------------ serve, start
 
 
@@ -93,12 +85,12 @@ def serve(arguments: Namespace) -> int:
         skips_start_scan=arguments.skip_start_scan or _skips_start_scan(config),
         is_detached=arguments.detached,
         say=lambda text: printing.say(printing.line(text)),
-        gateway_options=_same_configuration(arguments),
+        gateway_options=same_configuration(arguments),
     )
     return 0
 
 
-def _same_configuration(arguments: Namespace) -> list[str]:
+def same_configuration(arguments: Namespace) -> list[str]:
     """Return the options that make another process read the same configuration."""
     return [f"--set={text}" for text in arguments.set] + ([f"--platforms={arguments.platforms}"] if arguments.platforms else [])
 
@@ -124,17 +116,16 @@ def start(arguments: Namespace) -> int:
     if not pid:
         adopt_cache(arguments, config)
         _forget_gateway(config)
-        options = ["--skip-start-scan"] * arguments.skip_start_scan + [f"--set={text}" for text in arguments.set]
-        options += [f"--platforms={arguments.platforms}"] if arguments.platforms else []
+        options = ["--skip-start-scan"] * arguments.skip_start_scan + same_configuration(arguments)
         options += [f"--workers={arguments.workers}"] if arguments.workers is not None else []
         pid, verb = daemon_process.start(config.project_dir, config.cache_dir, options), "runs"
     answer: dict[str, Any] = {"pid": pid}
     text = f"the engine of '{printing.line(str(config.project_dir))}' {verb} as process {pid}"
     if not config.serve.is_enabled:
-        return _say(arguments, answer, text)
+        return printing.say_answer(arguments.json, answer, text)
     record = _gateway(config)
     answer |= {"gateway": record.url, "gateway_problem": record.problem}
-    _say(arguments, answer, f"{text}; the gateway {gateways.words(record)}" if record.url else text)
+    printing.say_answer(arguments.json, answer, f"{text}; the gateway {gateways.words(record)}" if record.url else text)
     if record.problem:
         printing.complain(f"aptui: the gateway does not run: {record.problem}")
     return HostError.exit_code if record.problem else 0
@@ -184,7 +175,7 @@ def stop(arguments: Namespace) -> int:
     """Stop the engine and wait until it has ended."""
     stopped = stop_engines(None if arguments.all else load_last_config(arguments).cache_dir, is_when_idle=arguments.when_idle)
     text = f"stopped: {', '.join(map(str, stopped))}" if stopped else "no engine runs"
-    return _say(arguments, {"stopped": stopped}, text)
+    return printing.say_answer(arguments.json, {"stopped": stopped}, text)
 
 
 def stop_engines(cache_dir: Path | None, *, is_when_idle: bool = False) -> list[int]:
@@ -272,7 +263,7 @@ def _steering(verb: Callable[[Namespace], port.Verb], describe: Callable[[dict[s
     def steer(arguments: Namespace) -> int:
         with engine_of(arguments) as client:
             answer = client.ask(verb(arguments))
-        return _say(arguments, answer, describe(answer))
+        return printing.say_answer(arguments.json, answer, describe(answer))
 
     return steer
 
@@ -313,16 +304,14 @@ def _job_id(arguments: Namespace) -> int:
     """Return the number of the job that the command line names, 0 if it names no job."""
     if not arguments.job:
         return 0
-    from aptui.cli.naming import find_job
+    from aptui.cli.naming import find_job, refuse_failed_analysis
     from aptui.cli.read_access import open_for_reading
 
     config = load_last_config(arguments)
     with open_for_reading(arguments, config) as project:
         word = f"#{arguments.job}" if arguments.job.isdigit() else arguments.job
         row = find_job(word, config, project.database)
-    if not row.job_id:
-        failed = f"'{printing.line(row.source)}' failed at its analysis: there is no job to run"
-        raise UserError(failed, hint="'aptui log' shows why")
+    refuse_failed_analysis(row, "run", "'aptui log' shows why")
     return row.job_id
 
 

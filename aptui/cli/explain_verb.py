@@ -253,17 +253,19 @@ def _matching(rel: str, folder: ScanFolder, given: ExplainedValue) -> Iterator[d
         pattern = next((item for item in builder.patterns if matches(item, rel, folder.path)), None)
         if pattern is not None:
             node = given.nodes.get(builder.name)
+            key, enabled = key_of(rel), given.config.project.platforms
             yield {
-                "builder": builder.name,
-                "kind": builder.kind.value,
-                "pattern": pattern.text,
-                "from": _pattern_place(pattern, builder, node),
+                **_builder_answer(builder.name, builder.kind.value, pattern.text, _pattern_place(pattern, builder, node)),
                 "limits": _limits(builder, node, given),
                 "environment": list(_environment(builder, node, given)),
-                "platforms": [
-                    _platform(builder, node, item.id, key_of(rel), folder, given) for item in given.config.project.platforms
-                ],
+                "platforms": [_platform(builder, node, item.id, key, folder, given) for item in enabled],
             }
+
+
+def _builder_answer(name: str, kind: str, pattern: str = "", place: str = "") -> dict[str, Any]:
+    return {
+        "builder": name, "kind": kind, "pattern": pattern, "from": place, "limits": {}, "environment": [], "platforms": [],
+    }  # fmt: skip
 
 
 def _pattern_place(pattern: Pattern, builder: Builder, node: Node | None) -> str:
@@ -291,15 +293,8 @@ def _find_switched_off(rel: str, folder: ScanFolder, given: ExplainedValue) -> I
             if matches(pattern, rel, folder.path):
                 platforms = [_find_switch(node, item.id, item.tags) for item in given.config.project.platforms]
                 kind = next(form for form in ("copy", "command", "uses", "steps") if form in node.value)
-                yield {
-                    "builder": name,
-                    "kind": "python" if kind in ("uses", "steps") else kind,
-                    "pattern": pattern.text,
-                    "from": item.where,
-                    "limits": {},
-                    "environment": [],
-                    "platforms": platforms,
-                }
+                kind = "python" if kind in ("uses", "steps") else kind
+                yield {**_builder_answer(name, kind, pattern.text, item.where), "platforms": platforms}
                 break
 
 
@@ -325,10 +320,7 @@ def _limits(builder: Builder, node: Node | None, given: ExplainedValue) -> dict[
     memory_bytes: int | str = "auto" if is_share else max(0, builder.memory_limit_bytes)
     found: dict[str, dict[str, Any]] = {
         "time_s": {"value": builder.process_limit_s, "from": _where(process)},
-        "memory_bytes": {
-            "value": memory_bytes,
-            "from": _where(memory),
-        },
+        "memory_bytes": {"value": memory_bytes, "from": _where(memory)},
     }
     if builder.needs_analysis:
         found["analysis_s"] = {"value": builder.analyse_limit_s, "from": _where(limits["analyse"])}
@@ -407,15 +399,7 @@ def _find_adjusted(key: PathKey, folder: ScanFolder, given: ExplainedValue) -> I
             if item.id in builder.platforms and item.id in folder.platforms
         ]
         if adjustment.values or adjustment.skips:
-            yield {
-                "builder": builder.name,
-                "kind": builder.kind.value,
-                "pattern": "",
-                "from": "",
-                "limits": {},
-                "environment": [],
-                "platforms": platforms,
-            }
+            yield {**_builder_answer(builder.name, builder.kind.value), "platforms": platforms}
 
 
 def _companions(rel: RelPath, given: ExplainedValue) -> Iterator[dict[str, Any]]:

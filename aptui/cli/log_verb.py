@@ -11,13 +11,13 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct, field
 
 from aptui.batch.options import load_last_config
 from aptui.batch.summary import log_path
-from aptui.cli.naming import find_job, jobs_named, unknown
+from aptui.cli.naming import find_job, jobs_named, refuse_unknown_run, unknown
 from aptui.cli.read_access import OpenedProject, log_file, open_for_reading, os_path
 from aptui.config.configuration import Config
 from aptui.config.dirs import DATABASE, refuse_other_user
@@ -34,10 +34,6 @@ from aptui.store import joblog
 from aptui.store.joblog import JobLogLine, lines_of
 from aptui.store.queries.logs import engine_logs
 from aptui.store.queries.reader import JobRow, RunRow, open_reader
-
-if TYPE_CHECKING:
-    from aptui.store.joblog import JobLogLine
-
 
 _ENGINE_LINES = 50
 _LEVEL_COLOURS = {0: "dim", 2: "yellow", 3: "red"}
@@ -76,8 +72,6 @@ def log(arguments: Namespace) -> int:
         return _without_log(row, arguments)
     if arguments.raw:
         return _copy_raw(file)
-    from aptui.store import joblog
-
     lines = joblog.parse(file)
     if arguments.json:
         printing.say_json_list(
@@ -114,16 +108,12 @@ def logs(arguments: Namespace) -> int:
         for file in files:
             printing.say(printing.line(str(file)))
         return 0
-    from aptui.store import joblog
-
     lines = joblog.parse(files[0])
     _say(lines[-max(1, arguments.lines) :])
     return 0
 
 
 def _say(lines: Sequence[JobLogLine]) -> None:
-    from aptui.store import joblog
-
     for line in lines:
         mark = {2: "warning: ", 3: "error: "}.get(line.level, "")
         printing.say(mark + printing.line(joblog.spoken(line.text)), _LEVEL_COLOURS.get(line.level, ""))
@@ -136,9 +126,7 @@ def _log_of_run(row: JobRow, project: OpenedProject, run: int | None) -> Path | 
     if run is None or (run == 1 and row.job_id == 0):
         return log_file(row, project.config) if row.log else None
     runs = project.database.runs_of(row.job_id)
-    if not 1 <= run <= len(runs):
-        known = f"there are {len(runs)}" if runs else "none is recorded"
-        raise UserError(f"there is no run {run} of this job", hint=f"{known}; 1 is the last one")
+    refuse_unknown_run(run, len(runs))
     name = runs[run - 1].log_file
     return Path(project.config.log_dir, os_path(name)) if name else None
 
@@ -336,8 +324,10 @@ def compare(arguments: Namespace) -> int:
     """Show the differences between two runs of a job."""
     with open_for_reading(arguments) as project:
         row = find_job(arguments.job, project.config, project.database)
-        runs = {run.number: run for run in _runs(row, project)}
-        old, new = (_choose_run(number, runs) for number in arguments.compare)
+        runs = _runs(row, project)
+        for number in arguments.compare:
+            refuse_unknown_run(number, len(runs))
+        old, new = (runs[number - 1] for number in arguments.compare)
         answer = _difference(old, new)
         if arguments.json:
             both = {"old": _run_json(old, project), "new": _run_json(new, project)}
@@ -356,13 +346,6 @@ def compare(arguments: Namespace) -> int:
     else:
         printing.say("a run that did not complete made no products")
     return 0
-
-
-def _choose_run(number: int, runs: dict[int, _HistoryRun]) -> _HistoryRun:
-    if number not in runs:
-        known = f"there are {len(runs)}" if runs else "none is recorded"
-        raise UserError(f"there is no run {number} of this job", hint=f"{known}; 1 is the last one")
-    return runs[number]
 
 
 def _difference(old: _HistoryRun, new: _HistoryRun) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from aptui.batch.options import load_config
+from aptui.cli.read_access import open_snapshot
 from aptui.config.configuration import Config
 from aptui.config.dirs import DATABASE, asset_database
 from aptui.core.model import describe_key
@@ -24,7 +25,7 @@ from aptui.shared.errors import UserError
 from aptui.shared.printing import line
 from aptui.store.queries.asset_graph import AssetGraph, Node, is_product
 from aptui.store.queries.assets import parse_asset_id, source_ids
-from aptui.store.queries.reader import JobRow, Reader, SourceRow, open_reader
+from aptui.store.queries.reader import JobRow, Reader, SourceRow
 
 _LISTED = 20
 
@@ -80,8 +81,8 @@ def find_source(word: str, config: Config, database: Reader) -> SourceRow | None
     return None
 
 
-def nearest_sources(word: str, database: Reader, limit: int = 3) -> list[str]:
-    """Return paths of sources that look like `word`."""
+def nearest_sources(word: str, database: Reader) -> list[str]:
+    """Return at most three paths of sources that look like `word`."""
     from difflib import get_close_matches
 
     wanted = as_text(word).lower()
@@ -89,16 +90,41 @@ def nearest_sources(word: str, database: Reader, limit: int = 3) -> list[str]:
     by_name: dict[str, list[str]] = {}
     for row in database.sources():
         by_name.setdefault(row.source.lower().rpartition("/")[2], []).append(row.source)
-    close = get_close_matches(name, by_name, n=limit, cutoff=0.6)
+    close = get_close_matches(name, by_name, cutoff=0.6)
     paths = [path for each in close for path in by_name[each]]
-    return get_close_matches(wanted, paths, n=limit, cutoff=0.0)
+    return get_close_matches(wanted, paths, cutoff=0.0)
+
+
+def suggest_sources(word: str, database: Reader) -> str:
+    """Return a hint with the paths of sources that look like `word`."""
+    near = nearest_sources(word, database)
+    return f"did you mean {' or '.join(repr(line(path)) for path in near)}?" if near else "'aptui jobs' lists what there is"
 
 
 def unknown(word: str, database: Reader) -> UserError:
     """Return the error for a path that is not a source, with similar paths as suggestions."""
-    near = nearest_sources(word, database)
-    hint = f"did you mean {' or '.join(repr(line(path)) for path in near)}?" if near else "'aptui jobs' lists what there is"
-    return UserError(f"'{line(as_text(word))}' is not a source of this project", hint=hint)
+    return UserError(f"'{line(as_text(word))}' is not a source of this project", hint=suggest_sources(word, database))
+
+
+def refuse_unknown_run(number: int, count: int) -> None:
+    """Refuse the number of a run that a job with `count` stored runs does not have.
+
+    Raises:
+        UserError: with the number of runs.
+    """
+    if not 1 <= number <= count:
+        known = f"there are {count}" if count else "none is recorded"
+        raise UserError(f"there is no run {number} of this job", hint=f"{known}; 1 is the last one")
+
+
+def refuse_failed_analysis(row: JobRow, purpose: str, hint: str) -> None:
+    """Refuse a failed analysis, which has no job: `purpose` is what the job is for.
+
+    Raises:
+        UserError: the row is one of an analysis.
+    """
+    if not row.job_id:
+        raise UserError(f"'{line(row.source)}' failed at its analysis: there is no job to {purpose}", hint=hint)
 
 
 # -------------------------------------------------------------------------------------------------------------------- jobs
@@ -176,13 +202,10 @@ def _ambiguous(word: str, rows: Sequence[JobRow]) -> UserError:
 # ---------------------------------------------------------------------------------------------------------------- patterns
 
 
-def value_matcher(value: str, *, is_path: bool) -> Callable[[str], bool]:
-    """Return a function: whether a text contains `value` or, if `value` has `*` or `?`, matches it."""
-    if "*" not in value and "?" not in value:
-        wanted = value.lower()
-        return lambda text: wanted in text.lower()
-    match = wildcard(value).fullmatch
-    if is_path and "/" not in value:
+def path_matcher(pattern: str) -> Callable[[str], bool]:
+    """Return a function: whether a path, or its last part if `pattern` has no `/`, matches a pattern with `*` or `?`."""
+    match = wildcard(pattern).fullmatch
+    if "/" not in pattern:
         return lambda text: match(text) is not None or match(text.rpartition("/")[2]) is not None
     return lambda text: match(text) is not None
 
@@ -233,14 +256,8 @@ def open_asked(arguments: Namespace) -> Iterator[AskedAssets]:
     else:
         config = load_config(arguments)
         path = asset_database(config.cache_dir)
-    database = open_reader(path)
-    if config is not None:
-        database.roots = {folder.name: folder.path for folder in config.project.scan_folders}
-    try:
-        with database.snapshot():
-            yield AskedAssets(config, database, path.parent)
-    finally:
-        database.close()
+    with open_snapshot(path, config) as database:
+        yield AskedAssets(config, database, path.parent)
 
 
 class AssetNames:
@@ -320,8 +337,7 @@ class AssetNames:
         shown = line(as_text(word))
         if _GLOB.search(word):
             return UserError(f"'{shown}' matches no source and no product", hint="'aptui jobs' lists what there is")
-        near = nearest_sources(word, self._place.database)
-        hint = f"did you mean {' or '.join(repr(line(path)) for path in near)}?" if near else "'aptui jobs' lists what there is"
+        hint = suggest_sources(word, self._place.database)
         return UserError(f"'{shown}' is not a source, a product or an asset id here", hint=hint)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,6 @@ from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import JobRow, NoDatabaseError, Reader, open_reader
 
 if TYPE_CHECKING:
-    from aptui.config.configuration import Config
     from aptui.core.project import Builder
 
 
@@ -53,13 +52,18 @@ def open_for_reading(arguments: Namespace, config: Config | None = None) -> Iter
     path = asset_database(config.cache_dir)
     if not path.is_file():
         raise _missing(config, path)
-    database = open_reader(path)
-    database.roots = {folder.name: folder.path for folder in config.project.scan_folders}
-    try:
+    with open_snapshot(path, config) as database:
+        yield OpenedProject(config, database, builder_names(config))
+
+
+@contextmanager
+def open_snapshot(path: Path, config: Config | None) -> Iterator[Reader]:
+    """Open a database in one read transaction; `config` has its scan folders, None = unknown."""
+    with closing(open_reader(path)) as database:
+        if config is not None:
+            database.roots = {folder.name: folder.path for folder in config.project.scan_folders}
         with database.snapshot():
-            yield OpenedProject(config, database, builder_names(config))
-    finally:
-        database.close()
+            yield database
 
 
 def _missing(config: Config, path: Path) -> KnownError:

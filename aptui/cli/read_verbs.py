@@ -8,7 +8,7 @@ from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import asdict
 
@@ -28,10 +28,6 @@ from aptui.shared.errors import UserError
 from aptui.store.queries import session_history
 from aptui.store.queries.checks import CheckMark, check_marks, findings
 from aptui.store.queries.reader import STATUSES, JobRow
-
-if TYPE_CHECKING:
-    pass
-
 
 _WITH = {"warnings": "warnings", "errors": "errors"}
 """Displayed statuses that mean `completed` with this count above 0."""
@@ -80,7 +76,7 @@ def jobs(arguments: Namespace) -> int:
             printing.say_json_list(
                 {
                     **job_json(row, project),
-                    "slower": _pace_json(slower.get(row.job_id)),
+                    "slower": slower[row.job_id].to_json() if row.job_id in slower else None,
                     "facts": facts_json(facts.get(row.job_id)),
                     "checks": checks[row.job_id].text if row.job_id in checks else "",
                 }
@@ -183,10 +179,6 @@ def _status(row: JobRow, slow: session_history.JobPace | None = None) -> str:
 def facts_json(facts: ContentFacts | None) -> dict[str, Any]:
     """Return the facts about products for `--json`, without unknown ones."""
     return {} if facts is None else {name: value for name, value in asdict(facts).items() if value}
-
-
-def _pace_json(one: session_history.JobPace | None) -> dict[str, Any] | None:
-    return None if one is None else one.to_json()
 
 
 def _figures(row: JobRow) -> tuple[str, str, str, str]:

@@ -6,7 +6,7 @@ import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from aptui.batch.options import engine_arguments, load_last_config, load_to_run, options_of, report_arguments
 from aptui.batch.run import JOBS_FAILED, run_and_report
 from aptui.cli.engine_verbs import engine_of
-from aptui.cli.naming import find_job, meanings, nearest_sources, value_matcher
+from aptui.cli.naming import find_job, meanings, path_matcher, refuse_failed_analysis, suggest_sources
 from aptui.cli.read_access import all_builders, open_for_reading
 from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database
@@ -30,11 +30,6 @@ from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 from aptui.shared.forms import prepare_form
 from aptui.store.queries.reader import JobRow, Reader
-
-if TYPE_CHECKING:
-    from aptui.config.configuration import Config
-    from aptui.store.queries.reader import JobRow, Reader
-
 
 # --------------------------------------------------------------------------------------------------------------- reprocess
 
@@ -71,13 +66,7 @@ def sources_of(pattern: str, config: Config, database: Reader) -> list[PathKey]:
         if any(row.root == root and matches(row.source.lower()) for root, matches in matchers)
     ]
     if not found:
-        near = nearest_sources(pattern, database)
-        hint = (
-            f"did you mean {' or '.join(repr(printing.line(path)) for path in near)}?"
-            if near
-            else "'aptui jobs' lists what there is"
-        )
-        raise UserError(f"no source matches '{printing.line(pattern)}'", hint=hint)
+        raise UserError(f"no source matches '{printing.line(pattern)}'", hint=suggest_sources(pattern, database))
     return found
 
 
@@ -85,7 +74,7 @@ def _matcher(rel: str) -> Callable[[str], bool]:
     """Return a function: whether a source path in lower case is `rel`, is below it, or matches it."""
     key = rel.lower()
     if "*" in key or "?" in key:
-        return value_matcher(key, is_path=True)
+        return path_matcher(key)
     return lambda path: path == key or is_below(path, key)
 
 
@@ -109,11 +98,8 @@ def interest(arguments: Namespace) -> int:
         raise UserError(f"{len(keys):,} sources are too many to look at at once", hint=f"name {MOST_INTERESTING:,} at most")
     with engine_of(arguments, config) as engine:
         answer = engine.ask(NoteInterest(keys))
-    if arguments.json:
-        printing.say_json(answer)
-    else:
-        printing.say(f"{printing.count(len(keys), 'source')} {'comes' if len(keys) == 1 else 'come'} first for a while")
-    return 0
+    text = f"{printing.count(len(keys), 'source')} {'comes' if len(keys) == 1 else 'come'} first for a while"
+    return printing.say_answer(arguments.json, answer, text)
 
 
 # ------------------------------------------------------------------------------------------------------------------- rerun
@@ -133,10 +119,8 @@ def rerun(arguments: Namespace) -> int:
     with open_for_reading(arguments, config) as project:
         row = find_job(arguments.job, config, project.database)
         source = project.database.source(row.source)
-    if row.job_id == 0 or source is None:
-        raise UserError(
-            f"'{printing.line(row.source)}' failed at its analysis: there is no job to run", hint="'aptui log' shows why"
-        )
+    refuse_failed_analysis(row, "run", "'aptui log' shows why")
+    assert source is not None
     builder = next((item for item in all_builders(config) if item.uuid == row.builder), None)
     if builder is None:
         raise UserError(

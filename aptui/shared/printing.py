@@ -105,6 +105,12 @@ def say_json(value: object) -> None:
     sys.stdout.write(json.dumps(value) + "\n")
 
 
+def say_answer(is_json: bool, answer: object, text: str) -> int:
+    """Write an answer, as JSON or as text; return exit code 0."""
+    say_json(answer) if is_json else say(text)
+    return 0
+
+
 def say_json_list(rows: Iterable[object]) -> None:
     """Write a JSON list, one element a line, without holding it in memory."""
     separator = "[\n"

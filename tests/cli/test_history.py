@@ -101,9 +101,3 @@ def test_unknown_run_number_is_a_mistake(run: Run) -> None:
 
     assert (code, "there are 3; 1 is the last one" in complaint) == (3, True)
     assert run("log", "nothing.txt", "--history")[0] == 3
-
-
-def test_log_without_options_shows_the_log(run: Run) -> None:
-    _, out, _ = run("log", "sub/b.up@linux")
-
-    assert "working" in out

@@ -29,11 +29,6 @@ def test_help_without_verb_groups_verbs_and_shows_first_steps(capsys: pytest.Cap
     assert "New here?" in said
 
 
-def test_help_of_an_unknown_verb_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["help", "bach"]) == 3
-    assert "did you mean 'batch'?" in capsys.readouterr().err
-
-
 def test_each_action_of_cache_has_a_help_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     texts = set()
     for action in manual.actions_of("cache"):

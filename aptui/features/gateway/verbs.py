@@ -100,13 +100,13 @@ def _refuse_second(config: Config) -> None:
 
 def _start_engine(config: Config, arguments: Namespace) -> bool:
     """Start an engine without a gateway of its own if no engine is running; return whether it was started."""
+    from aptui.cli.engine_verbs import same_configuration
     from aptui.daemon import daemon_process
 
     try:
         EngineClient.of(config.cache_dir).close()
     except NoEngine:
-        options = [f"--set={text}" for text in (*arguments.set, "serve.enabled=false")]
-        options += [f"--platforms={arguments.platforms}"] if arguments.platforms else []
+        options = [*same_configuration(arguments), "--set=serve.enabled=false"]
         pid = daemon_process.start(config.project_dir, config.cache_dir, options)
         printing.say(f"the engine runs as process {pid}")
         return True
@@ -153,15 +153,14 @@ def token(arguments: Namespace) -> int:
         raise UserError("the name of the token is missing", hint=f"'aptui token {arguments.action} NAME'")
     if arguments.action == "revoke":
         tokens.revoke(file, arguments.name)
-        _say(arguments, {"name": arguments.name}, f"'{printing.line(arguments.name)}' is revoked")
-        return 0
+        return printing.say_answer(arguments.json, {"name": arguments.name}, f"'{printing.line(arguments.name)}' is revoked")
     words = [word.strip() for word in arguments.scopes.split(",") if word.strip()]
     unknown = [word for word in words if word not in {scope.value for scope in Scope}]
     if unknown or not words:
         raise UserError(f"there is no scope '{(unknown or [''])[0]}'", hint=f"there are {', '.join(Scope)}")
     lasts_ms = int(arguments.days * _DAY_MS)
     made = tokens.add(file, arguments.name, [Scope(word) for word in words], lasts_ms=lasts_ms)
-    _say(arguments, {"name": arguments.name, "token": made, "scopes": words}, made)
+    printing.say_answer(arguments.json, {"name": arguments.name, "token": made, "scopes": words}, made)
     printing.complain("save it now: it is not shown again")
     return 0
 
@@ -181,13 +180,6 @@ def _list_tokens(tokens: list[Any], *, is_json: bool) -> int:
 
 def _minute_of(time_ms: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(time_ms / 1000))
-
-
-def _say(arguments: Namespace, answer: dict[str, Any], text: str) -> None:
-    if arguments.json:
-        printing.say_json(answer)
-    else:
-        printing.say(text)
 
 
 # ------------------------------------------------------------------------------------------------------------------ client
@@ -365,7 +357,7 @@ def _get(connected: Client, arguments: Namespace) -> int:
 
 def _ask(connected: Client, arguments: Namespace) -> int:
     """Send one request and print the answer."""
-    from aptui.features.gateway.protocol.wire_codec import REQUESTS, as_record
+    from aptui.features.gateway.protocol.wire_codec import REQUESTS, RequestMistake, as_record
 
     name, words = arguments.action, list(arguments.words)
     short = {"status": "asset_status", "wait": "wait_ready", "jobs": "jobs_info", "processor": "processor_status"}
@@ -387,18 +379,12 @@ def _ask(connected: Client, arguments: Namespace) -> int:
     unknown = sorted(given.keys() - known)
     if unknown:
         raise UserError(f"'{name}' has no field '{unknown[0]}'", hint=f"there are {', '.join(sorted(known)) or 'none'}")
-    answer = connected.ask(_convert(given, record, as_record))
-    printing.say_json(to_builtins(answer))
-    return 0
-
-
-def _convert(given: dict[str, Any], record: type[Any], converted: Callable[[object, type[Any]], Any]) -> Any:
-    from aptui.features.gateway.protocol.wire_codec import RequestMistake
-
     try:
-        return converted(given, record)
+        request = as_record(given, record)
     except RequestMistake as mistake:
         raise UserError(f"the request is invalid: {mistake.what}", hint="'aptui client --help' shows the form") from None
+    printing.say_json(to_builtins(connected.ask(request)))
+    return 0
 
 
 def _pairs(words: list[str]) -> Iterator[tuple[str, Any]]:

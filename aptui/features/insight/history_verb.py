@@ -41,7 +41,7 @@ class JobComparison(Struct, frozen=True):
 
     old: SessionRun | None
     new: SessionRun
-    pace: pace.JobPace | None = None
+    pace: pace.JobPace
 
     @property
     def growth(self) -> int:
@@ -116,8 +116,8 @@ def _classify(found: Comparison, old: SessionRun | None, new: SessionRun, before
 def _rank(found: Comparison) -> None:
     for listed in (found.began_to_fail, found.mended, found.still_failing, found.new):
         listed.sort(key=lambda change: change.new.name)
-    found.slower.sort(key=lambda change: -(change.pace.factor if change.pace else 0))
-    found.faster.sort(key=lambda change: change.pace.factor if change.pace else 0)
+    found.slower.sort(key=lambda change: -change.pace.factor)
+    found.faster.sort(key=lambda change: change.pace.factor)
     found.grew.sort(key=lambda change: -change.growth)
     found.shrank.sort(key=lambda change: change.growth)
 
@@ -266,8 +266,7 @@ def _print_runs(title: str, runs: list[SessionRun], project: OpenedProject, most
         printing.say(
             f"  {printing.duration(run.duration_ms / 1000):>10}  {_name(run)}  ({printing.line(project.builder_of(run.builder))})"
         )
-    if len(runs) > most:
-        printing.say(f"  and {len(runs) - most:,} more: --json has all")
+    _print_rest(len(runs), most)
 
 
 def run_name(run: SessionRun) -> str:
@@ -321,7 +320,7 @@ def _compare(chosen: list[WorkSession], project: OpenedProject, arguments: Names
         printing.say(f"gone ({len(found.gone):,}):", "bold")
         for source, platform, job_key, _builder in found.gone[:_MOST_ROWS]:
             printing.say(f"  {printing.line(f'{source}@{platform}:{job_key}')}")
-        _print_rest(len(found.gone))
+        _print_rest(len(found.gone), _MOST_ROWS)
 
 
 def _print_changes(title: str, changes: list[JobComparison], text: Any, colour: str = "") -> None:
@@ -330,12 +329,12 @@ def _print_changes(title: str, changes: list[JobComparison], text: Any, colour: 
     printing.say(f"{title} ({len(changes):,}):", "bold")
     for change in changes[:_MOST_ROWS]:
         printing.say(f"  {text(change)}", colour)
-    _print_rest(len(changes))
+    _print_rest(len(changes), _MOST_ROWS)
 
 
-def _print_rest(count: int) -> None:
-    if count > _MOST_ROWS:
-        printing.say(f"  and {count - _MOST_ROWS:,} more: --json has all")
+def _print_rest(count: int, most: int) -> None:
+    if count > most:
+        printing.say(f"  and {count - most:,} more: --json has all")
 
 
 def _describe_name(change: JobComparison) -> str:
@@ -344,8 +343,6 @@ def _describe_name(change: JobComparison) -> str:
 
 def _describe_pace(change: JobComparison) -> str:
     pace = change.pace
-    if pace is None:
-        return _name(change.new)
     usual = f"{printing.duration(pace.median_ms / 1000)} ± {printing.duration(pace.noise_ms / 1000)}"
     usual += f" in {printing.count(pace.runs, 'run')}"
     return f"{pace.factor:.1f} times  {_name(change.new)}  {printing.duration(pace.now_ms / 1000)}, before {usual}"
@@ -357,21 +354,15 @@ def _describe_growth(change: JobComparison) -> str:
 
 
 def _comparison_json(old: WorkSession, new: WorkSession, found: Comparison, project: OpenedProject) -> dict[str, Any]:
-    def list_changes(changes: list[JobComparison]) -> list[dict[str, Any]]:
-        return [_change_json(change, project) for change in changes]
-
+    kinds = {
+        "began_to_fail": found.began_to_fail, "still_failing": found.still_failing, "mended": found.mended, "slower": found.slower,
+        "faster": found.faster, "grew": found.grew, "shrank": found.shrank, "new_jobs": found.new,
+    }  # fmt: skip
     return {
         "old": session_json(old),
         "new": session_json(new),
         "jobs_run": found.jobs_run,
-        "began_to_fail": list_changes(found.began_to_fail),
-        "still_failing": list_changes(found.still_failing),
-        "mended": list_changes(found.mended),
-        "slower": list_changes(found.slower),
-        "faster": list_changes(found.faster),
-        "grew": list_changes(found.grew),
-        "shrank": list_changes(found.shrank),
-        "new_jobs": list_changes(found.new),
+        **{name: [_change_json(change, project) for change in changes] for name, changes in kinds.items()},
         "gone": [
             {"source": source, "platform": platform, "job_key": key, "builder": project.builder_of(builder)}
             for source, platform, key, builder in found.gone
@@ -385,5 +376,5 @@ def _change_json(change: JobComparison, project: OpenedProject) -> dict[str, Any
         "duration_s": change.new.duration_ms / 1000,
         "product_bytes": change.new.size,
         "product_bytes_before": change.old.size if change.old else None,
-        **(change.pace.to_json() if change.pace else {}),
+        **change.pace.to_json(),
     }

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from aptui.config.configuration import Config
     from aptui.features.sharing.stores.maintenance import StoreMaintenance
     from aptui.shared.account import SharingSum
-    from aptui.store.queries.reader import JobRow, RunRow
 
 
 INCOMPLETE = 1
@@ -362,14 +361,17 @@ restarts and full scans keep them, and 'aptui jobs' shows the job as restored.""
 def restore(arguments: Namespace) -> int:
     """Restore the products of a run and print them."""
     from aptui.batch.run import run
-    from aptui.cli.naming import find_job
+    from aptui.cli.naming import find_job, refuse_failed_analysis, refuse_unknown_run
     from aptui.cli.read_access import open_for_reading
     from aptui.features.sharing.restoring import find_stored_run
 
     config = load_to_run(arguments)
     with open_for_reading(arguments, config) as project:
         row = find_job(arguments.job, config, project.database)
-        chosen = _run_of(row, project.database.runs_of(row.job_id) if row.job_id else [], arguments.run)
+        refuse_failed_analysis(row, "restore", "fix what its log says: 'aptui log' shows it")
+        runs = project.database.runs_of(row.job_id)
+        refuse_unknown_run(arguments.run, len(runs))
+        chosen = runs[arguments.run - 1]
     stored = find_stored_run(config, row.job_id, chosen.run_key)
     options = options_of(arguments)
     options.restores = ((row.job_id, chosen.run_key),)
@@ -389,16 +391,6 @@ def restore(arguments: Namespace) -> int:
         why = printing.line(now.error) if now is not None and now.error else "it was built again in the meantime"
         printing.say(f"{printing.line(name)} was not restored: {why}", "red")
     return 0 if is_done else NOT_RESTORED
-
-
-def _run_of(row: JobRow, runs: list[RunRow], number: int) -> RunRow:
-    if not row.job_id:
-        failed = f"'{printing.line(row.source)}' failed at its analysis: there is no job to restore"
-        raise UserError(failed, hint="fix what its log says: 'aptui log' shows it")
-    if not 1 <= number <= len(runs):
-        known = f"there are {len(runs)}" if runs else "none is recorded"
-        raise UserError(f"there is no run {number} of this job", hint=f"{known}; 1 is the last one")
-    return runs[number - 1]
 
 
 # ------------------------------------------------------------------------------------------------------------------ doctor

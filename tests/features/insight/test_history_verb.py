@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -82,13 +81,3 @@ def test_unknown_session_is_refused(run: Run, words: tuple[str, ...], said: str)
 
     assert (code, out) == (3, "")
     assert said in err
-
-
-def test_unprocessed_project_is_refused(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "aptui.yaml").write_text("platforms: {linux: {}}\nscan_folders: [{name: a, path: .}]\nbuilders: []\n")
-    os.chdir(tmp_path)
-
-    code, _, err = run("history")
-
-    assert code == 3
-    assert "nothing was processed yet" in err

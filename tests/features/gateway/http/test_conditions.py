@@ -40,11 +40,7 @@ AT, BEFORE, AFTER = "Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:36 
 )
 def test_conditional_requests_follow_the_rfc(headers: dict[str, str], status: int) -> None:
     assert status_of(headers, "tag", MODIFIED) == status
-
-
-def test_a_file_without_a_tag_matches_none() -> None:
-    assert status_of({"If-None-Match": '""'}, "", MODIFIED) == 200
-    assert status_of({"If-Match": '""'}, "", MODIFIED) == 412
+    assert [status_of({name: '""'}, "", MODIFIED) for name in ("If-None-Match", "If-Match")] == [200, 412]  # no tag matches none
 
 
 @pytest.mark.parametrize(
@@ -64,15 +60,10 @@ def test_byte_ranges_follow_the_rfc(text: str, ranges: list[tuple[int, int]] | N
     assert ranges_of({"Range": text} if text else {}, 10, "tag", MODIFIED) == ranges
 
 
-@pytest.mark.parametrize("text", ["bytes=10-", "bytes=10-11,20-30", "bytes=-0"])
-def test_ranges_beyond_the_end_are_refused_or_cut(text: str) -> None:
+@pytest.mark.parametrize(("text", "size"), [("bytes=10-", 10), ("bytes=10-11,20-30", 10), ("bytes=-0", 10), ("bytes=0-", 0)])
+def test_ranges_beyond_the_end_are_refused(text: str, size: int) -> None:
     with pytest.raises(Unsatisfiable):
-        ranges_of({"Range": text}, 10, "tag", MODIFIED)
-
-
-def test_no_range_of_an_empty_file_is_valid() -> None:
-    with pytest.raises(Unsatisfiable):
-        ranges_of({"Range": "bytes=0-"}, 0, "tag", MODIFIED)
+        ranges_of({"Range": text}, size, "tag", MODIFIED)
 
 
 @pytest.mark.parametrize(

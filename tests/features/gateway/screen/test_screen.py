@@ -155,16 +155,6 @@ def test_details_column_of_watched_folders_appears_only_with_details(tmp_path):
     visit(tmp_path, look, session=session)
 
 
-def test_idle_engine_is_queried_once_without_a_timer(tmp_path):
-    async def rest(app, pilot, session, pane):
-        assert session.ask_count == 1
-        await pilot.pause(0.5)
-        await until(pilot, lambda: session.ask_count == 1)
-        await until(pilot, lambda: not pane.engine.inquiry.is_armed)
-
-    visit(tmp_path, rest)
-
-
 def test_lost_cluster_and_its_return_are_shown(tmp_path):
     async def lose(app, pilot, session, _pane):
         session.workers = (replace(worker(1000, "lost", "cluster not there"), pid=0),)

@@ -134,31 +134,6 @@ def test_invalid_setting_is_reported_and_not_written(tmp_path, project):
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_message_of_a_test_is_shown_in_full(tmp_path, project, size):
-    async def do(app, pilot):
-        await choose(app, pilot, "e", "l")
-        await fill(app, pilot, str(tmp_path / "nowhere"))
-        await choose(app, pilot, "t")
-        await until(pilot, lambda: "not saved   the folder of the shared cache is not there" in text(app))
-
-    in_cache(tmp_path, project, do, size)
-
-
-def test_connection_is_tested_before_saving(tmp_path, project):
-    async def do(app, pilot):
-        for place, word in (("nowhere", "is not there"), ("share", "it answers after")):
-            await choose(app, pilot, "e", "l")
-            await fill(app, pilot, str(tmp_path / place))
-            await choose(app, pilot, "t")
-            await until(pilot, lambda: app.pane.sharing.answer is not None)
-            await pilot.pause()
-            assert word in text(app)
-
-    (tmp_path / "share").mkdir()
-    in_cache(tmp_path, project, do)
-
-
-@pytest.mark.parametrize("size", [SMALL, LARGE])
 def test_saved_time_is_shown_in_the_line(tmp_path, project, size):
     account = Account()
     account.count("data", local_hits=3, misses=1, built_ms=90_000, fetch_ms=1000)
@@ -183,12 +158,12 @@ def test_test_results_and_unsaved_changes_are_shown_on_every_screen(tmp_path, pr
     share.mkdir()
 
     async def do(app, pilot):
-        await choose(app, pilot, "e", "l")
-        await fill(app, pilot, str(share))
-        await choose(app, pilot, "t")
-        await until(pilot, lambda: app.pane.sharing.answer is not None)
-        await pilot.pause()
-        assert "not saved   it answers after" in text(app)
+        for place, words in ((tmp_path / "nowhere", "the folder of the shared cache is not there"), (share, "it answers after")):
+            await choose(app, pilot, "e", "l")
+            await fill(app, pilot, str(place))
+            await choose(app, pilot, "t")
+            await until(pilot, lambda: app.pane.sharing.answer is not None)
+            await until(pilot, lambda words=words: f"not saved   {words}" in text(app))
 
     in_cache(tmp_path, project, do, size)
 

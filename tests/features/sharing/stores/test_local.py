@@ -45,11 +45,6 @@ def test_product_is_stored_and_placed_without_copying(local, tmp_path):
 
     assert local.get_blob(DIGEST, str(target), len(DATA))
     assert os.stat(path).st_ino == target.stat().st_ino == os.stat(local.blob_path(DIGEST)).st_ino
-
-
-def test_hard_linked_product_is_read_only(local, tmp_path):
-    path = adopted(local, tmp_path)
-
     assert stat.S_IMODE(os.stat(path).st_mode) & 0o222 == 0
 
 
@@ -62,15 +57,6 @@ def test_without_links_a_product_is_a_writable_copy(local, tmp_path, monkeypatch
     assert target.read_bytes() == DATA
     assert len({os.stat(name).st_ino for name in (path, target, local.blob_path(DIGEST))}) == 3
     assert target.stat().st_mode & stat.S_IWUSR
-
-
-def test_reflink_is_used_if_available(tmp_path):
-    (tmp_path / "source").write_bytes(DATA)
-
-    if placing.reflink(str(tmp_path / "source"), str(tmp_path / "target")):
-        assert (tmp_path / "target").read_bytes() == DATA
-    else:
-        assert not (tmp_path / "target").exists()
 
 
 def modes(*paths):
