@@ -47,10 +47,8 @@ class EngineLink:
         name: str = "gateway",
     ) -> None:
         self._cache_dir, self._name = cache_dir, name
-        self._take, self._on_change = on_notices, on_change
-        self.listeners: list[Callable[[Sequence[NoticeLine]], object]] = []
-        self.change_callbacks: list[Callable[[bool], object]] = []
-        """Further callbacks like `on_change`."""
+        self.listeners, self.change_callbacks = [on_notices], [on_change]
+        """Callbacks; others may be appended."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._client: EngineClient | None = None
@@ -157,20 +155,14 @@ class EngineLink:
     def _take_news(self, batch: Sequence[NoticeLine]) -> None:
         if not self._ends.is_set():
             self.epoch, self.seq = batch[-1].epoch, max(batch[-1].seq, self.seq if batch[-1].epoch == self.epoch else 0)
-            for news in batch:
-                if isinstance(news.notice, JobChanged):
-                    self._note(news.notice)
-            for listener in (self._take, *self.listeners):
+            for notice in (news.notice for news in batch):
+                if isinstance(notice, JobChanged):
+                    (self.running.add if notice.status == "processing" else self.running.discard)(notice.job_id)
+            for listener in self.listeners:
                 listener(batch)
 
-    def _note(self, notice: JobChanged) -> None:
-        if notice.status == "processing":
-            self.running.add(notice.job_id)
-        else:
-            self.running.discard(notice.job_id)
-
     def _report_state(self, is_here: bool) -> None:
-        for callback in (self._on_change, *self.change_callbacks):
+        for callback in self.change_callbacks:
             callback(is_here)
 
 

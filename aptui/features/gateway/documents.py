@@ -209,6 +209,18 @@ _REFUSAL: _Json = {
     "properties": {"what": {"type": "string"}, "hint": {"type": "string"}, "code": {"type": "integer"}},
     "required": ["what", "hint", "code"],
 }
+_REFUSAL_MESSAGE: _Json = {
+    "title": "refusal",
+    "summary": "Why a request is refused.",
+    "payload": {"type": "object", "properties": {"id": {**_ID, "minimum": 0}, "refusal": _REFUSAL}, "required": ["id", "refusal"]},
+}
+_BYTES_MESSAGE: _Json = {
+    "title": "bytes",
+    "summary": "A piece of a file: the id of the request (four bytes, most significant first), then bytes; "
+    "the last piece is empty.",
+    "contentType": "application/octet-stream",
+    "payload": {"type": "string", "format": "binary"},
+}
 
 
 def protocol_document() -> _Json:
@@ -220,7 +232,7 @@ def protocol_document() -> _Json:
             schema["description"] = inspect.cleandoc(schema["description"])
     messages = {f"request_{name}": _request_message(name) for name in REQUESTS}
     messages |= {f"answer_{name}": _answer_message(name) for name in REQUESTS}
-    messages |= {"refusal": _refusal_message(), "notices": _notices_message(), "bytes": _bytes_message()}
+    messages |= {"refusal": _REFUSAL_MESSAGE, "notices": _notices_message(), "bytes": _BYTES_MESSAGE}
     asked = [name for name in messages if name.startswith("request_")]
     made = {
         "asyncapi": "3.0.0",
@@ -289,11 +301,6 @@ def _answer_message(name: str) -> _Json:
     return {"title": f"answer to {name}", "summary": _summary(record), "payload": payload}
 
 
-def _refusal_message() -> _Json:
-    payload = {"type": "object", "properties": {"id": {**_ID, "minimum": 0}, "refusal": _REFUSAL}, "required": ["id", "refusal"]}
-    return {"title": "refusal", "summary": "Why a request is refused.", "payload": payload}
-
-
 def _notices_message() -> _Json:
     notices = [
         {
@@ -314,16 +321,6 @@ def _notices_message() -> _Json:
         "required": ["epoch", "seq", "notices"],
     }
     return {"title": "notices", "summary": "Events, in order.", "payload": payload}
-
-
-def _bytes_message() -> _Json:
-    return {
-        "title": "bytes",
-        "summary": "A piece of a file: the id of the request (four bytes, most significant first), then bytes; "
-        "the last piece is empty.",
-        "contentType": "application/octet-stream",
-        "payload": {"type": "string", "format": "binary"},
-    }
 
 
 def _summary(record: type[Any]) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -34,10 +33,6 @@ from aptui.features.relocation.relocation_records import (
 from aptui.features.relocation.text_references import Rename, UnreadableError
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import Reader
-
-if TYPE_CHECKING:
-    from aptui.store.queries.reader import Reader
-
 
 # Records of a planned relocation: items, mentions, problems; `make_plan` creates them.
 
@@ -216,15 +211,16 @@ def _fate(plan: Plan, at: int, edge: Dependant, places: Mapping[str, RelocationI
 
 def _update(plan: Plan, mention: Mention, named: _MentionResult) -> Update | None:
     """Return the update of a dependant's text, None if none is needed."""
-    missing = [at for at in mention.targets if at not in named.changed and at not in named.same and _breaks(plan, at, mention)]
+    missing = [
+        at
+        for at in mention.targets
+        if at not in named.changed | named.same
+        and any(edge.file == mention.file and edge.fate is Fate.BREAKS for edge in plan.items[at].dependants)
+    ]
     if not (named.count or missing):
         return None
     possible = tuple((plan.items[at].old, plan.items[at].new) for at in missing)
     return Update(mention.new_path, mention.new_file, named.count, possible, problem=named.problem)
-
-
-def _breaks(plan: Plan, at: int, mention: Mention) -> bool:
-    return any(edge.file == mention.file and edge.fate is Fate.BREAKS for edge in plan.items[at].dependants)
 
 
 META = "meta"
@@ -447,13 +443,10 @@ def _check_plan(plan: Plan) -> None:
     breaking = {edge.path for item in plan.items for edge in item.dependants if edge.fate is Fate.BREAKS}
     if breaking and not order.allows_broken and not order.updates_references:
         action = "deleted" if order.is_delete else "moved"
-        plan.refusals.append(f"{_files(len(breaking), 'depends', 'depend')} on files that would be {action}, and would break")
+        files = "one file depends" if len(breaking) == 1 else f"{len(breaking):,} files depend"
+        plan.refusals.append(f"{files} on files that would be {action}, and would break")
     if not order.allows_broken:
         plan.refusals += [f"'{update.path}': {update.problem}" for update in plan.updates if update.problem and update.count]
-
-
-def _files(count: int, one: str, many: str) -> str:
-    return f"one file {one}" if count == 1 else f"{count:,} files {many}"
 
 
 def _problem(plan: Plan, item: RelocationItem) -> str:

@@ -348,10 +348,9 @@ class _RelocationSteps:
 
     # ------------------------------------------------------------------------------------------------------------ references
 
-    def _updates(self) -> Iterator[Update]:
+    def _updates(self) -> list[Update]:
         mentions = {mention.new_file: mention for mention in self._plan.mentions}
-        for update in self._plan.updates:
-            yield self._update(update, mentions[update.file])
+        return [self._update(update, mentions[update.file]) for update in self._plan.updates]
 
     def _update(self, update: Update, mention: Mention) -> Update:
         """Update one dependant at its present path."""
@@ -385,7 +384,5 @@ def hold_engines_off(config: Config) -> Iterator[None]:
     platforms = [platform.id for platform in config.project.platforms]
     cache = Cache(config.cache_dir, [*platforms, *config.project.resting_platforms])
     cache.take()
-    try:
+    with closing(cache):
         yield
-    finally:
-        cache.close()

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
@@ -113,7 +114,8 @@ def find_with(arguments: Namespace, wanted: Sequence[str]) -> list[LintFinding]:
 def _find(place: AskedAssets, wanted: Sequence[str], arguments: Namespace) -> Iterator[LintFinding]:
     graph = place.graph(arguments.platform)
     if "spelling" in wanted:
-        yield from _misspelt(place)
+        for each in chain.from_iterable(map(find_misspelt, find_named_sources(place.database))):
+            yield LintFinding("spelling", each.named_by, each.what, "spell it like the file, or rename the file")
     if "dead" in wanted:
         yield from _dead(graph, arguments.platform)
     if "unreachable" in wanted and arguments.roots:
@@ -122,29 +124,18 @@ def _find(place: AskedAssets, wanted: Sequence[str], arguments: Namespace) -> It
         yield from _find_same_names(place)
 
 
-# ---------------------------------------------------------------------------------------------------------------- spelling
-
-
-def _misspelt(place: AskedAssets) -> Iterator[LintFinding]:
-    for item in find_named_sources(place.database):
-        for each in find_misspelt(item):
-            yield LintFinding("spelling", each.named_by, each.what, "spell it like the file, or rename the file")
-
-
 # ---------------------------------------------------------------------------------------------------- dead and unreachable
 
 
 def _dead(graph: AssetGraph, platform: str) -> Iterator[LintFinding]:
     everything = [Node(fact.product_id) for fact in graph.products()]
     for end in closure(graph, everything, (), platform).loose_ends:
-        if end.kind == "unmet":
-            yield LintFinding(
-                "dead", end.product, f"needs '{end.target}', which does not exist", "fix the path, or create the asset"
-            )
-        elif end.kind == "dangling":
-            yield LintFinding(
-                "dead", end.product, f"needs asset {end.target}, which does not exist", "fix the id, or restore the asset"
-            )
+        what, advice = {
+            "unmet": (f"'{end.target}'", "fix the path, or create the asset"),
+            "dangling": (f"asset {end.target}", "fix the id, or restore the asset"),
+        }.get(end.kind, ("", ""))
+        if what:
+            yield LintFinding("dead", end.product, f"needs {what}, which does not exist", advice)
 
 
 def _unreachable(place: AskedAssets, graph: AssetGraph, arguments: Namespace) -> Iterator[LintFinding]:

@@ -11,6 +11,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from fnmatch import fnmatch
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,7 +21,6 @@ from aptui.cli.read_access import open_for_reading, os_path
 from aptui.config import trust
 from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database
-from aptui.core.messages import Rows
 from aptui.core.notices import MissingScan, Notice
 from aptui.engine.loop.opening import PreparedSession
 from aptui.engine.scan.verification import Verification
@@ -121,7 +121,6 @@ def _search(config: Config, arguments: Namespace) -> MissingSearch:
 @contextmanager
 def _hold_database(config: Config) -> Iterator[Writer]:
     """Hold the cache as an engine does, and open its database for writing."""
-    from aptui.engine.loop.opening import PreparedSession
     from aptui.store.db.writer import Writer
 
     trust.require_for_builders(config, "scan-missing")
@@ -138,32 +137,23 @@ def _alone(config: Config, arguments: Namespace) -> Tally:
     with _hold_database(config) as writer:
         with closing(open_reader(asset_database(config.cache_dir))) as reader:
             wanted = choose_scanned(reader, arguments.patterns)
-        reporter = _MissingReporter(len(wanted))
-
-        def save(rows: Rows) -> None:
-            writer.run(rows, durable=False)
-
-        try:
+        with closing(_MissingReporter(len(wanted))) as reporter:
+            save = partial(writer.run, durable=False)
             return _search(config, arguments).products(wanted, save, lambda tally: reporter(tally.done, tally.hits))
-        finally:
-            reporter.close()
 
 
 def _search_in_engine(client: EngineClient, arguments: Namespace) -> Tally:
     """Let the engine search, and show its progress."""
-    reporter = _MissingReporter(0)
-
-    def take_notice(notice: Notice) -> None:
-        if isinstance(notice, MissingScan) and not notice.is_over:
-            reporter(notice.done_count, notice.hit_count, notice.file_count)
-
     answers: list[port.Answer | KnownError] = []
     client.ask(port.Subscribe(wants_all=False))
     client.post(ScanMissing(tuple(arguments.patterns), max_matches=arguments.max_matches), answers.append)
-    try:
+    with closing(_MissingReporter(0)) as reporter:
+
+        def take_notice(notice: Notice) -> None:
+            if isinstance(notice, MissingScan) and not notice.is_over:
+                reporter(notice.done_count, notice.hit_count, notice.file_count)
+
         client.listen_while_alive(lambda: answers, on_news=lambda news: take_notice(news.notice))
-    finally:
-        reporter.close()
     answer = answers[0]
     if isinstance(answer, KnownError):
         raise answer
@@ -197,11 +187,7 @@ def _clear(arguments: Namespace, config: Config, client: EngineClient | None) ->
             products = choose_scanned(reader, arguments.patterns)
             writer.run({"drop_missing": [(each.product_id,) for each in products]}, durable=False)
             count = len(products)
-    if arguments.json:
-        printing.say_json({"cleared": count})
-    else:
-        printing.say(f"{printing.count(count, 'product')} cleared")
-    return 0
+    return printing.say_answer(arguments.json, {"cleared": count}, f"{printing.count(count, 'product')} cleared")
 
 
 # ------------------------------------------------------------------------------------------------------------- other files
@@ -277,17 +263,13 @@ def _verdict(tally: Tally, more: Tally) -> str:
     hits, flawed = tally.hits + more.hits, tally.flawed + more.flawed
     dependencies = f"{hits:,} missing {'dependency' if hits == 1 else 'dependencies'}"
     missing = f"{dependencies} in {printing.count(flawed, 'file')}" if hits else "no missing dependencies"
-    rest = [f"{number:,} {word}" for number, word in _other_counts(tally, more) if number]
+    others = {
+        "partially": tally.partial + more.partial, "ignored by file tags": tally.ignored + more.ignored,
+        "unreadable": tally.failed + more.failed,
+    }  # fmt: skip
+    rest = [f"{number:,} {word}" for word, number in others.items() if number]
     took = printing.duration(tally.seconds + more.seconds)
     return f"{' and '.join(parts)} searched, {tally.read + more.read:,} of them read: {', '.join((missing, *rest))}; {took}"
-
-
-def _other_counts(tally: Tally, more: Tally) -> tuple[tuple[int, str], ...]:
-    return (
-        (tally.partial + more.partial, "partially"),
-        (tally.ignored + more.ignored, "ignored by file tags"),
-        (tally.failed + more.failed, "unreadable"),
-    )
 
 
 def _json(tally: Tally, rows: Sequence[FoundName], files: Sequence[FileFound], more: Tally) -> dict[str, object]:
@@ -295,7 +277,11 @@ def _json(tally: Tally, rows: Sequence[FoundName], files: Sequence[FileFound], m
     return {
         **{name: getattr(tally, name) + getattr(more, name) for name in counts},
         "seconds": round(tally.seconds + more.seconds, 3),
-        "products": [_format_found(row) for row in rows if row.uuid != NO_UUID],
+        "products": [
+            {"product": row.name, "text": row.text, "asset_id": asset_id_text(row.uuid, row.sub_id), "means": row.meant}
+            for row in rows
+            if row.uuid != NO_UUID
+        ],
         "remarks": [{"product": row.name, "text": row.text} for row in rows if row.uuid == NO_UUID and row.text != NOTHING],
         "files": [
             {
@@ -309,10 +295,6 @@ def _json(tally: Tally, rows: Sequence[FoundName], files: Sequence[FileFound], m
         ],
         "complaints": list(dict.fromkeys([*tally.complaints, *more.complaints])),
     }
-
-
-def _format_found(row: FoundName) -> dict[str, object]:
-    return {"product": row.name, "text": row.text, "asset_id": asset_id_text(row.uuid, row.sub_id), "means": row.meant}
 
 
 # For `bundle` and `scan-missing`: whether the cache is up to date with the sources.

@@ -248,14 +248,11 @@ def _print_changes(changes: list[AssetListChange], old: AssetList, new: AssetLis
     if changes:
         rows = (
             [
-                item.kind,
-                item.name,
-                _or_none(item.old_bytes, item.kind != "added"),
-                _or_none(item.new_bytes, item.kind != "removed"),
-                _with_sign(item.new_bytes - item.old_bytes),
+                item.kind, item.name, printing.size(item.old_bytes) if item.kind != "added" else "",
+                printing.size(item.new_bytes) if item.kind != "removed" else "", _with_sign(item.new_bytes - item.old_bytes),
             ]
             for item in changes
-        )
+        )  # fmt: skip
         printing.table(("change", "product", "old", "new", "more"), rows, right=(2, 3, 4))
     kinds = Counter(change.kind for change in changes)
     summary = ", ".join(f"{kinds[kind]:,} {kind}" for kind in CHANGES if kinds[kind]) or "equal"
@@ -264,10 +261,6 @@ def _print_changes(changes: list[AssetListChange], old: AssetList, new: AssetLis
         f"{summary}; {printing.count(len(old.products), 'product')}, {printing.size(old.total_bytes)} -> "
         f"{len(new.products):,}, {printing.size(new.total_bytes)} ({_with_sign(more)})"
     )
-
-
-def _or_none(size: int, is_there: bool) -> str:  # its only caller is beside it
-    return printing.size(size) if is_there else ""
 
 
 def _with_sign(more: int) -> str:

@@ -368,12 +368,11 @@ class ConnectionLimits(SocketLimits):
 
     Args:
         limit: maximum number of connections.
-        header_limit_s, unidentified_limit: see the constants.
     """
 
-    def __init__(self, limit: int, header_limit_s: float = HEADER_LIMIT_S, unidentified_limit: int = UNIDENTIFIED_LIMIT) -> None:
-        super().__init__(limit, header_limit_s)
-        self._unknown_limit = unidentified_limit
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit, HEADER_LIMIT_S)
+        self._unknown_limit = UNIDENTIFIED_LIMIT
         self.unidentified: dict[HttpSocket, None] = {}
         self.refuses: Callable[[str], str] = lambda _address: ""
         """Called with each client's address; returns why it is refused, "" = it is not."""

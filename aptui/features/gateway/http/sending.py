@@ -205,7 +205,9 @@ async def send(
         return web.Response(status=status, headers=headers)
     headers["Content-Type"] = content_type(name)
     if request.method == "HEAD":
-        return _head(headers, size)
+        response = web.StreamResponse(headers=headers)
+        response.content_length = size
+        return response
     try:
         ranges = ranges_of(request.headers, size, etag, modified_s)
     except Unsatisfiable:
@@ -216,12 +218,6 @@ async def send(
         headers["Content-Range"] = _content_range(ranges[0], size)
         return await _send_part(request, descriptor, ranges[0], 206, headers)
     return await _send_parts(request, descriptor, ranges, size, headers)
-
-
-def _head(headers: dict[str, str], size: int) -> web.StreamResponse:
-    response = web.StreamResponse(headers=headers)
-    response.content_length = size
-    return response
 
 
 def _content_range(part: Range, size: int) -> str:

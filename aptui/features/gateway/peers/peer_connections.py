@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from aptui.core.notices import PeerOrdered
 from aptui.features.gateway import engine_requests, tasks
 from aptui.features.gateway.access.guard import ClientIdentity
-from aptui.features.gateway.access.peer_admission import Admission, AdmissionRefusal
+from aptui.features.gateway.access.peer_admission import Admission
 from aptui.features.gateway.gateway_context import CONTEXT
 from aptui.features.gateway.peers import peer_settings
 from aptui.features.gateway.protocol import wire_codec
@@ -308,16 +308,11 @@ class Peers:
 
     # ------------------------------------------------------------------------------------------------------------ the lists
 
-    def check(self, remote: str) -> AdmissionRefusal | None:
-        """Return why a client is refused, None = it is not."""
+    def refuses(self, remote: str) -> str:
+        """Return why a client is refused, "" = it is not; for `guard.Guard.admissions`."""
         refusal = self.admission.check(remote)
         if refusal is not None and refusal.is_first:  # their number is reported once per second
             self._on_change()
-        return refusal
-
-    def refuses(self, remote: str) -> str:
-        """Return why a client is refused, "" = it is not; for `guard.Guard.admissions`."""
-        refusal = self.check(remote)
         return refusal.why if refusal is not None else ""
 
     async def _use_settings(self, settings: PeerSettings) -> None:

@@ -333,15 +333,12 @@ REJECTED = (Column("entry", "Who", 0, 12, weight=2), Column("note", "Why", 0, 10
 _PEER_ROLES = {PeerState.CONNECTED: "completed", PeerState.CONNECTING: "pending", PeerState.DISCONNECTED: "cancelled"}
 
 
-class RowKeys:
+class RowKeys(dict[str, int]):
     """Row keys for names; a name keeps its key."""
 
-    def __init__(self) -> None:
-        self._known: dict[str, int] = {}
-
-    def of(self, name: str) -> int:
-        """Return the key of a name."""
-        return self._known.setdefault(name, len(self._known) + 1)
+    def __missing__(self, name: str) -> int:
+        self[name] = len(self) + 1
+        return self[name]
 
 
 def peers_of(report: GatewayReport | None, settings: PeerSettings) -> tuple[Peer, ...]:
@@ -372,7 +369,7 @@ def peer_row(each: Peer, keys: RowKeys) -> ListedRow:
         "request": Cell(each.last_request, "muted"),
     }
     order = {"port": each.port, "received": each.received_bytes, "sent": each.sent_bytes, "last": each.last_ms}
-    return ListedRow(keys.of(f"dial {each.id}" if each.is_dialled else f"session {each.number}"), cells, order, each)
+    return ListedRow(keys[f"dial {each.id}" if each.is_dialled else f"session {each.number}"], cells, order, each)
 
 
 def peer_facts(each: Peer | None) -> list[tuple[str, str, str]]:
@@ -394,8 +391,8 @@ def peer_facts(each: Peer | None) -> list[tuple[str, str, str]]:
 
 def list_allowed_rows(settings: PeerSettings, keys: RowKeys) -> list[ListedRow]:
     """Return a row for each entry of the allowed list, after a row for this machine."""
-    here = ListedRow(keys.of(""), {"entry": Cell("this machine", "muted"), "note": Cell("always", "muted")})
-    return [here, *(ListedRow(keys.of(entry), {"entry": Cell(entry)}, data=entry) for entry in settings.allowed)]
+    here = ListedRow(keys[""], {"entry": Cell("this machine", "muted"), "note": Cell("always", "muted")})
+    return [here, *(ListedRow(keys[entry], {"entry": Cell(entry)}, data=entry) for entry in settings.allowed)]
 
 
 def list_rejected_rows(settings: PeerSettings, turned_away: Sequence[TurnedAway], keys: RowKeys) -> list[ListedRow]:
@@ -404,11 +401,11 @@ def list_rejected_rows(settings: PeerSettings, turned_away: Sequence[TurnedAway]
     rows = []
     for entry in settings.rejected:
         note = f"refused {_times(came[entry])}" if entry in came else "rejected by you"
-        rows.append(ListedRow(keys.of(entry), {"entry": Cell(entry), "note": Cell(note, "muted")}, data=entry))
+        rows.append(ListedRow(keys[entry], {"entry": Cell(entry), "note": Cell(note, "muted")}, data=entry))
     for address, each in came.items():
         if address not in settings.rejected:
             note = f"{each.why.removeprefix(f'{address} is ')}: {_times(each)}"
-            rows.append(ListedRow(keys.of(address), {"entry": Cell(address, "warning"), "note": Cell(note)}, data=address))
+            rows.append(ListedRow(keys[address], {"entry": Cell(address, "warning"), "note": Cell(note)}, data=address))
     return rows
 
 

@@ -375,7 +375,7 @@ class GatewayPage(ConnectionTables):
 
         def take_answer(values: dict[str, str] | None) -> None:
             if values is not None:
-                self._do(order(values), f"connection '{values['id']}' is {'changed' if known else 'added'}")
+                self.orders.do(order(values), f"connection '{values['id']}' is {'changed' if known else 'added'}")
 
         Form.ask(self._shell.app, f"Connection {known.id}" if known else "New connection", fields, take_answer, check)
 
@@ -385,7 +385,7 @@ class GatewayPage(ConnectionTables):
         if peer is not None and peer.is_dialled:
             change = PeerAction.DISABLE if peer.is_enabled else PeerAction.ENABLE
             done = "switched off" if peer.is_enabled else "connected to from now on"
-            self._do(PeerOrder(change, peer.id), f"'{peer.id}' is {done}")
+            self.orders.do(PeerOrder(change, peer.id), f"'{peer.id}' is {done}")
 
     def action_disconnect(self) -> None:
         """Disconnect the client under the cursor after confirmation."""
@@ -394,7 +394,7 @@ class GatewayPage(ConnectionTables):
             return
         again = "; aptui connects again, 'o' ends that" if peer.is_dialled and peer.is_enabled else ""
         order = PeerOrder(PeerAction.DISCONNECT, number=peer.number)
-        self._ask(f"disconnect {peer.id}{again}?", "disconnect", partial(self._do, order, f"{peer.id} is disconnected"))
+        self._ask(f"disconnect {peer.id}{again}?", "disconnect", partial(self.orders.do, order, f"{peer.id} is disconnected"))
 
     def action_remove(self) -> None:
         """Remove the connection or the entry under the cursor after confirmation."""
@@ -402,11 +402,13 @@ class GatewayPage(ConnectionTables):
         if peer is not None and peer.is_dialled:
             order = PeerOrder(PeerAction.REMOVE, peer.id)
             self._ask(
-                f"remove the connection '{peer.id}'?", "remove", partial(self._do, order, f"connection '{peer.id}' is removed")
+                f"remove the connection '{peer.id}'?",
+                "remove",
+                partial(self.orders.do, order, f"connection '{peer.id}' is removed"),
             )
         elif entry:
             order = PeerOrder(PeerAction.FORGET, entry=entry)
-            self._ask(f"take {entry} off the list?", "take it off", partial(self._do, order, f"{entry} is on no list"))
+            self._ask(f"take {entry} off the list?", "take it off", partial(self.orders.do, order, f"{entry} is on no list"))
 
     # ------------------------------------------------------------------------------------------------------------- the lists
 
@@ -415,7 +417,7 @@ class GatewayPage(ConnectionTables):
         entry = self._entry()
         if entry:
             change, where = _OTHER[self.focused]
-            self._do(PeerOrder(change, entry=entry), f"{entry} is {where}")
+            self.orders.do(PeerOrder(change, entry=entry), f"{entry} is {where}")
 
     def _ask_entry(self, name: str) -> None:
         def check(text: str) -> str:
@@ -441,17 +443,19 @@ class GatewayPage(ConnectionTables):
             self._shell.show_toast(str(error), "error", 10)
             return
         done = {PeerAction.ALLOW: "is allowed", PeerAction.REJECT: "is rejected"}.get(change, "is on no list")
-        self._do(PeerOrder(change, entry=entry), f"{entry} {done}")
+        self.orders.do(PeerOrder(change, entry=entry), f"{entry} {done}")
 
     def action_list(self) -> None:
         """Switch the allowed list on; or off, after confirmation."""
         if not self.orders.settings.has_allow_list:
-            self._do(PeerOrder(PeerAction.LIST_ON), "only those on the allowed list may connect")
+            self.orders.do(PeerOrder(PeerAction.LIST_ON), "only those on the allowed list may connect")
             return
 
         def take_answer(is_sure: bool) -> None:
             if is_sure:
-                self._do(PeerOrder(PeerAction.LIST_OFF), "the allowed list is off: all clients that are not rejected may connect")
+                self.orders.do(
+                    PeerOrder(PeerAction.LIST_OFF), "the allowed list is off: all clients that are not rejected may connect"
+                )
 
         Confirm.ask(
             self._shell.app,
@@ -482,9 +486,6 @@ class GatewayPage(ConnectionTables):
     def _take_entries(self, change: PeerAction, rest: str) -> None:
         for word in split(rest):
             self.list_entry(change, word)
-
-    def _do(self, order: PeerOrder, done: str) -> None:
-        self.orders.do(order, done)
 
     def _ask(self, text: str, yes: str, do: Callable[[], None]) -> None:
         self._shell.question(sanitize(text), [Choice("y", yes, do), Choice("n", "leave it")])

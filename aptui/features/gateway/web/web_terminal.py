@@ -22,6 +22,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 _READY = b"__GANGLION__\n"
+_IN, _OUT = 0, 1
+"""Descriptors that packets are read from and written to."""
 _PIECE_BYTES = 1 << 16
 _TYPED_LIMIT_BYTES = 1 << 20
 """Maximum number of typed bytes that the screen has not read; more are dropped."""
@@ -97,15 +99,13 @@ class Bridge:
 
     Args:
         terminal: descriptor of the terminal.
-        words: descriptor that packets are read from.
-        output_stream: descriptor that packets are written to.
     """
 
-    def __init__(self, terminal: int, words: int = 0, output_stream: int = 1) -> None:
-        self._terminal, self._words, self._output_stream = terminal, words, output_stream
+    def __init__(self, terminal: int) -> None:
+        self._terminal = terminal
         self._typed, self._drawn, self._received = bytearray(), bytearray(), bytearray()
         self._is_over = False
-        for each in (terminal, output_stream):
+        for each in (terminal, _OUT):
             os.set_blocking(each, False)
 
     def run(self) -> None:
@@ -114,19 +114,19 @@ class Bridge:
             self._turn()
 
     def _turn(self) -> None:
-        readers = [self._words] + ([self._terminal] if not self._drawn else [])
-        writers = ([self._terminal] if self._typed else []) + ([self._output_stream] if self._drawn else [])
+        readers = [_IN] + ([self._terminal] if not self._drawn else [])
+        writers = ([self._terminal] if self._typed else []) + ([_OUT] if self._drawn else [])
         if self._is_over:
-            readers, writers = [self._words], [self._output_stream]  # the last picture; a browser that quits does not need it
+            readers, writers = [_IN], [_OUT]  # the last picture; a browser that quits does not need it
         readable, writable, _ = select.select(readers, writers, [])
-        if self._output_stream in writable:
-            del self._drawn[: os.write(self._output_stream, self._drawn)]
+        if _OUT in writable:
+            del self._drawn[: os.write(_OUT, self._drawn)]
         if self._terminal in writable:
             with contextlib.suppress(OSError):
                 del self._typed[: os.write(self._terminal, self._typed)]
         if self._terminal in readable:
             self._draw()
-        if self._words in readable:
+        if _IN in readable:
             self._listen()
 
     def _draw(self) -> None:
@@ -140,7 +140,7 @@ class Bridge:
         self._is_over = not data
 
     def _listen(self) -> None:
-        data = os.read(self._words, _PIECE_BYTES)
+        data = os.read(_IN, _PIECE_BYTES)
         self._received += data
         if not data or len(self._received) > _PACKET_LIMIT_BYTES:
             self._quit()

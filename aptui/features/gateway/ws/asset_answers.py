@@ -92,7 +92,7 @@ def _jobs(context: GatewayContext, rows: Iterable[JobRow]) -> tuple[JobInfo, ...
 
 
 async def _raise_priority(session: WireSession, found: FoundAsset, lookup: AssetLookup, urgency: int) -> int:
-    """Raise the priority of pending jobs if the client has the scope; also of a term that matches nothing yet. Return their number."""
+    """Raise the priority of pending jobs, also of a term that matches nothing yet, if the client may; return their number."""
     context = session.context
     if not (context.engine.is_here and session.identity.may(Scope.ESCALATE)):
         return 0

@@ -349,7 +349,8 @@ class WireSession:
         writer = tasks.begin(self._write(), "sending notifications")
         try:
             if await self._read_hello():
-                self._sessions.note_hello(self)
+                for callback in self._sessions.hello_callbacks:
+                    callback(self)
                 async for message in self._socket:
                     if message.type is not WSMsgType.TEXT:
                         await self.close(1003, "requests must be text frames")
@@ -515,11 +516,6 @@ class WireSessions:
         """Drop the queues of all clients, which get a `resync`."""
         for session in self:
             session.lose(why)
-
-    def note_hello(self, session: WireSession) -> None:
-        """Report a client's hello to the callbacks."""
-        for callback in self.hello_callbacks:
-            callback(session)
 
     async def connect(self, request: web.Request) -> web.StreamResponse:
         """Open a WebSocket for requests, answers and notifications; `/v1/protocol` describes them."""
