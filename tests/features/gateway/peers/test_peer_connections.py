@@ -23,7 +23,7 @@ from aptui.core.notices import PeerOrdered
 from aptui.features.gateway.access.peer_admission import Admission, local_addresses
 from aptui.features.gateway.client import Device, Disconnected
 from aptui.features.gateway.engine_requests import OrderPeers, ReportPeers
-from aptui.features.gateway.gateway_context import GatewayContext, NewsPulse
+from aptui.features.gateway.gateway_context import GatewayContext
 from aptui.features.gateway.peers import peer_connections, peer_settings
 from aptui.features.gateway.peers.peer_connections import Peers
 from aptui.features.gateway.ws.client_sessions import WireSessions
@@ -31,6 +31,7 @@ from aptui.features.gateway.ws.routing import answer
 from aptui.link import codec, places, port
 from aptui.link.client import EngineClient
 from aptui.link.codec import NoticeLine
+from aptui.link.engine_link import NewsPulse
 from aptui.shared.connections.addresses import apply_order, canonical, entry_for, is_host_name, split
 from aptui.shared.connections.peers import Dial, PeerAction, PeerOrder, PeerSettings, PeerState
 from aptui.shared.connections.peers import Dial as ConfiguredDial
