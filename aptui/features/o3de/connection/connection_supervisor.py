@@ -117,7 +117,8 @@ class ConnectionSupervisor:
             child.stdin.flush()
         os.set_blocking(child.stdout.fileno(), False)
         self._pidfd = os.pidfd_open(child.pid)
-        self._live.ports["o3de"] = self.port
+        if self._fixed is None:
+            self._live.ports["o3de"] = self.port
         self._live.selector.register(self._pidfd, selectors.EVENT_READ, self._on_end)
         self._live.selector.register(child.stdout, selectors.EVENT_READ, self._on_output)
 

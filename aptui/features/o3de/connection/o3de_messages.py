@@ -372,7 +372,7 @@ EXCHANGES = (
          _shape("AssetChangeReportRequest", "EF108E73-08F7-4CBC-A808-61A2EC544A6E", 1,
                 "FromPath:os ToPath:os ChangeType:u32 IsFolder:bool"),
          _shape("AssetChangeReportResponse", "C18891A7-794D-4270-93AE-7D0C2ECABB5C", 2, "Report:texts Success:bool"),
-         "in part: previews are answered; the Editor moves and deletes through 'aptui', which asks first"),
+         "answered: previews, moves (references are updated) and deletions"),
     _ask("AssetSystem::ShowAssetInAssetProcessor",
          _shape("ShowAssetInAssetProcessorRequest", "04A068A0-58D7-4404-ABAD-AED72287FFE8", 1, "AssetPath:os", has_base=False),
          None, _SHOWN),

@@ -43,7 +43,8 @@ _NEGOTIATION_BYTES = 1 << 16
 _NEGOTIATION_S = 5.0
 _FRAME_S, _WRITE_S = 30.0, 30.0
 """Timeouts of the rest of a frame, and of a client that does not read."""
-_QUEUE_BYTES = 64 << 20
+_QUEUE_BYTES, _BUSY_BYTES = 64 << 20, 4 << 20
+"""Maximum number of bytes that wait for a client to read; above the second number, its next request waits too."""
 _REQUESTS_LIMIT = 32
 """Maximum number of requests of one client that are answered at a time; above it, no more are read."""
 _REPORTS_LIMIT = 256
@@ -95,7 +96,7 @@ class O3deSession:
         self.backlog: list[tuple[Shape, bytes]] | None = []
         """Notifications that wait until the client has the bulk message; None = they are sent at once."""
         self._queue: deque[bytes] = deque()
-        self._queued_bytes = 0
+        self.queued_bytes = 0
         self._wake, self._is_empty = asyncio.Event(), asyncio.Event()
         self._is_empty.set()
         self.why_ended = ""
@@ -137,10 +138,10 @@ class O3deSession:
         if self.why_ended:
             return
         self._queue.append(_HEAD.pack(number, len(payload), serial) + payload)
-        self._queued_bytes += len(payload) + _HEAD.size
+        self.queued_bytes += len(payload) + _HEAD.size
         self._is_empty.clear()
         self._wake.set()
-        if self._queued_bytes > self._limit:
+        if self.queued_bytes > self._limit:
             self.end(f"{self.name} does not read: more than {self._limit >> 20} MiB wait for it")
 
     def send_now(self, shape: Shape, payload: bytes) -> None:
@@ -179,7 +180,7 @@ class O3deSession:
                         await self._writer.drain()
                 except TimeoutError:
                     self.end(f"{self.name} does not read")
-                self._queued_bytes -= len(frame)
+                self.queued_bytes -= len(frame)
             self._is_empty.set()
 
     def end(self, why: str) -> None:
@@ -323,6 +324,8 @@ class O3deServer:
         free = asyncio.Semaphore(_REQUESTS_LIMIT)
         try:
             while True:
+                if session.queued_bytes > _BUSY_BYTES:
+                    await session.wait_until_sent()
                 number, serial, payload = await session.read(MOST_BYTES)
                 exchange = BY_TYPE.get(number)
                 found = None if exchange is None else answers.find_handler(exchange.request.name)

@@ -11,7 +11,10 @@ from msgspec import Struct
 from aptui.core.model import PathKey
 from aptui.engine.live.requests import reachable
 from aptui.engine.live.supervisor import EngineSupervisor
+from aptui.features.o3de.connection.connection_settings import find_settings, listen
+from aptui.features.o3de.connection.connection_supervisor import ConnectionSupervisor
 from aptui.features.o3de.programs import phrases, processor_run, run_request
+from aptui.features.o3de.programs.control import ListenerClosed
 from aptui.features.o3de.programs.events import EventPrinter
 from aptui.features.o3de.programs.phrases import LIVE
 from aptui.features.o3de.programs.run_request import RunRequest
@@ -32,13 +35,25 @@ def _process(start: RunRequest) -> int:
     with processor_run.stop_on_signals(live.stop):
         live.open()
         try:
-            with reachable(live), processor_run.open_ports(start, live.selector, processor, start.first_port) as ports:
+            with reachable(live), processor_run.open_ports(start, live.selector, processor, _listen(live, start)) as ports:
                 live.ports.update(ports)
                 processor.begin()
                 live.run()
         finally:
             live.close()
     return processor.end()
+
+
+def _listen(live: EngineSupervisor, start: RunRequest) -> ListenerClosed | ConnectionSupervisor:
+    """Listen for the Editor and launchers; they are refused if the configuration says so.
+
+    Raises:
+        HostError: the port is taken.
+    """
+    found = find_settings(start.config)
+    if found is None:
+        return ListenerClosed(live.selector, start.first_port, start.report_rejected)
+    return ConnectionSupervisor(live, listening=listen(found[0], start.first_port))
 
 
 _Work = tuple[int, int]

@@ -24,8 +24,6 @@ from aptui.shared.errors import HostError
 
 HOST = "127.0.0.1"
 COMMANDS = ("ping", "isidle", "waitforidle", "signalidle", "windowid", "quit")
-DEFAULT_PORT = 45643
-"""O3DE's port if `/Amazon/AzCore/Bootstrap/remote_port` is not set."""
 _NO_WINDOW_ID = "0"
 _READ_BYTES = 4096
 _BETWEEN = b" \t\r\n\0"
@@ -220,7 +218,7 @@ class ControlChannel:
 
 
 class ListenerClosed:
-    """A port that accepts and closes every connection: O3DE's own protocol is not supported.
+    """A port that accepts and closes every connection: no client of O3DE's own protocol is served.
 
     Args:
         first_port: the first port to try; 0 = any.

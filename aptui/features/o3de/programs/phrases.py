@@ -103,9 +103,8 @@ MISSING_DEPENDENCY = '\t\tMissing dependency: String "{}" matches asset: {}:{:x}
 SAVED_CATALOG = "Saved {} catalog containing {} assets in {:f}s"
 """{platform}, {product count}, {seconds}."""
 CONNECTION_REFUSED = (
-    "A program connected to the listening port and was refused: this program does not speak O3DE's own protocol, so the Editor and"
-    " launchers cannot wait for it. Products are in '{}', one folder for each platform; the control channel (--acceptInput) and"
-    " aptui's own screen and verbs answer questions. This is printed once."
+    "A program connected to the listening port and was refused: the Editor and launchers are served by AssetProcessor and by"
+    " 'aptui serve', unless serve.o3de is false. Products are in '{}', one folder for each platform. This is printed once."
 )
 """{cache folder}; explains to users of the Editor and launchers why these cannot connect."""
 TOO_MANY_ERRORS = "Too Many Compile Errors - not printing out full logs for remaining errors"

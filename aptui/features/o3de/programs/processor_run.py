@@ -21,6 +21,7 @@ from aptui.core.project import Project
 from aptui.engine.cache.cache import Cache
 from aptui.engine.cache.catalog import path_of
 from aptui.engine.loop.opening import PreparedSession
+from aptui.features.o3de.connection.connection_supervisor import ConnectionSupervisor
 from aptui.features.o3de.programs import phrases
 from aptui.features.o3de.programs.control import ControlChannel, ListenerClosed, Processor
 from aptui.features.o3de.programs.events import EventPrinter, Stat, report
@@ -68,17 +69,17 @@ def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
 
 
 @contextmanager
-def open_ports(start: RunRequest, selector: BaseSelector, processor: Processor, first_port: int) -> Iterator[dict[str, int]]:
-    """Open the listening port and, with `--acceptInput`, the control channel; yield {name: port}.
+def open_ports(
+    start: RunRequest, selector: BaseSelector, processor: Processor, listener: ListenerClosed | ConnectionSupervisor
+) -> Iterator[dict[str, int]]:
+    """Report the listening port, and open the control channel with `--acceptInput`; yield {name: port}.
 
     Args:
-        first_port: the first port to try, 0 = any.
+        listener: what listens; it is closed at the end.
     """
-    ports = {}
+    ports = {"listening": listener.port}
     with ExitStack() as opened:
-        listener = ListenerClosed(selector, first_port, start.report_rejected)
         opened.callback(listener.close)
-        ports["listening"] = listener.port
         start.console.say(phrases.LISTENING_PORT.format(listener.port))
         if start.given.has("acceptInput"):
             control = ControlChannel(selector, processor)

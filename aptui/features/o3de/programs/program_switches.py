@@ -89,7 +89,7 @@ SWITCHES = (
     Switch(
         "randomListeningPort",
         SwitchArity.NOTHING,
-        "listen on any free port; every connection is refused there, and the log reports the first one",
+        "listen on any free port; AssetProcessor serves the Editor and launchers there, AssetProcessorBatch refuses them",
     ),
     Switch("port", SwitchArity.TEXT, "listen on this port (45643 by default); see randomListeningPort"),
     Switch("start-hidden", SwitchArity.NOTHING, "show no window at the start", _NO_WINDOW),

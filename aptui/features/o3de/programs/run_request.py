@@ -20,8 +20,8 @@ from aptui.batch.options import consent
 from aptui.config.configuration import Config, ConfigErrors
 from aptui.config.dirs import asset_database
 from aptui.core.project import COMMON_PLATFORM
+from aptui.features.o3de.connection.connection_settings import DEFAULT_PORT
 from aptui.features.o3de.programs import phrases, program_switches
-from aptui.features.o3de.programs.control import DEFAULT_PORT
 from aptui.features.o3de.programs.phrases import BATCH, ProgramConsole, ProgramLog
 from aptui.features.o3de.programs.program_switches import GivenSwitches
 from aptui.features.o3de.project import project_format

@@ -20,10 +20,12 @@ from waiting import until
 from aptui import __version__
 from aptui.config.settings import GatewaySettings
 from aptui.core.notices import EngineMessage
+from aptui.features.gateway.engine_requests import ShowSource
 from aptui.features.o3de.connection.connection_settings import branch_token, find_settings
 from aptui.features.o3de.connection.connection_supervisor import ConnectionSupervisor
 from aptui.features.o3de.project_facts import Options
 from aptui.link import places
+from aptui.link.client import EngineClient
 from aptui.link.server import LinkServer
 from tests.features.o3de.connection import o3de_client as client
 from tests.features.o3de.connection.o3de_client import Node, O3deClient
@@ -88,7 +90,10 @@ def garden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Garden]:
 
 
 def is_change(kind: int, path: str) -> Any:
-    return lambda node: node["NotificationType"].number == kind and node["StringData"].text == path
+    wanted = client.crc("StringData")
+    return lambda node: (
+        any(child.name == wanted and child.text == path for child in node.children) and node["NotificationType"].number == kind
+    )
 
 
 def status_of(term: str, *, is_status_only: bool = False, asset: bytes = b"") -> bytes:
@@ -273,6 +278,43 @@ def test_orders_reach_the_engine(garden: Garden) -> None:
             client.text("SearchTerm", "unknown.txt"),
         )  # fmt: skip
         assert unknown["Success"].number == 0
+
+
+def test_source_is_moved_and_deleted_after_a_preview(garden: Garden) -> None:
+    root = garden.project.root / "assets"
+    request = "AssetSystem::AssetChangeReport", "EF108E73-08F7-4CBC-A808-61A2EC544A6E"
+    source, target = client.text("FromPath", str(root / "old.txt")), client.text("ToPath", str(root / "sub/moved.txt"))
+    with garden.editor() as editor:
+        garden.write("old.txt", "moved")
+        assert editor.ask(STATUS, status_of("old.txt"))["AssetStatus"].number == 4
+        preview = ask(editor, *request, source, target, client.number("ChangeType", 0))
+        assert (preview["Success"].number, "old.txt" in preview["Report"].texts[0]) == (1, True)
+        assert (root / "old.txt").exists()
+
+        assert ask(editor, *request, source, target, client.number("ChangeType", 1))["Success"].number == 1
+        assert (root / "sub/moved.txt").read_text() == "moved"
+        assert not (root / "old.txt").exists()
+        editor.wait_for(CHANGE, is_change(CHANGED, "sub/moved.txt"))
+        deleted = ask(editor, *request, client.text("FromPath", str(root / "sub/moved.txt")), client.number("ChangeType", 3))
+        assert deleted["Success"].number == 1
+        editor.wait_for(CHANGE, is_change(REMOVED, "sub/moved.txt"))
+        missing = ask(editor, *request, client.text("FromPath", str(root / "missing.txt")), client.number("ChangeType", 3))
+        assert (missing["Success"].number, bool(missing["Report"].texts)) == (0, True)
+
+
+def test_shown_asset_reaches_the_editor_alone(garden: Garden) -> None:
+    with garden.editor() as editor, garden.editor(name="GAME") as game:
+        until(lambda: is_ready(editor))
+        with EngineClient.connect(places.socket_path(garden.project.cache), kind="test") as user:
+            user.ask(ShowSource("sub/Second.txt"))
+
+        shown = editor.wait_for("AssetSystem::AssetBrowserShowRequest")
+        assert shown["FilePath"].text == str(garden.project.root / "assets/sub/Second.txt")
+        garden.write("after.txt", "after")
+        names = []
+        while client.crc(CHANGE) not in names:
+            names.append(game.receive()[0])
+        assert client.crc("AssetSystem::AssetBrowserShowRequest") not in names
 
 
 def test_client_of_another_project_is_refused_and_reported(garden: Garden) -> None:

@@ -40,10 +40,18 @@ class _Answers:
         self._gate = gate
 
     def find_handler(self, name: str) -> tuple[Callable[[O3deMessage], Awaitable[dict[str, Any] | None]], bool] | None:
-        return {"RequestPing": (self._ping, False), "RequestAssetStatus": (self._status, False)}.get(name)
+        handlers = {
+            "RequestPing": (self._ping, False),
+            "RequestAssetStatus": (self._status, False),
+            "FileReadRequest": (self._read, True),
+        }
+        return handlers.get(name)
 
     async def _ping(self, _request: O3deMessage) -> dict[str, Any]:
         return {}
+
+    async def _read(self, request: O3deMessage) -> dict[str, Any]:
+        return {"Data": b"x" * request["BytesToRead"]}
 
     async def _status(self, request: O3deMessage) -> dict[str, Any]:
         if request["SearchTerm"] == "error":
@@ -269,6 +277,21 @@ def test_client_that_does_not_read_is_disconnected(serving: Serving, monkeypatch
 
         assert has_ended(editor)
     assert not serving.server.sessions
+
+
+def test_client_that_reads_late_gets_the_answers_in_order(serving: Serving) -> None:
+    """Until it reads, its further requests wait: their answers would fill the memory."""
+    count = 40
+    with serving.connect() as editor:
+        for number in range(count):
+            wanted = client.number("BytesToRead", 3_000_000 + number, client.U64)
+            editor.send("AssetSystem::FileRead", client.message("9FC866C7-A9C0-41CB-BC41-A333240D3C7E", wanted), number + 1)
+        until(lambda: any(session.queued_bytes for session in serving.server.sessions), "answers wait")
+        editor.wait_for("AssetProcessorManager::BulkAssetNotification")
+
+        sizes = [len(editor.receive()[2]["Data"].value) for _ in range(count)]
+    assert sizes == [3_000_000 + number for number in range(count)]
+    assert serving.reports == []
 
 
 def test_storm_of_connections_leaves_the_server_alone(serving: Serving) -> None:

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 from lytesttools import PLATFORMS, RULES, Driven, O3deProject, read_log
-from waiting import PATIENCE_S, until
+from waiting import until
 
 from aptui.engine.loop.engine import Engine
+from aptui.features.o3de.connection.connection_settings import branch_token
 from aptui.features.o3de.programs import asset_processor, asset_processor_batch
+from tests.features.o3de.connection.o3de_client import O3deClient
 
 pytestmark = pytest.mark.real
 
@@ -38,8 +40,10 @@ def test_tools_control_the_processor(project: O3deProject, gui: Driven) -> None:
         assert gui.ask("waitforidle") == "idle"
         assert project.product("linux/first.txt") == f"changed {number}"
 
-    with socket.create_connection(("127.0.0.1", gui.port("Listening Port")), timeout=PATIENCE_S) as door:
-        assert door.recv(1) == b""
+    with O3deClient(gui.port("Listening Port")) as editor:
+        editor.negotiate("AutomatedTesting", token=branch_token(str(project.root)))
+        bulk = editor.wait_for("AssetProcessorManager::BulkAssetNotification")
+        assert [each["StringData"].text for each in bulk["Messages"].children] == ["first.txt"]
     gui.send("signalidle")
     project.source("second.txt", "2")
     assert gui.heard() == "idle"
@@ -52,7 +56,6 @@ def test_tools_control_the_processor(project: O3deProject, gui: Driven) -> None:
     run = read_log(project.logs / "AP_GUI.log")[-1]
     assert run.numbers["Successes"] == 8
     assert any("currently idle" in line for line in run.lines)
-    assert sum("does not speak O3DE's own protocol" in line for line in run.lines) == 1
 
 
 @pytest.mark.parametrize(
@@ -90,6 +93,15 @@ def test_batch_beside_the_processor_delegates_to_it(project: O3deProject, gui: D
     assert project.product("linux/first.txt") == "later"
     gui.process.send_signal(signal.SIGTERM)
     assert gui.end() == 0
+
+
+def test_taken_port_is_refused(project: O3deProject, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        arguments = [word for word in project.arguments(f"--port={taken.getsockname()[1]}") if word != "--randomListeningPort"]
+
+        assert asset_processor.main(arguments) == 1
+
+    assert "for O3DE's programs is taken" in capsys.readouterr().out
 
 
 def test_signal_stops_the_processor_cleanly(project: O3deProject, gui: Driven) -> None:
