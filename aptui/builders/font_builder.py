@@ -52,12 +52,12 @@ _NEEDED = ("head", "hhea", "maxp", "hmtx", "cmap")
 _USEFUL = {"name": "in which systems look for its name", "OS/2": "which Windows needs", "post": "which PostScript needs"}
 _OUTLINES = (("glyf", "loca"), ("CFF ",), ("CFF2",), ("CBDT", "CBLC"), ("sbix",), ("EBDT", "EBLC"))
 _DRAWN = {tag for outline in _OUTLINES for tag in outline}
-_UNICODES = r"(?:U\+)?[0-9A-Fa-f]{1,6}(?:-(?:U\+)?[0-9A-Fa-f]{1,6})?"
+UNICODES = r"(?:U\+)?[0-9A-Fa-f]{1,6}(?:-(?:U\+)?[0-9A-Fa-f]{1,6})?"
 
 _LIST = {"type": "array", "items": {"type": "string", "pattern": ".+"}}
 
 
-class _BrokenFontError(Exception):
+class BrokenFontError(Exception):
     """The font cannot be used; the text is one line that names the table."""
 
 
@@ -83,7 +83,7 @@ class FontBuilder:
                 "anyOf": [
                     {
                         "type": "array",
-                        "items": {"type": "string", "pattern": rf"^{_UNICODES}(?!\n)$", "title": "like U+41 or U+20-7E"},
+                        "items": {"type": "string", "pattern": rf"^{UNICODES}(?!\n)$", "title": "like U+41 or U+20-7E"},
                     },
                     {"type": "null"},
                 ],
@@ -115,9 +115,9 @@ class FontBuilder:
         try:
             options = check_params(self.params_schema, request.params)
             data = lfs_source.source_bytes(request)
-            with _fonttools_logged(request.log, request.source):
+            with fonttools_logged(request.log, request.source):
                 name, product = _product(data, options, request)
-        except (_BrokenFontError, TooMuchWorkError, ParamError, MissingError, OSError) as error:
+        except (BrokenFontError, TooMuchWorkError, ParamError, MissingError, OSError) as error:
             return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
         with open(request.product_path(name), "wb") as file:
             file.write(product)
@@ -125,7 +125,7 @@ class FontBuilder:
 
 
 @contextmanager
-def _fonttools_logged(log: JobLog, source: str) -> Iterator[None]:
+def fonttools_logged(log: JobLog, source: str) -> Iterator[None]:
     """Write the messages of fontTools into the job's log; its warnings, such as odd dates, need no correction."""
     seen: set[str] = set()
 
@@ -147,7 +147,7 @@ def _fonttools_logged(log: JobLog, source: str) -> Iterator[None]:
         logger.propagate = propagates
 
 
-class _Report:
+class FontReport:
     """Warnings about one font, each a failure if `strict` is set, and the messages of fontTools."""
 
     def __init__(self, request: ProcessJobRequest, *, is_strict: bool) -> None:
@@ -158,10 +158,10 @@ class _Report:
         """Log a warning.
 
         Raises:
-            _BrokenFontError: warnings are failures.
+            BrokenFontError: warnings are failures.
         """
         if self._is_strict:
-            raise _BrokenFontError(text)
+            raise BrokenFontError(text)
         self._request.log.warning(f"{self._request.source}: {text}")
 
     def describe(self, what: str, error: Exception) -> str:
@@ -172,20 +172,17 @@ class _Report:
 
 def _product(data: bytes, options: Mapping[str, Any], request: ProcessJobRequest) -> tuple[str, bytes]:
     """Return (name, bytes) of the product."""
-    _check_directory(data)
-    tools = library("fontTools.ttLib", "fonttools")
-    if data.startswith(b"wOF2") or options["flavor"] == "woff2":
+    report = FontReport(request, is_strict=options["strict"])
+    font, left_out = open_checked(data, report)
+    if options["flavor"] == "woff2":
         library("brotli")
-    report = _Report(request, is_strict=options["strict"])
-    font = _read(tools, data, report)
-    left_out = _check_tables(font, report)
     packing = font.flavor if options["flavor"] == "keep" else None if options["flavor"] == "none" else options["flavor"]
     is_cut = any(options[name] is not None for name in ("text", "unicodes", "glyphs", "layout_features")) or not options["hinting"]
     extension = packing or _SFNT.get(font.sfntVersion.encode("latin-1"), "ttf")
     name = f"{request.stem}.{extension}"
     if not is_cut and packing == font.flavor:
         return os.path.basename(request.source), data
-    font = _read(tools, data, report)  # tables that were not read are written unchanged
+    font = _read(data, report)  # tables that were not read are written unchanged
     if is_cut:
         _leave_out(font, left_out, report)
         _cut(font, options, report)
@@ -195,14 +192,30 @@ def _product(data: bytes, options: Mapping[str, Any], request: ProcessJobRequest
     return name, stream.getvalue()
 
 
-def _read(tools: Any, data: bytes, report: _Report) -> Any:
+def open_checked(data: bytes, report: FontReport) -> tuple[Any, list[str]]:
+    """Return a font whose tables were checked, and the tables that fontTools cannot read, which it no longer has.
+
+    Raises:
+        BrokenFontError: it cannot be used.
+        TooMuchWorkError: its tables need too many steps.
+        MissingError: a package is not installed.
+    """
+    _check_directory(data)
+    font = _read(data, report)
+    return font, _check_tables(font, report)
+
+
+def _read(data: bytes, report: FontReport) -> Any:
+    tools = library("fontTools.ttLib", "fonttools")
+    if data.startswith(b"wOF2"):
+        library("brotli")
     try:
         check_unpacked_size(data)
         return tools.TTFont(BytesIO(data), recalcTimestamp=False, lazy=True)
     except TooMuchWorkError:
         raise
     except Exception as error:  # noqa: BLE001 -- fontTools raises whatever damaged bytes lead it to
-        raise _BrokenFontError(report.describe("the font", error)) from None
+        raise BrokenFontError(report.describe("the font", error)) from None
 
 
 # ---------------------------------------------------------------------------------------------------------------- checking
@@ -211,34 +224,34 @@ def _read(tools: Any, data: bytes, report: _Report) -> Any:
 def _check_directory(data: bytes) -> None:
     """Compare the table directory of a TTF, OTF or WOFF with the file's length (OpenType, "Table Directory"; WOFF 1.0, §4, 5)."""
     if not data:
-        raise _BrokenFontError("the file is empty")
+        raise BrokenFontError("the file is empty")
     if not data.startswith(_SIGNATURES):
-        raise _BrokenFontError("is not a font: it does not begin with the signature of ttf, otf, woff or woff2")
+        raise BrokenFontError("is not a font: it does not begin with the signature of ttf, otf, woff or woff2")
     if data.startswith(b"wOF2"):
         return  # all its tables are in one compressed stream
     is_woff = data.startswith(b"wOFF")
     start, size, count_at = (44, 20, 12) if is_woff else (12, 16, 4)
     if len(data) < start:
-        raise _BrokenFontError(f"ends within its header, after {len(data)} bytes")
+        raise BrokenFontError(f"ends within its header, after {len(data)} bytes")
     (count,) = struct.unpack_from(">H", data, count_at)
     for number in range(count):
         at = start + size * number
         if at + size > len(data):
-            raise _BrokenFontError(f"ends within its directory, at table {number + 1} of {count}")
+            raise BrokenFontError(f"ends within its directory, at table {number + 1} of {count}")
         tag = data[at : at + 4].decode("latin-1")
         offset, length = struct.unpack_from(">II", data, at + (4 if is_woff else 8))
         if offset + length > len(data):
-            raise _BrokenFontError(f"table '{tag}' should end at byte {offset + length:,}, and the file has {len(data):,}")
+            raise BrokenFontError(f"table '{tag}' should end at byte {offset + length:,}, and the file has {len(data):,}")
 
 
-def _check_tables(font: Any, report: _Report) -> list[str]:
+def _check_tables(font: Any, report: FontReport) -> list[str]:
     """Check that the font can be drawn, and return the tables that fontTools cannot read; engines do not need them."""
     tags = [tag for tag in font.keys() if tag != "GlyphOrder"]  # noqa: SIM118 -- a TTFont is not a mapping
     missing = [tag for tag in _NEEDED if tag not in tags]
     if missing:
-        raise _BrokenFontError(f"has no table '{missing[0]}'" + (f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""))
+        raise BrokenFontError(f"has no table '{missing[0]}'" + (f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""))
     if not any(all(tag in tags for tag in outline) for outline in _OUTLINES):
-        raise _BrokenFontError("has no outlines and no bitmaps: no table 'glyf', 'CFF ', 'CFF2', 'CBDT' or 'sbix'")
+        raise BrokenFontError("has no outlines and no bitmaps: no table 'glyf', 'CFF ', 'CFF2', 'CBDT' or 'sbix'")
     # These come first, because other tables need their counts and glyph names.
     first = [tag for tag in ("head", "maxp", "loca", "post") if tag in tags]
     unread = []
@@ -250,12 +263,12 @@ def _check_tables(font: Any, report: _Report) -> list[str]:
         except Exception as error:  # noqa: BLE001 -- fontTools raises whatever damaged bytes lead it to
             what = report.describe(f"table '{tag}'", error)
             if tag in _NEEDED or tag in _DRAWN:
-                raise _BrokenFontError(what) from None
+                raise BrokenFontError(what) from None
             report.warn(f"{what}; it is kept as it is, unless the font is cut")
             unread.append(tag)
             del font[tag]
     if not font["maxp"].numGlyphs:
-        raise _BrokenFontError("table 'maxp' says that there are no glyphs")
+        raise BrokenFontError("table 'maxp' says that there are no glyphs")
     for tag, purpose in _USEFUL.items():
         if tag not in tags:
             report.warn(f"has no table '{tag}', {purpose}")
@@ -285,7 +298,7 @@ def _check_table(font: Any, tag: str) -> None:
 # ---------------------------------------------------------------------------------------------------------------- cutting
 
 
-def _leave_out(font: Any, unread: list[str], report: _Report) -> None:
+def _leave_out(font: Any, unread: list[str], report: FontReport) -> None:
     """Remove tables that cannot be cut: damaged ones, pictures that need another library, and those of Apple's layout."""
     for tag in [tag for tag in font.keys() if tag != "GlyphOrder"]:  # noqa: SIM118 -- a TTFont is not a mapping
         if tag in unread:
@@ -297,7 +310,7 @@ def _leave_out(font: Any, unread: list[str], report: _Report) -> None:
             del font[tag]
 
 
-def _cut(font: Any, options: Mapping[str, Any], report: _Report) -> None:
+def _cut(font: Any, options: Mapping[str, Any], report: FontReport) -> None:
     """Reduce `font` to the parts that `options` request."""
     subset = library("fontTools.subset", "fonttools")
     subset_options = subset.Options()
@@ -313,18 +326,19 @@ def _cut(font: Any, options: Mapping[str, Any], report: _Report) -> None:
     else:
         text, glyphs = options["text"] or "", options["glyphs"] or []
         _refuse_unknown_glyphs(font, glyphs)
-        _warn_of_missing_characters(font, text, report)
-        cutter.populate(text=text, unicodes=_code_points(options["unicodes"] or []), glyphs=glyphs)
+        warn_of_missing_characters(font, text, report)
+        cutter.populate(text=text, unicodes=code_points(options["unicodes"] or []), glyphs=glyphs)
     try:
         count_drawing(font)
         cutter.subset(font)
     except TooMuchWorkError:
         raise
     except Exception as error:  # noqa: BLE001 -- fontTools raises whatever odd tables lead it to
-        raise _BrokenFontError(f"cannot be cut: {report.describe('one of its tables', error)}") from None
+        raise BrokenFontError(f"cannot be cut: {report.describe('one of its tables', error)}") from None
 
 
-def _code_points(ranges: list[str]) -> list[int]:
+def code_points(ranges: list[str]) -> list[int]:
+    """Return the code points of characters and ranges such as U+41 or U+20-7E."""
     found: list[int] = []
     for text in ranges:
         first, _, last = re.sub(r"[Uu]\+", "", text).partition("-")
@@ -339,10 +353,11 @@ def _refuse_unknown_glyphs(font: Any, glyphs: list[str]) -> None:
     known = set(font.getGlyphOrder())
     for name in glyphs:
         if name not in known:
-            raise _BrokenFontError(f"has no glyph '{name}', which the parameter 'glyphs' names")
+            raise BrokenFontError(f"has no glyph '{name}', which the parameter 'glyphs' names")
 
 
-def _warn_of_missing_characters(font: Any, text: str, report: _Report) -> None:
+def warn_of_missing_characters(font: Any, text: str, report: FontReport) -> None:
+    """Warn of printable characters for which a font has no glyph."""
     known = font.getBestCmap() or {}
     missing = sorted({character for character in text if ord(character) not in known and character.isprintable()})
     if missing:

@@ -156,8 +156,8 @@ def missing_programs(config: Config) -> Iterator[str]:
 
 
 SHIPPED_BUILDERS = frozenset((
-    "atlas", "audio", "font", "image", "json", "locale", "lua", "model", "shader", "table", "texture", "tilemap",
-    "xml", "yaml",
+    "atlas", "audio", "font", "fontatlas", "image", "json", "locale", "lua", "model", "msdf", "shader", "table", "texture",
+    "tilemap", "xml", "yaml",
 ))  # fmt: skip
 """Python builders that come with aptui: the entry points of its own distribution."""
 _FORMS = ("copy", "uses", "command", "steps")

@@ -1,0 +1,423 @@
+"""The `fontatlas` builder: the glyphs of a font on pages, as distance fields or pictures, with metrics and kerning.
+
+FreeType renders the glyphs, in integers, so that each machine makes equal pages. The JSON has the form of msdf-atlas-gen, which the
+builder `msdf` runs: lengths in em, places on the page in pixels from its lower left corner. With several pages each glyph names its
+page. `format: bmfont` writes AngelCode's text form instead, in pixels.
+
+Memory: at most `max_size` squared for each page, and the glyphs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import posixpath
+from collections.abc import Iterator
+from io import BytesIO
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from uuid import UUID
+
+from msgspec import Meta, Struct
+
+from aptui.builders.atlas_builder import AtlasParams, Sprite, pack
+from aptui.builders.common import one_line
+from aptui.builders.files import lfs_source
+from aptui.builders.files.catalogs import read_catalogs
+from aptui.builders.files.json_text import BrokenTextError, decode_text, write_json
+from aptui.builders.font.kerning import MOST_PAIRS, Pairs, read_kerning
+from aptui.builders.font.work import TooMuchWorkError
+from aptui.builders.font_builder import (
+    UNICODES,
+    BrokenFontError,
+    FontReport,
+    code_points,
+    fonttools_logged,
+    open_checked,
+    warn_of_missing_characters,
+)
+from aptui.sdk import (
+    CreateJobsRequest,
+    JobError,
+    MissingError,
+    ParamError,
+    PathDependency,
+    PathDependencyKind,
+    ProcessJobRequest,
+    SimpleBuilder,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Pixels = NDArray[np.uint8]
+
+METRICS_ASSET_TYPE = UUID("b5e4a082-6d3f-5c71-90ba-28f1d7e6430e")
+PAGE_ASSET_TYPE = UUID("3c9d5c1e-7f0b-5b64-8f0e-2a4c9d7e1e02")
+"""Asset type of a page: a picture, as the `image` builder makes them."""
+
+MOST_CHARACTERS = 30_000
+_TRANSLATIONS = (".po", ".xlf", ".xliff", ".csv", ".tsv")
+_EMPTY_PAGE = 16
+"""Side of the page of a font whose characters are all empty (pixels)."""
+
+Range = Annotated[str, Meta(pattern=rf"^{UNICODES}$")]
+
+
+class FontAtlasParams(Struct, frozen=True, kw_only=True):
+    """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
+
+    characters: Annotated[str, Meta(description="characters to draw, besides those of ranges and files")] = ""
+    ranges: Annotated[tuple[Range, ...], Meta(description="ranges of characters, such as U+20-7E")] = ("U+20-7E",)
+    files: Annotated[
+        list[str], Meta(description="patterns of files whose characters are drawn; of translations those of the translated texts")
+    ] = []
+    mode: Annotated[Literal["sdf", "picture"], Meta(description="distance fields, or smooth pictures of one size")] = "sdf"
+    size: Annotated[int, Meta(ge=4, le=512, description="pixels of an em")] = 48
+    spread: Annotated[int, Meta(ge=2, le=32, description="pixels that a distance field reaches from the outline")] = 6
+    padding: Annotated[int, Meta(ge=0, le=64, description="empty pixels between glyphs")] = 1
+    max_size: Annotated[int, Meta(ge=16, le=8192, description="longest side of a page in pixels")] = 2048
+    power_of_two: Annotated[bool, Meta(description="sides of pages are powers of two; otherwise multiples of 4")] = True
+    format: Annotated[Literal["json", "bmfont"], Meta(description="form of the metrics: <stem>.json or <stem>.fnt")] = "json"
+    kerning: Annotated[bool, Meta(description="write the kerning of the font")] = True
+    strict: Annotated[bool, Meta(description="fail instead of warning")] = False
+
+
+class Glyph(Struct):
+    """A drawn character: its pixels (None if it is empty), their left top corner from the pen in pixels, and its advance in em."""
+
+    code: int
+    name: str
+    advance: float
+    left: int = 0
+    top: int = 0
+    sprite: Sprite | None = None
+
+
+class FontAtlasBuilder(SimpleBuilder):
+    """Makes `<stem>.json` or `<stem>.fnt` and the pages `<stem>.png`, `<stem>-1.png` … of a font."""
+
+    name: ClassVar[str] = "fontatlas"
+    version: ClassVar[str] = "1"
+    patterns: ClassVar[tuple[str, ...]] = ("*.ttf", "*.otf")
+    params_schema: ClassVar[Any] = FontAtlasParams
+    requires: ClassVar[tuple[str, ...]] = ("freetype-py>=2.5", "fonttools>=4.40", "rectpack>=0.2.2", "Pillow")
+
+    def analyse(self, request: CreateJobsRequest) -> None:
+        """Depend on the files whose characters are drawn."""
+        declare_files(request)
+
+    def build(self, request: ProcessJobRequest) -> None:
+        """Draw the glyphs of one font."""
+        options: FontAtlasParams = request.options
+        data = read_font(request)
+        report = FontReport(request, is_strict=options.strict)
+        try:
+            with fonttools_logged(request.log, request.source):
+                font, _ = open_checked(data, report)
+                codes = choose_characters(font, options, report, request)
+                metrics = _read_metrics(font)
+                glyphs = list(_draw_glyphs(data, font, codes, options, request))
+                kerning = _kern(font, glyphs, report) if options.kerning else {}
+        except (BrokenFontError, TooMuchWorkError, ParamError, MissingError) as error:
+            raise JobError(f"{request.source}: {one_line(error)}") from None
+        sprites = [glyph.sprite for glyph in glyphs if glyph.sprite is not None]
+        layout = AtlasParams(max_size=options.max_size, power_of_two=options.power_of_two, padding=options.padding, extrude=0)
+        sizes = pack(sprites, layout, request.source) if sprites else [(_EMPTY_PAGE, _EMPTY_PAGE)]
+        names = [f"{request.stem}{f'-{number}' if number else ''}.png" for number in range(len(sizes))]
+        for number, (name, size) in enumerate(zip(names, sizes, strict=True)):
+            _draw_page(size, [each for each in sprites if each.page == number]).save(request.product_path(name))
+            facts = {"width": size[0], "height": size[1], "format": "png"}
+            request.add_product(name, sub_id=number + 1, asset_type=PAGE_ASSET_TYPE, facts=facts)
+        if options.format == "bmfont":
+            text = _describe_bmfont(request.stem, glyphs, kerning, metrics, names, sizes, options).encode()
+        else:
+            text = write_json(_describe_json(glyphs, kerning, metrics, names, sizes, options))
+        write_metrics(f"{request.stem}.{'fnt' if options.format == 'bmfont' else 'json'}", text, names, request)
+        request.log.info(f"{request.source}: {len(glyphs)} characters on {len(names)} pages, {len(kerning)} pairs of kerning")
+
+
+class MsdfParams(Struct, frozen=True, kw_only=True):
+    """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
+
+    characters: str = ""
+    ranges: tuple[Range, ...] = ("U+20-7E",)
+    files: list[str] = []
+    mode: Annotated[Literal["msdf", "mtsdf", "psdf", "sdf"], Meta(description="kind of the distance fields")] = "msdf"
+    size: Annotated[int, Meta(ge=4, le=512, description="pixels of an em")] = 48
+    distance: Annotated[int, Meta(ge=1, le=64, description="pixels that a field covers around the outline, in all")] = 6
+    strict: bool = False
+
+
+class MsdfBuilder(SimpleBuilder):
+    """Makes `<stem>.json` and `<stem>.png` of a font by msdf-atlas-gen, which keeps corners sharp."""
+
+    name: ClassVar[str] = "msdf"
+    version: ClassVar[str] = "1"
+    patterns: ClassVar[tuple[str, ...]] = ("*.ttf", "*.otf")
+    params_schema: ClassVar[Any] = MsdfParams
+    requires: ClassVar[tuple[str, ...]] = ("fonttools>=4.40",)
+    tools: ClassVar[tuple[str, ...]] = ("msdf-atlas-gen",)
+
+    def analyse(self, request: CreateJobsRequest) -> None:
+        """Depend on the files whose characters are drawn."""
+        declare_files(request)
+
+    def build(self, request: ProcessJobRequest) -> None:
+        """Draw the glyphs of one font."""
+        options: MsdfParams = request.options
+        data = read_font(request)
+        report = FontReport(request, is_strict=options.strict)
+        try:
+            with fonttools_logged(request.log, request.source):
+                font, _ = open_checked(data, report)
+                codes = choose_characters(font, options, report, request)
+        except (BrokenFontError, TooMuchWorkError, ParamError, MissingError) as error:
+            raise JobError(f"{request.source}: {one_line(error)}") from None
+        charset, page = os.path.join(request.temp_dir, "charset.txt"), f"{request.stem}.png"
+        with open(charset, "w", encoding="ascii") as file:
+            file.write(", ".join(map(hex, codes)))
+        made = os.path.join(request.temp_dir, "metrics.json")
+        request.run_program([
+            "msdf-atlas-gen", "-font", request.full_path, "-charset", charset, "-type", options.mode, "-format", "png",
+            "-size", str(options.size), "-pxrange", str(options.distance), "-pots", "-threads", str(request.threads),
+            "-imageout", request.product_path(page), "-json", made,
+        ])  # fmt: skip
+        request.add_product(page, sub_id=1, asset_type=PAGE_ASSET_TYPE, facts={"format": "png"})
+        with open(made, "rb") as file:
+            write_metrics(f"{request.stem}.json", file.read(), [page], request)
+
+
+def declare_files(request: CreateJobsRequest) -> None:
+    """Depend on the files whose characters are drawn."""
+    patterns = {pattern for platform in request.platforms for pattern in request.options_for(platform.id).files}
+    for pattern in sorted(patterns):
+        request.matching(_place(pattern, request.source))
+
+
+def _place(pattern: str, source: str) -> str:
+    is_beside = pattern.startswith(("./", "../"))
+    return posixpath.normpath(posixpath.join(posixpath.dirname(source), pattern)) if is_beside else pattern
+
+
+def read_font(request: ProcessJobRequest) -> bytes:
+    """Return the bytes of the source.
+
+    Raises:
+        JobError: it cannot be read.
+    """
+    try:
+        return lfs_source.source_bytes(request)
+    except OSError as error:
+        raise JobError(f"{request.source}: {one_line(error)}") from None
+
+
+def choose_characters(
+    font: Any, options: FontAtlasParams | MsdfParams, report: FontReport, request: ProcessJobRequest
+) -> list[int]:
+    """Return the code points to draw, sorted: those that the parameters name and that the font has.
+
+    Raises:
+        BrokenFontError: the font lacks all of them.
+    """
+    wanted = set(options.characters)
+    for pattern in options.files:
+        matches = request.matching(_place(pattern, request.source))
+        if not matches:
+            report.warn(f"no file matches '{pattern}', which the parameter 'files' names")
+        for match in matches:
+            with open(match.full_path, "rb") as file:
+                wanted.update(_list_characters(match.path, file.read()))
+    wanted = {character for character in wanted if character.isprintable()}
+    known = font.getBestCmap() or {}
+    warn_of_missing_characters(font, "".join(sorted(wanted)), report)
+    # A font need not have all of a range: that names a block of Unicode.
+    codes = sorted(({ord(character) for character in wanted} | set(code_points([*options.ranges]))) & known.keys())
+    if not codes:
+        raise BrokenFontError("lacks all characters that the parameters name")
+    if len(codes) > MOST_CHARACTERS:
+        raise BrokenFontError(f"{len(codes):,} characters; at most {MOST_CHARACTERS:,} are drawn")
+    return codes
+
+
+def _list_characters(path: str, data: bytes) -> str:
+    """Return the characters of a file: of translations those of the texts, otherwise all."""
+    try:
+        if path.lower().endswith(_TRANSLATIONS):
+            messages = (message for catalog in read_catalogs(path, data) for message in catalog.messages.values())
+            return "".join(text for message in messages if message.is_translated for text in message.texts)
+        return decode_text(data)
+    except BrokenTextError as error:
+        raise JobError(error.explain(path)) from None
+
+
+class FontMetrics(Struct, frozen=True):
+    """Lengths of a font in em, upwards."""
+
+    units: int
+    ascender: float
+    descender: float
+    line_height: float
+    underline_y: float
+    underline_thickness: float
+
+
+def _read_metrics(font: Any) -> FontMetrics:
+    units = font["head"].unitsPerEm
+    if not 16 <= units <= 16384:  # OpenType, "head"
+        raise BrokenFontError(f"table 'head': an em of {units} units; 16 to 16384 are possible")
+    header, post = font["hhea"], font.get("post")
+    lengths = (
+        header.ascent, header.descent, header.ascent - header.descent + header.lineGap,
+        getattr(post, "underlinePosition", 0), getattr(post, "underlineThickness", 0),
+    )  # fmt: skip
+    return FontMetrics(units, *(round(length / units, 6) for length in lengths))
+
+
+def _draw_glyphs(data: bytes, font: Any, codes: list[int], options: FontAtlasParams, request: ProcessJobRequest) -> Iterator[Glyph]:
+    """Yield the drawn characters; equal pixels share one array."""
+    import freetype
+    import numpy as np
+    from freetype import raw
+
+    is_field = options.mode == "sdf"
+    names, advances, units = font.getBestCmap(), font["hmtx"].metrics, font["head"].unitsPerEm
+    known: dict[tuple[tuple[int, ...], bytes], Pixels] = {}
+    try:
+        face = freetype.Face(BytesIO(data))
+        spread = ctypes.c_int(options.spread)
+        raw.FT_Property_Set(freetype.get_handle(), b"sdf", b"spread", ctypes.byref(spread))
+        face.set_pixel_sizes(0, options.size)
+        for number, code in enumerate(codes):
+            name = names[code]
+            glyph = Glyph(code, name, round(advances[name][0] / units, 6))
+            face.load_glyph(font.getGlyphID(name), freetype.FT_LOAD_NO_HINTING | freetype.FT_LOAD_NO_BITMAP)
+            slot = face.glyph
+            box = slot.outline.get_bbox()
+            margin = 2 * options.spread if is_field else 0
+            width, height = ((each >> 6) + margin for each in (box.xMax - box.xMin, box.yMax - box.yMin))
+            if max(width, height) > options.max_size:
+                raise BrokenFontError(f"U+{code:04X} has {width}x{height} pixels, a page holds {options.max_size}")
+            if slot.outline.n_points:
+                slot.render(freetype.FT_RENDER_MODE_SDF if is_field else freetype.FT_RENDER_MODE_NORMAL)
+            bitmap = slot.bitmap
+            if bitmap.width and bitmap.rows:
+                flat = np.frombuffer(bytes(bitmap.buffer), np.uint8)
+                pixels = flat.reshape(bitmap.rows, -1)[:, : bitmap.width]
+                pixels = known.setdefault((pixels.shape, pixels.tobytes()), pixels)
+                glyph.left, glyph.top = slot.bitmap_left, slot.bitmap_top
+                glyph.sprite = Sprite(f"{code:06x}", pixels, (bitmap.width, bitmap.rows), (0, 0))
+            yield glyph
+            request.progress((number + 1) / len(codes))
+    except freetype.FT_Exception as error:
+        raise BrokenFontError(f"FreeType cannot draw it: {one_line(error).removeprefix('FT_Exception: ')}") from None
+
+
+def _kern(font: Any, glyphs: list[Glyph], report: FontReport) -> Pairs:
+    try:
+        return read_kerning(font, sorted({glyph.name for glyph in glyphs}))
+    except OverflowError:
+        report.warn(f"more than {MOST_PAIRS:,} pairs of kerning; none is written")
+    except Exception as error:  # noqa: BLE001 -- fontTools raises whatever damaged bytes lead it to
+        report.warn(report.describe("the kerning", error))
+    return {}
+
+
+def _draw_page(size: tuple[int, int], sprites: list[Sprite]) -> Any:
+    import numpy as np
+    from PIL import Image
+
+    page = np.zeros((size[1], size[0]), np.uint8)
+    for each in sprites:
+        (x, y), (width, height) = each.place, each.shape
+        page[y : y + height, x : x + width] = each.pixels
+    return Image.fromarray(page, "L")
+
+
+def write_metrics(name: str, text: bytes, pages: list[str], request: ProcessJobRequest) -> None:
+    """Write the metrics, which need their pages."""
+    folder = posixpath.dirname(request.source)
+    needs = [PathDependency(posixpath.join(folder, page), PathDependencyKind.PRODUCT_FILE) for page in pages]
+    request.write_product(name, text, sub_id=0, asset_type=METRICS_ASSET_TYPE, path_dependencies=needs, dependencies_handled=True)
+
+
+def _pair_codes(glyphs: list[Glyph], kerning: Pairs) -> Iterator[tuple[int, int, int]]:
+    """Yield (first code point, second, distance in font units)."""
+    codes: dict[str, list[int]] = {}
+    for glyph in glyphs:
+        codes.setdefault(glyph.name, []).append(glyph.code)
+    for (first, second), distance in kerning.items():
+        yield from ((one, other, distance) for one in codes[first] for other in codes[second])
+
+
+def _describe_json(
+    glyphs: list[Glyph],
+    kerning: Pairs,
+    metrics: FontMetrics,
+    names: list[str],
+    sizes: list[tuple[int, int]],
+    options: FontAtlasParams,
+) -> dict[str, Any]:
+    atlas: dict[str, Any] = {"type": "sdf" if options.mode == "sdf" else "softmask", "size": options.size}
+    if options.mode == "sdf":
+        atlas |= {"distanceRange": 2 * options.spread, "distanceRangeMiddle": 0}
+    atlas |= {"width": sizes[0][0], "height": sizes[0][1], "yOrigin": "bottom"}
+    if len(names) > 1:
+        atlas["pages"] = [{"image": name, "width": size[0], "height": size[1]} for name, size in zip(names, sizes, strict=True)]
+    listed = []
+    for glyph in glyphs:
+        entry: dict[str, Any] = {"unicode": glyph.code, "advance": glyph.advance}
+        if sprite := glyph.sprite:
+            width, height = sprite.shape
+            (x, y), page_height = sprite.place, sizes[sprite.page][1]
+            edges = (glyph.left, glyph.top - height, glyph.left + width, glyph.top)
+            entry["planeBounds"] = _bounds(*(round(edge / options.size, 6) for edge in edges))
+            entry["atlasBounds"] = _bounds(x, page_height - y - height, x + width, page_height - y)
+            if len(names) > 1:
+                entry["page"] = names[sprite.page]
+        listed.append(entry)
+    return {
+        "atlas": atlas,
+        "metrics": {
+            "emSize": 1, "lineHeight": metrics.line_height, "ascender": metrics.ascender, "descender": metrics.descender,
+            "underlineY": metrics.underline_y, "underlineThickness": metrics.underline_thickness,
+        },
+        "glyphs": listed,
+        "kerning": [
+            {"unicode1": first, "unicode2": second, "advance": round(distance / metrics.units, 6)}
+            for first, second, distance in _pair_codes(glyphs, kerning)
+        ],
+    }  # fmt: skip
+
+
+def _bounds(left: float, bottom: float, right: float, top: float) -> dict[str, float]:
+    return {"left": left, "bottom": bottom, "right": right, "top": top}
+
+
+def _describe_bmfont(
+    stem: str, glyphs: list[Glyph], kerning: Pairs, metrics: FontMetrics, names: list[str], sizes: list[tuple[int, int]],
+    options: FontAtlasParams,
+) -> str:  # fmt: skip
+    """Return the text form of BMFont ("Bitmap Font Generator", File format), whose lengths are whole pixels, downwards."""
+    size, base = options.size, round(metrics.ascender * options.size)
+    (width, height), face = sizes[0], stem.replace('"', "")
+    line_height = round(metrics.line_height * size)
+    lines = [
+        f'info face="{face}" size={size} bold=0 italic=0 charset="" unicode=1 stretchH=100 smooth=1 aa=1 padding=0,0,0,0',
+        f"common lineHeight={line_height} base={base} scaleW={width} scaleH={height} pages={len(names)} packed=0",
+    ]
+    lines += [f'page id={number} file="{name}"' for number, name in enumerate(names)]
+    if options.mode == "sdf":
+        lines.append(f"distanceField fieldType=sdf distanceRange={2 * options.spread}")
+    lines.append(f"chars count={len(glyphs)}")
+    for glyph in glyphs:
+        sprite = glyph.sprite
+        (x, y), (wide, high), page = (sprite.place, sprite.shape, sprite.page) if sprite else ((0, 0), (0, 0), 0)
+        offset = base - glyph.top if sprite else 0
+        lines.append(
+            f"char id={glyph.code} x={x} y={y} width={wide} height={high} xoffset={glyph.left} yoffset={offset} "
+            f"xadvance={round(glyph.advance * size)} page={page} chnl=15"
+        )
+    scaled = [(one, other, round(distance * size / metrics.units)) for one, other, distance in _pair_codes(glyphs, kerning)]
+    pairs = [f"kerning first={one} second={other} amount={amount}" for one, other, amount in scaled if amount]
+    return "\n".join([*lines, f"kernings count={len(pairs)}", *pairs]) + "\n"
