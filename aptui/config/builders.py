@@ -169,6 +169,7 @@ _COMMAND_KEYS = (
     "warnings",
     "errors",
     "tools",
+    "persistent",
     "trace_reads",
 )
 _LOADS = {"pre": 0, "queue": 1, "none": 2}
@@ -383,6 +384,8 @@ class BuilderCompiler:
         """Return the parameters that folder settings may not set: listed ones, and those that name a program in a command."""
         listed, command = node.get("trusted_params"), node.get("command")
         names = {item.value for item in (listed.value if listed else [])}
+        if command is not None and node.value.get("persistent", command).value is True:
+            self._check_persistent(node, command)
         if command is not None:
             try:
                 names.update(examine_template(command.value).program_params)
@@ -392,6 +395,15 @@ class BuilderCompiler:
                 hint = f"there are {', '.join(PLACEHOLDERS)}; braces for the program itself stand in single quotes"
                 raise UserError(f"'{unknown}' is not a placeholder", where=command.where, hint=hint)
         return tuple(sorted(names))
+
+    def _check_persistent(self, node: Node, command: Node) -> None:
+        if found := PLACEHOLDER.search(command.value):
+            self._tree.wrong(
+                f"'{found[0]}' cannot be in the line of a persistent command", command, "the program gets it with each job"
+            )
+        if "trace_reads" in node.value and node.value["trace_reads"].value:
+            where = node.value["trace_reads"]
+            self._tree.wrong("'trace_reads' has no effect with 'persistent'", where, "the program names the files that it read")
 
     def _command(self, node: Node) -> CommandRule:
         values = {key: child.value for key, child in node.value.items()}
@@ -403,6 +415,7 @@ class BuilderCompiler:
             warning_regex=self._lifting(node.get("warnings"), ("file", "line", "message")),
             error_regex=self._lifting(node.get("errors"), ("file", "line", "message")),
             links_file=values.get("product_dependencies", ""),
+            is_persistent=values.get("persistent", False),
         )
 
     def _references(self, node: Node) -> Iterator[ReferenceRule]:

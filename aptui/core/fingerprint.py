@@ -24,7 +24,7 @@ MISSING = "missing"
 FOUND = frozenset({"discovered", "found places"})
 """Kinds of entries that a run reports; they are unknown before the run."""
 _DIGEST_HEX = 32
-_OF_COMMANDS = ("command", "products", "depfile", "dependency_regex", "warning_regex", "error_regex", "links_file")
+_OF_COMMANDS = ("command", "products", "depfile", "dependency_regex", "warning_regex", "error_regex", "links_file", "is_persistent")
 _OF_REFERENCES = ("regex", "path", "kind", "load", "is_beside", "is_in_source")
 """Fields that count. Add new fields at the end, so that builders that do not use them keep their fingerprints."""
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode  # `dumps` would make an encoder for every manifest

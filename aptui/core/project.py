@@ -97,6 +97,7 @@ class CommandRule(Struct, frozen=True):
     warning_regex: str = ""
     error_regex: str = ""
     links_file: str = ""
+    is_persistent: bool = False
 
 
 class ReferenceRule(Struct, frozen=True):

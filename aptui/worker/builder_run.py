@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from aptui.core.model import EdgeKind, JobPlan, SourceEdge
 from aptui.core.notices import LogLevel
@@ -45,6 +45,7 @@ from aptui.worker import file_access
 from aptui.worker.answers import AnswerRefused, edges_of, plans_and_edges
 from aptui.worker.commands.command import CommandWatch
 from aptui.worker.commands.command_job import run_command
+from aptui.worker.commands.persistent import PersistentPrograms
 from aptui.worker.commands.workspace import ReusableWorkspace
 from aptui.worker.inputs import reads
 from aptui.worker.inputs import used as worker_used
@@ -152,12 +153,14 @@ class BatchSharing(Struct, frozen=True):
     """Shared state of the runs of one builder in one worker.
 
     The runs use `folders` one after the other. `meanwhile` is called when a command has started, and again when it takes long;
-    its owner reports earlier runs. `environment` are the variables of all commands, because `os.environ` is slow.
+    its owner reports earlier runs. `environment` are the variables of all commands, because `os.environ` is slow. `programs` are
+    those that run across jobs.
     """
 
     folders: ReusableWorkspace
     meanwhile: CommandWatch
     environment: Mapping[str, str]
+    programs: PersistentPrograms = field(default_factory=PersistentPrograms)
 
 
 class Terminated(BaseException):
@@ -423,7 +426,8 @@ class _BuilderRun:
 
     def _call_command(self) -> None:
         params = {**self._params(), **_json(self.order.params)}
-        shared = (self.sharing.meanwhile, self.sharing.environment) if self.sharing else ()
+        sharing = self.sharing
+        shared = (sharing.meanwhile, sharing.environment, sharing.programs) if sharing else ()
         job = run_command(self.order, self.builder, self.folders, self.source, params, self.log, self._seen, *shared)
         self.command_line, self.peak_rss_bytes = job.command_line, job.peak_rss_bytes
         if job.error:

@@ -178,11 +178,13 @@ class Worker:
         found = self._sharing.get(builder)
         if found is None:
             from aptui.worker.builder_run import BatchSharing
+            from aptui.worker.commands.persistent import PersistentPrograms
             from aptui.worker.commands.workspace import ReusableWorkspace
 
-            folders = next((each.folders for each in self._sharing.values()), None) or ReusableWorkspace()
+            known = next(iter(self._sharing.values()), None)
+            folders, programs = (known.folders, known.programs) if known else (ReusableWorkspace(), PersistentPrograms())
             environment = self._variables.environment(builder)
-            found = self._sharing[builder] = BatchSharing(folders, self._flush_overdue, environment)
+            found = self._sharing[builder] = BatchSharing(folders, self._flush_overdue, environment, programs)
         return found
 
     def _load(self, builder: Builder) -> Any:
@@ -209,6 +211,7 @@ class Worker:
     def _end(self) -> None:
         self._flush()
         for sharing in list(self._sharing.values())[:1]:
+            sharing.programs.end()
             sharing.folders.remove()
         for instance in self._instances.values():
             shutdown = getattr(instance, "shutdown", None)

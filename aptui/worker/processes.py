@@ -15,6 +15,8 @@ KILLED = "command killed by SIGKILL: likely out of memory"
 """Beginning of the error of a run that the pool retries."""
 _SETTLE_S = 0.05
 """Children that are just ending (the last of a shell's pipeline) get this long before they count as left behind."""
+_lasting: dict[int, int | None] = {}
+"""{pid: wait status, None while it runs} of children that outlive a run on purpose (`worker.commands.persistent`)."""
 _TOLERATED = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")
 """Helpers of Python itself that outlive a call by design and end with their parent."""
 
@@ -90,11 +92,30 @@ def await_child(name: str, timeout_s: float) -> None:
         pause_s = min(2 * pause_s, 0.01)
 
 
+def add_lasting(pid: int) -> None:
+    """Let a child outlive the runs of this process until `end_lasting`."""
+    _lasting[pid] = None
+
+
+def find_lasting_status(pid: int) -> int | None:
+    """Return the wait status of a lasting child, None while it runs."""
+    _reap()
+    return _lasting[pid]
+
+
+def end_lasting(pid: int) -> None:
+    """Kill a lasting child and all processes of its group."""
+    kill_group(pid, signal.SIGKILL)
+    if _lasting.pop(pid) is None:
+        _wait(pid)
+
+
 def _reap() -> bool:
     """Reap children that ended; return whether others are left."""
     try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if ended[0] in _lasting:
+                _lasting[ended[0]] = ended[1]
     except ChildProcessError:
         return False
     return True
@@ -111,6 +132,7 @@ def _living_children() -> list[int]:
     pids: list[int] = []
     for task in os.listdir("/proc/self/task"):
         pids += map(int, _read(f"/proc/self/task/{task}/children").split())
+    pids = [pid for pid in pids if pid not in _lasting]
     return [pid for pid in pids if not any(name in _read(f"/proc/{pid}/cmdline") for name in _TOLERATED)]
 
 

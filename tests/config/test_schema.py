@@ -140,6 +140,18 @@ MEANINGS = {
         "  - {name: a, steps: [{uses: json}, {uses: image}], tools: [sh]}",
         "3:53: 'tools' belongs to a builder with 'command:', not 'steps:'",
     ),
+    "placeholder in a persistent command": (
+        "  - {name: a, patterns: [x], persistent: true, command: 'tool {source}'}",
+        "3:57: '{source}' cannot be in the line of a persistent command; the program gets it with each job",
+    ),
+    "traced persistent command": (
+        "  - {name: a, patterns: [x], persistent: true, command: tool, trace_reads: true}",
+        "3:76: 'trace_reads' has no effect with 'persistent'; the program names the files that it read",
+    ),
+    "persistent builder": (
+        "  - {name: a, uses: json, persistent: true}",
+        "3:27: 'persistent' belongs to a builder with 'command:', not 'uses:'",
+    ),
     "a value as code": (
         "  - {name: a, command: \"sh -c 'cat {source}'\", patterns: [x]}",
         """3:24: {source} is run as code by 'sh -c'; pass it as an argument: sh -c 'tool "$1"' sh {source}, \

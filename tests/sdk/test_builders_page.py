@@ -17,7 +17,9 @@ from PIL import Image
 import aptui
 
 PAGE = Path(aptui.__file__).with_name("BUILDERS.md").read_text()
-LISTINGS = dict(re.findall(r"```(?:python|yaml)\n# (\S+)\n(.*?)```", PAGE, re.DOTALL))
+LISTINGS = {
+    name: first + text for first, name, text in re.findall(r"```(?:python|yaml)\n(#![^\n]*\n)?# (\S+)\n(.*?)```", PAGE, re.DOTALL)
+}
 SOURCES = {
     "hello.words": "hello",
     "a.rep": "ab",
@@ -100,6 +102,19 @@ def test_steps_of_the_page_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with closing(sqlite3.connect(project.cache / "assetdb.sqlite")) as database:
         paths = database.execute("SELECT DISTINCT UnresolvedPath FROM ProductDependencies").fetchall()
     assert paths == [("",)], "the frames depend on the page as it is in the cache"
+
+
+@pytest.mark.real
+def test_persistent_program_of_the_page_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_homes(tmp_path, monkeypatch)
+    project = Project(tmp_path / "p", LISTINGS["persistent/aptui.yaml"])
+    project.write("tools/shout.py", LISTINGS["tools/shout.py"]).chmod(0o755)
+    for name in ("one", "two"):
+        project.write(f"assets/{name}.words", name)
+
+    project.engine_run()
+
+    assert project.texts() == {"one.txt": "ONE!", "two.txt": "TWO!"}, project.errors()
 
 
 @pytest.mark.real

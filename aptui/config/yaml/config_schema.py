@@ -247,6 +247,7 @@ BUILDER = record(
     environment=VARIABLES,
     undeclared_reads=UNDECLARED,
     intermediate=flag("Its products are sources of other builders, once for all platforms."),
+    persistent=flag("Command: start the program once per worker; it gets one line of JSON per job and answers with one."),
     trace_reads=flag("Command: run it under strace to find the sources that it reads; slower."),
     needs=list_of(
         text("a tag", pattern=NAME),

@@ -35,7 +35,7 @@ DEPENDENCY_OUTPUT_BYTES = 16 << 20
 """Output kept of each end if dependencies are read from it; longer output fails the run, because dependencies would be missing."""
 
 
-_LONG_MS = 5
+LONG_MS = 5
 """Time after which a command counts as long. Most asset tools take longer; the quick ones run in thousands."""
 
 
@@ -203,7 +203,7 @@ def execute(
         os.close(reader)
     if is_late:
         return Execution(f"command takes longer than {limit_s:g} s", output, peak, FailureKind.TIMEOUT)
-    return Execution(_status_text(status), output, peak, _kind_of(status))
+    return Execution(describe_status(status), output, peak, kind_of(status))
 
 
 def _spawn(command: Invocation, environment: Mapping[str, str], writer: int) -> int:
@@ -225,7 +225,7 @@ def _spawn(command: Invocation, environment: Mapping[str, str], writer: int) -> 
 def _wait(pid: int, reader: int, output: BoundedText, meanwhile: CommandWatch | None, limit_s: float) -> tuple[int, int, bool]:
     """Return the wait status, the peak of memory in bytes, and whether the time limit was exceeded."""
     begin_s, is_late = time.monotonic(), False
-    long_from_s = begin_s + _LONG_MS / 1000
+    long_from_s = begin_s + LONG_MS / 1000
     os.set_blocking(reader, False)
     exit_descriptor = os.pidfd_open(pid)
     try:
@@ -234,7 +234,7 @@ def _wait(pid: int, reader: int, output: BoundedText, meanwhile: CommandWatch | 
         poll.register(reader, select.POLLIN)
         while True:
             left_ms = max(0.0, begin_s + limit_s - time.monotonic()) * 1000 if limit_s and not is_late else None
-            ready = dict(poll.poll(_LONG_MS if meanwhile else left_ms))
+            ready = dict(poll.poll(LONG_MS if meanwhile else left_ms))
             if left_ms == 0.0:
                 is_late = True
                 kill_group(pid, signal.SIGKILL)
@@ -276,7 +276,8 @@ def _say(output: BoundedText) -> None:
         pass
 
 
-def _status_text(status: int) -> str:
+def describe_status(status: int) -> str:
+    """Return the error of a command that ended with a wait status, "" if it succeeded."""
     code = os.waitstatus_to_exitcode(status)
     if code == 0:
         return ""
@@ -285,7 +286,7 @@ def _status_text(status: int) -> str:
     return f"command exited with status {code}"
 
 
-def _kind_of(status: int) -> str:
+def kind_of(status: int) -> str:
     """Return the kind of failure of a command, "" if it succeeded."""
     code = os.waitstatus_to_exitcode(status)
     if code < 0:

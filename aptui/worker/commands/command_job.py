@@ -23,6 +23,7 @@ from aptui.sdk import JobProduct, ProductFlag
 from aptui.worker.answers import AnswerRefused, read_answer_text
 from aptui.worker.commands import command as commands
 from aptui.worker.commands.output import BoundedText, TimedLine, bound_lines, record_of
+from aptui.worker.commands.persistent import NO_ANSWER, PersistentPrograms, ProgramAnswer, place_program
 from aptui.worker.inputs.reads import Reads
 from aptui.worker.log import RunLog, valid_text
 from aptui.worker.outputs.declared_references import add_declared
@@ -56,10 +57,11 @@ def run_command(
     reads: Reads,
     meanwhile: commands.CommandWatch | None = None,
     inherited: Mapping[str, str] = os.environ,
+    programs: PersistentPrograms | None = None,
 ) -> CommandJob:
     """Run the command of `builder` for one source, in the current folder; `reads`, if given, records the files that it opens.
 
-    `meanwhile` is called while it runs. The command gets the variables `inherited`.
+    `meanwhile` is called while it runs. The command gets the variables `inherited`. A persistent one is among `programs`.
 
     Raises:
         Refused: it cannot be started, or made no product.
@@ -69,18 +71,25 @@ def run_command(
     try:
         values["depfile"] = os.path.join(folders.temp, commands.fill(rule.depfile or _DEPFILE_NAME, values))
         values["product_dependencies"] = os.path.join(folders.temp, commands.fill(rule.links_file or _LINKS_NAME, values))
-        command = commands.invocation(rule.command, values)
+        answer = NO_ANSWER
+        command = place_program(builder) if rule.is_persistent else commands.invocation(rule.command, values)
         environment = {**inherited, "TMPDIR": folders.temp}
         if builder.has_drafts:
             environment[QUALITY_VARIABLE] = order.quality
         output = BoundedText(commands.DEPENDENCY_OUTPUT_BYTES) if rule.dependency_regex else BoundedText()
         log.follow_output(_Writing(rule, builder.name, output))
-        if builder.traces_reads:
+        if rule.is_persistent:
+            request = {**{name: text for name, text in values.items() if "." not in name}, "params": dict(params)}
+            given = programs or PersistentPrograms()
+            ended, answer = given.ask(builder, command, {**request, "id": order.run_key}, inherited, output, meanwhile)
+            if programs is None:
+                given.end()
+        elif builder.traces_reads:
             ended = _run_traced(command, environment, output, folders, reads, log, meanwhile)
         else:
             ended = commands.execute(command, environment, output, meanwhile)
         job = CommandJob(command.line, ended.peak_rss_bytes, ended.error, ended.kind)
-        lines = ended.output.list_timed_lines()
+        lines = ended.output.list_timed_lines() + [line for text in answer.log for line in text.splitlines()]
         if rule.dependency_regex:
             lines, job.dependencies = _split_dependencies(rule, lines, ended.output)
         log.settle(_records(rule, builder.name, lines))
@@ -88,11 +97,11 @@ def run_command(
             job.error += _missing_program(job.error, lines)
             job.error = f"{job.error}: {log.first_error}" if log.first_error else job.error
             return job
-        job.products = _products(rule, builder, order, folders, values)
+        job.products = _products(rule, builder, order, folders, values, answer)
         _add_links(rule, values["product_dependencies"], job.products, log)
     except commands.CommandError as error:
         raise AnswerRefused(str(error)) from error
-    job.dependencies += _depfile(rule, values["depfile"], log)
+    job.dependencies += [*_depfile(rule, values["depfile"], log), *answer.dependencies]
     places = (folders.temp, os.path.dirname(source), source.removesuffix(f"/{order.rel}"))
     named = [_place_path(path, places) for path in dict.fromkeys(job.dependencies)]
     job.dependencies = [file for files in named for file in files]
@@ -257,13 +266,18 @@ def _depfile(rule: CommandRule, path: str, log: RunLog) -> list[str]:
 
 
 def _products(
-    rule: CommandRule, builder: Builder, order: ProcessOrder, folders: StagingFolders, values: Mapping[str, str]
+    rule: CommandRule,
+    builder: Builder,
+    order: ProcessOrder,
+    folders: StagingFolders,
+    values: Mapping[str, str],
+    answer: ProgramAnswer,
 ) -> list[JobProduct]:
     folders.refuse_others()
-    names = commands.find_products(rule.products, folders.products, values)
+    names = answer.products or commands.find_products(rule.products, folders.products, values)
     asset_type = UUID(bytes=builder.asset_type) if builder.asset_type else UUID(int=0)
     flags = ProductFlag.INTERMEDIATE if order.platform == COMMON_PLATFORM else ProductFlag.PRODUCT
-    return [JobProduct(name, None, asset_type, flags) for name in names]
+    return [JobProduct(name, None, asset_type, flags, facts=answer.facts.get(name, {})) for name in names]
 
 
 def _add_links(rule: CommandRule, path: str, products: list[JobProduct], log: RunLog) -> None:

@@ -1,0 +1,288 @@
+"""Programs of persistent commands: started once per worker, one line of JSON for each job, and one as the answer.
+
+A program that dies, answers with anything else, or is stopped in the middle of a job loses only that job; the next job starts it
+again. So does a change of its command line, its variables, its memory limit, or its files. It may write to stderr at any time, and
+to stdout only answers. It ends when its stdin is closed. `BUILDERS.md` describes the protocol for authors.
+
+Tests: `tests/worker/commands/test_persistent.py`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import resource
+import select
+import shlex
+import signal
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from aptui.core.project import Builder, CommandRule
+from aptui.core.retry import FailureKind
+from aptui.shared.forms import json_decoder
+from aptui.worker import processes
+from aptui.worker.answers import MOST_CHARS
+from aptui.worker.commands import command as commands
+from aptui.worker.commands.command import CommandError, CommandWatch, Execution, Invocation
+from aptui.worker.commands.output import BoundedText
+
+_READ_BYTES = 1 << 16
+_GRACE_MS = 500
+"""Time for a program to end after its stdin was closed."""
+_SHOWN = 80
+"""Bytes of a wrong answer in a message."""
+_RELATIVE = re.compile(r"(?<![^\s'\"=])[^\s'\"=/][^\s'\"/]*/[^\s'\"]+")
+"""A word of a command line that is a relative path."""
+
+
+class ProgramAnswer(Struct, frozen=True):
+    """One answer. `id` is that of the job; `products` are file names in its `products_dir`, by default all that match `products:`.
+
+    `dependencies` are files that it read, as in a depfile; `log` are lines; `facts` are {product: {name: value}}; with `ok` false,
+    `error` says why in one line.
+    """
+
+    id: int
+    ok: bool
+    error: str = ""
+    products: list[str] = field(default_factory=list)
+    dependencies: list[str] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)
+    facts: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+NO_ANSWER = ProgramAnswer(0, ok=False)
+
+
+class PersistentPrograms:
+    """The programs of one worker, by builder."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, _Program] = {}
+
+    def ask(
+        self,
+        builder: Builder,
+        command: Invocation,
+        request: Mapping[str, Any],
+        environment: Mapping[str, str],
+        output: BoundedText,
+        watch: CommandWatch | None,
+    ) -> tuple[Execution, ProgramAnswer]:
+        """Have the program of a builder do one job; start it if it does not run, or is no longer the same.
+
+        Args:
+            builder: its builder.
+            command: starts it.
+            request: the job; `id` is its number.
+            environment: variables of the program.
+            output: gets what it writes to stderr.
+            watch: called after the job is sent, and again when it takes long.
+
+        Raises:
+            CommandError: it cannot be started.
+        """
+        identity = _identify(builder, command, environment)
+        program = self._running.get(builder.name)
+        if program is not None and not (program.identity == identity and program.is_ready()):
+            self._running.pop(builder.name).end(is_patient=True)
+            program = None
+        if program is None:
+            program = self._running[builder.name] = _Program(command, environment, identity)
+        is_done = False
+        try:
+            line, error, kind = program.exchange(json.dumps(request).encode() + b"\n", output, watch)
+            answer, error = (NO_ANSWER, error) if error else _read_answer(line, request["id"])
+            is_done = not error
+        finally:
+            peak_bytes = program.measure_memory()
+            if not is_done:
+                self._running.pop(builder.name).end(is_patient=False)
+        if error and answer.id and answer.id == program.last_job:
+            return self.ask(builder, command, request, environment, output, watch)  # it answered the last job twice
+        program.last_job = request["id"]
+        if is_done and not answer.ok:
+            error, kind = answer.error.strip() or "the program reported failure", FailureKind.ERROR
+        return Execution(error, output, peak_bytes, kind if error else ""), answer
+
+    def end(self) -> None:
+        """End all programs."""
+        while self._running:
+            self._running.popitem()[1].end(is_patient=True)
+
+
+class _Program:
+    """A running program; its three pipes do not block."""
+
+    def __init__(self, command: Invocation, environment: Mapping[str, str], identity: tuple[Any, ...]) -> None:
+        self.identity, self.last_job = identity, 0
+        pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(3)]
+        self._input, self._output, self._errors = pipes[0][1], pipes[1][0], pipes[2][0]
+        theirs = (pipes[0][0], pipes[1][1], pipes[2][1])
+        here = os.getcwd()
+        try:
+            os.chdir("/")  # the folder of this run is not that of the next
+            self._pid = os.posix_spawn(
+                command.program,
+                command.arguments,
+                environment,
+                file_actions=[(os.POSIX_SPAWN_DUP2, theirs[at], at) for at in range(3)],
+                setpgroup=0,
+                setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),
+            )
+        except OSError as error:
+            for descriptor in (self._input, self._output, self._errors):
+                os.close(descriptor)
+            raise CommandError(f"cannot start {command.program!r}: {error.strerror}") from error
+        finally:
+            os.chdir(here)
+            for descriptor in theirs:
+                os.close(descriptor)
+        for descriptor in (self._input, self._output, self._errors):
+            os.set_blocking(descriptor, False)
+        processes.add_lasting(self._pid)
+        self._exit = os.pidfd_open(self._pid)
+
+    def is_ready(self) -> bool:
+        """Whether it runs and wrote nothing after its last answer."""
+        poll = select.poll()
+        for descriptor in (self._output, self._exit):
+            poll.register(descriptor, select.POLLIN)
+        return not poll.poll(0)
+
+    def exchange(self, request: bytes, output: BoundedText, meanwhile: CommandWatch | None) -> tuple[bytes, str, str]:
+        """Send a request and return the line of the answer, or (b"", the error, the kind of the failure)."""
+        poll = select.poll()
+        for descriptor in (self._output, self._errors, self._exit):
+            poll.register(descriptor, select.POLLIN)
+        rest, answer = memoryview(request), bytearray()
+        rest = rest[self._send(rest) :]
+        if rest:
+            poll.register(self._input, select.POLLOUT)
+        if meanwhile:
+            meanwhile()
+        long_from_s = time.monotonic() + commands.LONG_MS / 1000
+        while b"\n" not in answer[-_READ_BYTES:] and len(answer) <= MOST_CHARS:
+            ready = {descriptor for descriptor, _ in poll.poll(commands.LONG_MS if meanwhile else None)}
+            if meanwhile and time.monotonic() >= long_from_s:
+                meanwhile(takes_long=True)
+                meanwhile = None
+            if self._input in ready and not (rest := rest[self._send(rest) :]):
+                poll.unregister(self._input)
+            if self._errors in ready and not self._log(output):
+                poll.unregister(self._errors)
+            data = os.read(self._output, _READ_BYTES) if self._output in ready else b""
+            if not data and (self._output in ready or self._exit in ready):
+                return b"", *self._describe_end(output)
+            answer += data
+        self._drain(output)
+        if len(answer) > MOST_CHARS:
+            return b"", f"the program answered with more than {MOST_CHARS >> 20} MiB", FailureKind.ERROR
+        return bytes(answer), "", ""
+
+    def _send(self, data: memoryview) -> int:
+        try:
+            return os.write(self._input, data)
+        except BlockingIOError:
+            return 0
+        except BrokenPipeError:
+            return len(data)  # it ended: `_exit` reports it
+
+    def _log(self, output: BoundedText) -> bool:
+        """Read stderr once; return whether there may be more."""
+        try:
+            data = os.read(self._errors, _READ_BYTES)
+        except BlockingIOError:
+            return False
+        output.add(data, time.time_ns() // 1_000_000)
+        return bool(data)
+
+    def _drain(self, output: BoundedText) -> None:
+        """Read what its stderr holds now; a program that writes all the time does not keep its job from ending."""
+        for _ in range(fcntl.fcntl(self._errors, fcntl.F_GETPIPE_SZ) // _READ_BYTES + 1):
+            if not self._log(output):
+                return
+
+    def _describe_end(self, output: BoundedText) -> tuple[str, str]:
+        """Return why there is no answer, and the kind of that failure: it closed its stdout, so it ends in a moment."""
+        self._await_end()
+        self._drain(output)
+        status = processes.find_lasting_status(self._pid)
+        if not status:
+            return f"the program {'closed its output' if status is None else 'ended'} before it answered", FailureKind.CRASH
+        error = commands.describe_status(status)
+        return error if error.startswith(processes.KILLED) else f"{error} before it answered", commands.kind_of(status)
+
+    def _await_end(self) -> None:
+        poll = select.poll()
+        poll.register(self._exit, select.POLLIN)
+        poll.poll(_GRACE_MS)
+
+    def measure_memory(self) -> int:
+        """Return how much memory it has (bytes), 0 if it has ended."""
+        try:
+            with open(f"/proc/{self._pid}/statm", "rb", buffering=0) as file:
+                return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except (OSError, IndexError):
+            return 0
+
+    def end(self, *, is_patient: bool) -> None:
+        """Close its stdin, give it a moment to end if `is_patient`, and kill it and all processes of its group."""
+        os.close(self._input)
+        if is_patient:
+            self._await_end()
+        processes.end_lasting(self._pid)
+        for descriptor in (self._output, self._errors, self._exit):
+            os.close(descriptor)
+
+
+def place_program(builder: Builder) -> Invocation:
+    """Return how to start the program of a persistent command; relative paths that `tools` names are below the project.
+
+    Raises:
+        CommandError: the line is wrong.
+    """
+    rule, tools = builder.command or CommandRule(""), [path for path, _digest in builder.code_files]
+    return commands.invocation(_RELATIVE.sub(lambda found: _place_word(found[0], tools), rule.command), {})
+
+
+def _place_word(word: str, tools: list[str]) -> str:
+    path = next((path for path in tools if path.endswith(f"/{os.path.normpath(word)}")), "")
+    return shlex.quote(path) if path else word
+
+
+def _identify(builder: Builder, command: Invocation, environment: Mapping[str, str]) -> tuple[Any, ...]:
+    """Return all that a program is started with; if it differs, the program is started again."""
+    files = (command.program, *(path for path, _digest in builder.code_files))
+    return command, environment, resource.getrlimit(resource.RLIMIT_AS)[0], [_stamp(path) for path in files]
+
+
+def _stamp(path: str) -> tuple[int, ...]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+
+
+def _read_answer(data: bytes, job: int) -> tuple[ProgramAnswer, str]:
+    """Return an answer and its fault, "" = valid."""
+    line, _, rest = data.partition(b"\n")
+    try:
+        answer: ProgramAnswer = json_decoder(ProgramAnswer).decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        return NO_ANSWER, f"the program answered {_shorten(line)}, which is not an answer in JSON: {error}"
+    if answer.id != job:
+        return answer, f"the program answered job {answer.id} instead of job {job}"
+    return answer, f"the program wrote {_shorten(rest)} to stdout after its answer; stderr is for the log" if rest else ""
+
+
+def _shorten(data: bytes) -> str:
+    return repr(data[:_SHOWN].decode("utf-8", "replace").strip())

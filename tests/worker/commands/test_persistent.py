@@ -1,0 +1,271 @@
+"""Persistent commands: one program for many jobs, started again after every fault, and never left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from disk_project import HOST, Project
+from homes import own_homes
+from msgspec.structs import replace
+from run_room import PLATFORMS, Room
+from tools import needs
+from waiting import until
+
+from aptui.config.dirs import data_dir
+from aptui.core.orders import Outcome, RunResult
+from aptui.core.project import Builder, BuilderKind, CommandRule
+from aptui.core.retry import FailureKind
+from aptui.worker import builder_run, processes
+from aptui.worker.commands.persistent import PersistentPrograms
+from aptui.worker.commands.workspace import ReusableWorkspace
+
+pytestmark = pytest.mark.real
+
+TOOL = """\
+import json, os, sys, time
+for line in sys.stdin:
+    job = json.loads(line)
+    text = open(job["source"]).read()
+    answer = {"id": job["id"], "ok": True}
+    print("reads", job["name"], file=sys.stderr, flush=True)
+    exec(text)
+    print(json.dumps(answer), flush=True)
+"""
+"""A program that runs its sources: each test says in its source how the program behaves."""
+WRITES = """
+open(f"{job['products_dir']}/{job['stem']}.out", "w").write(f"{os.getpid()} {job['params'].get('mark')}")
+"""
+
+
+@pytest.fixture
+def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Room:
+    monkeypatch.chdir(tmp_path)
+    return Room(tmp_path)
+
+
+class Programs:
+    """A worker's persistent programs, and the runs that use them."""
+
+    def __init__(self, room: Room, tool: Path) -> None:
+        self.room, self.tool = room, tool
+        self.running = PersistentPrograms()
+        self.sharing = builder_run.BatchSharing(ReusableWorkspace(), lambda **_: None, dict(os.environ), self.running)
+        rule = CommandRule(f"{sys.executable} {tool}", is_persistent=True)
+        self.builder = Builder(b"b" * 16, "tool", BuilderKind.COMMAND, command=rule, code_files=((str(tool), "00"),))
+
+    def run(self, source: str, builder: Builder | None = None) -> RunResult:
+        self.room.source("a.txt", source.encode())
+        return builder_run.process(
+            self.room.order("a.txt"), builder or self.builder, PLATFORMS, lambda _builder: None, self.sharing
+        )
+
+    def pid(self) -> int:
+        """Run a job that must succeed, and return the process that did it."""
+        result = self.run(WRITES)
+        assert result.outcome is Outcome.SUCCEEDED, result.error
+        return int(Path(result.products[0].staged).read_text().split()[0])
+
+
+@pytest.fixture
+def programs(room: Room, tmp_path: Path):
+    tool = tmp_path / "tool.py"
+    tool.write_text(TOOL)
+    programs = Programs(room, tool)
+    yield programs
+    programs.running.end()
+    assert processes.end_children() == []
+
+
+def test_one_process_does_all_jobs(programs: Programs) -> None:
+    assert programs.pid() == programs.pid() != os.getpid()
+
+
+def test_answer_names_products_dependencies_facts_and_log(programs: Programs) -> None:
+    (programs.room.root / "other.h").write_text("1")
+    answer = (
+        "answer |= {'products': ['a.out'], 'dependencies': ['other.h'], 'facts': {'a.out': {'width': 7}}, 'log': ['warning: thin']}"
+    )
+
+    result = programs.run(f"{WRITES}\nopen(job['products_dir'] + '/more', 'w')\n{answer}")
+
+    assert result.outcome is Outcome.SUCCEEDED
+    assert [(product.name, product.facts.width) for product in result.products] == [("a.out", 7)]
+    assert [os.path.basename(path) for path, _digest in result.discovered] == ["other.h"]
+    assert [record.text for record in result.log] == ["reads a.txt", "thin"]
+    assert (result.warnings, result.peak_rss_bytes > 0) == (1, True)
+
+
+FAULTS = {
+    "dies": ("sys.exit(3)", "command exited with status 3 before it answered", "exit 3"),
+    "ends": ("sys.exit(0)", "the program ended before it answered", FailureKind.CRASH),
+    "killed": ("os.kill(os.getpid(), 9)", "command killed by SIGKILL: likely out of memory", FailureKind.MEMORY),
+    "crash": ("os.kill(os.getpid(), 11)", "command killed by SIGSEGV before it answered", FailureKind.CRASH),
+    "garbage": (
+        "print('Saved x.blend')",
+        "the program answered 'Saved x.blend', which is not an answer in JSON: JSON is malformed: invalid character (byte 0)",
+        FailureKind.NONE,
+    ),
+    "two lines": (
+        "print(json.dumps(answer) + '\\nSaved', flush=True); time.sleep(60)",
+        "the program wrote 'Saved' to stdout after its answer; stderr is for the log",
+        FailureKind.NONE,
+    ),
+    "other job": ("answer['id'] = 0", "the program answered job 0 instead of job 1", FailureKind.NONE),
+    "closed": ("os.close(1); time.sleep(60)", "the program closed its output before it answered", FailureKind.CRASH),
+    "endless line": (
+        "[sys.stdout.write('x' * 65536) for _ in range(1000)]",
+        "the program answered with more than 16 MiB",
+        FailureKind.ERROR,
+    ),
+    "refused": ("answer |= {'ok': False, 'error': 'no mesh'}", "no mesh", FailureKind.ERROR),
+    "refused without a reason": ("answer['ok'] = False", "the program reported failure", FailureKind.ERROR),
+    "product outside": (
+        f"{WRITES}\nanswer['products'] = ['../x']",
+        "product '../x' is outside the folder for products",
+        FailureKind.ERROR,
+    ),
+    "no product": ("", "the command made no product", FailureKind.ERROR),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_fault_fails_its_job_with_one_line_and_the_next_job_succeeds(programs: Programs, fault: str) -> None:
+    source, error, kind = FAULTS[fault]
+
+    result = programs.run(source)
+
+    assert (result.outcome, result.error, result.kind) == (Outcome.FAILED, error, kind)
+    assert programs.pid()
+
+
+def test_flood_of_output_is_bounded_and_fails_nothing(programs: Programs) -> None:
+    result = programs.run(f"{WRITES}\n[print('x' * 99, file=sys.stderr) for _ in range(20000)]")
+
+    assert result.outcome is Outcome.SUCCEEDED
+    assert any("left out" in record.text for record in result.log)
+
+
+def test_program_that_died_between_jobs_is_started_again(programs: Programs) -> None:
+    pid = programs.pid()
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: processes.find_lasting_status(pid) is not None)
+
+    assert programs.pid() != pid
+
+
+def test_program_that_writes_between_jobs_is_started_again(programs: Programs) -> None:
+    pid = programs.pid()
+    programs.run(f"{WRITES}\nprint(json.dumps(answer), flush=True)")
+
+    assert programs.pid() != pid
+
+
+@pytest.mark.parametrize("change", ["file", "line"])
+def test_changed_program_is_started_again(programs: Programs, change: str) -> None:
+    pid = programs.pid()
+    if change == "file":
+        programs.tool.write_text(f"{TOOL}\n# new")
+    else:
+        rule = CommandRule(f"{sys.executable} -B {programs.tool}", is_persistent=True)
+        programs.builder = replace(programs.builder, command=rule)
+
+    assert programs.pid() != pid
+
+
+def test_program_that_does_not_end_is_killed_with_its_children(programs: Programs) -> None:
+    pid = programs.pid()
+    programs.run(f"{WRITES}\nimport subprocess, signal\nsignal.signal(15, signal.SIG_IGN)\nsubprocess.Popen(['sleep', '60'])")
+    programs.tool.write_text("while True: pass")
+
+    programs.running.end()
+
+    assert not os.path.exists(f"/proc/{pid}")
+
+
+def test_missing_program_fails_the_job(programs: Programs) -> None:
+    rule = CommandRule("no_such_program x", is_persistent=True)
+
+    result = programs.run("", replace(programs.builder, command=rule))
+
+    assert result.error.startswith("command exited with status 127")
+
+
+SETTINGS = """
+scan_folders: [{{name: game, path: assets}}]
+builders:
+  - name: shout
+    patterns: ["*.words"]
+    persistent: true
+    command: "{command}"
+    tools: [{tools}]
+    params: {{mark: "!"}}
+"""
+PYTHON = """
+import os
+def convert(job):
+    print("shouts", job["name"])
+    if job["stem"] == "bad":
+        raise ValueError("no words")
+    text = open(job["source"]).read().upper() + job["params"]["mark"]
+    open(f"{job['products_dir']}/{job['stem']}.txt", "w").write(text)
+    return {"facts": {f"{job['stem']}.txt": {"width": len(text)}}}
+"""
+NODE = """
+import { readFileSync, writeFileSync } from "node:fs";
+export async function convert(job) {
+  console.log("shouts", job.name);
+  if (job.stem === "bad") throw new TypeError("no words");
+  writeFileSync(`${job.products_dir}/${job.stem}.txt`, readFileSync(job.source, "utf8").toUpperCase() + job.params.mark);
+}
+"""
+BPY = "class ops:\n    class wm:\n        read_factory_settings = staticmethod(lambda use_empty: print('Read new prefs'))\n"
+BLENDER = """#!{python}
+import runpy, sys
+print("Blender 4.2.0", flush=True)
+sys.path.insert(0, {folder!r})
+runpy.run_path(sys.argv[sys.argv.index("-P") + 1], run_name="__main__")
+"""
+"""Stands for Blender: it prints its version to stdout, and runs the script after `-P` with a module `bpy`."""
+ADAPTERS = {
+    "python": ("python_adapter.py", PYTHON, f"{sys.executable} tools/adapter tools/convert", "ValueError: no words"),
+    "blender": (
+        "blender_adapter.py",
+        PYTHON,
+        "tools/blender -b -P tools/adapter -- tools/convert 3>&1 1>&2",
+        "ValueError: no words",
+    ),
+    "node": ("node_adapter.mjs", NODE, "node tools/adapter.mjs tools/convert.mjs", "TypeError: no words"),
+}
+
+
+@pytest.mark.parametrize("adapter", ["python", "blender", pytest.param("node", marks=needs("node"))])
+def test_adapters_do_jobs_and_report_exceptions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, adapter: str) -> None:
+    own_homes(tmp_path, monkeypatch)
+    name, code, command, error = ADAPTERS[adapter]
+    suffix = ".mjs" if name.endswith(".mjs") else ""
+    project = Project(tmp_path / "p", "")
+    files = {
+        f"adapter{suffix}": (data_dir() / "config" / "persistent" / name).read_text(),
+        f"convert{suffix}": code,
+        "blender": BLENDER.format(python=sys.executable, folder=str(project.path("tools"))),
+        "bpy.py": BPY,
+    }
+    for file, text in files.items():
+        project.write(f"tools/{file}", text).chmod(0o755)
+    project.config(SETTINGS.format(command=command, tools=", ".join(f"tools/{file}" for file in files)))
+    for word in ("one", "bad", "two"):
+        project.write(f"assets/{word}.words", word)
+
+    project.engine_run()
+
+    assert project.products() == {f"{HOST}/one.txt": b"ONE!", f"{HOST}/two.txt": b"TWO!"}
+    assert list(project.errors().values()) == [error]
+
+
+@pytest.mark.parametrize("adapter", ["python_adapter.py", "blender_adapter.py", "node_adapter.mjs"])
+def test_adapter_is_short(adapter: str) -> None:
+    assert (data_dir() / "config" / "persistent" / adapter).read_text().count("\n") <= 60
