@@ -50,7 +50,7 @@ def argsort(keys: npt.NDArray[np.int64]) -> Codes:
 
 
 FAILED_FIRST = "failed_first"
-"""The default order: running jobs, failed jobs, those with errors, with warnings, the rest; the newest first in each."""
+"""The default order: failed jobs, those with errors, with warnings, the rest; the newest first in each, running ones last."""
 
 _WITH_WARNINGS = 2
 """Place, by urgency, of completed jobs with warnings."""
@@ -69,8 +69,8 @@ def order_rows(table: JobTable, field: str, *, is_descending: bool) -> Codes:
     elif field == FAILED_FIRST:
         newest = argsort(-_moments(table, status))
         places = _urgency(table, status)
-        places[status == PROCESSING] = -1
         places[places > _WITH_WARNINGS] = _WITH_WARNINGS + 1  # waiting, cancelled and completed jobs are one group
+        places[status == PROCESSING] = _WITH_WARNINGS + 2
         return newest[argsort(places[newest])]
     elif field == "duration_ms":
         keys = _first(table, field, count).astype(np.int64)

@@ -225,6 +225,11 @@ class JobsStore:
         return self._table.alive_count
 
     @property
+    def running(self) -> Mapping[int, int]:
+        """{key of a running job: its start in ms}."""
+        return self._running
+
+    @property
     def has_failed(self) -> bool:
         """Whether any job failed or has findings of checks."""
         return has_failed(self._table)

@@ -289,7 +289,7 @@ def hints_of(active: dict[str, ActiveBinding], *, is_typing: bool = False) -> tu
 
 
 _LEAST_NAME, _ROOMY = 4, 100
-_SOON_MS, _TEN, _FEW = 2000, 10, 0.5
+_SOON_MS, _MINUTE_MS, _TEN, _FEW = 2000, 60_000, 10, 0.5
 _APART = 3
 """Minimum number of cells between the sentence and the timers."""
 
@@ -393,8 +393,8 @@ def _counts(progress: Progress | None, *, is_attached: bool) -> tuple[Part, ...]
         parts.append(Part(f"{failing:,} failed", "failed"))
     if not is_attached:
         return tuple(parts)
-    if progress.eta_ms > 0 and progress.is_working:
-        parts.append(Part(f"{brief(progress.eta_ms)} left", "accent"))
+    if left := _time_left(progress):
+        parts.append(Part(left, "accent"))
     # Before running jobs: analyses are the reason why the number of jobs is an estimate.
     if analyses:
         parts.append(Part(f"{analyses:,} to analyse", "muted"))
@@ -425,6 +425,17 @@ def _rate(progress: Progress) -> str:
     if rate < _FEW:
         return f"{60 * rate:.1f} a minute"
     return f"{rate:,.0f} a second" if rate >= _TEN else f"{rate:.1f} a second"
+
+
+def _time_left(progress: Progress) -> str:
+    """Return the estimate of the engine, or before it has one that of the rate so far; "" = unknown."""
+    done, spent_ms = progress.done_now + progress.failed_now, progress.processing_ms
+    if not progress.is_working or (progress.eta_ms <= 0 and not (done and spent_ms)):
+        return ""
+    if progress.eta_ms > 0:
+        return f"{brief(progress.eta_ms)} left"
+    minutes = round(spent_ms * progress.pending_count / done / _MINUTE_MS)
+    return f"about {minutes} min left" if minutes else "less than a minute left"
 
 
 def _timers(progress: Progress | None) -> tuple[str, ...]:

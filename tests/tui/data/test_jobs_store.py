@@ -164,7 +164,7 @@ def test_failed_first_order(jobs: JobsStore) -> None:
     )
     resort(jobs)
 
-    assert shown(jobs) == [4, 5, ANALYSIS, 2, 8, 3, 9, 1, 10]
+    assert shown(jobs) == [5, ANALYSIS, 2, 8, 3, 9, 1, 10, 4]
 
 
 def test_every_column_has_a_cell_and_sorts_both_ways(jobs: JobsStore) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -21,8 +24,9 @@ from aptui.tui.background import run_in_background
 from aptui.tui.data.feed import Batch
 from aptui.tui.data.job_infos import JobRowInfo
 from aptui.tui.data.jobs_store import JobsStore
+from aptui.tui.data.session import SessionState
 from aptui.tui.frame.commandline import Command
-from aptui.tui.frame.line import Part
+from aptui.tui.frame.line import Line, Part, Parts, spread, strip_of
 from aptui.tui.screens.bars import Bar
 from aptui.tui.screens.jobs.event_log import WIDE, EventLog
 from aptui.tui.screens.jobs.job_actions import RowActions
@@ -31,17 +35,23 @@ from aptui.tui.screens.jobs.job_texts import CheckMarks
 from aptui.tui.screens.jobs.jobs_table import FAILED_FIRST, Causes, CausesTable, Choices, JobsTableView
 from aptui.tui.screens.jobs.selection import CursorGoal, FixedJobs, Resting, SelectedJob, TableChanges
 from aptui.tui.screens.jobs.three_panes import BESIDE, CausesView, ThreePanes
+from aptui.tui.terminal.safety import glyph, terminal_facts
+from aptui.tui.widgets.cells import fit
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.row_list import Rows
 from aptui.tui.widgets.table import Table
+from aptui.tui.words import brief
 
 if TYPE_CHECKING:
+    from textual.strip import Strip
+
     from aptui.tui.data.jobs_store import JobsStore
     from aptui.tui.screens.jobs.jobs_table import Causes, Choices
     from aptui.tui.screens.jobs.selection import JobsView
 
 
 _ROOMY, _LEAST = 100, 60
+_SECOND_MS = 1000
 
 
 class Head:
@@ -79,6 +89,83 @@ class Head:
         return left, right
 
 
+_RUNNING_CELLS, _SPARK_CELLS = 40, 16
+"""Least cells of a running job in the strip, and cells of the rates beside them."""
+_SPARKS = "▁▂▃▄▅▆▇█"
+_TALL, _TALLEST = 30, 45
+"""Heights of the screen in lines from which the strip has two and three lines."""
+
+
+class RunningStrip(Line):
+    """The running jobs with their ages, and the rate of the last seconds, above the table while jobs run.
+
+    It changes once a second, and a job keeps its place until it ends.
+    """
+
+    def __init__(self, view: JobsView, store: JobsStore) -> None:
+        super().__init__(id="jobs-running")
+        self._jobs, self._store = view, store
+        self._slots: list[int] = []
+        self._counts: deque[int] = deque(maxlen=_SPARK_CELLS - 3)
+        self._filled_ms = 0
+
+    def update_jobs(self) -> None:
+        """Show the jobs that run now; call it with each frame."""
+        session, now_ms = self._jobs.shell.session, self._jobs.shell.session.clock_ms()
+        progress = session.latest_progress if session.state is SessionState.ATTACHED else None
+        if progress is None or not progress.jobs_waiting + progress.jobs_running:
+            if self.display:
+                self.display = False
+                self._counts.clear()
+        elif not self.display or not 0 <= now_ms - self._filled_ms < _SECOND_MS:
+            self._filled_ms = now_ms
+            self._counts.append(progress.done_now + progress.failed_now)
+            self._fill()
+            self.display = True
+            self.refresh()
+
+    def _fill(self) -> None:
+        """Put the jobs that began first into free slots."""
+        width, height = self.app.size
+        row_count = self.styles.height = 1 + (height >= _TALL) + (height >= _TALLEST)
+        count = row_count * self._columns(width)
+        running = self._store.running
+        staying = [key if key in running else 0 for key in self._slots[:count]]
+        waiting = sorted(running.keys() - set(staying), key=running.__getitem__)
+        self._slots = [key or (waiting.pop(0) if waiting else 0) for key in staying + [0] * (count - len(staying))]
+
+    def _columns(self, width: int) -> int:
+        return max(1, (width - _SPARK_CELLS) // _RUNNING_CELLS)
+
+    def render_line(self, y: int) -> Strip:
+        """Return a row of jobs, the first with the rates."""
+        width = self.size.width
+        columns, sparks = self._columns(width), self._sparks() if y == 0 else ""
+        cells = (width - _SPARK_CELLS) // columns
+        slots = self._slots[y * columns : (y + 1) * columns]
+        parts = [part for key in slots for part in self._describe(key, cells)]
+        return strip_of(spread(parts, (Part(sparks, "muted"), Part(" ")), width), self, width, self.rich_style)
+
+    def _describe(self, key: int, cells: int) -> Parts:
+        info = self._store.info(key) if key else None
+        if info is None:
+            return (Part(" " * cells),)
+        age = brief(max(0, self._jobs.shell.session.clock_ms() - self._store.running.get(key, self._filled_ms)))
+        name = fit(info.source, cells - len(age) - 6).text
+        return (
+            Part(f" {glyph('processing')} ", "processing"),
+            Part(name, "path"),
+            Part(f" {age:<{cells - 3 - cell_len(name) - 1}}", "muted"),
+        )
+
+    def _sparks(self) -> str:
+        done = list(self._counts)
+        rates = [max(0, after - before) for before, after in pairwise(done)]
+        if not any(rates) or not terminal_facts().is_utf8:
+            return ""
+        return "".join(_SPARKS[rate * (len(_SPARKS) - 1) // max(rates)] for rate in rates)
+
+
 _SPLIT_STEP = 8
 """Step of the border, in per cent of the height."""
 
@@ -89,7 +176,7 @@ class JobsPane(ThreePanes):
     DEFAULT_CSS = """
     JobsPane { layout: vertical; }
     JobsPane #jobs-upper { width: 1fr; height: 1fr; }
-    JobsPane #jobs-filter, JobsPane #jobs-causes { display: none; }
+    JobsPane #jobs-filter, JobsPane #jobs-causes, JobsPane #jobs-running { display: none; }
     JobsPane.-beside { layout: horizontal; }
     JobsPane.-beside EventLog { padding: 0 0 0 1; }
     """
@@ -160,6 +247,7 @@ class JobsPane(ThreePanes):
                 placeholder="a regex on the path; status: platform: key: builder: reason: after: slower: !not",
                 disabled=True,
             )
+            yield RunningStrip(self, self.store)
             yield JobsTableView(id="jobs-table")
             yield CausesTable(id="jobs-causes")
         yield EventLog(is_wide=WIDE <= self.app.size.width < BESIDE)  # a wrong guess would style everything twice
@@ -287,7 +375,8 @@ class JobsPane(ThreePanes):
             self.table.empty_text = sanitize(self._trouble)
         self.choices.drop_invalid()
         has_marks = bool(self.table.marks) or self.table.marks.are_in_range
-        self.table.follows_top = not (has_marks or self.table.is_held) and self._part == "table"
+        stays = has_marks or self.table.is_held or self._is_on_failure()
+        self.table.follows_top = not stays and self._part == "table"
         self.table.refresh_model()
         self.choices.fit_columns()
         self.goal.apply()
@@ -299,7 +388,14 @@ class JobsPane(ThreePanes):
         self._show_counts()
         self.changes.keep()
 
+    def _is_on_failure(self) -> bool:
+        """Return whether the cursor is on a failed job while these come first: it rests there while others fail."""
+        key = self.table.cursor_key
+        info = self.store.info(key) if key is not None and self.store.sort[0] == FAILED_FIRST else None
+        return info is not None and (info.status == "failed" or info.errors > 0)
+
     def _show_counts(self) -> None:
+        self.query_one(RunningStrip).update_jobs()
         self.query_one("#jobs-bar", Bar).refresh_if_changed()
         if self.box.display:
             self.choices.show_count(self.box, self.head.count_words())

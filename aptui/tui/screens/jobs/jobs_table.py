@@ -56,7 +56,7 @@ _WIDEST = {"status": 25, "platform": 16, "key": 16}
 """Columns that are as wide as their texts, and their maximum width in cells."""
 _UNKNOWN: Mapping[str, int] = {}
 FAILED_FIRST = "failed"
-"""The default order: running jobs, failed jobs, jobs with errors, with warnings, the rest."""
+"""The default order: failed jobs, jobs with errors, with warnings, the rest."""
 _CAUSES = (
     Column("count", "Jobs", 7, align="right"),
     Column("cause", "Cause", 0, 24, weight=3, is_prose=True),

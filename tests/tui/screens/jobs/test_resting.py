@@ -10,8 +10,10 @@ import pytest
 from textual import events
 from textual.keys import _character_to_key
 
+from aptui.core.notices import Progress
 from aptui.tui.data.feed import Batch, JobNews
 from aptui.tui.screens.jobs import selection
+from aptui.tui.screens.jobs.jobs_pane import RunningStrip
 from aptui.tui.screens.jobs.selection import Resting
 from aptui.tui.terminal import driver
 
@@ -82,6 +84,25 @@ def test_changed_rows_are_sorted_after_delay_and_top_stays_top(tmp_path, monkeyp
         assert not pane.store.is_out_of_order
 
     in_jobs(tmp_path, change)
+
+
+@on_jobs()
+async def test_cursor_rests_on_first_failure_and_running_jobs_are_a_strip(app, pilot, pane):
+    session, strip = app.session, pane.query_one(RunningStrip)
+    assert not strip.display
+    session.latest_progress = Progress(1, 10, 0, 0, 5, 2, 40, 1, is_scanning=False)
+    session.say(notice(3, "processing"), 2)
+    session.say(notice(4, "processing", source="meshes/rock.fbx"), 3)
+    session.say(notice(5, "failed", source="x.lua", completed_ms=NOW_MS + 5000), 4)  # a newer failure comes above it
+    await until(pilot, lambda: pane.store.keys(0, 1) == [5])
+    await until(pilot, lambda: pane.table.cursor_key == 1)
+    await until(pilot, lambda: "▶ textures/sand.png" in text(app) and "▶ meshes/rock.fbx" in text(app))
+    session.say(notice(3, "completed"), 5)
+    await until(pilot, lambda: "▶ textures/sand.png" not in text(app))
+    assert text(app).index("▶ meshes/rock.fbx") > 0
+    session.latest_progress = Progress(1, 10, 0, 0, 0, 0, 47, 1, is_scanning=False)
+    session.say(notice(4, "completed", source="meshes/rock.fbx"), 6)
+    await until(pilot, lambda: not strip.display)
 
 
 @on_jobs()

@@ -163,6 +163,7 @@ async def test_earlier_run_can_be_shown_while_next_one_runs(app, pilot, pane):
     runs = Runs(app, job_id=1)
     await select(pilot, pane, 1)
     await until(pilot, lambda: "giving up" in text(app))
+    await pilot.press("enter", "escape")  # the cursor stays on a job that the user acted on
     runs.said = ("now",)
     app.session.say(notice(1, "processing", source="textures/rock_01.png"), 2)
     await until(pilot, lambda: "image  now" in text(app))
