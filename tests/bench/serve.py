@@ -109,7 +109,7 @@ def _spread(times_s: list[float]) -> str:
 
 def _saves(engine: Engine, sources: Path, chosen: list[str], url: str, token: str) -> tuple[list[float], list[float]]:
     from aptui.features.gateway.client import Client
-    from aptui.features.gateway.protocol.wire_records import AssetChanged
+    from aptui.features.gateway.wire_records import AssetChanged
 
     products = engine.cache / "linux"
     command = ["inotifywait", "-m", "-r", "-q", "-e", "moved_to,close_write,create", "--format", "%w%f", str(products)]

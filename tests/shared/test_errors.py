@@ -18,7 +18,7 @@ ELSEWHERE = {
     "features/o3de/programs/asset_builder.py",
     "features/o3de/programs/bundler_project.py",
     "features/o3de/bundling/object_stream.py",
-    "features/sharing/records/record.py",
+    "features/sharing/record.py",
 }
 """O3DE's own lines, and errors that are wrapped in another error with a next step."""
 

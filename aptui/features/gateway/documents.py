@@ -4,7 +4,7 @@
 `aptui/HTTP.md` is made from the first one. Summaries of addresses are the docstrings of their handlers; schemas are those of the
 protocol's records. A test compares the list of addresses with the routes.
 
-Tests: `tests/features/gateway/protocol/test_wire_codec.py`, `tests/features/gateway/http/test_metrics.py`.
+Tests: `tests/features/gateway/test_wire_codec.py`, `tests/features/gateway/http/test_metrics.py`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from aiohttp import web
 from msgspec import Struct
 
 from aptui import feature
+from aptui.features.gateway import wire_codec
 from aptui.features.gateway.access import guard
 from aptui.features.gateway.gateway_context import context_of
 from aptui.features.gateway.http import change_feed, http_files
 from aptui.features.gateway.peers import proxy
-from aptui.features.gateway.protocol import wire_codec
-from aptui.features.gateway.protocol.wire_codec import NOTICES, REQUESTS, Scope
+from aptui.features.gateway.wire_codec import NOTICES, REQUESTS, Scope
 from aptui.features.gateway.ws.client_sessions import WireSessions
 from aptui.link import port
 from aptui.shared.connections.peers import DEVICE_PATH

@@ -21,7 +21,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from aptui.config import dirs
-from aptui.features.gateway import documents, tasks
+from aptui.features.gateway import documents, tasks, wire_codec
 from aptui.features.gateway.access import guard, tokens
 from aptui.features.gateway.access.guard import (
     GUARD,
@@ -34,7 +34,6 @@ from aptui.features.gateway.access.guard import (
 from aptui.features.gateway.gateway_context import CONTEXT, GatewayContext
 from aptui.features.gateway.http import change_feed, demo_page, http_files
 from aptui.features.gateway.peers import peer_connections, proxy
-from aptui.features.gateway.protocol import wire_codec
 from aptui.features.gateway.ws.client_sessions import REVOKED, SESSIONS, RequestAnswer, WireSession, WireSessions
 from aptui.features.gateway.ws.news import NewsPublisher
 from aptui.link import gateways, places

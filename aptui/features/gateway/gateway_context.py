@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from aptui.features.gateway.protocol.wire_codec import RequestMistake
+from aptui.features.gateway.wire_codec import RequestMistake
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -144,7 +144,7 @@ def _days(text: str) -> float:
 def token(arguments: Namespace) -> int:
     """Make, list or revoke tokens of this user's gateways."""
     from aptui.features.gateway.access import tokens
-    from aptui.features.gateway.protocol.wire_codec import Scope
+    from aptui.features.gateway.wire_codec import Scope
 
     file = tokens.path()
     if arguments.action == "list":
@@ -314,14 +314,14 @@ def _words(received: ClientNotice) -> str:
 
 
 def _plain(notice: object) -> dict[str, Any]:
-    from aptui.features.gateway.protocol.wire_codec import name_of
+    from aptui.features.gateway.wire_codec import name_of
 
     return {"notice": name_of(notice), **to_builtins(notice)}
 
 
 def _catalog(connected: Client, arguments: Namespace) -> int:
     """Print every asset."""
-    from aptui.features.gateway.protocol.wire_records import Catalog
+    from aptui.features.gateway.wire_records import Catalog
 
     for received in connected.notices():
         if not isinstance(received.notice, Catalog):
@@ -357,7 +357,7 @@ def _get(connected: Client, arguments: Namespace) -> int:
 
 def _ask(connected: Client, arguments: Namespace) -> int:
     """Send one request and print the answer."""
-    from aptui.features.gateway.protocol.wire_codec import REQUESTS, RequestMistake, as_record
+    from aptui.features.gateway.wire_codec import REQUESTS, RequestMistake, as_record
 
     name, words = arguments.action, list(arguments.words)
     short = {"status": "asset_status", "wait": "wait_ready", "jobs": "jobs_info", "processor": "processor_status"}

@@ -31,10 +31,10 @@ from typing import Any
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
-from aptui.features.sharing.records.seal import MAX_RECORD_BYTES, TRUSTED
+from aptui.features.sharing.seal import MAX_RECORD_BYTES, TRUSTED
 from aptui.features.sharing.stores import placing
 from aptui.features.sharing.stores.folder_store import FolderStore
-from aptui.features.sharing.stores.streams import CHUNK_BYTES, write_all
+from aptui.features.sharing.stores.placing import CHUNK_BYTES, write_all
 from aptui.shared.connections.accepting import HANDSHAKE_LIMIT_S, Acceptor
 from aptui.shared.connections.addresses import is_loopback
 from aptui.shared.connections.http_sockets import HttpSocket, LimitedRunner, SocketLimits

@@ -20,7 +20,7 @@ from aptui.core.orders import Outcome, ProcessOrder, RunResult
 from aptui.core.paths import normalize, to_text
 from aptui.core.project import Builder
 from aptui.core.run_report import code_digest
-from aptui.features.sharing.records.record import Discovered, JobFacts, Record, as_discovered, base_key
+from aptui.features.sharing.record import Discovered, JobFacts, Record, as_discovered, base_key
 from aptui.shared.files import clocks
 from aptui.worker import file_access
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from aptui.config.configuration import SharedCacheSettings
 from aptui.config.trust import BUCKETS, refuse_others_store
-from aptui.features.sharing.records.seal import TRUSTED, Seal, read_key
+from aptui.features.sharing.seal import TRUSTED, Seal, read_key
 from aptui.features.sharing.stores.local import LocalStore
 from aptui.shared.errors import HostError, KnownError, UserError
 from aptui.shared.result_store import Mismatch, Store

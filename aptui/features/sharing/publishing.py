@@ -13,10 +13,10 @@ from msgspec import Struct
 
 from aptui.core.notices import LogLevel
 from aptui.core.orders import Outcome, RunResult
+from aptui.features.sharing import record as records
 from aptui.features.sharing.namespaces import Namespace, TroubleReporter
-from aptui.features.sharing.records import record as records
-from aptui.features.sharing.records.record import Discovered, JobFacts, Record, Variants, difference, variant_key
-from aptui.features.sharing.records.seal import Seal, part_sealed
+from aptui.features.sharing.record import Discovered, JobFacts, Record, Variants, difference, variant_key
+from aptui.features.sharing.seal import Seal, part_sealed
 from aptui.features.sharing.stores.breaker import Breaker, DeadlineExecutor
 from aptui.shared.account import Account
 from aptui.shared.errors import KnownError

@@ -26,7 +26,7 @@ from aptui.core.orders import StagedProduct
 from aptui.features.sharing import publishing
 from aptui.features.sharing.namespaces import Namespace, TroubleReporter, namespaces_of
 from aptui.features.sharing.publishing import MadeResult, Present, ResultUploader, SharedResult
-from aptui.features.sharing.records.record import JobFacts, Record, base_key, flaw_of_report
+from aptui.features.sharing.record import JobFacts, Record, base_key, flaw_of_report
 from aptui.features.sharing.stores import placing
 from aptui.features.sharing.stores.breaker import Breaker, DeadlineExecutor, TooSlow
 from aptui.features.sharing.stores.http_store import SLOWEST_BYTES_PER_S

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from aptui.core.pipeline.pipeline import Pipeline
     from aptui.core.state.commits import Commit
     from aptui.engine.loop.context import EngineContext
-    from aptui.features.sharing.records.record import JobFacts
+    from aptui.features.sharing.record import JobFacts
     from aptui.features.sharing.service import CacheHit, Service
     from aptui.shared.account import Account, SharingSum
 

@@ -226,7 +226,7 @@ def _print_totals(builders: Mapping[str, SharingSum], since_ms: int) -> None:
 
 def _init(arguments: Namespace) -> int:
     """Make a key that seals results, unless it exists."""
-    from aptui.features.sharing.records.seal import make_key, read_key
+    from aptui.features.sharing.seal import make_key, read_key
 
     arguments.set = [*(getattr(arguments, "set", None) or ()), "shared_cache.trust=unsealed"]  # the missing key is made here
     config = load_config(arguments)
@@ -326,7 +326,7 @@ def _serve(arguments: Namespace) -> int:
 
 def _tokens(file: str | None) -> dict[str, str]:
     """Return {token: the namespace it may write}: one token per line, with an optional namespace, `trusted` by default."""
-    from aptui.features.sharing.records.seal import TRUSTED
+    from aptui.features.sharing.seal import TRUSTED
 
     if not file:
         return {}
@@ -410,7 +410,7 @@ def _check_shared_cache(config: Config) -> DoctorCheck:
     is_sealed = bool(sharing.team_key_file or sharing.writers)
     risks = risks_of(sharing.store, is_used=sharing.is_remote, is_sealed=is_sealed)
     if sharing.team_key_file and sharing.is_remote:
-        from aptui.features.sharing.records.seal import read_key
+        from aptui.features.sharing.seal import read_key
 
         try:
             read_key(sharing.team_key_file)

@@ -20,8 +20,8 @@ from unittest import mock
 from disk_project import HOST, Project
 
 from aptui.engine.cache.cache import Cache
+from aptui.features.gateway import wire_codec
 from aptui.features.gateway.access import guard, tokens
-from aptui.features.gateway.protocol import wire_codec
 from aptui.features.o3de.programs.control import ControlChannel
 from aptui.link import places
 from aptui.link.port import PROTOCOL

@@ -24,13 +24,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from aptui.features.gateway import gateway
+from aptui.features.gateway import gateway, wire_codec, wire_records
 from aptui.features.gateway.access import guard, tokens
 from aptui.features.gateway.client import Client, Refusal, local
 from aptui.features.gateway.http import change_feed
-from aptui.features.gateway.protocol import wire_codec, wire_records
-from aptui.features.gateway.protocol.wire_codec import Scope
-from aptui.features.gateway.protocol.wire_records import Ping
+from aptui.features.gateway.wire_codec import Scope
+from aptui.features.gateway.wire_records import Ping
 from aptui.link import places, port
 from aptui.link.client import EngineClient
 from aptui.shared import floods

@@ -19,8 +19,8 @@ from waiting import PATIENCE_S, until
 from aptui import __version__
 from aptui.features.gateway.access import tokens
 from aptui.features.gateway.client import Client
-from aptui.features.gateway.protocol.wire_codec import Scope
-from aptui.features.gateway.protocol.wire_records import WaitReady
+from aptui.features.gateway.wire_codec import Scope
+from aptui.features.gateway.wire_records import WaitReady
 from aptui.link import places, port
 from aptui.link.client import EngineClient
 from aptui.link.server import LinkServer

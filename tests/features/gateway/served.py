@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from aptui.config import load
 from aptui.features.gateway import gateway
 from aptui.features.gateway.access import tokens
-from aptui.features.gateway.protocol.wire_codec import Scope
+from aptui.features.gateway.wire_codec import Scope
 
 
 @dataclass(frozen=True)

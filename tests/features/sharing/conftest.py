@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tools import MACHINE, skip_without
 
-from aptui.features.sharing.records.seal import Seal
+from aptui.features.sharing.seal import Seal
 from aptui.features.sharing.stores.folder_store import FolderStore
 from aptui.features.sharing.stores.http_store import HttpStore
 from aptui.features.sharing.stores.local import LocalStore

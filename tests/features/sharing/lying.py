@@ -6,7 +6,7 @@ its answers.
 
 import threading
 
-from aptui.features.sharing.stores.streams import read_verified, write_verified
+from aptui.features.sharing.stores.placing import read_verified, write_verified
 from aptui.shared.result_store import StoreError, StoreFull
 
 SPOILED = ("cut", "flipped", "another", "page", "empty")

@@ -18,7 +18,7 @@ from aptui.config.configuration import SharedCacheSettings
 from aptui.core.model import LinkKind, ProductLink
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import StagedProduct
-from aptui.features.sharing.records.record import JobFacts, Record, base_key
+from aptui.features.sharing.record import JobFacts, Record, base_key
 
 TEAM = b"a secret of the team that is long enough"
 

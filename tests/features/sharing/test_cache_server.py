@@ -14,8 +14,8 @@ from tools import MACHINE, needs
 pytest.importorskip("aiohttp")
 
 from aptui.features.sharing.cache_server import CacheServer, application, serve
-from aptui.features.sharing.records.record import base_key, seal_record
-from aptui.features.sharing.records.seal import Seal
+from aptui.features.sharing.record import base_key, seal_record
+from aptui.features.sharing.seal import Seal
 from aptui.features.sharing.stores import maintenance
 from aptui.features.sharing.stores.http_store import HttpStore
 from aptui.features.sharing.stores.local import LocalStore

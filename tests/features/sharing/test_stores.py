@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from aptui.features.sharing.namespaces import open_store
-from aptui.features.sharing.records.record import base_key, seal_record
-from aptui.features.sharing.records.seal import Seal
+from aptui.features.sharing.record import base_key, seal_record
+from aptui.features.sharing.seal import Seal
 from aptui.features.sharing.stores.object_store import ObjectStore
 from aptui.shared.errors import UserError
 from aptui.shared.result_store import Mismatch, StoreError

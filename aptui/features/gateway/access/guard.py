@@ -23,7 +23,7 @@ from aiohttp import hdrs, web
 from msgspec import Struct, field
 
 from aptui.features.gateway.access.tokens import LOCAL, Tokens
-from aptui.features.gateway.protocol.wire_codec import Scope
+from aptui.features.gateway.wire_codec import Scope
 from aptui.shared.connections.addresses import is_loopback
 from aptui.shared.connections.http_sockets import HttpSocket, SocketLimits
 from aptui.shared.floods import FloodGate, more_like_this

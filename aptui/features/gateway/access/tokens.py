@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from aptui.features.gateway.protocol.wire_codec import Scope
+from aptui.features.gateway.wire_codec import Scope
 from aptui.link import places
 from aptui.shared.errors import HostError, KnownError, UserError
 from aptui.shared.files.replacing import PRIVATE, file_stamp, lock_file, replace_bytes

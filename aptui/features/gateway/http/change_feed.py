@@ -19,7 +19,7 @@ from aiohttp import web
 from aptui.features.gateway import tasks
 from aptui.features.gateway.access.guard import require
 from aptui.features.gateway.gateway_context import CONTEXT
-from aptui.features.gateway.protocol.wire_codec import Scope
+from aptui.features.gateway.wire_codec import Scope
 from aptui.shared.errors import KnownError
 from aptui.store.queries.change_tail import ChangeTail, CurrentDatabase, Moment, Record
 

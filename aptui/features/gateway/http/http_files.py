@@ -30,8 +30,8 @@ from aptui.features.gateway.access.guard import require
 from aptui.features.gateway.gateway_context import CONTEXT, GatewayContext, context_of
 from aptui.features.gateway.http.product_opener import PRODUCT_OPENER, ProductOpener
 from aptui.features.gateway.http.sending import send
-from aptui.features.gateway.protocol.mappers import asset_id, parse_asset_id
-from aptui.features.gateway.protocol.wire_codec import RequestMistake, Scope
+from aptui.features.gateway.wire_codec import RequestMistake, Scope
+from aptui.features.gateway.wire_mappers import asset_id, parse_asset_id
 from aptui.link import port
 from aptui.shared.errors import HostError, KnownError
 from aptui.shared.files.confinement import ConfinedRoot, open_confined

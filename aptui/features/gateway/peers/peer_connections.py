@@ -27,14 +27,13 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from aptui.core.notices import PeerOrdered
-from aptui.features.gateway import engine_requests, tasks
+from aptui.features.gateway import engine_requests, tasks, wire_codec
 from aptui.features.gateway.access.guard import ClientIdentity
 from aptui.features.gateway.access.peer_admission import Admission
 from aptui.features.gateway.gateway_context import CONTEXT
 from aptui.features.gateway.peers import peer_settings
-from aptui.features.gateway.protocol import wire_codec
-from aptui.features.gateway.protocol.wire_codec import Scope
 from aptui.features.gateway.tasks import HttpSession
+from aptui.features.gateway.wire_codec import Scope
 from aptui.features.gateway.ws.client_sessions import SESSIONS
 from aptui.shared.connections.addresses import canonical, is_loopback, parse_address
 from aptui.shared.connections.peers import DEVICE_PATH, Dial, GatewayReport, Peer, PeerAction, PeerOrder, PeerSettings, PeerState

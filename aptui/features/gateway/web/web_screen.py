@@ -30,7 +30,7 @@ from aptui.features.gateway.access import guard, tokens
 from aptui.features.gateway.access.guard import GUARD, UNIDENTIFIED_LIMIT, Audit, ConnectionLimits, Guard
 from aptui.features.gateway.gateway import Gateway, announce
 from aptui.features.gateway.http.demo_page import PAGE
-from aptui.features.gateway.protocol.wire_codec import Scope
+from aptui.features.gateway.wire_codec import Scope
 from aptui.link import gateways
 from aptui.shared.connections.accepting import Acceptor
 from aptui.shared.connections.http_sockets import LimitedRunner

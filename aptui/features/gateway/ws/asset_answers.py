@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from aptui.core.paths import normalize
+from aptui.features.gateway import wire_records
 from aptui.features.gateway.access import guard
 from aptui.features.gateway.http.product_opener import PRODUCT_OPENER
-from aptui.features.gateway.protocol import wire_records
-from aptui.features.gateway.protocol.mappers import asset_id, asset_of, job_of, parse_asset_id
-from aptui.features.gateway.protocol.wire_codec import RequestMistake, Scope
-from aptui.features.gateway.protocol.wire_records import AssetState, JobInfo, Match, Reach, Status
+from aptui.features.gateway.wire_codec import RequestMistake, Scope
+from aptui.features.gateway.wire_mappers import asset_id, asset_of, job_of, parse_asset_id
+from aptui.features.gateway.wire_records import AssetState, JobInfo, Match, Reach, Status
 from aptui.link import port
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries import dependencies as links

@@ -25,14 +25,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui import __version__
-from aptui.features.gateway import tasks
+from aptui.features.gateway import tasks, wire_codec
+from aptui.features.gateway import wire_records as notices
 from aptui.features.gateway.access.guard import SUBPROTOCOL, ClientIdentity, require
 from aptui.features.gateway.gateway_context import CONTEXT
-from aptui.features.gateway.protocol import wire_codec
-from aptui.features.gateway.protocol import wire_records as notices
-from aptui.features.gateway.protocol.mappers import asset_of
-from aptui.features.gateway.protocol.wire_codec import RequestMistake, Scope, without_paths
-from aptui.features.gateway.protocol.wire_records import Catalog, Hello, Resync, Welcome
+from aptui.features.gateway.wire_codec import RequestMistake, Scope, without_paths
+from aptui.features.gateway.wire_mappers import asset_of
+from aptui.features.gateway.wire_records import Catalog, Hello, Resync, Welcome
 from aptui.shared.errors import KnownError
 from aptui.store.queries.reader import Reader
 from aptui.store.queries.serving import Served, catalog_page

@@ -14,10 +14,9 @@ from msgspec.structs import replace
 
 from aptui.core.notices import JobChanged, ProductsChanged, Progress, ShowRequested, SourcesChanged
 from aptui.core.paths import from_text
-from aptui.features.gateway import engine_requests, tasks
-from aptui.features.gateway.protocol import wire_codec, wire_records
-from aptui.features.gateway.protocol import wire_records as notices
-from aptui.features.gateway.protocol.mappers import asset_id, asset_of, job_of_news
+from aptui.features.gateway import engine_requests, tasks, wire_codec, wire_records
+from aptui.features.gateway import wire_records as notices
+from aptui.features.gateway.wire_mappers import asset_id, asset_of, job_of_news
 from aptui.features.gateway.ws.client_sessions import frame_of, is_wanted, wait_until_taken
 from aptui.link.codec import NoticeLine
 from aptui.link.engine_link import NewsPulse

@@ -13,11 +13,10 @@ from msgspec.structs import replace
 
 from aptui import feature
 from aptui.core.paths import normalize
-from aptui.features.gateway import engine_requests
-from aptui.features.gateway.protocol import wire_records
-from aptui.features.gateway.protocol.mappers import parse_asset_id
-from aptui.features.gateway.protocol.wire_codec import REQUESTS, RequestMistake, Scope, without_paths
-from aptui.features.gateway.protocol.wire_records import Counted, Done
+from aptui.features.gateway import engine_requests, wire_records
+from aptui.features.gateway.wire_codec import REQUESTS, RequestMistake, Scope, without_paths
+from aptui.features.gateway.wire_mappers import parse_asset_id
+from aptui.features.gateway.wire_records import Counted, Done
 from aptui.features.gateway.ws import asset_answers
 from aptui.features.gateway.ws.client_sessions import RequestAnswer, WireSession
 from aptui.features.gateway.ws.news import is_critical_done, pending_count

@@ -22,10 +22,10 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
-from aptui.features.sharing.records.record import is_name
-from aptui.features.sharing.records.seal import MAX_RECORD_BYTES, TRUSTED
+from aptui.features.sharing.record import is_name
+from aptui.features.sharing.seal import MAX_RECORD_BYTES, TRUSTED
 from aptui.features.sharing.stores.folder_store import prefix_of
-from aptui.features.sharing.stores.streams import CHUNK_BYTES, name_errors, read_verified, write_verified
+from aptui.features.sharing.stores.placing import CHUNK_BYTES, name_errors, read_verified, write_verified
 from aptui.shared.connections.addresses import is_loopback
 from aptui.shared.errors import UserError
 from aptui.shared.result_store import Mismatch, StoreError, StoreFull, StoreRefused

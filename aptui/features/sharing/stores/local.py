@@ -20,12 +20,11 @@ import secrets
 import time
 from collections.abc import Callable, Iterable
 
-from aptui.features.sharing.records import seal
-from aptui.features.sharing.records.seal import Seal
+from aptui.features.sharing import seal
+from aptui.features.sharing.seal import Seal
 from aptui.features.sharing.stores import placing
 from aptui.features.sharing.stores.folder_store import FolderStore
-from aptui.features.sharing.stores.placing import share_with_gc
-from aptui.features.sharing.stores.streams import digest_of, name_errors, read_verified, write_verified
+from aptui.features.sharing.stores.placing import digest_of, name_errors, read_verified, share_with_gc, write_verified
 from aptui.shared.errors import HostError
 from aptui.shared.result_store import Mismatch
 

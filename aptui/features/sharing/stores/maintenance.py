@@ -17,11 +17,11 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from aptui.features.sharing.records.record import is_name
-from aptui.features.sharing.records.seal import part_sealed
+from aptui.features.sharing.record import is_name
+from aptui.features.sharing.seal import part_sealed
 from aptui.features.sharing.stores import placing
 from aptui.features.sharing.stores.folder_store import sweep
-from aptui.features.sharing.stores.streams import digest_of, open_noatime
+from aptui.features.sharing.stores.placing import digest_of, open_noatime
 from aptui.shared.forms import prepare_form
 from aptui.shared.result_store import Mismatch
 

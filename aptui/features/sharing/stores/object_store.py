@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
-from aptui.features.sharing.records.record import is_name
-from aptui.features.sharing.records.seal import MAX_RECORD_BYTES, TRUSTED
+from aptui.features.sharing.record import is_name
+from aptui.features.sharing.seal import MAX_RECORD_BYTES, TRUSTED
 from aptui.features.sharing.stores.folder_store import prefix_of
-from aptui.features.sharing.stores.streams import name_errors, read_verified, write_verified
+from aptui.features.sharing.stores.placing import name_errors, read_verified, write_verified
 from aptui.shared.errors import UserError, install_advice
 from aptui.shared.result_store import Mismatch, StoreError, StoreRefused
 

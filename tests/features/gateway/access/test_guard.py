@@ -29,7 +29,7 @@ from aptui.features.gateway import gateway
 from aptui.features.gateway.access import tokens
 from aptui.features.gateway.access.guard import Rate
 from aptui.features.gateway.client import Client, Disconnected, Refusal
-from aptui.features.gateway.protocol.wire_codec import Scope
+from aptui.features.gateway.wire_codec import Scope
 from aptui.shared.connections.accepting import PENDING_LIMIT
 from aptui.shared.errors import BusyError, HostError, UserError
 from aptui.shared.floods import ErrorReports

@@ -25,7 +25,7 @@ from waiting import until
 
 from aptui.features.gateway.http import sending
 from aptui.features.gateway.http.product_opener import PRODUCT_OPENER
-from aptui.features.gateway.protocol.wire_codec import Scope
+from aptui.features.gateway.wire_codec import Scope
 from aptui.shared.files import confinement
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import open_reader

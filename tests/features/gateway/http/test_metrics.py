@@ -9,7 +9,7 @@ import pytest
 from disk_project import Project
 from homes import own_homes
 
-from aptui.features.gateway.protocol.wire_codec import Scope
+from aptui.features.gateway.wire_codec import Scope
 from tests.features.gateway.served import Served, served
 
 pytestmark = pytest.mark.real

@@ -22,7 +22,7 @@ from aptui.features.gateway.client import Client
 from aptui.features.gateway.gateway_context import CONTEXT
 from aptui.features.gateway.peers import proxy
 from aptui.features.gateway.peers.proxy import PROXY, ProxyLimits, targets
-from aptui.features.gateway.protocol.wire_codec import Scope
+from aptui.features.gateway.wire_codec import Scope
 from aptui.features.gateway.ws.client_sessions import SESSIONS
 from aptui.shared.errors import UserError
 from tests.features.gateway.served import served

@@ -23,9 +23,9 @@ from aptui.demo import demo_project, lamp
 from aptui.features.gateway.access import tokens
 from aptui.features.gateway.client import Client
 from aptui.features.gateway.http import demo_page
-from aptui.features.gateway.protocol.wire_codec import Scope
-from aptui.features.gateway.protocol.wire_records import Shutdown
 from aptui.features.gateway.web import web_screen
+from aptui.features.gateway.wire_codec import Scope
+from aptui.features.gateway.wire_records import Shutdown
 from aptui.link import places
 from aptui.shared.errors import KnownError
 from tests.features.gateway.live_served import Garden, garden

@@ -15,13 +15,13 @@ from typing import Self
 import pytest
 from waiting import until
 
+from aptui.features.gateway import wire_codec, wire_records
 from aptui.features.gateway.access import tokens as token_files
 from aptui.features.gateway.access.guard import ClientIdentity
 from aptui.features.gateway.client import Client, Disconnected, Refusal
 from aptui.features.gateway.engine_requests import ShowSource
-from aptui.features.gateway.protocol import wire_codec, wire_records
-from aptui.features.gateway.protocol.wire_codec import Scope
-from aptui.features.gateway.protocol.wire_records import Asset
+from aptui.features.gateway.wire_codec import Scope
+from aptui.features.gateway.wire_records import Asset
 from aptui.features.gateway.ws import client_sessions
 from aptui.features.gateway.ws.routing import answer
 from aptui.link import places

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from waiting import until
 
-from aptui.features.gateway.protocol import wire_records
-from aptui.features.gateway.protocol.wire_records import Status
+from aptui.features.gateway import wire_records
+from aptui.features.gateway.wire_records import Status
 from tests.features.gateway.live_served import garden
 
 pytestmark = pytest.mark.real

@@ -16,7 +16,7 @@ import pytest
 from aiohttp import WSMsgType
 
 from aptui.core.notices import JobChanged
-from aptui.features.gateway.protocol import wire_codec, wire_records
+from aptui.features.gateway import wire_codec, wire_records
 from aptui.features.gateway.ws import news
 from aptui.features.gateway.ws.client_sessions import FrameMessage
 from aptui.link.codec import NoticeLine

@@ -9,11 +9,11 @@ import pytest
 from waiting import until
 
 from aptui.features.gateway import requests as gateway
+from aptui.features.gateway import wire_records
 from aptui.features.gateway.client import Refusal
 from aptui.features.gateway.engine_requests import ShowSource
-from aptui.features.gateway.protocol import wire_records
-from aptui.features.gateway.protocol.wire_codec import REQUESTS, Scope
-from aptui.features.gateway.protocol.wire_records import Match, Reach, Status
+from aptui.features.gateway.wire_codec import REQUESTS, Scope
+from aptui.features.gateway.wire_records import Match, Reach, Status
 from aptui.link import places
 from aptui.link.client import EngineClient
 from tests.features.gateway.live_served import SETTINGS, Garden, garden, hear

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from aptui.features.sharing.records.record import base_key, seal_record
-from aptui.features.sharing.records.seal import Seal
+from aptui.features.sharing.record import base_key, seal_record
+from aptui.features.sharing.seal import Seal
 from aptui.features.sharing.stores import maintenance, placing
 from aptui.features.sharing.stores.local import LocalStore
 from aptui.features.sharing.stores.placing import Lease, living

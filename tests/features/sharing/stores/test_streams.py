@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from aptui.features.sharing.stores.streams import read_verified, write_verified
+from aptui.features.sharing.stores.placing import read_verified, write_verified
 from aptui.shared.result_store import Mismatch
 from tests.features.sharing.room import digest_of
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 
 from aptui.core.notices import JobChanged
-from aptui.features.gateway.protocol.wire_codec import RequestMistake
-from aptui.features.gateway.protocol.wire_records import Asset, JobInfo
+from aptui.features.gateway.wire_codec import RequestMistake
+from aptui.features.gateway.wire_records import Asset, JobInfo
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import JobRow
 from aptui.store.queries.serving import Served

@@ -2,7 +2,7 @@
 
 `wire_codec` has their names and scopes. The docstrings are published in `config/aptui-serve.asyncapi.json`.
 
-Tests: `tests/features/gateway/protocol/test_wire_codec.py`, `tests/features/gateway/ws/test_routing.py`.
+Tests: `tests/features/gateway/test_wire_codec.py`, `tests/features/gateway/ws/test_routing.py`.
 """
 
 from __future__ import annotations

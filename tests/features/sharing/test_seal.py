@@ -2,7 +2,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec.structs import replace
 
-from aptui.features.sharing.records.seal import MAX_RECORD_BYTES, Seal, part_sealed, read_key, with_field
+from aptui.features.sharing.seal import MAX_RECORD_BYTES, Seal, part_sealed, read_key, with_field
 from aptui.shared.errors import UserError
 from aptui.shared.result_store import Mismatch
 from tests.features.sharing.room import TEAM, key_file

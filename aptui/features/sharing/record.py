@@ -3,7 +3,7 @@
 A record comes from another machine and is checked: names of products must be valid for a builder of this machine, and no name leads
 out of the folder of the products.
 
-Tests: `tests/features/sharing/records/test_record.py`, `tests/features/sharing/records/test_keys.py`.
+Tests: `tests/features/sharing/test_record.py`, `tests/features/sharing/records/test_keys.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from aptui.core.notices import LogRecord
 from aptui.core.orders import StagedProduct
 from aptui.core.project import COMMON_PLATFORM
 from aptui.core.run_report import FACTS, ContentFacts, fault_of
-from aptui.features.sharing.records.seal import MAX_RECORD_BYTES, Seal
+from aptui.features.sharing.seal import MAX_RECORD_BYTES, Seal
 from aptui.shared.errors import UserError
 from aptui.shared.forms import prepare_form
 from aptui.shared.result_store import Mismatch

@@ -2,7 +2,7 @@
 
 `DESCRIPTION` explains the protocol; `wire_records` has a record for each request, answer and notification.
 
-Tests: `tests/features/gateway/protocol/test_wire_codec.py`.
+Tests: `tests/features/gateway/test_wire_codec.py`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from aptui.features.gateway.protocol import wire_records
-from aptui.features.gateway.protocol import wire_records as notices
-from aptui.features.gateway.protocol.wire_records import Show
+from aptui.features.gateway import wire_records
+from aptui.features.gateway import wire_records as notices
+from aptui.features.gateway.wire_records import Show
 from aptui.link import codec
 from aptui.link.codec import explain, replace_surrogates, shorten, suggest
 from aptui.shared.forms import json_decoder, prepare_form

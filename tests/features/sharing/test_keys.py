@@ -1,6 +1,6 @@
 import pytest
 
-from aptui.features.sharing.records.record import as_discovered, base_key, is_name, variant_key
+from aptui.features.sharing.record import as_discovered, base_key, is_name, variant_key
 from tests.features.sharing.room import facts
 
 

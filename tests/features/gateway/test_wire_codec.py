@@ -10,11 +10,10 @@ import pytest
 from disk_project import Project
 
 from aptui.config import dirs, load
-from aptui.features.gateway import documents, gateway
+from aptui.features.gateway import documents, gateway, wire_codec, wire_records
 from aptui.features.gateway.documents import PROTOCOL_FILE, protocol_document
-from aptui.features.gateway.protocol import wire_codec, wire_records
-from aptui.features.gateway.protocol.wire_codec import NOTICES, REQUESTS, RequestMistake
-from aptui.features.gateway.protocol.wire_records import Asset, Match
+from aptui.features.gateway.wire_codec import NOTICES, REQUESTS, RequestMistake
+from aptui.features.gateway.wire_records import Asset, Match
 from tests.features.gateway.served import served
 
 

@@ -3,8 +3,8 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from aptui.features.sharing.records import record as records
-from aptui.features.sharing.records.record import (
+from aptui.features.sharing import record as records
+from aptui.features.sharing.record import (
     MAX_PRODUCTS,
     MAX_VARIANTS,
     Variants,
@@ -15,7 +15,7 @@ from aptui.features.sharing.records.record import (
     seal_record,
     variant_key,
 )
-from aptui.features.sharing.records.seal import Seal, part_sealed
+from aptui.features.sharing.seal import Seal, part_sealed
 from aptui.shared.errors import UserError
 from aptui.shared.result_store import Mismatch
 from tests.features.sharing.room import facts, product, record

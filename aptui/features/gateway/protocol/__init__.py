@@ -1,1 +1,0 @@
-"""Messages of the gateway's WebSocket: records, names and JSON form; this package opens no sockets."""

@@ -1,1 +1,0 @@
-"""Records of shared results: their keys, their form and their seals."""
