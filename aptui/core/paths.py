@@ -60,11 +60,10 @@ def path_uuid(rel: str) -> SourceUuid:
     return SourceUuid(name_uuid(from_text(rel.lower())))
 
 
-def product_name(platform: str, source_rel: str, file_name: str) -> str:
-    """Return `<platform>/<folder of the source>/<file name>` in lower case; of `file_name` only its last part counts."""
+def name_beside(source_rel: str, file_name: str) -> str:
+    """Return `<folder of the source>/<file name>` in lower case."""
     folder = parent(source_rel)
-    middle = f"{folder}/" if folder else ""
-    return f"{platform}/{middle}{file_name.rpartition('/')[2]}".lower()
+    return f"{folder}/{file_name}".lower() if folder else file_name.lower()
 
 
 def cache_path(name: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aptui.core.paths import from_text, is_below, key_of, name_uuid, normalize, parent, path_uuid, product_name, to_text
+from aptui.core.paths import from_text, is_below, key_of, name_beside, name_uuid, normalize, parent, path_uuid, to_text
 
 NAMES = st.one_of(
     st.binary(),
@@ -75,12 +75,12 @@ def test_keys_ignore_case() -> None:
 @pytest.mark.parametrize(
     ("source", "file", "expected"),
     [
-        ("Textures/Hero.PNG", "Hero.webp", "linux/textures/hero.webp"),
-        ("Hero.PNG", "/tmp/Job1/Hero.WEBP", "linux/hero.webp"),  # only a name
+        ("Textures/Hero.PNG", "Hero.webp", "textures/hero.webp"),
+        ("Hero.PNG", "Hero.WEBP", "hero.webp"),
     ],
 )
-def test_product_names_are_lower_case_beside_the_source(source: str, file: str, expected: str) -> None:
-    assert product_name("linux", source, file) == expected
+def test_name_besides_are_lower_case_beside_the_source(source: str, file: str, expected: str) -> None:
+    assert name_beside(source, file) == expected
 
 
 @pytest.mark.parametrize(

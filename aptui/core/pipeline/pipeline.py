@@ -75,7 +75,7 @@ from aptui.core.state.working_set import list_declared
 _COPY_BATCH = 256
 _SMALL_BATCH = 32
 _MESSAGE_MS, _BATCH_MESSAGE_MS = 40, 400
-"""Work in one message with clients, and without: then nobody waits for a single job, and a worker needs work during a commit."""
+"""Work in one message with clients, and without: then no client waits for a single job, and a worker needs work during a commit."""
 
 
 class Starts(PipelinePart):

@@ -220,7 +220,7 @@ class Placement:
         return failed
 
     def _below(self, staged: str) -> bytes:
-        """Return the path in the folder `staging` of what a worker reported; b"" for a path elsewhere, which is refused."""
+        """Return the path below `staging` of a file that a worker reported; b"" = it lies elsewhere and is refused."""
         return from_text(next((staged[len(prefix) :] for prefix in self._prefixes if staged.startswith(prefix)), ""))
 
     def close(self) -> None:

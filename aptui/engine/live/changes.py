@@ -125,7 +125,6 @@ class ChangeTracker:
         cache: the cache folder.
         wake: ends the loop's sleep; called from the watcher's threads.
         settings_changed: called when a file of the configuration, or a project builder, may have changed.
-        clock: monotonic seconds.
     """
 
     def __init__(
@@ -134,7 +133,6 @@ class ChangeTracker:
         cache: str,
         wake: Callable[[], None],
         settings_changed: Callable[[], None],
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.engine: Engine | None = None
         self._writing = FilesBeingWritten()
@@ -142,7 +140,7 @@ class ChangeTracker:
         self.is_draining = False
         self.folder_checks = 0
         """Number of checks that notifications caused."""
-        self._wake, self._settings_changed, self._clock = wake, settings_changed, clock
+        self._wake, self._settings_changed = wake, settings_changed
         self._notifications: queue.SimpleQueue[ChangeNotification] = queue.SimpleQueue()
         self._paths: dict[bytes, None] = {}
         self._placing: deque[bytes] = deque()
@@ -171,7 +169,7 @@ class ChangeTracker:
         self._cache = os.fsencode(cache)
         self._cookies = CookieWaits(self._cache)
         self._intermediates = WrittenIntermediates(self._cache)
-        self._shared_files = SharedFiles(clock)
+        self._shared_files = SharedFiles(time.monotonic)
         self.configure(project)
 
     def configure(self, project: Project) -> None:
@@ -232,7 +230,7 @@ class ChangeTracker:
         self._say_why(losses)
         if lost_products and self.engine is not None:
             self._products_gone(self.engine, lost_products)
-            self._intermediates.note(lost_products, self._clock())
+            self._intermediates.note(lost_products, time.monotonic())
 
     def _take_source_changes(self, notification: ChangeNotification) -> None:
         self._paths.update(dict.fromkeys(notification.paths))
@@ -324,7 +322,7 @@ class ChangeTracker:
 
     def _check(self, engine: Engine, now: float) -> None:
         """Check the gathered paths for a short time, because clients wait; the next turn continues."""
-        until = self._clock() + _SLICE_S
+        until = time.monotonic() + _SLICE_S
         if not self.is_amid_changes:
             self._placing, self._paths, self._pending_folders = deque(self._paths), {}, None
             self._have_folders.clear()
@@ -333,7 +331,7 @@ class ChangeTracker:
             self._placing.extend(self._absences.again(now))
         while self._placing and not self._is_lost:
             self._place(engine, self._placing.popleft(), self._folders_due, now)
-            if self._clock() >= until and self._placing:
+            if time.monotonic() >= until and self._placing:
                 self._is_cut_short = True
                 return
         if self._absences and not self._is_lost:
@@ -357,7 +355,7 @@ class ChangeTracker:
         while self._folders_due:
             folder = next(iter(self._folders_due))
             self._check_folder(engine, folder, self._folders_due.pop(folder), now)
-            self._is_cut_short = bool(self._folders_due) and self._clock() >= until
+            self._is_cut_short = bool(self._folders_due) and time.monotonic() >= until
             if self._is_cut_short:
                 return
         self._is_cut_short = bool(self._paths)
@@ -480,16 +478,16 @@ class ChangeTracker:
     def first_scan_is_done(self) -> None:
         """Check again, after a while, the files that were too fresh to be trusted in the first scan."""
         if self.engine is not None:
-            self._note_distrusted(self.engine, self._clock())
+            self._note_distrusted(self.engine, time.monotonic())
 
     def _check_again(self, engine: Engine, now: float) -> None:
         due = [folder for folder, when in self._second_checks.items() if when <= now]
-        until = self._clock() + _SLICE_S
+        until = time.monotonic() + _SLICE_S
         for folder in due:
             del self._second_checks[folder]
             self._is_looking_again = True
             engine.scans.check_folder(folder)
-            if self._clock() >= until:
+            if time.monotonic() >= until:
                 break
 
     @staticmethod
@@ -515,7 +513,7 @@ class ChangeTracker:
         """End the holds of one client."""
         for held in [held for held in self._people if held[0] == client]:
             del self._people[held]
-            self._free_at = self._clock() + _AFTER_HOLD_S
+            self._free_at = time.monotonic() + _AFTER_HOLD_S
 
     def _is_held(self, now: float) -> bool:
         busy = self._repositories.busy()
@@ -533,7 +531,7 @@ class ChangeTracker:
 
     def when_synced(self, done: Callable[[bool], None]) -> None:
         """Call `done(True)` once all earlier notifications of watched roots are handled, `done(False)` if the watcher is silent."""
-        self._cookies.begin(self._clock(), done)
+        self._cookies.begin(time.monotonic(), done)
 
     @property
     def is_quiet(self) -> bool:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
-from typing import Protocol
 
 _OPENAT2 = 437
 """The number of the system call, one for all architectures (Linux's syscall tables)."""
@@ -31,22 +31,18 @@ class LinkError(ConfinementError):
     """A link stands in the place of a folder or file on the path."""
 
 
-class Opener(Protocol):
-    """Opens a path below a folder; `flags` are added to those for reading."""
-
-    def __call__(self, folder: int, path: bytes, flags: int = 0) -> int:
-        """Return a descriptor. Raises OSError."""
-        ...
+Opener = Callable[[int, bytes], int]
+"""Opens a path below the folder that the descriptor names, for reading; it returns a descriptor."""
 
 
-def open_confined(folder: int, path: bytes, flags: int = 0) -> int:
+def open_confined(folder: int, path: bytes) -> int:
     """Return a descriptor for reading `path`, which lies below the folder that `folder` is a descriptor of.
 
     Raises:
         FileNotFoundError, NotADirectoryError: it does not exist. PermissionError: the path leads outside, or access is denied.
         OSError: it cannot be opened.
     """
-    return _choose()(folder, path, flags)
+    return _choose()(folder, path)
 
 
 def open_confined_file(folder: int, path: bytes) -> tuple[int, os.stat_result]:
@@ -74,7 +70,7 @@ def refuse_odd(path: bytes) -> None:
         raise ConfinementError(errno.EACCES, "is not a path below its folder")
 
 
-def open_by_kernel(folder: int, path: bytes, flags: int = 0) -> int:
+def open_by_kernel(folder: int, path: bytes) -> int:
     """Open with openat2(2).
 
     Raises:
@@ -86,7 +82,7 @@ def open_by_kernel(folder: int, path: bytes, flags: int = 0) -> int:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long
     # The fields of `struct open_how`: flags, mode, resolve.
-    how = (ctypes.c_uint64 * 3)(_READ | flags, 0, _BENEATH | _NO_MAGICLINKS | _NO_SYMLINKS)
+    how = (ctypes.c_uint64 * 3)(_READ, 0, _BENEATH | _NO_MAGICLINKS | _NO_SYMLINKS)
     for _ in range(_TRIES):
         descriptor: int = libc.syscall(
             _OPENAT2, folder, ctypes.c_char_p(path), ctypes.byref(how), ctypes.c_size_t(ctypes.sizeof(how))
@@ -101,7 +97,7 @@ def open_by_kernel(folder: int, path: bytes, flags: int = 0) -> int:
     raise OSError(code, os.strerror(code))
 
 
-def open_by_parts(folder: int, path: bytes, flags: int = 0) -> int:
+def open_by_parts(folder: int, path: bytes) -> int:
     """Open part by part, following no link.
 
     Raises:
@@ -117,7 +113,7 @@ def open_by_parts(folder: int, path: bytes, flags: int = 0) -> int:
                 os.close(here)
             here = below
         ends_in_folder = os.O_DIRECTORY if path.endswith((b"/", b"/.")) or not parts else 0
-        return _open_part(parts[-1] if parts else b".", _READ | flags | ends_in_folder, here)
+        return _open_part(parts[-1] if parts else b".", _READ | ends_in_folder, here)
     finally:
         if here != folder:
             os.close(here)

@@ -112,44 +112,18 @@ def _replace(table: str, count: int) -> str:
     return f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * count)})"
 
 
-def _uuid_sql(column: str) -> str:
-    ends = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
-    return "'{' || " + " || '-' || ".join(f"substr(hex({column}), {at}, {size})" for at, size in ends) + " || '}'"
-
-
-def job_stat_sql(scan_folder: str = "f", source: str = "s", job: str = "j") -> str:
-    """Return the SQL expression of a job's name in Stats, for these table aliases.
+def job_stat_sql() -> str:
+    """Return the SQL expression of a job's name in Stats, for the aliases `f`, `s` and `j` of ScanFolders, Sources and Jobs.
 
     The name is O3DE's: `ProcessJob,<scan folder>,<relative path>,<job key>,<platform>,<{builder uuid}>`.
     """
-    parts = (
-        f"{scan_folder}.ScanFolder",
-        f"{source}.SourceName",
-        f"{job}.JobKey",
-        f"{job}.Platform",
-        _uuid_sql(f"{job}.BuilderGuid"),
-    )
-    return "'ProcessJob,' || " + " || ',' || ".join(parts)
-
-
-def _nothing(_row: Parameters) -> Parameters:
-    return ()
+    ends = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
+    uuid = "'{' || " + " || '-' || ".join(f"substr(hex(j.BuilderGuid), {at}, {size})" for at, size in ends) + " || '}'"
+    return f"'ProcessJob,' || f.ScanFolder || ',' || s.SourceName || ',' || j.JobKey || ',' || j.Platform || ',' || {uuid}"
 
 
 def _make_repeat(count: int) -> Callable[[Parameters], Parameters]:
     return lambda row: row * count
-
-
-def _first_twice(row: Parameters) -> Parameters:
-    return (row[0], row[0])
-
-
-def _first_three_times(row: Parameters) -> Parameters:
-    return (row[0], row[0], row[0])
-
-
-def _lower_target(row: Parameters) -> Parameters:
-    return (str(row[3]).lower(), row[7], row[1], row[2])
 
 
 def _pack_folder(row: Parameters) -> Parameters:
@@ -170,7 +144,7 @@ _JOB_WIDTH = _JOB_COLUMNS.count(",") + 1
 
 _SQL: dict[str, tuple[Statement, ...]] = {
     "drop_source": (
-        (_DROP_ANALYSIS_STATS, _first_twice),
+        (_DROP_ANALYSIS_STATS, lambda row: (row[0], row[0])),
         ("DELETE FROM SourceDependency WHERE SourceGuid = (SELECT SourceGuid FROM Sources WHERE SourceID = ?)", None),
         ("DELETE FROM Sources WHERE SourceID = ?", None),
     ),
@@ -252,7 +226,7 @@ _SQL: dict[str, tuple[Statement, ...]] = {
             VALUES (?, ?, ?, ?, ?, ?)""",
             itemgetter(0, 1, 3, 4, 5, 6),
         ),
-        (_replace("aptui_edges", 4), _lower_target),
+        (_replace("aptui_edges", 4), lambda row: (str(row[3]).lower(), row[7], row[1], row[2])),
     ),
     "put_run": (
         (_replace("aptui_runs", 13), None),
@@ -260,7 +234,7 @@ _SQL: dict[str, tuple[Statement, ...]] = {
             f"""DELETE FROM aptui_runs WHERE job_id = ? AND run_key <=
             (SELECT run_key FROM aptui_runs WHERE job_id = ? ORDER BY run_key DESC LIMIT 1 OFFSET {MOST_RUNS})
             AND run_key <> COALESCE((SELECT MAX(run_key) FROM aptui_runs WHERE job_id = ? AND outcome = 0), 0)""",
-            _first_three_times,
+            lambda row: (row[0], row[0], row[0]),
         ),
     ),
     "put_draft": ((_replace("aptui_drafts", 2), None),),
@@ -273,7 +247,7 @@ _SQL: dict[str, tuple[Statement, ...]] = {
     ),
     "put_cache_folder": ((_replace("aptui_cache_folders", 2), None),),
     "put_state": ((_replace("aptui_state", 2), None),),
-    "put_session": tuple((sql, None if at == 0 else _nothing) for at, sql in enumerate(PUT_SESSION)),
+    "put_session": tuple((sql, None if at == 0 else lambda _row: ()) for at, sql in enumerate(PUT_SESSION)),
     "prune_session": tuple((sql, _make_repeat(sql.count("?"))) for sql in PRUNE_SESSION),
     "doubt_job": (
         ("UPDATE Jobs SET Fingerprint = 0, Status = 0 WHERE JobID = ?", None),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -458,15 +458,10 @@ def group_failures(table: JobTable) -> list[tuple[str, bool, list[int]]]:
     A cause is the dependency that failed, or the error without the parts of a single job (`cause_of`).
     """
     groups: dict[tuple[str, bool], list[int]] = {}
-    for row in np.flatnonzero(mask_failed(table)).tolist():
+    are_failed = (table.number("status") == FAILED) & table.number("alive").astype(np.bool_)
+    for row in np.flatnonzero(are_failed).tolist():
         cause = table.words("cause", row)
         groups.setdefault((table.words("group", row), bool(cause)), []).append(row)
     return sorted(
         ((text, is_source, rows) for (text, is_source), rows in groups.items()), key=lambda group: (-len(group[2]), group[0])
     )
-
-
-def mask_failed(table: JobTable, statuses: Collection[int] = (FAILED,)) -> Mask:
-    """Return which living rows have one of these statuses."""
-    mask: Mask = np.isin(table.number("status"), list(statuses)) & table.number("alive").astype(np.bool_)
-    return mask

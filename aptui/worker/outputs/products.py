@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui.core.orders import ProcessOrder, StagedProduct
-from aptui.core.paths import normalize, product_name, to_text
+from aptui.core.paths import name_beside, normalize, to_text
 from aptui.core.project import COMMON_PLATFORM
 from aptui.sdk import JobProduct, ProductFlag
 from aptui.worker import file_access
@@ -189,7 +189,7 @@ def _product_name(path: str, rel: str) -> str:
     lower = to_text(os.fsencode(name)).lower()
     if len(os.fsencode(lower)) > NAME_BYTES:
         raise AnswerRefused(f"product {path!r} has a name longer than {NAME_BYTES} bytes")
-    return product_name("", rel, lower)[1:]
+    return name_beside(rel, lower)
 
 
 def _check_flags(product: JobProduct, platform: str) -> None:
