@@ -461,15 +461,24 @@ class BuilderCompiler:
         listed = node.get("tools")
         tools = []
         for item in listed.value if listed else []:
-            tool = identify(name, item.value, item.where, self._tree.folder)
+            program, files = item.get("name") or item, item.get("files")
+            tool = identify(name, program.value, program.where, self._tree.folder)
             if tool is None:
-                place = "below the project" if "/" in item.value else "in PATH"
+                place = "below the project" if "/" in program.value else "in PATH"
                 self._tree.wrong(
-                    f"tool '{item.value}' is not found {place}, or cannot be run", item, "install it, or give its path"
+                    f"tool '{program.value}' is not found {place}, or cannot be run", program, "install it, or give its path"
                 )
-            else:
-                tools.append(tool)
-        return tools
+            tools.append(tool)
+            for file in files.value if files else []:
+                path = file.value if "/" in file.value else f"./{file.value}"
+                tools.append(identify(name, path, file.where, self._tree.folder, is_file=True))
+                if tools[-1] is None:
+                    self._tree.wrong(
+                        f"the file '{file.value}' of tool '{program.value}' does not exist",
+                        file,
+                        "paths are relative to the project",
+                    )
+        return [tool for tool in tools if tool is not None]
 
 
 def _json(node: Node | None) -> str:

@@ -103,7 +103,7 @@ class SharedCacheSettings(Struct, frozen=True):
 
 
 class ToolSettings(Struct, frozen=True):
-    """A program that a command builder names.
+    """A program that a command builder names, or with `is_file` a file that belongs to one.
 
     `digest` (SHA-256, hex) is valid while `stamp` (size, mtime_ns, ctime_ns, inode) does not change.
     """
@@ -114,6 +114,7 @@ class ToolSettings(Struct, frozen=True):
     stamp: tuple[int, ...]
     digest: str
     where: str
+    is_file: bool = False
 
 
 class Config(Struct, frozen=True):

@@ -19,7 +19,7 @@ from aptui import __version__
 from aptui.config.dirs import data_dir, host_platform
 from aptui.core.project import Project
 
-FORM = 16
+FORM = 17
 """Version of the compiled form; increase it when the form changes."""
 
 

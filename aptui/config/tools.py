@@ -21,9 +21,14 @@ from aptui.shared.files import clocks
 # ── tools: programs that are inputs of a command builder's jobs ───────────────────────────────────────────────────────
 
 
-def identify(builder: str, name: str, where: str, project_dir: Path, known: ToolSettings | None = None) -> ToolSettings | None:
-    """Find a program (a path below the project if it has a slash, else by PATH) and digest it, unless `known` is up to date."""
-    path = _which(name, project_dir)
+def identify(
+    builder: str, name: str, where: str, project_dir: Path, known: ToolSettings | None = None, *, is_file: bool = False
+) -> ToolSettings | None:
+    """Find a program (a path below the project if it has a slash, else by PATH) and digest it, unless `known` is up to date.
+
+    With `is_file` any file counts, by its path.
+    """
+    path = _which(name, project_dir, os.R_OK if is_file else os.X_OK)
     if path is None:
         return None
     try:
@@ -36,14 +41,14 @@ def identify(builder: str, name: str, where: str, project_dir: Path, known: Tool
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError:
         return None
-    return ToolSettings(builder, name, path, clocks.stamp_read_at(stamp, read_ns), digest, where)
+    return ToolSettings(builder, name, path, clocks.stamp_read_at(stamp, read_ns), digest, where, is_file)
 
 
-def _which(name: str, project_dir: Path) -> str | None:
+def _which(name: str, project_dir: Path, access: int) -> str | None:
     folders = [str(project_dir)] if "/" in name else os.get_exec_path()
     for folder in folders:
         path = os.path.join(project_dir, folder, os.path.expanduser(name))
-        if os.path.isfile(path) and os.access(path, os.X_OK):
+        if os.path.isfile(path) and os.access(path, access):
             return os.path.normpath(path)
     return None
 
@@ -71,7 +76,7 @@ def refresh_tools(config: Config) -> Config | None:
     """Return `config` with every tool as it is now; None if one is missing, which only a full load can report."""
     if not config.tools:
         return config
-    now = [identify(tool.builder, tool.name, tool.where, config.project_dir, tool) for tool in config.tools]
+    now = [identify(tool.builder, tool.name, tool.where, config.project_dir, tool, is_file=tool.is_file) for tool in config.tools]
     tools = tuple(tool for tool in now if tool is not None)
     if len(tools) < len(now) or tools == config.tools:
         return None if len(tools) < len(now) else config

@@ -1,7 +1,7 @@
 """Runs a script inside of Blender as a persistent command: a copy of this file in the project, and
 
     command: blender -b --factory-startup --python-exit-code 1 -P tools/blender_adapter.py -- tools/convert.py 3>&1 1>&2
-    tools: [blender, tools/blender_adapter.py, tools/convert.py]   # the scripts are executable files
+    tools: [{name: blender, files: [tools/blender_adapter.py, tools/convert.py]}]
     persistent: true
 
 Blender prints to stdout whenever it likes, so the line sends that to the log, and this script writes answers to descriptor 3.

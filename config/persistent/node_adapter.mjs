@@ -1,7 +1,7 @@
 // Runs a JavaScript module as a persistent command: a copy of this file in the project, and
 //
 //     command: node tools/node_adapter.mjs tools/convert.mjs
-//     tools: [node, tools/node_adapter.mjs, tools/convert.mjs]   # the scripts are executable files
+//     tools: [{name: node, files: [tools/node_adapter.mjs, tools/convert.mjs]}]
 //     persistent: true
 //
 // `convert.mjs` exports `convert(job)`, which may be async. `job` is the request; the result is undefined, or an object with fields of

@@ -1,7 +1,7 @@
 """Runs a Python script as a persistent command: a copy of this file in the project, and
 
     command: python3 tools/python_adapter.py tools/convert.py
-    tools: [tools/python_adapter.py, tools/convert.py]   # executable files
+    tools: [{name: python3, files: [tools/python_adapter.py, tools/convert.py]}]
     persistent: true
 
 `convert.py` defines `convert(job)`. `job` is the request as a dict; the result is None, or a dict with fields of the answer

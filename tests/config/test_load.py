@@ -373,8 +373,9 @@ def write_tool(folder: Path, text: str) -> None:
     tool.chmod(0o755)
 
 
-def test_upgrading_a_tool_changes_the_builder_though_no_yaml_changed(write: Write) -> None:
-    folder = write(builders_of('  - {name: b, command: x, patterns: ["*"], tools: [./tool.sh]}\n'))
+@pytest.mark.parametrize("tool", ["./tool.sh", "{name: sh, files: [./tool.sh]}", "{name: sh, files: [tool.sh]}"])
+def test_upgrading_a_tool_changes_the_builder_though_no_yaml_changed(write: Write, tool: str) -> None:
+    folder = write(builders_of(f'  - {{name: b, command: x, patterns: ["*"], tools: [{tool}]}}\n'))
     write_tool(folder, "one")
     first, again = load(folder), load(folder)
     write_tool(folder, "other")

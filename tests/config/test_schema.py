@@ -140,6 +140,10 @@ MEANINGS = {
         "  - {name: a, steps: [{uses: json}, {uses: image}], tools: [sh]}",
         "3:53: 'tools' belongs to a builder with 'command:', not 'steps:'",
     ),
+    "missing file of a tool": (
+        "  - {name: a, patterns: [x], command: sh, tools: [{name: sh, files: [no.py]}]}",
+        "3:70: the file 'no.py' of tool 'sh' does not exist; paths are relative to the project",
+    ),
     "placeholder in a persistent command": (
         "  - {name: a, patterns: [x], persistent: true, command: 'tool {source}'}",
         "3:57: '{source}' cannot be in the line of a persistent command; the program gets it with each job",

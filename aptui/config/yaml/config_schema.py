@@ -127,6 +127,14 @@ REFERENCE = record(
 )
 REFERENCE = {**REFERENCE, "type": ["string", "object"], "minLength": 1}
 
+TOOL = record(
+    "a program, or a mapping like {name: …, files: […]}",
+    ("name",),
+    name=text("a program", "Name, searched in PATH, or path.", pattern=NAME),
+    files=list_of(text("a path", pattern=NAME), "a list of files", "Files that belong to the program, by path."),
+)
+TOOL = {**TOOL, "type": ["string", "object"], "minLength": 1, "pattern": NAME}
+
 RETRY = record(
     "a mapping like {times: 2, on: [crash, timeout]}",
     ("times",),
@@ -243,7 +251,7 @@ BUILDER = record(
         "a list of regular expressions",
         "Find references to other assets in the text of products: dependencies at run time.",
     ),
-    tools=list_of(text("a program", pattern=NAME), "a list of programs", "Command: programs whose upgrade runs its jobs again."),
+    tools=list_of(TOOL, "a list of programs", "Command: programs whose upgrade runs its jobs again."),
     environment=VARIABLES,
     undeclared_reads=UNDECLARED,
     intermediate=flag("Its products are sources of other builders, once for all platforms."),

@@ -201,7 +201,7 @@ builders:
     patterns: ["*.words"]
     persistent: true
     command: "{command}"
-    tools: [{tools}]
+    tools: [{{name: sh, files: [{tools}]}}]
     params: {{mark: "!"}}
 """
 PYTHON = """
@@ -255,7 +255,7 @@ def test_adapters_do_jobs_and_report_exceptions(tmp_path: Path, monkeypatch: pyt
         "bpy.py": BPY,
     }
     for file, text in files.items():
-        project.write(f"tools/{file}", text).chmod(0o755)
+        project.write(f"tools/{file}", text).chmod(0o755 if file == "blender" else 0o644)
     project.config(SETTINGS.format(command=command, tools=", ".join(f"tools/{file}" for file in files)))
     for word in ("one", "bad", "two"):
         project.write(f"assets/{word}.words", word)
