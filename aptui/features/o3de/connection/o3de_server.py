@@ -36,7 +36,8 @@ PROCESS_ID, PLATFORMS, BRANCH_TOKEN, PROJECT = range(4)
 NEGOTIATION_SERIAL = 0x0FFF_FFFF
 ANSWER_FLAG = 1 << 31
 _HEAD = struct.Struct("<III")
-_CLIENTS_LIMIT = 128
+_CLIENTS_LIMIT, _SILENT_LIMIT = 64, 32
+"""Maximum number of clients, and of those that have not negotiated: a new one ends the oldest of them."""
 MOST_BYTES = 16 << 20
 """Maximum payload of a client: files are written in parts."""
 _NEGOTIATION_BYTES = 1 << 16
@@ -47,7 +48,7 @@ _QUEUE_BYTES, _BUSY_BYTES = 64 << 20, 4 << 20
 """Maximum number of bytes that wait for a client to read; above the second number, its next request waits too."""
 _REQUESTS_LIMIT = 32
 """Maximum number of requests of one client that are answered at a time; above it, no more are read."""
-_REPORTS_LIMIT = 256
+_REPORTS_LIMIT, _NAME_LENGTH = 64, 200
 _BACKLOG_MOST = 100_000
 """Maximum number of notifications that wait for the bulk message."""
 
@@ -216,7 +217,8 @@ class O3deServer:
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._addresses: dict[str, set[Any]] = {}
-        self._open = 0
+        self._silent: dict[O3deSession, None] = {}
+        """Sessions whose clients have not negotiated, the oldest first."""
         self.sessions: set[O3deSession] = set()
         """Sessions whose clients have negotiated."""
 
@@ -248,14 +250,17 @@ class O3deServer:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
-        self._open += 1
         session = O3deSession(reader, writer)
+        self._silent[session] = None
+        if len(self._silent) > _SILENT_LIMIT:
+            next(iter(self._silent)).end("too many clients are connected that do not speak O3DE's protocol")
         try:
             why = self.why_refused(str((writer.get_extra_info("peername") or ("",))[0]))
             if why:
                 raise RefusedClient(why)
             _keep_alive(writer.get_extra_info("socket"))
             await self._negotiate(session)
+            self._silent.pop(session, None)
             await self._talk(session)
         except RefusedClient as error:
             self._say(str(error))
@@ -264,7 +269,7 @@ class O3deServer:
         except asyncio.CancelledError:
             pass  # the server ends
         finally:
-            self._open -= 1
+            self._silent.pop(session, None)
             self._tasks.discard(task)
             if session.why_ended:
                 self._say(session.why_ended)
@@ -273,7 +278,7 @@ class O3deServer:
     def why_refused(self, remote: str) -> str:
         """Return why a client at an address is refused, "" = it is not."""
         settings, address = self._settings, parse_address(remote)
-        if self._open > _CLIENTS_LIMIT:
+        if len(self.sessions) >= _CLIENTS_LIMIT:
             return f"more than {_CLIENTS_LIMIT} clients are connected"
         if address is None or address.is_loopback:
             return "" if address is not None else "the address of a client is unknown"
@@ -296,8 +301,8 @@ class O3deServer:
             request = decode(NEGOTIATION.request, payload)
         except ValueError as error:
             raise RefusedClient(f"a client's negotiation is damaged: {error}") from None
-        name, facts = "".join(filter(str.isprintable, request["Identifier"]))[:80], request["NegotiationInfo"]
-        session.name = name or "a client"
+        facts = {key: _shorten(value) for key, value in request["NegotiationInfo"].items()}
+        session.name = _shorten(request["Identifier"]) or "a client"
         session.platforms = tuple(filter(None, (each.strip().lower() for each in facts.get(PLATFORMS, "").split(","))))
         own = {
             PROCESS_ID: str(os.getpid()),
@@ -371,6 +376,11 @@ class O3deServer:
             return
         if values is not None and serial and exchange.response is not None:
             session.send(exchange.type_number, serial | ANSWER_FLAG, encode(O3deMessage(exchange.response, values)))
+
+
+def _shorten(text: str) -> str:
+    """Return a text of a client without control characters, as long as a name may be."""
+    return "".join(filter(str.isprintable, text))[:_NAME_LENGTH]
 
 
 def _keep_alive(channel: socket.socket) -> None:

@@ -149,6 +149,16 @@ def test_refused_client_gets_the_answer_and_the_user_a_sentence(serving: Serving
     until(lambda: serving.reports == [why])
 
 
+def test_names_of_clients_are_shortened_in_reports(serving: Serving) -> None:
+    with O3deClient(serving.port) as editor:
+        editor.negotiate("Game", token="\x1b[31m" + "x" * 5000, name="\n" + "n" * 5000)
+        assert has_ended(editor)
+
+    until(lambda: serving.reports)
+    assert "\x1b" not in serving.reports[0]
+    assert len(serving.reports[0]) < 600
+
+
 def test_client_of_the_same_process_is_refused() -> None:
     own = {0: str(os.getpid()), 2: TOKEN, 3: "GAME"}
 
@@ -295,10 +305,15 @@ def test_client_that_reads_late_gets_the_answers_in_order(serving: Serving) -> N
 
 
 def test_storm_of_connections_leaves_the_server_alone(serving: Serving) -> None:
-    """200 clients connect, say something or nothing, and are gone; then one is served as ever, and nothing is left of them."""
+    """150 clients are silent, and 200 leave after some bytes; another one is served all the time, and no descriptor stays open."""
     chance = random.Random(7)
-    with serving.connect() as editor:
+    with serving.connect() as editor, contextlib.ExitStack() as silent:
         before = len(os.listdir("/proc/self/fd"))
+        for _ in range(150):
+            silent.enter_context(O3deClient(serving.port))
+        with serving.connect() as late:
+            assert late.ask("AssetSystem::RequestPing", PING)
+        silent.close()
         for number in range(200):
             with contextlib.suppress(OSError, EOFError), O3deClient(serving.port) as guest:
                 match number % 4:
