@@ -63,7 +63,9 @@ class AssetNotifications:
             self._pending += batch
             if len(self._pending) > _MOST:
                 self._start_again()
-        self._wake.set()
+            self._wake.set()
+        else:
+            self._ids = None
 
     def note_engine(self, is_here: bool) -> None:
         """Handle an engine that has connected or disconnected: notices may be missing."""

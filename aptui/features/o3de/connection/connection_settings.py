@@ -6,6 +6,7 @@ Tests: `tests/features/o3de/connection/test_o3de_server.py`, `tests/features/o3d
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 from collections.abc import Iterable
@@ -108,8 +109,9 @@ def listen(settings: ConnectionSettings, port: int) -> socket.socket:
         channel.listen(_BACKLOG)
     except (OSError, OverflowError) as error:
         channel.close()
+        is_taken = getattr(error, "errno", 0) == errno.EADDRINUSE
         raise HostError(
-            f"port {port} for O3DE's programs is taken, or cannot be used: {getattr(error, 'strerror', error)}",
+            f"port {port} is taken" if is_taken else f"port {port} cannot be used: {getattr(error, 'strerror', error)}",
             hint="stop the other asset processor, or set another port ('remote_port' in O3DE, 'serve.o3de_port' in aptui.yaml)",
         ) from None
     return channel

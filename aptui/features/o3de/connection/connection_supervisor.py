@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from aptui.config.configuration import Config
     from aptui.engine.live.supervisor import EngineSupervisor
 
-_RETRY_S = (1.0, 60.0)
+_RETRY_S = (1.0, 15.0)
 _END_LIMIT_S = 5.0
 _LINE_BYTES = 4096
 _PROCESS = "aptui.features.o3de.connection.connection_process"
@@ -148,13 +148,13 @@ class ConnectionSupervisor:
             return
         code = child.wait()
         self._forget()
-        self._fail(f"the server of O3DE's programs ended with exit code {code}", time.monotonic())
+        self._fail(f"their server ended with exit code {code}", time.monotonic())
 
     def _fail(self, why: str, now: float) -> None:
         self._retry_at, self._retry_s = now + self._retry_s, min(4 * self._retry_s, _RETRY_S[1])
         if why != self._problem:
             self._problem = why
-            self._say(f"O3DE's programs cannot connect: {why}", LogLevel.WARNING)
+            self._say(f"O3DE's Editor and launchers cannot connect: {why}", LogLevel.WARNING)
 
     def _say(self, text: str, level: LogLevel) -> None:
         if self._live.engine is not None:
