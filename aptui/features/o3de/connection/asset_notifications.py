@@ -3,7 +3,7 @@
 A client first gets bulk messages with all products of its platforms. Notices that arrive before their end follow
 them (`O3deSession.backlog`).
 
-Tests: `tests/features/o3de/connection/test_connection_process.py`.
+Tests: `tests/features/o3de/connection/test_asset_notifications.py`.
 """
 
 from __future__ import annotations

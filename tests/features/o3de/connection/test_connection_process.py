@@ -170,17 +170,6 @@ def test_saved_file_is_reported_in_order_and_read_through_the_virtual_files(gard
         assert removed["assetId"]["subId"].number == changed["assetId"]["subId"].number
 
 
-def test_product_made_while_no_client_was_connected_is_reported_when_it_is_removed(garden: Garden) -> None:
-    with garden.editor() as editor:
-        until(lambda: is_ready(editor))
-    source = garden.write("unseen.txt", "unseen")
-    until(lambda: garden.project.product("linux/unseen.txt"))
-    with garden.editor() as editor:
-        assert editor.ask(STATUS, status_of("unseen.txt"))["AssetStatus"].number == 4
-        source.unlink()
-        editor.wait_for(CHANGE, is_change(REMOVED, "unseen.txt"))
-
-
 def test_status_waits_for_a_pending_asset_and_escalation_has_no_answer(garden: Garden) -> None:
     garden.gate.touch()
     with garden.editor() as editor, garden.editor() as other:
