@@ -1,4 +1,7 @@
-"""The `shader` builder: GLSL (and HLSL, if asked for) becomes SPIR-V by glslangValidator, glslang or glslc.
+"""The `shader` builder: GLSL (HLSL and Slang, if asked for) becomes SPIR-V by glslangValidator, glslang, glslc, dxc or slangc.
+
+A source has one job, or one for each variant: a combination of macros. A job may also write the interface of the module as JSON,
+and the module in other languages by spirv-cross or naga.
 
 The compiler runs in the scan folder with relative names, so that no path of this host enters a product. Files that a shader
 includes, directly or not, are source dependencies, and so is every place that was searched for a missing include.
@@ -7,9 +10,12 @@ includes, directly or not, are source dependencies, and so is every place that w
 from __future__ import annotations
 
 import codecs
+import itertools
+import json
 import os
 import posixpath
 import re
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 from uuid import UUID
@@ -17,17 +23,19 @@ from uuid import UUID
 from aptui.builders.common import CompilerMessage, messages, one_job_per_platform, one_line, summarize_errors
 from aptui.builders.files import lfs_source
 from aptui.builders.files.references import UnusableError, declare_sources, filter_allowed, placed, read
+from aptui.builders.files.spirv_module import BrokenSpirvError, reflect
 from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,
     ForbiddenNameError,
+    JobDescriptor,
+    JobError,
     JobProduct,
     MissingError,
     ParamError,
     ProcessJobRequest,
     ProcessJobResponse,
     Result,
-    TooLongError,
     check_params,
     find_program,
     located,
@@ -41,6 +49,9 @@ SPIRV_ASSET_TYPE = UUID("1c6d94e8-a57f-5d32-8b41-f30e7c9a650b")
 SHADER_ASSET_TYPE = UUID("92f7b3d5-0e68-5a14-bc29-6d84e1f7a30c")
 """Asset type of a shader as it was written."""
 
+REFLECTION_ASSET_TYPE = UUID("6a0f4e57-93b1-5c28-8d7e-2b9c1f5e6d84")
+"""Asset type of the interface of a module, in JSON."""
+
 COMPILERS = ("glslangValidator", "glslang", "glslc")
 
 _STAGES = ("vert", "frag", "comp", "geom", "tesc", "tese", "mesh", "task", "rgen", "rint", "rahit", "rchit", "rmiss", "rcall")
@@ -49,10 +60,36 @@ _INCLUDE = re.compile(r"""\#[^\S\n]*include\b(?:[^\S\n]*(?:"([^"\n]*)"|<([^>\n]*
 _TEXT_OR_COMMENT = re.compile(r"""("[^"\n]*"|<[^>\n]*>)|/\*.*?(?:\*/|\Z)|//[^\n]*""", re.DOTALL)
 _GLSLANG_LINE = re.compile(r"^(?P<kind>ERROR|WARNING): (?:(?P<file>[^:]+):(?P<line>\d+): )?(?P<text>.*)$")
 _GLSLC_LINE = re.compile(
-    r"^(?:glslc: )?(?:(?P<file>[^:]+):(?:(?P<line>\d+):)? )?(?P<kind>fatal error|error|warning): (?P<text>.*)$"
+    r"^(?:glslc: )?(?:(?P<file>[^:]+):(?:(?P<line>\d+):(?:\d+:)?)? )?(?P<kind>fatal error|error|warning): (?P<text>.*)$"
 )
+_SLANGC_LINE = re.compile(r"^(?P<file>[^()]+)\((?P<line>\d+)\): (?P<kind>fatal error|error|warning)(?: \d+)?: (?P<text>.*)$")
 _SUMMARY = re.compile(r"^\d+ compilation errors|^('' : )?compilation terminated|^No code generated", re.IGNORECASE)
+MOST_VARIANTS = 1024
+"""Maximum number of variants of a shader: each is a job on each platform."""
+
+_CROSS = {
+    "essl100": ("spirv-cross", "--version", "100", "--es"),
+    "essl300": ("spirv-cross", "--version", "300", "--es"),
+    "essl310": ("spirv-cross", "--version", "310", "--es"),
+    "glsl330": ("spirv-cross", "--version", "330", "--no-es"),
+    "glsl450": ("spirv-cross", "--version", "450", "--no-es"),
+    "hlsl": ("spirv-cross", "--hlsl", "--shader-model", "50"),
+    "metal": ("spirv-cross", "--msl"),
+    "wgsl": ("naga",),
+}
+"""{language, which is the extension of the product: program and arguments}."""
+
 _OPTIMISATIONS = {"none": "-O0", "speed": "-O", "size": "-Os"}
+
+_DXC_PROFILES = {
+    "vert": "vs_6_0", "frag": "ps_6_0", "comp": "cs_6_0", "geom": "gs_6_0", "tesc": "hs_6_0", "tese": "ds_6_0", "mesh": "ms_6_5",
+    "task": "as_6_5",
+}  # fmt: skip
+_SLANG_STAGES = {
+    "vert": "vertex", "frag": "fragment", "comp": "compute", "geom": "geometry", "tesc": "hull", "tese": "domain", "mesh": "mesh",
+    "task": "amplification", "rgen": "raygeneration", "rint": "intersection", "rahit": "anyhit", "rchit": "closesthit",
+    "rmiss": "miss", "rcall": "callable",
+}  # fmt: skip
 
 _NAME = {"type": "string", "pattern": ".+"}
 _OPTIONAL_NAME = {"anyOf": [_NAME, {"type": "null"}], "default": None}
@@ -94,6 +131,28 @@ class ShaderBuilder:
                 "default": {},
                 "description": "macros, {NAME: value}",
             },
+            "variants": {
+                "type": "object",
+                "additionalProperties": {
+                    "type": "array",
+                    "items": {
+                        "anyOf": [
+                            {"type": "string", "pattern": r"^[\w.+-]{0,64}(?!\n)$"},
+                            {"type": "integer", "minimum": -(2**63), "maximum": 2**63},
+                            {"type": "null"},
+                        ]
+                    },
+                },
+                "default": {},
+                "description": "macros with several values, {NAME: [values]}; each combination is a job; null: not defined",
+            },
+            "reflect": {"type": "boolean", "default": False, "description": "also write bindings, inputs and constants as JSON"},
+            "cross": {
+                "type": "array",
+                "items": {"enum": [*_CROSS]},
+                "default": [],
+                "description": "also write the module in these languages, by spirv-cross or naga (wgsl)",
+            },
             "include_paths": {
                 "type": "array",
                 "items": _NAME,
@@ -109,27 +168,54 @@ class ShaderBuilder:
     }
 
     def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
-        """Return one job per platform; the compiler is part of its fingerprint."""
+        """Return one job per platform and variant; the programs that it runs are part of its fingerprint."""
         response = one_job_per_platform(request, self.name, self.params_schema, contradiction=_contradiction)
         paths: dict[str, None] = {}
+        jobs = []
         for job in response.jobs:
             options = check_params(self.params_schema, request.params_for(job.platform))
-            job.additional_fingerprint = program_digest(find_program(options["compiler"], COMPILERS))
+            programs = [find_program(options["compiler"], _list_compilers(request.source))]
+            programs += [find_program(name, ()) for name in sorted({_CROSS[each][0] for each in options["cross"]})]
+            job.additional_fingerprint = ", ".join(map(program_digest, programs))
             paths |= dict.fromkeys(list_included(request, options["include_paths"]))
+            for macros in list_variants(options["variants"]):
+                name = name_variant(macros)
+                params = {"variant": name, "macros": json.dumps(macros)} if name else {}
+                key = f"{job.job_key}.{name}" if name else job.job_key
+                jobs.append(JobDescriptor(key, job.platform, additional_fingerprint=job.additional_fingerprint, params=params))
+        response.jobs = jobs
         response.source_dependencies = declare_sources(request.scan_folder, filter_allowed(request, paths))
         return response
 
     def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
-        """Compile the source and write its one product."""
+        """Compile the source and write its products."""
         try:
             options = check_params(self.params_schema, request.params)
+            macros = json.loads(request.job_params.get("macros", "{}"))
+            options["defines"] = {**options["defines"], **macros}
             data = lfs_source.source_bytes(request)
-            product = _compile_shader(data, options, request)
-        except (_BrokenShaderError, ParamError, MissingError, TooLongError, UnusableError, OSError) as error:
+            products = _compile_shader(data, options, request)
+        except (_BrokenShaderError, BrokenSpirvError, ParamError, JobError, UnusableError, OSError) as error:
             text = one_line(error)
             is_placed = text.startswith(f"{request.source}:") or isinstance(error, _BrokenShaderError)
             return ProcessJobResponse(error=text if is_placed else f"{request.source}: {text}")
-        return ProcessJobResponse(Result.SUCCESS, [product])
+        return ProcessJobResponse(Result.SUCCESS, products)
+
+
+def _list_compilers(source: str) -> tuple[str, ...]:
+    return ("slangc",) if source.lower().endswith(".slang") else COMPILERS
+
+
+def list_variants(variants: Mapping[str, Sequence[str | int | None]]) -> list[dict[str, str | int]]:
+    """Return the macros {name: value} of each combination, in the order of names and values; null leaves a macro out."""
+    names = sorted(name for name in variants if variants[name])
+    combinations = itertools.product(*(dict.fromkeys(variants[name]) for name in names))
+    return [{name: value for name, value in zip(names, each, strict=True) if value is not None} for each in combinations]
+
+
+def name_variant(macros: Mapping[str, str | int]) -> str:
+    """Return the part of product names that distinguishes a variant, such as `FOG.LIGHTS-4`; "" without macros."""
+    return ".".join(name if str(value) == "" else f"{name}-{value}" for name, value in sorted(macros.items()))
 
 
 def list_included(
@@ -195,6 +281,16 @@ def _contradiction(params: Mapping[str, Any]) -> str:
     for name in params.get("defines") or {}:
         if not re.fullmatch(r"[A-Za-z_]\w*", name):
             return f"parameter 'defines' has the name {name!r}, which is not the name of a macro"
+    count = 1
+    for name, values in (params.get("variants") or {}).items():
+        if not re.fullmatch(r"[A-Za-z_]\w*", name):
+            return f"parameter 'variants' has the name {name!r}, which is not the name of a macro"
+        count *= max(1, len(values))
+    if count > MOST_VARIANTS:
+        return f"parameter 'variants' makes {count:,} variants; more than {MOST_VARIANTS:,} are refused"
+    names = [name_variant(each).lower() for each in list_variants(params.get("variants") or {})]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        return f"parameter 'variants' has two variants that are called '{twice}'"
     return ""
 
 
@@ -202,41 +298,83 @@ def _stage(source: str, options: Mapping[str, Any]) -> str:
     if options["stage"]:
         return str(options["stage"])
     stem, extension = posixpath.splitext(source.lower())
-    if extension in (".glsl", ".hlsl"):
+    if extension in (".glsl", ".hlsl", ".slang"):
         extension = posixpath.splitext(stem)[1]
     if extension[1:] not in _STAGES:
         raise ParamError(f"its name does not show its stage; set the parameter 'stage' to one of {', '.join(_STAGES)}")
     return extension[1:]
 
 
-def _compile_shader(data: bytes, options: Mapping[str, Any], request: ProcessJobRequest) -> JobProduct:
-    compiler = find_program(options["compiler"], COMPILERS)
+def _compile_shader(data: bytes, options: Mapping[str, Any], request: ProcessJobRequest) -> list[JobProduct]:
+    compiler = find_program(options["compiler"], _list_compilers(request.source))
     if not compiler:
-        requested = f"the program '{options['compiler']}'" if options["compiler"] else f"one of the programs {', '.join(COMPILERS)}"
+        names = _list_compilers(request.source)
+        requested = f"the program '{options['compiler'] or names[0]}'" if options["compiler"] or len(names) == 1 else ""
+        requested = requested or f"one of the programs {', '.join(names)}"
         raise MissingError(f"needs {requested}: install the package glslang-tools, or set the parameter 'compiler'")
     included = list_included(request, options["include_paths"], refuses=True)
     for folder in options["include_paths"]:
         located(request.scan_folder, posixpath.normpath(f"{folder}/."), request.scan_folders, "the parameter 'include_paths'")
-    is_glslc = "glslc" in os.path.basename(compiler).lower()
+    family = next((each for each in _FAMILIES if each in os.path.basename(compiler).lower()), "glslang")
+    spell, pattern = _FAMILIES[family]
     is_copy = options["output"] == "source"
-    if is_copy and is_glslc:
-        raise MissingError("needs the program glslangValidator for output: source, because glslc checks only what it compiles")
-    name = os.path.basename(request.source) + ("" if is_copy else ".spv")
+    if is_copy and family != "glslang":
+        raise MissingError(f"needs the program glslangValidator for output: source, because {family} checks only what it compiles")
+    if is_copy and (options["cross"] or options["reflect"] or options["variants"]):
+        raise ParamError("output: source has no module, so that 'variants', 'reflect' and 'cross' need output: spirv")
+    variant = request.job_params.get("variant", "")
+    base = os.path.basename(request.source) + (f".{variant}" if variant else "")
+    name = base + ("" if is_copy else ".spv")
     path = request.product_path(name)
     if os.path.dirname(request.source).startswith("-"):
         raise ParamError("its folder's name begins with '-', which compilers take for an option")
     # Relative names: modules with lines and messages contain the path of the source.
     source = request.source if not request.source.startswith("-") else f"./{request.source}"
-    spell = _glslc_arguments if is_glslc else _glslang_arguments
-    arguments = spell(options, _stage(request.source, options), source, "" if is_copy else path)
-    ended = run_program([compiler, *arguments], _folder_without_marks(data, included, options["include_paths"], request))
-    _report(ended.status, ended.output, is_glslc=is_glslc, request=request)
+    folder = _folder_without_marks(data, included, options["include_paths"], request)
+
+    def compile_to(target: str, changes: Mapping[str, Any], *, is_silent: bool = False) -> None:
+        arguments = spell({**options, **changes}, _stage(request.source, options), source, target)
+        ended = run_program([compiler, *arguments], folder)
+        _report(ended.status, messages(ended.output, pattern), ended.output, request=request, is_silent=is_silent)
+        if target and not os.path.isfile(target):
+            raise _BrokenShaderError(f"{request.source}: the compiler ended well, and made nothing")
+
+    compile_to("" if is_copy else path, {})
     if is_copy:
         with open(path, "wb") as file:
             file.write(data)
-    elif not os.path.isfile(path):
-        raise _BrokenShaderError(f"{request.source}: the compiler ended well, and made nothing")
-    return JobProduct(name, 0, SHADER_ASSET_TYPE if is_copy else SPIRV_ASSET_TYPE)
+        return [JobProduct(name, 0, SHADER_ASSET_TYPE)]
+    products = [JobProduct(name, zlib.crc32(variant.encode()), SPIRV_ASSET_TYPE)]
+    if options["reflect"] or options["cross"]:
+        # Optimisers remove names, and bindings that one variant does not use.
+        named = os.path.join(request.temp_dir, "named.spv")
+        compile_to(named, {"optimise": "none", "debug": True}, is_silent=True)
+        products += _describe(named, base, options, request)
+    return products
+
+
+def _describe(named: str, base: str, options: Mapping[str, Any], request: ProcessJobRequest) -> list[JobProduct]:
+    """Write the interface of the module at `named`, and the module in other languages."""
+    products = []
+    if options["reflect"]:
+        with open(named, "rb") as file:
+            interface = reflect(file.read())
+        with open(request.product_path(f"{base}.json"), "w", encoding="utf-8") as file:
+            json.dump(interface, file, ensure_ascii=False, indent=1)
+        products.append(JobProduct(f"{base}.json", zlib.crc32(f"{base}.json".encode()), REFLECTION_ASSET_TYPE))
+        counts = ", ".join(
+            f"{len(listed)} {kind.replace('_', ' ')}" for kind, listed in interface.items() if kind != "entry_points"
+        )
+        request.log.info(f"{base}: {counts}")
+    for language in options["cross"]:
+        name = f"{base}.{language}"
+        program, *arguments = _CROSS[language]
+        output = [] if program == "naga" else ["--output"]
+        made = os.path.join(request.temp_dir, f"made.{language}")  # naga goes by the extension
+        request.run_program([program, named, *arguments, *output, made])
+        os.replace(made, request.product_path(name))
+        products.append(JobProduct(name, zlib.crc32(name.encode()), SHADER_ASSET_TYPE))
+    return products
 
 
 def _folder_without_marks(data: bytes, included: Sequence[str], include_paths: Sequence[str], request: ProcessJobRequest) -> str:
@@ -297,6 +435,29 @@ def _glslc_arguments(options: Mapping[str, Any], stage: str, source: str, produc
     return [*arguments, *_macros(options), "-o", product, source]
 
 
+def _dxc_arguments(options: Mapping[str, Any], stage: str, source: str, product: str) -> list[str]:
+    if stage not in _DXC_PROFILES:
+        raise ParamError(f"dxc compiles no single shader of the stage {stage}; use another compiler")
+    arguments = ["-spirv", "-T", _DXC_PROFILES[stage], "-E", options["entry_point"], f"-fspv-target-env={options['target_env']}"]
+    arguments += [{"none": "-O0", "speed": "-O3", "size": "-O1"}[options["optimise"]], *(["-Zi"] if options["debug"] else [])]
+    return [*arguments, *_macros(options), "-Fo", product, source]
+
+
+def _slangc_arguments(options: Mapping[str, Any], stage: str, source: str, product: str) -> list[str]:
+    arguments = [source, "-target", "spirv", "-stage", _SLANG_STAGES[stage], "-entry", options["entry_point"]]
+    arguments += [{"none": "-O0", "speed": "-O2", "size": "-O1"}[options["optimise"]], *(["-g"] if options["debug"] else [])]
+    return [*arguments, *_macros(options), "-o", product]
+
+
+_FAMILIES = {
+    "glslc": (_glslc_arguments, _GLSLC_LINE),
+    "dxc": (_dxc_arguments, _GLSLC_LINE),
+    "slangc": (_slangc_arguments, _SLANGC_LINE),
+    "glslang": (_glslang_arguments, _GLSLANG_LINE),
+}
+"""{part of a compiler's file name: (its arguments, its messages)}."""
+
+
 def _macros(options: Mapping[str, Any]) -> list[str]:
     return [
         *(f"-D{name}={value}" for name, value in sorted(options["defines"].items())),
@@ -304,11 +465,11 @@ def _macros(options: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _report(status: int, output: str, *, is_glslc: bool, request: ProcessJobRequest) -> None:
-    """Log the compiler's output line by line, and raise its first error if it failed."""
-    found = [each for each in messages(output, _GLSLC_LINE if is_glslc else _GLSLANG_LINE) if not _SUMMARY.match(each.text)]
+def _report(status: int, found: Sequence[CompilerMessage], output: str, *, request: ProcessJobRequest, is_silent: bool) -> None:
+    """Log the compiler's messages, and raise its first error if it failed; `is_silent` logs no warnings."""
+    found = [each for each in found if not _SUMMARY.match(each.text)]
     for message in found:
-        if not message.is_error:
+        if not message.is_error and not is_silent:
             request.log.warning(_format_placed(message, request.source))
     # A shader that does not compile does not link either; that message has no place.
     wrong = [each for each in found if each.is_error]

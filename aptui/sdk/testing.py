@@ -22,6 +22,7 @@ from aptui.sdk import (
     Builder,
     CreateJobsRequest,
     CreateJobsResponse,
+    JobDescriptor,
     JobError,
     JobLog,
     JobProduct,
@@ -117,13 +118,16 @@ class BuilderBench:
         assert response.result is Result.SUCCESS, response.error
         return [each.path for each in response.source_dependencies]
 
-    def process(self, source: str, platform: str = "", *, is_draft: bool = False, **params: Any) -> ProcessJobResponse:
+    def process(
+        self, source: str, platform: str = "", *, is_draft: bool = False, job: JobDescriptor | None = None, **params: Any
+    ) -> ProcessJobResponse:
         """Return the builder's answer to `process_job`, failures included.
 
         Args:
             source: relative path.
             platform: its id; the first one by default.
             is_draft: make the draft (`request.quality`).
+            job: one of the jobs that `analyse` returned, of a builder with several per platform.
             params: the builder's parameters.
         """
         self._runs += 1
@@ -136,9 +140,9 @@ class BuilderBench:
             source=source,
             source_uuid=UUID(int=1),
             platform=PlatformInfo(platform or self.platforms[0]),
-            job_key=self.name,
+            job_key=job.job_key if job else self.name,
             params=params,
-            job_params={},
+            job_params=job.params if job else {},
             additional_fingerprint="",
             products_dir=str(self.products_dir),
             temp_dir=str(temp),

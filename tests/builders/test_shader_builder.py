@@ -1,3 +1,4 @@
+import json
 import shutil
 import struct
 
@@ -23,7 +24,7 @@ echo "$PWD|$*" > "$SHADER_NOTE"
 sed -n 's/^say //p' "$last"
 if grep -qi '^say.*error' "$last"; then exit 2; fi
 if grep -q '^crash' "$last"; then kill -SEGV $$; fi
-while [ $# -gt 0 ]; do if [ "$1" = -o ]; then printf module > "$2"; fi; shift; done
+while [ $# -gt 0 ]; do case "$1" in -o | -Fo) printf module > "$2" ;; esac; shift; done
 """
 
 REAL = [
@@ -84,6 +85,16 @@ ARGUMENTS = [
         "glslc",
         {"optimise": "speed", "debug": True, "entry_point": "top", "defines": {"A": "1"}, "include_paths": ["inc"]},
         "-fshader-stage=frag -x glsl --target-env=vulkan1.0 -O -g -fentry-point=top -DA=1 -Iinc -o OUT fx/a.frag",
+    ),
+    (
+        "dxc",
+        {"compiler": "dxc", "defines": {"A": 1}, "include_paths": ["inc"], "optimise": "speed"},
+        "-spirv -T ps_6_0 -E main -fspv-target-env=vulkan1.0 -O3 -DA=1 -Iinc -Fo OUT fx/a.frag",
+    ),
+    (
+        "slangc",
+        {"compiler": "slangc", "defines": {"A": 1}, "debug": True},
+        "fx/a.frag -target spirv -stage fragment -entry main -O0 -g -DA=1 -o OUT",
     ),
 ]
 
@@ -386,3 +397,97 @@ def test_macros_that_grow_without_end_are_stopped_by_memory(bench, name, monkeyp
     assert bench.fail(source, compiler=name) == (
         f"a.frag: {name} took more than 64 MiB of memory; a macro or an include may grow without end"
     )
+
+
+# ------------------------------------------------------------------------------------------------ variants and reflection
+
+
+def test_each_combination_of_macros_is_a_job(bench, no_programs):
+    response = bench.analyse(bench.write("a.frag", ""), {"variants": {"LIGHTS": [1, 4], "FOG": [None, ""]}})
+
+    jobs = [(job.job_key, job.params.get("macros")) for job in response.jobs if job.platform == "linux"]
+    assert jobs == [
+        ("mine.LIGHTS-1", '{"LIGHTS": 1}'),
+        ("mine.LIGHTS-4", '{"LIGHTS": 4}'),
+        ("mine.FOG.LIGHTS-1", '{"FOG": "", "LIGHTS": 1}'),
+        ("mine.FOG.LIGHTS-4", '{"FOG": "", "LIGHTS": 4}'),
+    ]
+
+
+@pytest.mark.real
+def test_variant_is_compiled_with_its_macros_into_a_product_of_its_own(bench, fake):
+    note = fake()
+    params = {"variants": {"FOG": [None, ""], "LIGHTS": [4]}, "defines": {"LIGHTS": 1, "SUN": 2}}
+    source = bench.write("Sky.frag", "fine")
+    jobs = [job for job in bench.analyse(source, params).jobs if job.platform == "linux"]
+
+    (first,), (second,) = (bench.process(source, job=job, **params).products for job in jobs)
+
+    assert (first.path, second.path) == ("Sky.frag.LIGHTS-4.spv", "Sky.frag.FOG.LIGHTS-4.spv")
+    assert first.sub_id != second.sub_id
+    assert "-DFOG= -DLIGHTS=4 -DSUN=2" in note()[1]
+
+
+def test_shader_without_macros_keeps_its_name_among_variants(bench, no_programs):
+    jobs = bench.analyse(bench.write("a.frag", ""), {"variants": {"FOG": [None, 1]}}).jobs
+
+    assert [job.job_key for job in jobs if job.platform == "linux"] == ["mine", "mine.FOG-1"]
+
+
+@pytest.mark.parametrize(
+    ("variants", "error"),
+    [
+        ({"1": [1]}, "parameter 'variants' has the name '1', which is not the name of a macro"),
+        ({name: [1, 2] for name in "ABCDEFGHIJK"}, "parameter 'variants' makes 2,048 variants; more than 1,024 are refused"),
+        ({"A": ["x", "X"]}, "parameter 'variants' has two variants that are called 'a-x'"),
+        ({"A": ["../x"]}, "parameter 'variants' must be"),
+    ],
+)
+def test_wrong_variants_fail_the_analysis(bench, no_programs, variants, error):
+    assert error in bench.analyse(bench.write("a.frag", ""), {"variants": variants}).error
+
+
+@pytest.mark.real
+def test_missing_translator_is_named(bench, fake):
+    fake()
+
+    error = bench.fail(bench.write("a.frag", "fine"), cross=["metal"])
+
+    assert error.startswith("a.frag: the program 'spirv-cross' was not found in the PATH")
+
+
+@pytest.mark.real
+def test_module_that_cannot_be_reflected_fails(bench, fake):
+    fake()
+
+    assert bench.fail(bench.write("a.frag", "fine"), reflect=True) == "a.frag: is not a SPIR-V module"
+
+
+@pytest.mark.real
+@needs("glslangValidator")
+def test_reflection_names_what_the_shader_declares(bench):
+    text = (
+        "#version 450\nlayout(set=1, binding=2) uniform Fog { vec3 tint; float depth; } fog;\n"
+        "layout(location=0) out vec4 colour;\nvoid main() { colour = vec4(fog.tint, fog.depth); }\n"
+    )
+
+    made = bench.build(bench.write("a.frag", text), reflect=True, optimise="size")
+
+    assert sorted(made) == ["a.frag.json", "a.frag.spv"]
+    found = json.loads(made["a.frag.json"])
+    assert found["entry_points"] == [{"name": "main", "stage": "frag"}]
+    (binding,) = found["bindings"]
+    assert (binding["set"], binding["binding"], binding["name"], binding["size"]) == (1, 2, "fog", 16)
+    assert b"tint" not in made["a.frag.spv"]
+
+
+@pytest.mark.real
+@needs("glslangValidator", "spirv-cross")
+def test_module_is_translated(bench):
+    text = "#version 450\nlayout(location=0) out vec4 colour;\nvoid main() { colour = vec4(1.0); }\n"
+
+    made = bench.build(bench.write("a.frag", text), cross=["essl300", "metal", "hlsl"])
+
+    assert made["a.frag.essl300"].startswith(b"#version 300 es")
+    assert b"#include <metal_stdlib>" in made["a.frag.metal"]
+    assert b"SV_Target" in made["a.frag.hlsl"]
