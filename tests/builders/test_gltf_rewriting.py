@@ -202,3 +202,13 @@ def test_many_sets_of_few_vertices_do_not_grow_without_bound(sample, monkeypatch
 
     with pytest.raises(BrokenGltfError, match="stands for far more bytes than its files have"):
         rewritten(sample)
+
+
+def test_encoding_of_polygons_by_the_order_of_triangles_is_dropped(sample):
+    sample.tree["extensionsUsed"] = ["FB_ngon_encoding"]
+    sample.tree["meshes"][0]["primitives"][0]["extensions"] = {"FB_ngon_encoding": {}}
+
+    tree, _ = rewritten(sample)
+
+    assert "extensionsUsed" not in tree
+    assert "extensions" not in tree["meshes"][0]["primitives"][0]

@@ -25,6 +25,8 @@ _KNOWN = frozenset({
     "KHR_materials_variants", "KHR_texture_basisu", "KHR_texture_transform", "KHR_xmp_json_ld", "MSFT_texture_dds",
 })  # fmt: skip
 """Extensions whose references to objects are known; those of materials name textures in one way."""
+_ORDER = "FB_ngon_encoding"
+"""Extension that encodes polygons in the order of triangles; rewriting drops it."""
 _COMPRESSED = frozenset({*MESHOPT, "KHR_draco_mesh_compression"})
 _PRUNED = ("nodes", "meshes", "skins", "cameras", "materials", "textures", "images", "samplers")
 _COMPONENT_OF = {"|i1": 5120, "|u1": 5121, "<i2": 5122, "<u2": 5123, "<u4": 5125, "<f4": 5126}
@@ -53,7 +55,7 @@ def obstacle(document: Document) -> str:
     used = {*_list_extensions(document.tree), *(name for name in listed if isinstance(name, str))}
     if found := sorted(used & _COMPRESSED):
         return f"it is compressed ({found[0]})"
-    unknown = sorted(name for name in used - _KNOWN if not name.startswith("KHR_materials_"))
+    unknown = sorted(name for name in used - _KNOWN - {_ORDER} if not name.startswith("KHR_materials_"))
     if unknown:
         return f"extension {unknown[0]} may refer to objects by number"
     absent = any(has_no_bytes(document, index, each) for index, each in enumerate(as_objects(document.tree.get("buffers"))))
@@ -86,6 +88,7 @@ def rewrite(document: Document, contents: GltfContents, *, quantises: bool) -> D
     for holder, key in _other_accessors(tree):
         _check_index(tree, holder[key], "accessors")
     _prune(tree)
+    _drop_order(tree)
     writer = _Writer(tree, contents)
     _Geometry(tree, contents, writer, quantises=quantises).rewrite()
     for holder, key in _other_accessors(tree):
@@ -208,6 +211,18 @@ def _prune_animations(tree: Object, seen: set[tuple[str, int]]) -> None:
     tree["animations"] = remaining
     if not remaining:
         del tree["animations"]
+
+
+def _drop_order(tree: Object) -> None:
+    used = tree.get("extensionsUsed", [])
+    if _ORDER in used:
+        used.remove(_ORDER)
+    if not used:
+        tree.pop("extensionsUsed", None)
+    for primitive in (each for mesh in tree.get("meshes", ()) for each in mesh["primitives"]):
+        extensions = primitive.get("extensions")
+        if isinstance(extensions, dict) and extensions.pop(_ORDER, None) is not None and not extensions:
+            del primitive["extensions"]
 
 
 # ---------------------------------------------------------------------------------------------------------------- geometry
