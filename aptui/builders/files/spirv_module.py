@@ -279,8 +279,8 @@ class _Module:
         prefix = {"int": "i", "uint": "u"}.get(self._type_name(sampled) if self._types[sampled][0] != 19 else "", "")
         if dimension == 6:
             return f"{prefix}subpassInput{'MS' * multisampled}"
-        shadow = "Shadow" if depth == 1 and noun == "sampler" else ""
-        return f"{prefix}{noun}{_DIMENSIONS[dimension]}{'MS' * multisampled}{'Array' * arrayed}{shadow}"
+        suffix = "Shadow" if depth == 1 and noun == "sampler" else ""
+        return f"{prefix}{noun}{_DIMENSIONS[dimension]}{'MS' * multisampled}{'Array' * arrayed}{suffix}"
 
     def _size(self, kind: int, decorations: dict[int, int]) -> int:
         """Return the bytes of a member, 0 for an array without a bound."""
