@@ -8,6 +8,7 @@ conversion of floats truncates, and wraps what is too loud. libsndfile draws a r
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -19,7 +20,9 @@ from msgspec import Struct
 
 from aptui.builders.common import one_job_per_platform, one_line
 from aptui.builders.files import lfs_source
+from aptui.builders.files.json_text import write_json
 from aptui.builders.files.kinds import describe_kind
+from aptui.builders.files.loudness import SoundMeter
 from aptui.builders.files.ogg_file import set_serial
 from aptui.builders.files.sound_marks import UNKNOWN_SIZE, Marks, PlainWav, WavLayout, read_layout, read_marks
 from aptui.sdk import (
@@ -62,11 +65,16 @@ FORMATS = {
     "adpcm": SoundFormat("WAV", "IMA_ADPCM", "wav", 2, most_rate=192_000),
 }
 """{value of the parameter `format`: how it is written}; an empty subtype is PCM with `bits`."""
+_BITS_OF = {"PCM_S8": 8, "PCM_U8": 8, "PCM_16": 16, "PCM_24": 24, "ALAW": 16, "ULAW": 16, "IMA_ADPCM": 16, "MS_ADPCM": 16}
+"""{subtype of a source: bits of its samples}; of others they are not whole."""
 _LOSSY_BITS = 24
 """Bits of the samples that lossy encoders get."""
 
 AUDIO_ASSET_TYPE = UUID("b1a7e3d4-9c52-5f38-a6d1-4e8b0c6f1e03")
 """Asset type of every product of this builder: a sound; the extension names its container."""
+
+MARKS_ASSET_TYPE = UUID("b1a7e3d4-9c52-5f38-a6d1-4e8b0c6f1e04")
+"""Asset type of the loop points and markers of a sound whose format has no place for them: JSON."""
 
 BLOCK_FRAMES, _BLOCK_CHANNELS = 65536, 8
 """Frames of a block with at most 8 channels; blocks with more channels have fewer frames."""
@@ -112,6 +120,20 @@ class _Loudness:
         self.peak = 0.0
 
 
+def _or_null(least: float, most: float, description: str) -> dict[str, Any]:
+    """Return the schema of an optional number."""
+    number = {"type": "number", "minimum": least, "maximum": most}
+    return {"anyOf": [number, {"type": "null"}], "default": None, "description": description}
+
+
+class _Shape(Struct):
+    """The changes of a sound that need a first pass over it: a factor, and the frames that stay (`end` 0: all)."""
+
+    gain: float = 1.0
+    start: int = 0
+    end: int = 0
+
+
 class AudioBuilder:
     """Makes `<stem>.<format>` of a sound."""
 
@@ -132,7 +154,17 @@ class AudioBuilder:
                 "default": "keep",
                 "description": "in Hz",
             },
-            "bits": {"enum": [16, 24], "default": 16, "description": "of a sample of wav and flac; rounded, without dither"},
+            "bits": {"enum": [16, 24], "default": 16, "description": "of a sample of wav and flac"},
+            "dither": {
+                "type": "boolean",
+                "default": False,
+                "description": "add noise of one bit before samples of wav and flac are rounded, unless they are exact",
+            },
+            "loudness": _or_null(-60, 0, "loudness of the whole sound in LUFS (ITU-R BS.1770)"),
+            "peak": _or_null(-30, 0, "highest sample in dB of full scale; the sound becomes quieter if needed; -1 with loudness"),
+            "trim": _or_null(-100, -20, "cut what is quieter than this (dB of full scale) off both ends"),
+            "fade_in": {"type": "number", "minimum": 0, "maximum": 60, "default": 0, "description": "seconds"},
+            "fade_out": {"type": "number", "minimum": 0, "maximum": 60, "default": 0, "description": "seconds"},
             "max_mib": {
                 "type": "number",
                 "minimum": 0.001,
@@ -169,7 +201,10 @@ class AudioBuilder:
                 return ProcessJobResponse(error=f"{request.source}: {_reason(getattr(error, 'code', 0), file)}")
         except (_BadAudioError, ParamError, OSError) as error:
             return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
-        return ProcessJobResponse(Result.SUCCESS, [JobProduct(name, 0, AUDIO_ASSET_TYPE, facts=facts)])
+        products = [JobProduct(name, 0, AUDIO_ASSET_TYPE, facts=facts)]
+        if os.path.exists(request.product_path(_name_marks(name))):
+            products.append(JobProduct(_name_marks(name), 1, MARKS_ASSET_TYPE))
+        return ProcessJobResponse(Result.SUCCESS, products)
 
 
 @contextmanager
@@ -261,9 +296,19 @@ def _convert(
     most_frames = int(options["max_mib"] * (1 << 20)) // (channel_count * bits // 8)
     if source.frames < _UNKNOWN_FRAMES:
         _check_length(source.frames * rate // source.samplerate, most_frames, options)
-    blocks: Iterator[Samples] = (_mix(block, channel_count) for block in _blocks(source, request))
-    if rate != source.samplerate:
-        blocks = _resample(blocks, source.samplerate, rate, channel_count)
+
+    def read(*, warns: bool) -> Iterator[Samples]:
+        blocks = (_mix(block, channel_count) for block in _blocks(source, request, warns=warns))
+        return blocks if rate == source.samplerate else _resample(blocks, source.samplerate, rate, channel_count)
+
+    shape = _Shape()
+    if any(options[name] is not None for name in ("loudness", "peak", "trim")) or options["fade_out"]:
+        shape = _measure(read(warns=False), rate, channel_count, most_frames, options, request)
+        source.seek(0)
+    blocks = _reshape(read(warns=True), shape, rate, options)
+    is_exact = _BITS_OF.get(source.subtype, 99) <= bits and shape.gain == 1.0 and not options["fade_in"] + options["fade_out"]
+    is_exact &= rate == source.samplerate and channel_count == source.channels
+    noise = _Noise() if options["dither"] and not form.subtype and not is_exact else None
     loudness, frames = _Loudness(), 0
     lossy: dict[str, Any] = {}
     if form.container in ("OGG", "MP3"):
@@ -277,12 +322,13 @@ def _convert(
         for block in blocks:
             frames += len(block)
             _check_length(frames, most_frames, options)
-            product.write(_round_samples(block, bits, loudness))
+            product.write(_round_samples(block, bits, loudness, noise))
     if form.container == "OGG":
         set_serial(product_path)
     _report_clipping(loudness, source, request, is_resampled=rate != source.samplerate)
     marks = read_marks(file, source.samplerate)
-    _write_marks(marks if rate == source.samplerate else marks.resample(source.samplerate, rate), frames, product_path, request)
+    marks = marks if rate == source.samplerate else marks.resample(source.samplerate, rate)
+    _write_marks(marks.cut_start(shape.start) if shape.start else marks, frames, rate, product_path, request)
     return {"seconds": round(frames / rate, 3), "rate": int(rate), "format": options["format"]}
 
 
@@ -304,16 +350,91 @@ def _check_length(frames: int, most_frames: int, options: Mapping[str, Any]) -> 
         raise _BadAudioError(f"too long: as a WAV it would take more than {options['max_mib']:g} MiB; see max_mib")
 
 
-def _write_marks(marks: Marks, frames: int, product_path: str, request: ProcessJobRequest) -> None:
-    """Add loop points and markers to a WAV, and report the lost ones."""
+def _measure(
+    blocks: Iterator[Samples],
+    rate: int,
+    channel_count: int,
+    most_frames: int,
+    options: Mapping[str, Any],
+    request: ProcessJobRequest,
+) -> _Shape:
+    """Return how loudness, peak, trim and fades change a sound."""
+    target, threshold = options["loudness"], options["trim"]
+    if target is not None and channel_count > _BLOCK_CHANNELS:
+        raise _BadAudioError(f"loudness is measured of {_BLOCK_CHANNELS} channels at most, this has {channel_count}; use mono")
+    silence = 0.0 if threshold is None else 10 ** (threshold / 20)
+    meter = SoundMeter(rate, channel_count, threshold=silence, measures_loudness=target is not None)
+    for block in blocks:
+        meter.add(block)
+        _check_length(meter.frames, most_frames, options)
+    shape = _Shape(end=meter.frames)
+    if threshold is not None and meter.last >= 0:
+        shape.start, shape.end = meter.first, meter.last + 1
+    elif threshold is not None:
+        request.log.warning(f"{request.source}: is quieter than {threshold:g} dB all the time, so that nothing is cut off")
+    shape.gain = _choose_gain(meter, options, request)
+    return shape
+
+
+def _choose_gain(meter: SoundMeter, options: Mapping[str, Any], request: ProcessJobRequest) -> float:
+    """Return the factor for all samples.
+
+    In hundredths of a dB, because processors may differ in the last bits of a measured loudness.
+    """
+    target, peak = options["loudness"], options["peak"]
+    if not meter.peak or (target is None and peak is None):
+        return 1.0
+    limit = (-1.0 if peak is None else peak) - 20 * math.log10(meter.peak)
+    gain = limit
+    if target is None:
+        gain = min(0.0, limit)
+    elif math.isfinite(meter.loudness):
+        wanted = target - meter.loudness
+        gain = min(wanted, limit)
+        request.log.info(f"{request.source}: {meter.loudness:.1f} LUFS, changed by {gain:+.1f} dB")
+        if gain < wanted:
+            request.log.info(f"{request.source}: its peaks keep it {wanted - gain:.1f} dB below {target:g} LUFS")
+    return float(10 ** (math.floor(gain * 100) / 2000)) if gain else 1.0
+
+
+def _reshape(blocks: Iterator[Samples], shape: _Shape, rate: int, options: Mapping[str, Any]) -> Iterator[Samples]:
+    """Yield the frames that stay, with their gain and fades."""
+    import numpy as np
+
+    fade_in, fade_out = (round(options[name] * rate) for name in ("fade_in", "fade_out"))
+    at = 0
+    for block in blocks:
+        begin, end = max(0, shape.start - at), shape.end - at if shape.end else len(block)
+        part = block[begin : max(begin, end)]
+        if fade_in or fade_out or shape.gain != 1.0:
+            places = np.arange(at + begin, at + begin + len(part)) - shape.start
+            factors = np.full(len(part), shape.gain)
+            if fade_in:
+                factors *= np.minimum(1.0, places / fade_in)
+            if fade_out:
+                factors *= np.minimum(1.0, (shape.end - shape.start - 1 - places) / fade_out)
+            part = part * factors[:, None]
+        at += len(block)
+        if len(part):
+            yield part
+
+
+def _name_marks(product_name: str) -> str:
+    return f"{product_name.rpartition('.')[0]}.marks.json"
+
+
+def _write_marks(marks: Marks, frames: int, rate: int, product_path: str, request: ProcessJobRequest) -> None:
+    """Add loop points and markers to a WAV; of other formats write a file beside it."""
     marks.end_within(frames)
     for text in marks.remarks:
         request.log.warning(f"{request.source}: {text}")
     if product_path.endswith(".wav"):
         marks.append_to(product_path)
     elif text := marks.describe():
-        extension = product_path.rpartition(".")[2]
-        request.log.warning(f"{request.source}: {extension} has no place for its {text}, so they are lost; use format: wav")
+        path = _name_marks(product_path)
+        with open(path, "wb") as file:
+            file.write(write_json({"rate": rate, "frames": frames, **marks.list_all()}))
+        request.log.info(f"{request.source}: its {text} are in {os.path.basename(path)}")
 
 
 def _choose_channels(present: int, options: Mapping[str, Any]) -> int:
@@ -326,7 +447,7 @@ def _choose_channels(present: int, options: Mapping[str, Any]) -> int:
     return requested_channels
 
 
-def _blocks(source: Any, request: ProcessJobRequest) -> Iterator[Samples]:
+def _blocks(source: Any, request: ProcessJobRequest, *, warns: bool) -> Iterator[Samples]:
     """Yield the frames of `source`; one that ends before its header says is damaged."""
     read_count = odd_count = 0
     block_frames = max(1, BLOCK_FRAMES * _BLOCK_CHANNELS // max(_BLOCK_CHANNELS, source.channels))
@@ -335,7 +456,7 @@ def _blocks(source: Any, request: ProcessJobRequest) -> Iterator[Samples]:
         request.progress(min(1.0, read_count / source.frames))
         odd_count += _replace_odd(block) if source.subtype in ("FLOAT", "DOUBLE") else 0
         yield block
-    if odd_count:
+    if odd_count and warns:
         text = f"{odd_count} samples are not numbers or infinite; they become silence or full scale"
         request.log.warning(f"{request.source}: {text}")
     if read_count >= source.frames or source.frames >= _UNKNOWN_FRAMES:
@@ -344,7 +465,8 @@ def _blocks(source: Any, request: ProcessJobRequest) -> Iterator[Samples]:
     if source.format != "MP3":
         raise _BadAudioError(f"damaged {source.format} sound: it {text}")
     # An MP3 without a length in its header has an estimated one.
-    request.log.warning(f"{request.source}: it {text}")
+    if warns:
+        request.log.warning(f"{request.source}: it {text}")
 
 
 def _replace_odd(block: Samples) -> int:
@@ -373,12 +495,27 @@ def _resample(blocks: Iterator[Samples], rate: int, target_rate: int, channel_co
     yield stream.resample_chunk(np.zeros((0, channel_count)), last=True)
 
 
-def _round_samples(block: Samples, bits: int, loudness: _Loudness) -> NDArray[np.int32]:
+class _Noise:
+    """Triangular noise of one bit, the same for every sound: PCG64 gives equal numbers on every machine and in every version."""
+
+    def __init__(self) -> None:
+        import numpy as np
+
+        self._random = np.random.PCG64(1)
+
+    def draw(self, shape: tuple[int, ...]) -> Samples:
+        raw = self._random.random_raw((2, *shape)) >> 11
+        drawn: Samples = (raw[0].astype(float) + raw[1].astype(float)) * 2.0**-53 - 1.0
+        return drawn
+
+
+def _round_samples(block: Samples, bits: int, loudness: _Loudness, noise: _Noise | None = None) -> NDArray[np.int32]:
     """Return `block` as integers in the upper `bits` of 32; full scale plus half a step, 1.0 itself too, is not yet clipping."""
     import numpy as np
 
     full_scale = 1 << (bits - 1)
-    steps = np.rint(block * full_scale)
+    scaled = block * full_scale
+    steps = np.rint(scaled if noise is None else scaled + noise.draw(block.shape))
     over = np.abs(steps) > full_scale
     if over.any():
         loudness.clipped_count += int(over.sum())

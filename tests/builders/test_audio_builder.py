@@ -1,4 +1,5 @@
 import io
+import json
 import random
 import re
 import struct
@@ -10,6 +11,7 @@ import soundfile
 from aptui.builders import audio_builder
 from aptui.builders.audio_builder import AUDIO_ASSET_TYPE, AudioBuilder
 from aptui.builders.files import ogg_file
+from aptui.builders.files.loudness import SoundMeter
 from aptui.sdk import Result
 
 BUILDER = AudioBuilder
@@ -492,3 +494,118 @@ def test_the_product_says_how_long_it_is(bench):
     (product,) = bench.process(source, sample_rate=8000, format="flac").products
 
     assert product.facts == {"seconds": pytest.approx(seconds, abs=0.01), "rate": 8000, "format": "flac"}
+
+
+def tone(level, seconds, hertz=1000, rate=48000, channels=2):
+    """Return a sine whose peak is `level` dB below full scale."""
+    wave = 10 ** (level / 20) * np.sin(2 * np.pi * hertz * np.arange(round(seconds * rate)) / rate)
+    return np.repeat(wave[:, None], channels, axis=1)
+
+
+def loudness_of(samples, rate=48000, block=65536):
+    meter = SoundMeter(rate, samples.shape[1])
+    for start in range(0, len(samples), block):
+        meter.add(samples[start : start + block])
+    return meter.loudness
+
+
+SURROUND = np.concatenate([tone(level, 5, channels=1) for level in (-28, -28, -24, -200, -30, -30)], axis=1)
+
+
+@pytest.mark.parametrize(
+    ("samples", "expected"),
+    [
+        (tone(-23, 5), -23),
+        (tone(-33, 5), -33),
+        (np.concatenate([tone(-36, 2), tone(-23, 12), tone(-36, 2)]), -23),
+        (np.concatenate([tone(-72, 2), tone(-36, 2), tone(-23, 12), tone(-36, 2), tone(-72, 2)]), -23),
+        (np.concatenate([tone(-26, 4), tone(-20, 4.02), tone(-26, 4)]), -23),
+        (SURROUND, -23),
+        (tone(0, 5, hertz=997, channels=1), -3.01),
+        (tone(-23, 0.2), -23),
+        (tone(-200, 1), -np.inf),
+    ],
+    ids=["3341-1", "3341-2", "3341-3", "3341-4", "3341-5", "3341-6", "BS.1770 calibration", "short", "silence"],
+)
+def test_loudness_is_that_of_the_published_test_signals(samples, expected):
+    """The signals of EBU Tech 3341, table 1 (shorter), and the tone of BS.1770, annex 1, within its tolerance of 0.1."""
+    assert loudness_of(samples) == pytest.approx(expected, abs=0.1)
+    assert loudness_of(samples) == pytest.approx(loudness_of(samples, block=1000), abs=1e-9)
+
+
+@pytest.mark.parametrize("rate", [11025, 22050, 44100, 96000])
+def test_loudness_does_not_depend_on_the_sample_rate(rate):
+    assert loudness_of(tone(-23, 3, rate=rate), rate) == pytest.approx(-23, abs=0.1)
+
+
+@pytest.mark.parametrize(("params", "expected"), [({"loudness": -30}, -30), ({"loudness": -8, "peak": -10}, -10)])
+def test_a_sound_gets_its_loudness_as_far_as_its_peak_allows(bench, params, expected):
+    source = bench.write("a.wav", encoded(tone(-20, 3), rate=48000))
+
+    _, _, rate, samples = opened(bench.build(source, **params))
+
+    assert loudness_of(samples, rate) == pytest.approx(expected, abs=0.1)
+    assert np.abs(samples).max() <= 10 ** (params.get("peak", -1) / 20)
+
+
+def test_peak_makes_a_loud_sound_quieter_and_leaves_a_quiet_one(bench):
+    loud, quiet = bench.write("loud.wav", encoded(sine(level=0.9))), bench.write("quiet.wav", encoded(sine(level=0.1)))
+
+    assert np.abs(opened(bench.build(loud, peak=-6))[3]).max() == pytest.approx(10 ** (-6 / 20), abs=0.002)
+    assert np.abs(opened(bench.build(quiet, peak=-6))[3]).max() == pytest.approx(0.1, abs=0.001)
+
+
+def test_trim_cuts_silence_and_moves_the_marks(bench):
+    samples = np.concatenate([np.zeros((1000, 1)), sine(frames=5000), np.zeros((700, 1))])
+    data = encoded(samples) + loop_chunk(1500, 2999)
+    data = data[:4] + struct.pack("<I", len(data) - 8) + data[8:]
+
+    products = bench.build(bench.write("a.wav", data), trim=-60, format="flac")
+
+    assert json.loads(products.pop("a.marks.json")) | {"frames": 0} == {
+        "rate": RATE, "frames": 0, "loops": [{"start": 499, "end": 1999, "kind": "forward"}], "markers": [],
+    }  # fmt: skip
+    assert 4997 <= len(opened(products)[3]) <= 5000
+
+
+def loop_chunk(first, last):
+    return (
+        b"smpl"
+        + struct.pack("<I", 60)
+        + struct.pack("<9I", 0, 0, 22675, 60, 0, 0, 0, 1, 0)
+        + struct.pack("<6I", 0, 0, first, last, 0, 0)
+    )
+
+
+def test_silence_is_not_trimmed_but_warned_of(bench):
+    source = bench.write("a.wav", encoded(np.zeros((500, 1))))
+
+    assert len(opened(bench.build(source, trim=-60, loudness=-20))[3]) == 500
+    assert bench.warnings == ["a.wav: is quieter than -60 dB all the time, so that nothing is cut off"]
+
+
+def test_fades_rise_from_and_fall_to_silence(bench):
+    source = bench.write("a.wav", encoded(np.full((1000, 1), 0.5), rate=1000))
+
+    *_, samples = opened(bench.build(source, fade_in=0.1, fade_out=0.2))
+
+    assert samples[[0, 50, 100, 799, 899, 999], 0].tolist() == pytest.approx([0, 0.25, 0.5, 0.5, 0.25, 0], abs=0.003)
+
+
+def test_dither_adds_noise_only_when_bits_fall(bench):
+    exact = bench.write("exact.wav", encoded(sine()))
+    fine = bench.write("fine.wav", encoded(np.full((20000, 1), 100.3 / 32768), subtype="FLOAT"))
+
+    assert bench.build(exact, dither=True) == bench.build(exact)
+    *_, plain = opened(bench.build(fine))
+    *_, dithered = opened(bench.build(fine, dither=True))
+    assert set(plain[:, 0] * 32768) == {100}
+    assert set(dithered[:, 0] * 32768) <= {99, 100, 101, 102}
+    assert dithered.mean() * 32768 == pytest.approx(100.3, abs=0.05)
+    assert bench.build(fine, dither=True) == bench.build(fine, dither=True)
+
+
+def test_loudness_of_very_many_channels_is_refused(bench):
+    source = bench.write("a.wav", encoded(np.zeros((10, 9))))
+
+    assert bench.fail(source, loudness=-20) == "a.wav: loudness is measured of 8 channels at most, this has 9; use mono"

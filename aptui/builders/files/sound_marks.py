@@ -13,7 +13,7 @@ import io
 import os
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -57,13 +57,34 @@ class Marks:
 
     def resample(self, rate: int, target_rate: int) -> Marks:
         """Return the marks of the same sound at another sample rate."""
+        moved = self._move(lambda position: min(0xFFFFFFFF, (position * target_rate + rate // 2) // rate))
+        if moved.loops:
+            moved.loops = moved.loops[:8] + struct.pack("<I", _NANOSECONDS // target_rate) + moved.loops[12:]
+        return moved
 
-        def at(position: int) -> int:
-            return min(0xFFFFFFFF, (position * target_rate + rate // 2) // rate)
+    def cut_start(self, frames: int) -> Marks:
+        """Return the marks of the sound without its first `frames`."""
+        return self._move(lambda position: max(0, position - frames))
 
+    def list_all(self) -> dict[str, list[dict[str, Any]]]:
+        """Return loops and markers as JSON has them: positions in samples, `end` is behind the last sample of a loop."""
+        names = {}
+        for kind, start, size in _walk_labels(self.labels):
+            if kind == b"labl" and size >= 4:
+                names[struct.unpack_from("<I", self.labels, start)[0]] = self.labels[start + 4 : start + size].split(b"\0")[0]
+        loops, markers = [], []
+        for start in range(36, 36 + 24 * _count(self.loops, 28), 24):
+            _, kind, first, last = struct.unpack_from("<4I", self.loops, start)
+            loops.append({"start": first, "end": last + 1, "kind": "alternating" if kind == _ALTERNATING else "forward"})
+        for start in range(4, 4 + 24 * _count(self.cues, 0), 24):
+            number, position = struct.unpack_from("<II", self.cues, start)
+            name = {"name": names[number].decode("utf-8", "replace")} if names.get(number) else {}
+            markers.append({"position": struct.unpack_from("<I", self.cues, start + 20)[0] or position, **name})
+        return {"loops": loops, "markers": markers}
+
+    def _move(self, at: Callable[[int], int]) -> Marks:
+        """Return the marks with their positions changed by `at`."""
         loops, cues, labels = (bytearray(each) for each in (self.loops, self.cues, self.labels))
-        if loops:
-            struct.pack_into("<I", loops, 8, _NANOSECONDS // target_rate)
         for start in range(36, 36 + 24 * _count(loops, 28), 24):
             first, last = struct.unpack_from("<II", loops, start + 8)
             struct.pack_into("<II", loops, start + 8, at(first), max(at(first), at(last + 1) - 1))
@@ -73,7 +94,7 @@ class Marks:
         for kind, start, size in _walk_labels(self.labels):
             if kind == b"ltxt" and size >= 8:
                 struct.pack_into("<I", labels, start + 4, at(struct.unpack_from("<I", labels, start + 4)[0]))
-        return Marks(bytes(loops), bytes(cues), self.instrument, bytes(labels))
+        return Marks(bytes(loops), bytes(cues), self.instrument, bytes(labels), self.remarks)
 
     def end_within(self, frames: int) -> None:
         """Let loops end where the sound does at the latest."""

@@ -1,6 +1,7 @@
 """Loop points and markers of every form, and where they are in the product."""
 
 import io
+import json
 import struct
 
 import numpy as np
@@ -217,12 +218,16 @@ def test_loop_tags_that_make_no_sense_warn(bench, tags, words):
     assert words in warning
 
 
-def test_flac_as_product_warns_of_lost_marks_by_name(bench):
-    source = bench.write("a.wav", wav(chunk(b"smpl", smpl((0, 1, 9))), chunk(b"cue ", cue(1, 2, 3))))
+def test_marks_of_a_flac_are_in_a_file_beside_it(bench):
+    labels = b"adtl" + chunk(b"labl", struct.pack("<I", 2) + b"chorus\0")
+    source = bench.write("a.wav", wav(chunk(b"smpl", smpl((1, 1, 9))), chunk(b"cue ", cue(1, 2, 3)), chunk(b"LIST", labels)))
 
-    bench.build(source, format="flac")
+    marks = json.loads(bench.build(source, format="flac")["a.marks.json"])
 
-    assert bench.warnings == ["a.wav: flac has no place for its 1 loop and 3 markers, so they are lost; use format: wav"]
+    assert marks["loops"] == [{"start": 1, "end": 10, "kind": "alternating"}]
+    assert [each.get("name") for each in marks["markers"]] == [None, "chorus", None]
+    assert [(each.path, each.sub_id) for each in bench.products] == [("a.flac", 0), ("a.marks.json", 1)]
+    assert bench.warnings == []
 
 
 @pytest.mark.parametrize(
