@@ -94,8 +94,8 @@ def test_system_errors_become_store_errors(share, tmp_path, monkeypatch, code, k
 
 _WRITER = """
 import sys
-from aptui.features.sharing.stores import folder_store, streams
-streams.CHUNK_BYTES = 64 * 1024
+from aptui.features.sharing.stores import folder_store
+folder_store.CHUNK_BYTES = 64 * 1024
 root, digest, source = sys.argv[1:]
 store = folder_store.FolderStore(root)
 while True:
