@@ -23,6 +23,7 @@ from aptui.features.o3de.connection.connection_settings import ConnectionSetting
 from aptui.features.o3de.connection.o3de_answers import ProjectAnswers
 from aptui.features.o3de.connection.o3de_server import O3deServer
 from aptui.link.engine_link import EngineLink, NewsPulse
+from aptui.shared.forms import prepare_form
 from aptui.store.queries.reader_pool import Database
 
 _ENGINE_LIMIT_S = 5.0
@@ -96,7 +97,7 @@ async def _serve(settings: ConnectionSettings, listening: socket.socket) -> None
 def main() -> None:
     """Serve clients of the listening socket with the descriptor in the first argument."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    settings = msgspec.convert(json.loads(sys.stdin.readline()), ConnectionSettings)
+    settings = msgspec.convert(json.loads(sys.stdin.readline()), prepare_form(ConnectionSettings))
     asyncio.run(_serve(settings, socket.socket(fileno=int(sys.argv[1]))))
 
 
