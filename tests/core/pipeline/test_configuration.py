@@ -69,8 +69,7 @@ def test_debug_output_reruns_only_builders_that_read_it() -> None:
 
 @pytest.mark.parametrize("is_restarted", [True, False], ids=["another engine", "the same engine"])
 def test_a_job_that_needs_no_run_after_all_says_why_its_last_one_was(*, is_restarted: bool) -> None:
-    world = world_of()
-    world.apply({"b.s": "edited"})
+    world = world_of().apply({"b.s": "edited"})
     told = world.job("b.s@linux:main").reason
     world.write("b.s", "edited again")
     world.held.add("b.s@linux:main")
@@ -78,10 +77,8 @@ def test_a_job_that_needs_no_run_after_all_says_why_its_last_one_was(*, is_resta
     world.run()
     pending = world.job("b.s@linux:main").reason
     world.forget_runs()
-    world.write("b.s", "edited")
     world.held.clear()
-
-    world.settle(restart=is_restarted)
+    world.apply({"b.s": "edited"}, restart=is_restarted)
 
     assert pending != told
     assert world.ran() == []
@@ -227,8 +224,7 @@ def test_a_failed_job_of_a_platform_that_went_is_not_tried_again() -> None:
 
 
 def test_a_failed_builder_that_loses_everything_may_have_nothing_to_lose() -> None:
-    world = world_of(scripter(deletes_products_on_failure=True))
-    world.apply({"b.s": "FAIL"})
+    world = world_of(scripter(deletes_products_on_failure=True)).apply({"b.s": "FAIL"})
     assert world.apply({"b.s": None}).cache == {}
     assert world.statuses() == {}
 
@@ -266,8 +262,7 @@ def test_another_order_of_scan_folders_makes_another_file_win() -> None:
 
 
 def test_a_new_kind_of_companion_counts_for_the_sources_that_have_one() -> None:
-    world = world_of()
-    world.apply({"b.s.note": "1"})
+    world = world_of().apply({"b.s.note": "1"})
     world.configure(companions=(Companion(glob("*.s"), "note"),))
 
     assert world.settle(restart=True).ran() == ["b.s@linux:main"]

@@ -15,11 +15,6 @@ from aptui.core.orders import Outcome, ProcessOrder, RunResult
 from aptui.core.paths import path_uuid
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def runs_of(world: World) -> list[str]:
     """Return the processing runs in the order they started, by source."""
     return [name.partition("@")[0] for name in world.order if "@" in name]
@@ -362,8 +357,7 @@ def test_with_order_once_the_first_run_is_waited_for(world: World) -> None:
 
 def test_a_dependency_on_another_platform_fails_and_says_so() -> None:
     setup = Setup(platforms=("linux", "server"), builders=(scripter(platforms=("linux", "server")),))
-    world = World(setup)
-    world.apply({"a.s": "after b.s:main@server", "b.s": ""})
+    world = World(setup).apply({"a.s": "after b.s:main@server", "b.s": ""})
 
     assert world.statuses()["a.s@server:main"] == "completed"
     assert world.statuses()["a.s@linux:main"] == "failed"
@@ -498,10 +492,8 @@ def test_self_include_is_not_a_dependency(world: World) -> None:
 
 def test_edges_are_deleted_with_their_declarer(world: World) -> None:
     settled(world, a_s="include x.bin\nglob *.bin\nread y.bin", b_s="include x.bin")
-    world.write("a.s", "")
     world.configure(builders=(scripter("other", "a.s"),))
-
-    world.settle(restart=True)
+    world.apply({"a.s": ""}, restart=True)
 
     assert not world.archive.tables.edges
 
@@ -580,11 +572,8 @@ def test_what_a_critical_job_waits_for_inherits_its_urgency(world: World) -> Non
 
 
 def test_waiting_job_starts_after_its_lost_dependency_ran_again(world: World) -> None:
-    world.write("a.s", "after b.s:main\ncritical")
-    world.write("b.s", "")
     world.fates["b.s@linux:main"] = [Outcome.LOST, Outcome.RETURNED, Outcome.RETURNED]
-
-    world.settle()
+    world.apply({"a.s": "after b.s:main\ncritical", "b.s": ""})
 
     assert runs_of(world) == ["b.s"] * 4 + ["a.s"]
 
@@ -638,8 +627,9 @@ def test_a_builder_may_ask_for_the_jobs_of_another_source(world: World) -> None:
 def test_dependents_survive_a_crash_after_a_commit() -> None:
     for word in ("after", "print", "include", "glob *"):
         for fuse in range(45):
-            world = World()
-            world.apply({"a.s": "glob *.s" if "*" in word else f"{word} z/b.s{'' if word == 'include' else ':main'}", "z/b.s": ""})
+            world = World().apply(
+                {"a.s": "glob *.s" if "*" in word else f"{word} z/b.s{'' if word == 'include' else ':main'}", "z/b.s": ""}
+            )
             world.write("z/b.s", "x")
             world.fuse = fuse
             assert world.settle().cache == world.clean().cache, (word, fuse)
@@ -685,8 +675,7 @@ def test_a_job_that_was_asked_for_while_it_was_committed_runs_again(world: World
 
 def test_dependents_survive_a_crash_after_a_deletion() -> None:
     for fuse in range(45):
-        world = World()
-        world.apply({"a.s": "", "z/b.s": "include a.s", "z/c.s": "read a.s", "y/d.s": "after a.s:main"})
+        world = World().apply({"a.s": "", "z/b.s": "include a.s", "z/c.s": "read a.s", "y/d.s": "after a.s:main"})
         world.delete("a.s")
         world.fuse = fuse
         assert world.settle().cache == world.clean().cache, fuse

@@ -42,8 +42,7 @@ def until(world: World, count: int) -> None:
 
 
 def test_a_builder_without_drafts_makes_finals() -> None:
-    world = World(Setup())
-    world.apply({"a.s": ""})
+    world = World(Setup()).apply({"a.s": ""})
 
     assert asked(world) == ["a.s final"]
     assert world.archive.tables.drafts == {}
@@ -153,8 +152,7 @@ def test_a_failed_final_is_tried_again_as_any_failed_job_is() -> None:
 
 
 def test_a_draft_that_fails_is_a_job_that_failed() -> None:
-    world = world_with()
-    world.apply({"a.s": "FAIL"})
+    world = world_with().apply({"a.s": "FAIL"})
 
     assert asked(world) == ["a.s draft"]
     assert world.statuses() == {NAME: "failed"}
@@ -188,8 +186,7 @@ def test_pending_finals_survive_a_crash(at: int) -> None:
 
 
 def test_without_finals_all_rests_on_drafts_until_they_are_wanted() -> None:
-    world = world_with(makes_finals=False)
-    world.apply({"a.s": ""})
+    world = world_with(makes_finals=False).apply({"a.s": ""})
     world.settle(restart=True)
     drafted = asked(world)
 
@@ -296,8 +293,7 @@ def test_a_cancelled_final_stays_cancelled_and_its_draft_served() -> None:
 
 
 def test_a_builder_that_knows_drafts_no_more_makes_its_finals() -> None:
-    world = world_with(makes_finals=False)
-    world.apply({"a.s": ""})
+    world = world_with(makes_finals=False).apply({"a.s": ""})
 
     world.configure(builders=(copier(), scripter()))
     world.settle(restart=True)
@@ -344,8 +340,7 @@ def test_fetched_final_replaces_the_draft(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_news_say_of_a_job_whether_its_products_are_drafts() -> None:
-    world = world_with()
-    world.apply({"a.s": ""})
+    world = world_with().apply({"a.s": ""})
 
     told = [notice for notice in world.notices if isinstance(notice, JobChanged) and notice.status == "completed"]
     assert [notice.is_draft for notice in told] == [True, False]

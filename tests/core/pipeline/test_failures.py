@@ -120,9 +120,8 @@ def test_reached_limit_is_retried_only_after_a_change_or_on_request(kind: str) -
 
     world.settle(restart=True)
     unchanged = world.ran()
-    world.write("a.s", "edited")
     world.fates[NAME] = [kind]
-    world.settle(restart=True)
+    world.apply({"a.s": "edited"}, restart=True)
     edited = world.ran()
     world.forget_runs()
     world.ask("reprocess", keys=("a.s",))
@@ -151,9 +150,8 @@ def test_obstacle_outside_the_job_is_retried_whatever_retry_failed_says() -> Non
 @pytest.mark.parametrize("kind", ["timeout", "error"])
 def test_failed_analysis_runs_again_when_a_setting_that_made_it_fail_changes(kind: str) -> None:
     world = World(Setup(**with_scripter(analyse_limit_s=1.0), run_settings=(SANDBOX,), retry_failed=RetryFailed.CHANGED))
-    world.write("a.s")
     world.fates["a.s:analyse"] = [kind]
-    assert world.settle().statuses() == {"a.s:analyse": "failed"}
+    assert world.apply({"a.s": ""}).statuses() == {"a.s:analyse": "failed"}
     counts = [dict(world.analyses)]
 
     for _ in range(2):
@@ -183,14 +181,12 @@ def described(world: World) -> dict[str, object]:
 @pytest.mark.parametrize("restarts", [True, False], ids=["another engine", "the same engine"])
 @pytest.mark.parametrize("times", [1, 3])
 def test_undone_mistake_leaves_the_row_of_the_run_whose_products_exist(times: int, *, restarts: bool) -> None:
-    world = World()
-    world.apply({"a.s": "WARN"})
+    world = World().apply({"a.s": "WARN"})
     before = described(world)
     world.forget_runs()
     for at in range(times):
-        world.write("a.s", f"FAIL {at}")
         world.fates[NAME] = ["error"]
-        world.settle(restart=restarts)
+        world.apply({"a.s": f"FAIL {at}"}, restart=restarts)
     failed = described(world)
 
     world.apply({"a.s": "WARN"}, restart=restarts)
@@ -201,8 +197,7 @@ def test_undone_mistake_leaves_the_row_of_the_run_whose_products_exist(times: in
 
 
 def test_broken_and_mended_folder_settings_leave_nothing_red() -> None:
-    world = World()
-    world.apply({"a.s": "WARN", "b.txt": ""})
+    world = World().apply({"a.s": "WARN", "b.txt": ""})
     before = described(world)
     world.apply({"a.s": "other", ".aptui.yaml": "{"})
 
@@ -212,18 +207,15 @@ def test_broken_and_mended_folder_settings_leave_nothing_red() -> None:
 
 
 def test_retried_run_that_is_not_needed_any_more_leaves_no_errors() -> None:
-    world = World(Setup(retry=RetryRule(3, ("error",))))
-    world.apply({"a.s": "WARN"})
+    world = World(Setup(retry=RetryRule(3, ("error",)))).apply({"a.s": "WARN"})
     before = described(world)
     world.write("a.s", "other")
     world.fates[NAME] = ["error"]
     world.scan()
     world.held.add(NAME)
     world.run()
-    world.write("a.s", "WARN")
     world.held.clear()
-
-    world.settle()
+    world.apply({"a.s": "WARN"})
 
     assert described(world) == before
 
@@ -277,12 +269,9 @@ def test_failed_job_that_runs_again_names_what_changed_since_it_failed(change: s
 
 
 def test_failed_analysis_of_a_source_that_had_jobs_names_what_changed() -> None:
-    world = World()
-    world.apply({"d.inc": "1", "a.s": "include d.inc"})
-    world.write("d.inc", "2")
+    world = World().apply({"d.inc": "1", "a.s": "include d.inc"})
     world.fates["a.s:analyse"] = ["error"]
-
-    world.settle(restart=True)
+    world.apply({"d.inc": "2"}, restart=True)
 
     (row,) = world.archive.tables.analyses.values()
     assert row[2] == "failed"
@@ -290,8 +279,7 @@ def test_failed_analysis_of_a_source_that_had_jobs_names_what_changed() -> None:
 
 
 def test_missing_file_is_never_called_new_or_gone() -> None:
-    world = World()
-    world.apply({"a.s": ""})
+    world = World().apply({"a.s": ""})
     world.apply({"a.s": "include d.inc"})
     declared = world.job(NAME).reason
     world.apply({"a.s": ""})

@@ -10,9 +10,7 @@ from aptui.core.messages import CompareFiles
 
 
 def world_of(text: str) -> World:
-    world = World(Setup())
-    world.apply({"a.s": text})
-    return world
+    return World(Setup()).apply({"a.s": text})
 
 
 @pytest.mark.parametrize("stage", ["stage+ m.s=scribble a.s", "stage+ m.s=stage+ sub/n.s=scribble a.s"])

@@ -33,11 +33,6 @@ from aptui.core.project import Companion
 from aptui.core.rows import ROW_OPERATIONS
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def of(world: World, kind: type) -> list[object]:
     """Return the commands of one kind."""
     return [command for command in world.commands if isinstance(command, kind)]
@@ -504,13 +499,8 @@ def test_the_list_of_files_holds_what_is_there_and_no_more() -> None:
         world.write(rel, rel)
     world.write("c.txt", "low", "shared")
     world.settle()
-    world.delete("a.bin")
-    world.delete("b.bin")
-    world.delete("c.txt")
-    world.write("B.bin", "x")
     world.configure(builders=(scripter(),))
-
-    world.settle(restart=True)
+    world.apply({"a.bin": None, "b.bin": None, "c.txt": None, "B.bin": "x"}, restart=True)
 
     assert set(world.archive.tables.files) == {(1, "B.bin"), (2, "c.txt"), (1, "d.txt")}
 
@@ -529,9 +519,8 @@ def test_a_file_renamed_in_case_alone_is_the_same_source(world: World) -> None:
 
 
 def test_an_unsettled_source_that_goes_leaves_nothing_behind(world: World) -> None:
-    world.write("a.txt", "x")
     world.held.add("a.txt@linux:data")
-    world.settle()
+    world.apply({"a.txt": "x"})
     world.apply({"a.txt": None})
 
     world.deliver_killed()
@@ -547,10 +536,8 @@ def test_an_unsettled_source_that_goes_leaves_nothing_behind(world: World) -> No
 
 
 def test_file_that_changes_while_read_is_rechecked(world: World) -> None:
-    world.write("a.txt", "x")
     world.shy["a.txt"] = 3
-
-    world.settle()
+    world.apply({"a.txt": "x"})
 
     assert [command for command in world.commands if isinstance(command, RecheckFiles)]
     assert world.cache == {"linux/a.txt": sha("x")}
@@ -643,9 +630,8 @@ def test_unstable_file_without_builder_is_ignored(world: World) -> None:
 
 
 def test_an_unreadable_file_fails_with_the_reason_and_heals(world: World) -> None:
-    world.write("a.s", "x")
     world.unreadable["a.s"] = "permission denied"
-    assert world.settle().statuses() == {"a.s:analyse": "failed"}
+    assert world.apply({"a.s": "x"}).statuses() == {"a.s:analyse": "failed"}
     assert world.job("a.s:analyse").error == "'a.s' cannot be read: permission denied"
     world.unreadable.clear()
     assert world.settle(restart=True).statuses() == {"a.s@linux:main": "completed"}
@@ -653,9 +639,8 @@ def test_an_unreadable_file_fails_with_the_reason_and_heals(world: World) -> Non
 
 def test_a_copied_file_that_cannot_be_read_keeps_its_last_good_product(world: World) -> None:
     settled(world, a_txt="x")
-    world.write("a.txt", "y")
     world.unreadable["a.txt"] = "permission denied"
-    assert world.settle().cache == {"linux/a.txt": sha("x")}
+    assert world.apply({"a.txt": "y"}).cache == {"linux/a.txt": sha("x")}
     assert world.statuses() == {"a.txt@linux:data": "completed", "a.txt:analyse": "failed"}
     world.unreadable.clear()
     assert world.settle().statuses() == {"a.txt@linux:data": "completed"}
@@ -674,17 +659,13 @@ def test_pending_job_fails_when_its_source_is_unreadable(world: World) -> None:
 
 
 def test_unmatched_unreadable_file_is_ignored(world: World) -> None:
-    world.write("x.bin", "1")
     world.unreadable["x.bin"] = "permission denied"
-
-    assert world.settle().statuses() == {}
+    assert world.apply({"x.bin": "1"}).statuses() == {}
 
 
 def test_a_dependency_that_cannot_be_read_counts_as_missing_until_it_can(world: World) -> None:
-    world.write("a.s", "include x.bin\nglob *.bin")
-    world.write("x.bin", "1")
     world.unreadable["x.bin"] = "permission denied"
-    assert world.settle().statuses() == {"a.s@linux:main": "completed"}
+    assert world.apply({"a.s": "include x.bin\nglob *.bin", "x.bin": "1"}).statuses() == {"a.s@linux:main": "completed"}
     world.forget_runs()
 
     world.unreadable.clear()
@@ -1180,8 +1161,7 @@ def test_dependency_that_was_saved_alone_is_read_again(world: World) -> None:
 
 @pytest.mark.parametrize("text", [None, "FAIL"])
 def test_lost_product_whose_file_exists_is_deleted_with_its_job_or_failure(text: str | None) -> None:
-    world = World()
-    world.apply({"a.s": "x"})
+    world = World().apply({"a.s": "x"})
     assert "linux/a.out" in world.cache
 
     world._post(ProductsLost(world._next(), ("linux/a.out",)))

@@ -300,8 +300,7 @@ def test_log_answers_apart_begins_and_ends_with_the_configuration() -> None:
 
 
 def test_what_a_named_source_makes_keeps_its_uuid_when_the_source_moves() -> None:
-    world = World()
-    world.apply({"a.s": "stage m.s=x", "a.s.meta": meta("one", "a.s")})
+    world = World().apply({"a.s": "stage m.s=x", "a.s.meta": meta("one", "a.s")})
     before = uuids(world)["m.s"]
     assert before != path_uuids(RelPath("m.s"))[0]
 

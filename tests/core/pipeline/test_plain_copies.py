@@ -301,8 +301,7 @@ def test_copies_that_others_depend_on_are_jobs_like_others(named: str, taken: li
 
 
 def test_copies_without_dependents_are_decided_together(taken: list[bool]) -> None:
-    world = world_of(Setup(builders=(copier(), scripter())), *FILES)
-    world.apply({"b.s": "include z.s", "z.s": "include missing.s"})
+    world = world_of(Setup(builders=(copier(), scripter())), *FILES).apply({"b.s": "include z.s", "z.s": "include missing.s"})
 
     for rel in FILES:
         world.write(f"more/{rel}", rel)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from fake_world import World
 from fakes import scripter
 
@@ -10,11 +9,6 @@ from aptui.core.messages import StartRuns
 from aptui.core.notices import JobChanged, Notice
 
 ANALYSIS = f"CreateJobs_{{{scripter().uuid.hex()}}}"
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
 
 
 def steps(notices: list[Notice]) -> list[tuple[str, str]]:

@@ -85,11 +85,8 @@ def test_jobs_with_a_resource_start_in_order_one_per_message() -> None:
 @pytest.mark.parametrize("fate", [Outcome.SUCCEEDED, Outcome.FAILED, Outcome.LOST, Outcome.RETURNED, Outcome.STALE])
 def test_however_a_run_ends_it_is_given_back(fate: Outcome) -> None:
     world = world_with(("gpu", 1), ("licence", 1))
-    world.write("a.bake.s")
-    world.write("b.bake.s")
     world.fates["a.bake.s@linux:main"] = [fate]
-
-    world.settle()
+    world.apply({"a.bake.s": "", "b.bake.s": ""})
 
     assert world.statuses()["b.bake.s@linux:main"] == "completed"
     assert [use.holders for use in world.pipeline.jobs.resource_uses()] == [(), ()]
@@ -97,9 +94,8 @@ def test_however_a_run_ends_it_is_given_back(fate: Outcome) -> None:
 
 def test_a_run_that_was_killed_holds_it_until_it_has_ended() -> None:
     world = world_with(("gpu", 1), ("licence", 1))
-    world.write("a.bake.s")
     world.held.add("a.bake.s@linux:main")
-    world.settle()
+    world.apply({"a.bake.s": ""})
     world.ask("cancel", names=("a.bake.s@linux:main",))
     world._handle(world.inbox.popleft())
 
@@ -146,8 +142,7 @@ def test_resources_are_exclusive_and_all_jobs_end(seed: int) -> None:
 
 
 def test_without_resources_nothing_is_kept_of_them() -> None:
-    world = World()
-    world.apply({"a.s": ""})
+    world = World().apply({"a.s": ""})
 
     assert world.pipeline.jobs.resources is None
     assert world.pipeline.jobs.resource_uses() == ()

@@ -51,10 +51,8 @@ def test_what_a_rule_covers(on: tuple[str, ...], kind: str, *, is_covered: bool)
 
 def test_a_failure_of_a_listed_kind_is_tried_again_and_marked() -> None:
     world = world_with(RetryRule(2, ("timeout",)))
-    world.write("a.s")
     world.fates[NAME] = ["timeout", "timeout"]
-
-    world.settle()
+    world.apply({"a.s": ""})
 
     assert world.runs[NAME] == 3
     assert world.statuses() == {NAME: "completed"}
@@ -65,10 +63,8 @@ def test_a_failure_of_a_listed_kind_is_tried_again_and_marked() -> None:
 
 def test_job_fails_after_the_last_retry() -> None:
     world = world_with(RetryRule(2, ("timeout",)))
-    world.write("a.s")
     world.fates[NAME] = ["timeout"] * 9
-
-    world.settle()
+    world.apply({"a.s": ""})
 
     assert world.runs[NAME] == 3
     assert world.job(NAME).error == "it was timeout (tried 3 times)"
@@ -80,10 +76,8 @@ def test_job_fails_after_the_last_retry() -> None:
 @pytest.mark.parametrize("kind", ["memory", "exit 1", ""])
 def test_a_failure_of_another_kind_is_final(kind: str) -> None:
     world = world_with(RetryRule(2, ("timeout",)))
-    world.write("a.s")
     world.fates[NAME] = [kind]
-
-    world.settle()
+    world.apply({"a.s": ""})
 
     assert (world.runs[NAME], world.statuses()) == (1, {NAME: "failed"})
     assert world.job(NAME).error == f"it was {kind}"
@@ -93,19 +87,16 @@ def test_the_rule_of_a_builder_stands_before_that_of_the_project() -> None:
     several = RetryRule(3, ("timeout",))
     world, other = world_with(None, of_project=several), world_with(RetryRule(0, ()), of_project=several)
     for each in (world, other):
-        each.write("a.s")
         each.fates[NAME] = ["timeout"] * 9
-        each.settle()
+        each.apply({"a.s": ""})
 
     assert (world.runs[NAME], other.runs[NAME]) == (4, 1)
 
 
 def test_a_rule_for_crashes_stands_before_the_one_more_try_of_all() -> None:
     world = world_with(RetryRule(3, ("crash",)))
-    world.write("a.s")
     world.fates[NAME] = ["crash"] * 9
-
-    world.settle()
+    world.apply({"a.s": ""})
 
     assert world.runs[NAME] == 4
     assert world.job(NAME).error == "its worker died: it was crash (tried 4 times)"
@@ -113,52 +104,42 @@ def test_a_rule_for_crashes_stands_before_the_one_more_try_of_all() -> None:
 
 def test_dead_worker_is_reported_without_a_retry_rule() -> None:
     world = world_with(None)
-    world.write("a.s")
     world.fates[NAME] = ["crash"]
-
-    world.settle()
+    world.apply({"a.s": ""})
 
     assert last_news(world).flaky == "crash"
 
 
 def test_a_worker_that_was_ended_by_hand_says_nothing_of_the_job() -> None:
     world = world_with(None)
-    world.write("a.s")
     world.fates[NAME] = [Outcome.LOST]
-
-    world.settle()
+    world.apply({"a.s": ""})
 
     assert (world.runs[NAME], last_news(world).flaky) == (2, "")
 
 
 def test_an_analysis_is_tried_again_too() -> None:
     world = world_with(RetryRule(1, ("timeout",)))
-    world.write("a.s")
     world.fates["a.s:analyse"] = ["timeout"]
-
-    world.settle()
+    world.apply({"a.s": ""})
 
     assert (world.analyses["a.s"], world.statuses()) == (2, {NAME: "completed"})
 
 
 def test_change_resets_the_retry_count() -> None:
     world = world_with(RetryRule(1, ("timeout",)))
-    world.write("a.s")
     world.fates[NAME] = ["timeout"]
-    world.settle()
-    world.write("a.s", "x")
+    world.apply({"a.s": ""})
     world.fates[NAME] = ["timeout"]
-
-    world.settle()
+    world.apply({"a.s": "x"})
 
     assert (world.runs[NAME], world.statuses()) == (4, {NAME: "completed"})
 
 
 def test_the_mark_lasts_over_a_restart_and_goes_with_the_next_run() -> None:
     world = world_with(RetryRule(1, ("timeout",)))
-    world.write("a.s")
     world.fates[NAME] = ["timeout"]
-    world.settle()
+    world.apply({"a.s": ""})
 
     world.settle(restart=True)
     was = world.job(NAME).flaky

@@ -29,11 +29,6 @@ from aptui.core.orders import CopyOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.state.working_set import WorkingSet
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def of(world: World, kind: type) -> list:  # type: ignore[type-arg]
     """Return the commands of one kind."""
     return [command for command in world.commands if isinstance(command, kind)]
@@ -74,9 +69,8 @@ def test_rows_are_saved_in_order_when_one_answer_has_failures_and_successes(worl
 
 
 def test_the_same_plan_twice_runs_once(world: World) -> None:
-    world.write("a.txt", "x")
     world.held.add("a.txt@linux:data")
-    world.settle()
+    world.apply({"a.txt": "x"})
     world.touch("a.txt")
     world.settle(is_full=True)
     world.held.clear()
@@ -126,10 +120,8 @@ def test_result_with_unknown_run_key_is_ignored(world: World) -> None:
 
 
 def test_a_run_lost_once_is_tried_again(world: World) -> None:
-    world.write("a.s", "")
     world.fates["a.s@linux:main"] = [Outcome.LOST]
-
-    world.settle()
+    world.apply({"a.s": ""})
 
     assert world.runs["a.s@linux:main"] == 2
     assert world.statuses() == {"a.s@linux:main": "completed"}
@@ -137,19 +129,17 @@ def test_a_run_lost_once_is_tried_again(world: World) -> None:
 
 @pytest.mark.parametrize("name", ["a.s@linux:main", "a.s:analyse"])
 def test_a_run_lost_twice_fails_and_is_tried_again_at_the_next_start(world: World, name: str) -> None:
-    world.write("a.s", "")
     world.fates[name] = [Outcome.LOST, Outcome.LOST]
-    assert world.settle().statuses() == {name: "failed"}
+    assert world.apply({"a.s": ""}).statuses() == {name: "failed"}
     assert world.job(name).error == "its worker died twice: it was LOST"
 
     assert world.settle(restart=True).statuses() == {"a.s@linux:main": "completed"}
 
 
 def test_a_plan_that_changed_may_be_lost_once_more(world: World) -> None:
-    world.write("a.s", "")
     world.fates["a.s@linux:main"] = [Outcome.LOST, Outcome.RETURNED]
     world.held.add("a.s@linux:main")
-    world.settle()
+    world.apply({"a.s": ""})
     world.held.clear()
     world._finish_runs()
     world.run()
@@ -158,28 +148,22 @@ def test_a_plan_that_changed_may_be_lost_once_more(world: World) -> None:
 
 
 def test_a_run_that_never_began_does_not_count(world: World) -> None:
-    world.write("a.s", "")
     world.fates["a.s@linux:main"] = [Outcome.RETURNED] * 9
-
-    assert world.settle().statuses() == {"a.s@linux:main": "completed"}
+    assert world.apply({"a.s": ""}).statuses() == {"a.s@linux:main": "completed"}
 
 
 @pytest.mark.parametrize("name", ["a.s@linux:main", "a.s:analyse"])
 def test_run_with_changed_source_is_rechecked_and_planned_again(world: World, name: str) -> None:
-    world.write("a.s", "")
     world.fates[name] = [Outcome.STALE, Outcome.STALE]
-
-    world.settle()
+    world.apply({"a.s": ""})
 
     assert [command.keys for command in of(world, RecheckFiles)] == [("a.s",), ("a.s",)]
     assert world.statuses() == {"a.s@linux:main": "completed"}
 
 
 def test_job_whose_source_changes_during_each_run_fails_until_the_next_change(world: World) -> None:
-    world.write("a.s", "")
     world.fates["a.s@linux:main"] = [Outcome.STALE] * 10
-
-    world.settle()
+    world.apply({"a.s": ""})
     statuses, runs = world.statuses(), len(of(world, RecheckFiles))
     world.settle()
     world.apply({"a.s": "info changed by a person"})
@@ -326,9 +310,8 @@ def test_failed_job_is_retried_at_the_next_start_unless_its_analysis_fails(world
 
 
 def test_outcomes_without_a_word_get_one(world: World) -> None:
-    world.write("a.s", "")
     world.held = {"a.s:analyse", "a.s@linux:main"}
-    world.settle()
+    world.apply({"a.s": ""})
     (key,) = world.running
     order, _text = world.running.pop(key)
     assert not isinstance(order, (CopyOrder, ProcessOrder))
@@ -360,8 +343,7 @@ def test_job_for_an_undeclared_platform_fails_the_analysis(world: World) -> None
 
 
 def test_adapter_loses_only_the_job_for_an_undeclared_platform() -> None:
-    world = World(Setup(builders=(replace(scripter(), adapter="some:adapter"),)))
-    world.apply({"a.s": "job two phone"})
+    world = World(Setup(builders=(replace(scripter(), adapter="some:adapter"),))).apply({"a.s": "job two phone"})
 
     [said] = [notice for notice in world.notices if isinstance(notice, EngineMessage)]
     assert world.statuses() == {"a.s@linux:main": "completed"}
@@ -449,9 +431,8 @@ def test_only_changed_products_are_moved_and_reported(world: World) -> None:
 
 def test_a_commit_that_fails_half_way_is_made_whole_at_the_next_look(world: World) -> None:
     settled(world, a_s="extra 1", b_s="after a.s:main#0,1")
-    world.write("a.s", "extra 1\nextra 2\nx")
     world.commit_fates["a.s@linux:main"] = [1]
-    assert world.settle().job("a.s@linux:main").error == "product 'linux/a.1' cannot be placed"
+    assert world.apply({"a.s": "extra 1\nextra 2\nx"}).job("a.s@linux:main").error == "product 'linux/a.1' cannot be placed"
     assert "cannot be placed" in world.log_text("a.s@linux:main")
     assert "linux/a.2" not in world.cache
 
@@ -463,27 +444,26 @@ def test_a_commit_that_fails_half_way_is_made_whole_at_the_next_look(world: Worl
 @pytest.mark.parametrize("placed", [1, 2])
 def test_who_took_half_a_commit_runs_again_when_the_source_is_taken_back(world: World, placed: int, restarts: bool) -> None:
     settled(world, a_s="extra 1\nextra 2", b_s="after a.s:main#0,1")
-    world.write("a.s", "extra 1\nextra 2\nx")
-    world.write("b.s", "after a.s:main#0,1\ny")
     world.commit_fates["a.s@linux:main"] = [placed]
-    assert world.settle().statuses() == {"a.s@linux:main": "failed", "b.s@linux:main": "completed"}
+    assert world.apply({"a.s": "extra 1\nextra 2\nx", "b.s": "after a.s:main#0,1\ny"}).statuses() == {
+        "a.s@linux:main": "failed",
+        "b.s@linux:main": "completed",
+    }
     assert world.apply({"a.s": "extra 1\nextra 2"}, restart=restarts).cache == world.clean().cache
     assert world.statuses() == world.clean().statuses()
 
 
 def test_a_first_commit_that_fails_leaves_nothing_behind(world: World) -> None:
-    world.write("a.s", "extra 1")
     world.commit_fates["a.s@linux:main"] = [1]
-    assert world.settle().cache == {}
+    assert world.apply({"a.s": "extra 1"}).cache == {}
     assert world.apply({"a.s": None}).cache == {}
     assert world.statuses() == {}
 
 
 def test_reverted_source_runs_again_after_a_failed_commit(world: World) -> None:
     settled(world, a_txt="x")
-    world.write("a.txt", "y")
     world.commit_fates["a.txt@linux:data"] = [0]
-    world.settle()
+    world.apply({"a.txt": "y"})
 
     world.write("a.txt", "x")
     world.cache["linux/a.txt"] = sha("y")
@@ -626,8 +606,7 @@ def test_within_one_source_the_builder_that_stands_first_keeps_the_product(order
 
 
 def test_the_second_builder_gets_the_product_when_the_first_stops_to_make_it() -> None:
-    world = World(Setup(builders=(scripter(), scripter("twin"))))
-    world.apply({"a.s": ""})
+    world = World(Setup(builders=(scripter(), scripter("twin")))).apply({"a.s": ""})
     world.configure(builders=(scripter("twin"),))
 
     assert world.settle(restart=True).statuses() == {"a.s@linux:main!twin": "completed"}
@@ -636,8 +615,7 @@ def test_the_second_builder_gets_the_product_when_the_first_stops_to_make_it() -
 
 def test_crash_during_a_product_conflict_does_not_change_the_result() -> None:
     for fuse in range(0, 60, 2):
-        world = World()
-        world.apply({"a.s": "make same.bin"})
+        world = World().apply({"a.s": "make same.bin"})
         world.write("b.s", "make same.bin\nextra 1")
         world.fuse = fuse
         assert world.settle().statuses() == {"a.s@linux:main": "failed", "b.s@linux:main": "failed"}, fuse
@@ -754,11 +732,8 @@ def test_stopping_when_nothing_runs_orders_nothing(world: World) -> None:
 
 def test_backlog_counts_pending_work(world: World) -> None:
     world.slots = 1
-    world.write("a.txt", "x")
-    world.write("b.s", "")
     world.held = {"a.txt@linux:data"}
-
-    world.settle()
+    world.apply({"a.txt": "x", "b.s": ""})
 
     assert world.pipeline.jobs.backlog == 2
 

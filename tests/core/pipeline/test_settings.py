@@ -251,8 +251,7 @@ def test_settings_that_break_stop_what_runs() -> None:
 
 
 def test_dependency_reruns_no_job_below_broken_settings() -> None:
-    world = world_of()
-    world.apply({"one/b.s": "after a.s:main"})
+    world = world_of().apply({"one/b.s": "after a.s:main"})
     say(world, "one", "not yaml")
     world.settle()
     world.forget_runs()
@@ -365,8 +364,7 @@ def test_jobs_of_a_removed_platform_are_dropped_below_broken_settings() -> None:
 
 
 def test_an_analysis_that_was_asked_under_other_settings_is_asked_again() -> None:
-    world = World()
-    world.apply({".aptui.yaml": '{"script": {"params": {"job": "two"}}}', "a.s": "x"})
+    world = World().apply({".aptui.yaml": '{"script": {"params": {"job": "two"}}}', "a.s": "x"})
     world.delete(".aptui.yaml")
     world.ask("reprocess", keys=("a.s",))
     world.held.add("a.s:analyse")

@@ -41,8 +41,7 @@ def test_pending_is_counted_by_platform() -> None:
 
 
 def test_ended_runs_are_counted_and_nothing_is_pending_when_idle() -> None:
-    world = World(Setup(builders=(copier(), scripter())))
-    world.apply({"a.txt": "1", "c.s": "job main linux"})
+    world = World(Setup(builders=(copier(), scripter()))).apply({"a.txt": "1", "c.s": "job main linux"})
 
     status, owed = world.pipeline.status(), world.pipeline.count_pending()
 

@@ -144,8 +144,7 @@ def test_later_stage_with_the_path_of_a_source_names_the_start_of_its_chain(worl
     ],
 )
 def test_a_chain_that_leads_back_fails_where_it_does(text: str, failing: str, ring: str) -> None:
-    world = World()
-    world.apply({"a.s": text})
+    world = World().apply({"a.s": text})
 
     failed = {name: job.error for name, job in world.live_jobs().items() if job.state is JobState.FAILED}
     assert failed.keys() == {f"{failing}@common:chain"}
@@ -155,8 +154,7 @@ def test_a_chain_that_leads_back_fails_where_it_does(text: str, failing: str, ri
 
 def test_a_chain_that_leads_back_does_not_hurt_the_stage_it_leads_back_to() -> None:
     """Its claim has no effect whichever job makes that stage, so that the maker may run again."""
-    world = World()
-    world.apply({"a.s": "info 1\nstage m.s=stage n.s=stage m.s=x"})
+    world = World().apply({"a.s": "info 1\nstage m.s=stage n.s=stage m.s=x"})
     world.apply({"a.s": "info 2\nstage m.s=stage n.s=stage m.s=x"})
 
     assert world.job("a.s@common:chain").state is JobState.COMPLETED
@@ -164,8 +162,7 @@ def test_a_chain_that_leads_back_does_not_hurt_the_stage_it_leads_back_to() -> N
 
 
 def test_sources_with_one_intermediate_fail_until_one_remains() -> None:
-    world = World()
-    world.apply({"a.s": "stage m.txt=a", "b.s": "stage m.txt=b"})
+    world = World().apply({"a.s": "stage m.txt=a", "b.s": "stage m.txt=b"})
 
     assert [name for name, status in world.statuses().items() if status == "failed"] == ["a.s@common:chain", "b.s@common:chain"]
     assert files(world) == []
@@ -174,8 +171,7 @@ def test_sources_with_one_intermediate_fail_until_one_remains() -> None:
 
 
 def test_job_that_feeds_itself_ends() -> None:
-    world = World()
-    world.apply({"a.s": "glob *.txt\nstage+ m.txt=x"})
+    world = World().apply({"a.s": "glob *.txt\nstage+ m.txt=x"})
 
     assert "does it depend on its own products?" in world.job("a.s@common:chain").error
     runs = world.runs["a.s@common:chain"]
@@ -186,8 +182,7 @@ def test_job_that_feeds_itself_ends() -> None:
 
 
 def test_job_that_feeds_itself_settles_on_equal_products() -> None:
-    world = World()
-    world.apply({"a.s": "glob *.txt\nstage m.txt=x"})
+    world = World().apply({"a.s": "glob *.txt\nstage m.txt=x"})
 
     assert set(world.statuses().values()) == {"completed"}
     assert world.runs["a.s@common:chain"] == 2
@@ -197,8 +192,7 @@ def test_job_that_feeds_itself_settles_on_equal_products() -> None:
 
 
 def test_dependents_of_an_intermediate_run_when_it_changes() -> None:
-    world = World()
-    world.apply({"a.s": "stage m.txt=1", "path.s": "include m.txt", "pattern.s": "glob *.txt"})
+    world = World().apply({"a.s": "stage m.txt=1", "path.s": "include m.txt", "pattern.s": "glob *.txt"})
     assert (world.runs["path.s@linux:main"], world.runs["pattern.s@linux:main"]) == (1, 1), "they waited for the end of the chains"
     world.forget_runs()
 
@@ -215,16 +209,14 @@ def test_an_intermediate_that_depends_on_a_source_runs_when_that_changes() -> No
 
 
 def test_a_job_waits_for_the_job_of_an_intermediate_that_is_not_there_yet() -> None:
-    world = World(Setup(), rng=random.Random(3))
-    world.apply({"a.s": "stage m.s=stage+ n.s=x", "b.s": "after n.s:main"})
+    world = World(Setup(), rng=random.Random(3)).apply({"a.s": "stage m.s=stage+ n.s=x", "b.s": "after n.s:main"})
 
     assert world.order.index("n.s@linux:main") < world.order.index("b.s@linux:main")
     assert world.runs["b.s@linux:main"] == 1
 
 
 def test_job_with_missing_intermediate_runs() -> None:
-    world = World()
-    world.apply({"a.s": "stage m.txt=1", "b.s": "after never.s:main\ninclude never.txt"})
+    world = World().apply({"a.s": "stage m.txt=1", "b.s": "after never.s:main\ninclude never.txt"})
 
     assert world.job("b.s@linux:main").state is JobState.COMPLETED
 
@@ -246,8 +238,7 @@ def test_a_builder_that_is_gone_takes_its_chains_with_it(world: World) -> None:
 
 @pytest.mark.parametrize("fuse", range(0, 60, 4))
 def test_a_crash_at_any_moment_is_made_good(fuse: int) -> None:
-    world = World()
-    world.apply({"a.s": "stage m.s=stage+ n.txt=deep", "b.s": "glob *.txt"})
+    world = World().apply({"a.s": "stage m.s=stage+ n.txt=deep", "b.s": "glob *.txt"})
     world.write("a.s", "stage m.s=stage+ other.txt=deep")
     world.fuse = fuse
 
@@ -262,8 +253,7 @@ def test_a_crash_at_any_moment_is_made_good(fuse: int) -> None:
 def test_a_change_that_is_taken_back_after_a_crash_leaves_nothing(fuse: int) -> None:
     """The job whose commit was cut off makes the products of its row; products of the other bytes are pending again."""
     for seed in range(30):
-        world = World(rng=random.Random(seed))
-        world.apply({"a.s": "stage m.s=stage+ n.txt=deep"})
+        world = World(rng=random.Random(seed)).apply({"a.s": "stage m.s=stage+ n.txt=deep"})
         world.write("a.s", "stage m.s=stage+ n.txt=other")
         world.fuse = fuse
         with suppress(Crash):
@@ -276,8 +266,7 @@ def test_a_change_that_is_taken_back_after_a_crash_leaves_nothing(fuse: int) -> 
 
 
 def test_a_source_may_make_itself_what_a_later_stage_of_its_chain_made() -> None:
-    world = World()
-    world.apply({"a.s": "stage m.s=stage n.txt=x"})
+    world = World().apply({"a.s": "stage m.s=stage n.txt=x"})
 
     world.apply({"a.s": "stage n.txt=y"})
 
@@ -301,8 +290,7 @@ def test_an_intermediate_that_goes_while_it_is_read_is_forgotten(world: World) -
 
 @pytest.mark.parametrize("text", ["jobs-from sub/n.s", "jobs-from sub/n.s\nglob sub/*"])
 def test_analysis_that_read_a_missing_intermediate_is_repeated(text: str) -> None:
-    world = World()
-    world.apply(
+    world = World().apply(
         {
             "a.s": "stage+ sub/n.s=info",
             "b.s": text,
@@ -380,8 +368,9 @@ def test_intermediate_changed_by_hand_without_producer_is_not_awaited(world: Wor
 @pytest.mark.parametrize("way", ["read", "include"])
 def test_job_with_its_own_intermediate_as_input_ends(way: str, seed: int) -> None:
     """It makes another intermediate in each round; a late check finds the previous one, which was not changed by hand."""
-    world = World(Setup(builders=(copier(), scripter())), rng=random.Random(seed))
-    world.apply({"m.s": f"{way} sub/d.s\nstage+ sub/d.s=x"})
+    world = World(Setup(builders=(copier(), scripter())), rng=random.Random(seed)).apply(
+        {"m.s": f"{way} sub/d.s\nstage+ sub/d.s=x"}
+    )
 
     job = world.job("m.s@common:chain")
     assert job.state is JobState.FAILED

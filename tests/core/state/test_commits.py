@@ -85,8 +85,7 @@ def test_ids_rise_from_the_first_that_is_free() -> None:
 
 
 def test_a_conflict_is_remembered_by_the_next_engine() -> None:
-    world = World()
-    world.apply({"a.s": "make same.bin\nmake own.bin", "b.s": "make same.bin"})
+    world = World().apply({"a.s": "make same.bin\nmake own.bin", "b.s": "make same.bin"})
     world.restart()
 
     claims = world.pipeline.jobs.conflicts._claims
@@ -97,16 +96,14 @@ def test_a_conflict_is_remembered_by_the_next_engine() -> None:
 
 
 def test_product_taken_over_is_not_deleted_with_its_former_job() -> None:
-    world = World(Setup(builders=(scripter(),)))
-    world.apply({"a.s": "make same.bin"})
+    world = World(Setup(builders=(scripter(),))).apply({"a.s": "make same.bin"})
     world.configure(builders=(scripter("twin"),))
 
     assert world.settle(restart=True).cache == world.clean().cache
 
 
 def test_two_products_taken_from_one_job_at_once_are_both_gone() -> None:
-    world = World()
-    world.apply({"a.s": "make x.bin\nmake y.bin"})
+    world = World().apply({"a.s": "make x.bin\nmake y.bin"})
     world.apply({"b.s": "make x.bin\nmake y.bin"})
 
     names = sorted(str(row[2]) for row in world.archive.tables.products.values())

@@ -31,8 +31,7 @@ def graph_of(setup: Setup) -> Graph:
     ],
 )
 def test_a_path_is_taken_relative_to_the_scan_folder_that_holds_it(path: str, rel: str | None) -> None:
-    world = World(Setup(folders=("game", "shared")))
-    world.apply({"a.s": ""})
+    world = World(Setup(folders=("game", "shared"))).apply({"a.s": ""})
     (source,) = world.archive.reopen().sources(["a.s"]).values()  # type: ignore[list-item]
     assert isinstance(source, Source)
 
@@ -53,8 +52,7 @@ def ring_of(world: World, name: str) -> str:
 
 
 def test_two_rings_that_share_a_job_are_one() -> None:
-    world = World()
-    world.apply(
+    world = World().apply(
         {
             "a.s": "only b.s:main",
             "b.s": "only a.s:main\nonly c.s:main",
@@ -72,8 +70,7 @@ def test_two_rings_that_share_a_job_are_one() -> None:
 
 
 def test_a_ring_that_closes_later_is_found() -> None:
-    world = World()
-    world.apply({"a.s": "only b.s:main", "b.s": "only c.s:main"})
+    world = World().apply({"a.s": "only b.s:main", "b.s": "only c.s:main"})
 
     world.apply({"c.s": "only a.s:main"})
 
@@ -81,8 +78,7 @@ def test_a_ring_that_closes_later_is_found() -> None:
 
 
 def test_jobs_of_two_platforms_stand_in_two_rings() -> None:
-    world = World()
-    world.apply({"a.s": "job two\nonly b.s:main", "b.s": "only a.s:two"})
+    world = World().apply({"a.s": "job two\nonly b.s:main", "b.s": "only a.s:two"})
 
     assert ring_of(world, "b.s@linux:main") == "a.s@linux:two -> b.s@linux:main"
     assert world.job("a.s@linux:main").warnings == 0

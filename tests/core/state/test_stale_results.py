@@ -164,8 +164,7 @@ def test_ignored_file_does_not_fail_the_analysis_that_reads_it() -> None:
 
 
 def test_case_clash_does_not_fail_the_analysis_that_reads_one_file() -> None:
-    world = World()
-    world.apply({"a.s": "jobs-from d.s", "d.s": "x", "D.s": "y"})
+    world = World().apply({"a.s": "jobs-from d.s", "d.s": "x", "D.s": "y"})
 
     assert "a.s:analyse" not in {name for name, status in world.statuses().items() if status == "failed"}
     assert world.statuses()["a.s@linux:main"] == "completed"
