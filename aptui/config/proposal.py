@@ -79,6 +79,16 @@ BUILDERS = (
 )
 
 
+_USAGES = {
+    "normal": ("*_n.*", "*_normal.*", "*_nrm.*", "normals/*", "*/normals/*"),
+    "mask": ("*_ao.*", "*_mask.*", "*_rough.*", "*_roughness.*", "*_metallic.*"),
+    "data": ("*_orm.*", "*_data.*", "*_lut.*"),
+    "ui": ("*_ui.*", "ui/*", "*/ui/*"),
+}
+"""{usage of a texture: common names of its files}. `ui` alone does not count: pictures of 2D games have that name, too."""
+_GPU_TEXTURES = ShippedBuilder("textures", "texture", BUILDERS[0].extensions, module="etcpak")
+
+
 class GameEngine(Struct, frozen=True):
     """Facts about projects of a game engine.
 
@@ -147,19 +157,28 @@ PLAIN = GameEngine("files", ())
 
 
 class ProposedRule(Struct, frozen=True):
-    """A builder of the proposal: `count` files match; `lacks` is the reason why it is a comment, "" if it is active."""
+    """A builder of the proposal: `count` files match; `lacks` is the reason why it is a comment, "" if it is active.
+
+    `usages` are {usage of a texture: patterns}, parameters by file.
+    """
 
     name: str
     does: str
     patterns: tuple[str, ...]
     count: int
     lacks: str = ""
+    usages: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def line(self) -> str:
-        """Return the rule as a line of YAML."""
+    def text(self) -> str:
+        """Return the rule as YAML, in one line if it has no parameters by file."""
         form = f"copy: {_list(self.patterns)}" if self.does == "copy" else f"uses: {self.does}, patterns: {_list(self.patterns)}"
-        rule = f"- {{name: {self.name}, {form}}}"
-        return f"  # {rule}  # {self.lacks}" if self.lacks else f"  {rule}"
+        lines = [f"- {{name: {self.name}, {form}}}"]
+        if self.usages:
+            lines = [f"- name: {self.name}", f"  uses: {self.does}", f"  patterns: {_list(self.patterns)}", "  rules:"]
+            lines += [f"    - {{files: {_list(files)}, params: {{usage: {usage}}}}}" for usage, files in self.usages.items()]
+        if self.lacks:
+            lines[0] += f"  # {self.lacks}"
+        return "\n".join(f"  # {line}" if self.lacks else f"  {line}" for line in lines)
 
 
 class Proposal(Struct, frozen=True):
@@ -177,7 +196,7 @@ class Proposal(Struct, frozen=True):
         """Return the `aptui.yaml`."""
         root = f'"{self.root}"' if self.root.startswith("-") else self.root
         name = "project" if self.root == "." else self.root.rpartition("/")[2].lower()
-        rules = "".join(f"{rule.line()}\n" for rule in self.rules)
+        rules = "".join(f"{rule.text()}\n" for rule in self.rules)
         is_empty = all(rule.lacks for rule in self.rules)
         builders = f"builders:{' []' if is_empty else ''}\n{rules}"
         return _TEXT.format(name=name, root=root, ignore=_ignore_lines(self.ignore), builders=builders)
@@ -227,8 +246,8 @@ def propose(folder: Path, copy_patterns: Sequence[str] = ()) -> Proposal:
         rule = ProposedRule("files", "copy", tuple(copy_patterns), _count_matches(folder / root, ignore, copy_patterns))
         return Proposal(folder, engine, root, (rule,), ignore)
     own = _read_own_patterns(folder / "builders")
-    counts = _extensions(folder / root, ignore, own)
-    rules, left = _rules(counts, engine, has_own=bool(own))
+    names = [name for name in _files(folder / root, ignore) if not any(fnmatchcase(name.lower(), each) for each in own)]
+    rules, left = _rules(_count_extensions(names), engine, _find_usages(names), has_own=bool(own))
     return Proposal(folder, engine, root, rules, ignore, left)
 
 
@@ -324,7 +343,21 @@ def _patterns_of(statement: ast.stmt) -> Iterator[str]:
                 yield from (text for text in constants if isinstance(text, str))
 
 
-def _rules(counts: Counter[str], engine: GameEngine, *, has_own: bool) -> tuple[tuple[ProposedRule, ...], Counter[str]]:
+def _find_usages(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return {usage: the patterns that have files} of textures for a GPU, {} if nothing shows that there are any."""
+    endings = tuple(f".{each}" for each in _GPU_TEXTURES.extensions)
+    pictures = [name.lower() for name in names if name.lower().endswith(endings)]
+    seen = {
+        usage: tuple(each for each in patterns if any(fnmatchcase(name, each) for name in pictures))
+        for usage, patterns in _USAGES.items()
+    }
+    found = {usage: patterns for usage, patterns in seen.items() if patterns}
+    return found if found.keys() - {"ui"} else {}
+
+
+def _rules(
+    counts: Counter[str], engine: GameEngine, usages: dict[str, tuple[str, ...]], *, has_own: bool
+) -> tuple[tuple[ProposedRule, ...], Counter[str]]:
     """Return a rule for each shipped builder that has work, one that copies the rest, and counts of unused extensions."""
     rest = Counter({name: count for name, count in counts.items() if name not in engine.own})
     left = counts - rest
@@ -335,7 +368,13 @@ def _rules(counts: Counter[str], engine: GameEngine, *, has_own: bool) -> tuple[
             count = sum(rest.pop(name) for name in here)
             for name in builder.companions:
                 left[name] += rest.pop(name, 0)
-            rules.append(ProposedRule(builder.name, builder.uses, tuple(f"*.{name}" for name in here), count, builder.lacks()))
+            patterns = tuple(f"*.{name}" for name in here)
+            if usages and builder is BUILDERS[0]:
+                lacks = _GPU_TEXTURES.lacks()
+                rules.append(ProposedRule(builder.name, _GPU_TEXTURES.uses, patterns, count, lacks, usages))
+                if not lacks:
+                    continue
+            rules.append(ProposedRule(builder.name, builder.uses, patterns, count, builder.lacks()))
     for name in _NEVER_COPIED & rest.keys():
         left[name] += rest.pop(name)
     copied = sorted(name for name in rest if rest[name])
@@ -345,12 +384,10 @@ def _rules(counts: Counter[str], engine: GameEngine, *, has_own: bool) -> tuple[
     return tuple(rules), +left
 
 
-def _extensions(root: Path, ignore: Sequence[str], own: Sequence[str]) -> Counter[str]:
-    """Return {extension: files} of the files that no builder of the project itself takes."""
+def _count_extensions(names: Iterable[str]) -> Counter[str]:
+    """Return {extension: number of files}."""
     counts: Counter[str] = Counter()
-    for name in _files(root, ignore):
-        if any(fnmatchcase(name.lower(), pattern) for pattern in own):
-            continue
+    for name in names:
         stem, _, extension = name.rpartition("/")[2].lower().rpartition(".")
         if stem and _EXTENSION.fullmatch(extension):
             counts[extension] += 1

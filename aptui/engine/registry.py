@@ -52,6 +52,7 @@ FOLDER = "builders"
 _HELPER = "a file that only helps others is called '_NAME.py'"
 _LIMIT_S = 120.0
 _ENTRY = "entry:"
+_NO_VERSION = Builder(b"", "", BuilderKind.PYTHON).version
 _OF_THE_PROJECT = (
     "platforms", "analyse_limit_s", "process_limit_s", "memory_limit_bytes", "undeclared_reads", "variables", "retry",
 )  # fmt: skip
@@ -222,7 +223,7 @@ def _fill(builder: Builder, found: ClassDescription, answer: ClassAnswer) -> Bui
     files = (*code_files_of(answer.files), *builder.code_files)
     return replace(
         builder,
-        version=_describe_version(found),
+        version=_describe_version(found) + (f", {builder.version}" if builder.version != _NO_VERSION else ""),
         analysis_fingerprint=found.analysis_fingerprint,
         patterns=builder.patterns or leave_out(_patterns(found), builder.exclude),
         origin=found.origin,

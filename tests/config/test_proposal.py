@@ -71,6 +71,38 @@ def test_a_builder_that_lacks_a_program_is_a_comment_with_the_reason(tmp_path: P
     assert [builder.name for builder in load(tmp_path).project.builders] == ["data"]
 
 
+MATERIALS = {"art/wall.png", "art/wall_n.png", "art/Wall_ORM.tga", "art/ui/button.png", "art/hero.png"}
+
+
+def test_names_of_materials_propose_textures_with_rules(tmp_path: Path) -> None:
+    found = proposal.propose(tree(tmp_path, MATERIALS))
+
+    assert [(rule.name, rule.does, rule.count) for rule in found.rules] == [("textures", "texture", 5)]
+    proposal.write(found)
+    (builder,) = load(tmp_path).project.builders
+    assert [([each.text for each in rule.patterns], rule.params) for rule in builder.rules] == [
+        (["*_n.*"], '{"usage":"normal"}'),
+        (["*_orm.*"], '{"usage":"data"}'),
+        (["*/ui/*"], '{"usage":"ui"}'),
+    ]
+
+
+def test_pictures_of_an_interface_alone_stay_pictures(tmp_path: Path) -> None:
+    found = proposal.propose(tree(tmp_path, {"ui/button.png", "hero.png"}))
+
+    assert [(rule.does, rule.usages) for rule in found.rules] == [("image", {})]
+
+
+def test_textures_without_their_package_are_a_comment_beside_the_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proposal, "find_spec", lambda _module: None)
+
+    found = proposal.propose(tree(tmp_path, MATERIALS))
+
+    assert [(rule.does, rule.lacks) for rule in found.rules] == [("texture", "needs pip install etcpak"), ("image", "")]
+    proposal.write(found)
+    assert [builder.origin for builder in load(tmp_path).project.builders] == ["entry:image"]
+
+
 def test_rules_in_comments_only_give_a_project_without_builders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proposal.shutil, "which", lambda _name: None)
 

@@ -86,6 +86,17 @@ def test_parameters_of_steps_are_checked(tmp_path, steps, rest, error):
     assert found.partition(": ")[2] == error
 
 
+@pytest.mark.parametrize("form", ["uses: json", "steps: [{uses: json}, {uses: json, name: again}]"])
+def test_version_in_the_configuration_runs_the_jobs_of_a_class_again(tmp_path, form):
+    settings = SETTINGS.format(rest="").replace("uses: json", form)
+    project = Project(tmp_path, settings)
+    project.write("assets/a.json", "{}")
+    project.engine_run()
+    project.config(settings.replace("name: tex", "name: tex, version: 2"))
+
+    assert sum(project.engine_run().runs.values()) == 1
+
+
 def test_unknown_builder_of_a_step_has_its_place(tmp_path):
     project = Project(tmp_path, SETTINGS.format(rest="").replace("uses: json", "steps: [{uses: json}, {uses: xnl}]"))
 
