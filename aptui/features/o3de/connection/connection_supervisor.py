@@ -61,6 +61,7 @@ class ConnectionSupervisor:
         self._problem = ""
         live.parts.append(self)
         live.endings.append(self.close)
+        self.poll(time.monotonic())  # before the first client of the engine asks for its ports
 
     @property
     def port(self) -> int:
@@ -117,8 +118,7 @@ class ConnectionSupervisor:
             child.stdin.flush()
         os.set_blocking(child.stdout.fileno(), False)
         self._pidfd = os.pidfd_open(child.pid)
-        if self._fixed is None:
-            self._live.ports["o3de"] = self.port
+        self._live.ports["o3de"] = self.port
         self._live.selector.register(self._pidfd, selectors.EVENT_READ, self._on_end)
         self._live.selector.register(child.stdout, selectors.EVENT_READ, self._on_output)
 

@@ -283,7 +283,8 @@ class RowActions:
     def show(self, infos: Infos) -> None:
         """Show the source in the connected editors."""
         request = feature.find_request("show_source")
-        if self._shell.session.gateway is None or request is None:
+        session = self._shell.session
+        if (session.gateway is None and "o3de" not in session.engine.ports) or request is None:
             self._shell.show_toast("the gateway is not running, so no editor is connected", "warning")
             return
         done = f"the connected editors show '{infos[0].source}'"

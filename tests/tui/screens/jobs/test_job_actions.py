@@ -12,6 +12,7 @@ import pytest
 from aptui.features.gateway.engine_requests import ShowSource
 from aptui.link.port import Cancel, EscalateJobs, ReprocessJobs
 from aptui.shared.connections.peers import GatewayReport, PeerSettings
+from aptui.tui.data.session import EngineFacts
 from aptui.tui.frame import terminal_control
 from aptui.tui.pane import PANES
 from aptui.tui.widgets.menu import Menu
@@ -110,6 +111,9 @@ async def test_show_key_sends_source_to_connected_editor(app, pilot, pane):
     app.session.gateway = GatewayReport("127.0.0.1", 45_650, PeerSettings())
     await pilot.press("V")
     await until(pilot, lambda: app.session.asked == [ShowSource(source=source)])
+    app.session.gateway, app.session.engine = None, EngineFacts(ports={"o3de": 45_643})
+    await pilot.press("V")
+    await until(pilot, lambda: app.session.asked == [ShowSource(source=source)] * 2)
 
 
 @on_jobs()
