@@ -26,7 +26,7 @@ from aptui.tui.pictures.decoder import Pixels
 from aptui.tui.pictures.decoding import HEAD_BYTES, Facts, image_facts, objection
 from aptui.tui.screens.assets.asset_panel import Panel, Ref, ReferenceGroup, read_links
 from aptui.tui.screens.assets.asset_readers import PREVIEW
-from aptui.tui.terminal.safety import glyph
+from aptui.tui.terminal.safety import glyph, make_safe
 from aptui.tui.widgets.cells import Cell, fit
 from aptui.tui.widgets.cells import width_of as text_width
 from aptui.tui.widgets.row_list import Rows
@@ -86,11 +86,32 @@ def preview_of(path: str) -> Preview:
     except OSError:
         return Preview(read_preview(path))  # it explains the error
     facts = image_facts(head, os.path.basename(path))
+    if facts is None and (found := _list_facts(path, head)):
+        return Preview(_describe_facts(found, head, size))
     if facts is None:
         return Preview(read_preview(path))
     why = objection(facts, size)
     text = _text(facts, head, size)
     return Preview(without_picture(text, why)) if why else Preview(text, facts.form)
+
+
+def _list_facts(path: str, head: bytes) -> list[tuple[str, str]]:
+    """Return (label, value) of the facts of a GLB, [] of other files."""
+    if not head.startswith(b"glTF"):
+        return []
+    from aptui.tui.pictures.glb_facts import LONGEST_JSON_BYTES, describe_glb  # only models need it
+
+    if 20 + int.from_bytes(head[12:16], "little") > len(head):
+        with open(path, "rb") as stream:
+            head = stream.read(LONGEST_JSON_BYTES)
+    found = describe_glb(head)
+    return [("Format", "GLB"), *found] if found else []
+
+
+def _describe_facts(facts: list[tuple[str, str]], head: bytes, size: int) -> TextPreview:
+    facts = [*facts, ("File", size_text(size))]
+    lines: list[tuple[Piece, ...]] = [((f"{name:<12}", "key"), (make_safe(value), "value")) for name, value in facts]
+    return TextPreview(facts[0][1], (*lines, (), *hex_lines(head[:_HEX_BYTES])), is_numbered=False)
 
 
 def _text(facts: Facts, head: bytes, size: int) -> TextPreview:

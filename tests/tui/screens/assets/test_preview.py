@@ -1,5 +1,6 @@
 """Previews of files: at once, with their picture, and after a failed decoding."""
 
+import json
 import struct
 import zlib
 
@@ -52,3 +53,20 @@ def test_refused_picture_shows_reason_at_once(tmp_path):
     assert lines(large.text)[0] == "Picture not shown: 50,000 × 50,000 are more pixels than a preview decodes (32 Mi)"
     assert lines(foreign.text)[:2] == ["Picture not shown: there is no preview of the format OpenEXR", "Format  OpenEXR"]
     assert foreign.text.kind == "OpenEXR"
+
+
+def test_model_shows_its_facts(tmp_path):
+    text = json.dumps({"meshes": [], "extensionsUsed": ["EXT_\x1b[2J"], "extras": "x" * 70_000}).encode()
+    (tmp_path / "a.glb").write_bytes(struct.pack("<4sIIII", b"glTF", 2, 20 + len(text), len(text), 0x4E4F534A) + text)
+
+    model = preview_of(str(tmp_path / "a.glb")).text
+
+    assert lines(model)[:4] == ["Format      GLB", "Triangles   0", "Vertices    0", "Meshes      0"]
+    assert not any("\x1b" in line for line in lines(model))
+    assert model.kind == "GLB"
+
+
+def test_damaged_model_shows_its_bytes(tmp_path):
+    (tmp_path / "a.glb").write_bytes(b"glTF" + bytes(40))
+
+    assert preview_of(str(tmp_path / "a.glb")).text.kind == "binary"

@@ -1,0 +1,50 @@
+import pytest
+from gltf_sample import Sample, glb
+
+from aptui.tui.pictures.glb_facts import describe_glb
+
+
+@pytest.mark.parametrize(("mode", "triangles"), [(4, 2), (5, 4), (6, 4), (1, 0)])
+def test_triangles_are_counted_by_the_mode_of_primitives(mode, triangles):
+    tree = {"accessors": [{"count": 6}], "meshes": [{"primitives": [{"attributes": {"POSITION": 0}, "mode": mode}]}]}
+
+    assert describe_glb(glb(tree))[:2] == [("Triangles", str(triangles)), ("Vertices", "6")]
+
+
+def test_facts_are_counts_and_the_size_of_the_scene():
+    tree = Sample().tree
+    tree["nodes"][0]["scale"] = [2, 3, 1]
+    tree["nodes"][1]["rotation"] = [0, 0, 0.5**0.5, 0.5**0.5]
+    tree["nodes"][2] = {"matrix": [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 5, 1], "mesh": 0}
+
+    facts = dict(describe_glb(glb(tree)))
+
+    assert (facts["Triangles"], facts["Vertices"], facts["Size"]) == ("2", "4", "4 × 3 × 5 m")
+    assert (facts["Meshes"], facts["Animations"]) == ("1", "1")
+
+
+def test_facts_of_a_glb_need_its_json_only():
+    data = glb({"asset": {"version": "2.0"}, "meshes": []}, bytes(5000))
+
+    assert describe_glb(data[:200]) == [("Triangles", "0"), ("Vertices", "0"), ("Meshes", "0")]
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"glTF", glb({"meshes": [1]})[:-3], glb([]), glb({}).replace(b"{}", b"{{"), b"\x89PNG\r\n\x1a\n"]
+)
+def test_other_bytes_have_no_facts(data):
+    assert describe_glb(data) == []
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"nodes": [{"children": [0]}]},
+        {"nodes": [{"children": [1, 1, "x", 99]}, {"children": [0], "mesh": 4}]},
+        {"nodes": [{"children": [1, 1]}, *({"children": [n, n]} for n in range(2, 40)), {}]},
+        {"nodes": 3, "meshes": [{"primitives": [{"attributes": {"POSITION": 9}, "indices": "x"}]}]},
+        {"nodes": [{"mesh": 0, "matrix": [0], "scale": "x"}], "meshes": [{"primitives": [{"attributes": []}]}]},
+    ],
+)
+def test_damaged_trees_have_no_size(tree):
+    assert "Size" not in dict(describe_glb(glb(tree)))
