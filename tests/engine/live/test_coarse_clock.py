@@ -11,6 +11,7 @@ import pytest
 from coarse_clock import coarsen, wait_for_tick
 from disk_project import HOST
 from live_project import LiveProject, own_live_project
+from scripted_source import one_product
 
 pytestmark = pytest.mark.real
 
@@ -31,27 +32,14 @@ builders:
       echo out: ROOT/assets/a.inc ROOT/far.inc > {depfile}
 """
 TOOL = '#!/bin/sh\ncat "$1" "$1.cfg" "$4/assets/a.inc" "$4/far.inc" > "$2"; echo "$3 tool1" >> "$2"\n'
-BUILDER = """
-from aptui.sdk import CreateJobsResponse, JobDescriptor, JobProduct, ProcessJobResponse, Result
-
-class Own:
-    name = "own"
-    version = "1"
-    patterns = ("*.own",)
-    analysis_fingerprint = ""
-
-    def create_jobs(self, request):
-        return CreateJobsResponse(Result.SUCCESS, [JobDescriptor("own", item.id) for item in request.platforms])
-
-    def process_job(self, request):
-        texts = ["text1"]
-        for name in ("a.own", "read.dat", "hidden.dat"):
-            with open(f"{ROOTS[name == 'hidden.dat']}/{name}") as file:
-                texts.append(file.read())
-        with open(request.product_path("own.out"), "w") as file:
-            file.write(str(texts))
-        return ProcessJobResponse(Result.SUCCESS, [JobProduct("own.out")])
+MAKE = """
+texts = ["text1"]
+for name in ("a.own", "read.dat", "hidden.dat"):
+    with open(f"{ROOTS[name == 'hidden.dat']}/{name}") as file:
+        texts.append(file.read())
+data = str(texts)
 """
+BUILDER = one_product("own", "*.own", MAKE, product="'own.out'")
 FILES = {
     "assets/a.txt": "text1",
     "more/target.bin": "text1",

@@ -14,6 +14,7 @@ from unittest import mock
 
 import pytest
 from live_project import LiveProject, Ticker, own_live_project
+from scripted_source import one_product
 
 from aptui.config.dirs import asset_database, identity_of
 from aptui.core.notices import JobChanged, Notice
@@ -491,19 +492,7 @@ def test_a_broken_configuration_keeps_the_old_one_and_says_where(project: LivePr
 
 
 def test_an_edited_project_builder_runs_its_jobs_again_and_no_others(project: LiveProject) -> None:
-    source = """
-from aptui.sdk import CreateJobsResponse, JobDescriptor, JobProduct, ProcessJobResponse, Result
-class Words:
-    name = "words"
-    version = "1"
-    patterns = ("*.words",)
-    def create_jobs(self, request):
-        return CreateJobsResponse(Result.SUCCESS, [JobDescriptor("words", platform.id) for platform in request.platforms])
-    def process_job(self, request):
-        with open(request.product_path("w.out"), "wb") as file:
-            file.write(request.read_source() + b"%s")
-        return ProcessJobResponse(Result.SUCCESS, [JobProduct("w.out")])
-"""
+    source = one_product("words", "*.words", "data = request.read_source() + b'%s'", product="'w.out'")
     project.write("builders/words.py", source % "1")
     project.write("assets/w.words", "w")
     with project.running():

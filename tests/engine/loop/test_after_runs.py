@@ -11,6 +11,7 @@ from unittest import mock
 import pytest
 from disk_project import HOST, Project
 from live_project import LiveProject
+from scripted_source import one_product
 
 from aptui.core.orders import AnalyseOrder, ProcessOrder
 from aptui.engine.loop import code
@@ -24,25 +25,9 @@ pytestmark = pytest.mark.real
 CONFIG = """
 scan_folders: [{name: game, path: assets}]
 """
-BUILDER = """
-from helper import mark
-from aptui.sdk import CreateJobsResponse, JobDescriptor, JobProduct, ProcessJobResponse, Result
-
-
-class Marking:
-    name = "marking"
-    version = "1"
-    patterns = ("*.txt",)
-    analysis_fingerprint = ""
-
-    def create_jobs(self, request):
-        return CreateJobsResponse(Result.SUCCESS, [JobDescriptor("mark", platform.id) for platform in request.platforms])
-
-    def process_job(self, request):
-        with open(request.product_path(request.stem + ".out"), "wb") as file:
-            file.write(b"CODE1 " + mark() + request.read_source())
-        return ProcessJobResponse(Result.SUCCESS, [JobProduct(request.stem + ".out")])
-"""
+BUILDER = one_product(
+    "marking", "*.txt", "data = b'CODE1 ' + mark() + request.read_source()", key="mark", head="from helper import mark"
+)
 HELPER = "def mark():\n    return b'help1 '\n"
 TOOL = "#!/bin/sh\necho tool1 $(cat $1)\n"
 TOOL_CONFIG = """
@@ -130,26 +115,10 @@ def test_a_checkout_and_back_leaves_right_products_and_a_clean_store(tmp_path: P
     assert made(project) == {"a.out": "CODE1 help1 two", "b.out": "CODE1 help1 b"}
 
 
-READING = """
-import os
-from aptui.sdk import CreateJobsResponse, JobDescriptor, JobProduct, ProcessJobResponse, Result, SourceDependency
-
-
-class Reading:
-    name = "reading"
-    version = "1"
-    patterns = ("*.txt",)
-    analysis_fingerprint = ""
-
-    def create_jobs(self, request):
-        jobs = [JobDescriptor("read", platform.id) for platform in request.platforms]
-        return CreateJobsResponse(Result.SUCCESS, jobs, [SourceDependency("e.inc")])
-
-    def process_job(self, request):
-        with open(request.product_path(request.stem + ".out"), "w") as file:
-            file.write("with" if os.path.exists(request.scan_folder + "/e.inc") else "without")
-        return ProcessJobResponse(Result.SUCCESS, [JobProduct(request.stem + ".out")])
-"""
+READING = one_product(
+    "reading", "*.txt", "data = 'with' if os.path.exists(request.scan_folder + '/e.inc') else 'without'", key="read",
+    head="import os", edges="[SourceDependency('e.inc')]",
+)  # fmt: skip
 
 
 def test_a_declared_file_that_comes_as_its_job_starts_is_not_taken_for_missing(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from disk_project import Project
+from scripted_source import one_product
 
 pytestmark = pytest.mark.real
 
@@ -17,33 +18,17 @@ builders:
   - {name: own, patterns: ["*.txt"], environment: [OWN], command: "echo ${LEVEL-none} ${OWN-none} > {products_dir}/{stem}.own"}
   - {name: other, patterns: ["*.txt"], command: "echo ${LEVEL-none} ${OWN-none} > {products_dir}/{stem}.other"}
 """
-BUILDER = """
-import os
-
-from aptui.sdk import CreateJobsResponse, JobDescriptor, JobProduct, ProcessJobResponse, Result
-
-
-class Telling:
-    name = "telling"
-    version = "1"
-    patterns = ("*.txt",)
-    analysis_fingerprint = ""
-
-    def create_jobs(self, request):
-        return CreateJobsResponse(Result.SUCCESS, [JobDescriptor("tell", platform.id) for platform in request.platforms])
-
-    def process_job(self, request):
-        with open(request.product_path(request.stem + ".told"), "w") as file:
-            file.write(f"{os.environ.get('LEVEL', 'none')} {os.environ.get('OWN', 'none')}\\n")
-        return ProcessJobResponse(Result.SUCCESS, [JobProduct(request.stem + ".told")])
-"""
+TELLING = one_product(
+    "telling", "*.txt", "data = f\"{os.environ.get('LEVEL', 'none')} {os.environ.get('OWN', 'none')}\\n\"", key="tell",
+    product='request.stem + ".told"', head="import os",
+)  # fmt: skip
 
 
 def test_named_variables_reach_their_builders_and_decide_about_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OWN", "o")
     monkeypatch.delenv("LEVEL", raising=False)
     project = Project(tmp_path, CONFIG)
-    project.engine_run({"builders/telling.py": BUILDER, "assets/a.txt": "a", "assets/b.raw": "b"})
+    project.engine_run({"builders/telling.py": TELLING, "assets/a.txt": "a", "assets/b.raw": "b"})
     assert project.texts() == {"a.own": "none o\n", "a.other": "none none\n", "a.told": "none none\n", "b.raw": "b"}
     assert not project.engine_run().runs
 

@@ -7,34 +7,20 @@ from pathlib import Path
 import pytest
 from disk_project import HOST
 from live_project import LiveProject
+from scripted_source import one_product
 
 pytestmark = pytest.mark.real
 
 FOLDERS = """
 scan_folders: [{name: game, path: assets}, {name: base, path: base}]
 """
-BUILDER = """
-from aptui.sdk import CreateJobsResponse, JobDescriptor, JobProduct, ProcessJobResponse, Result, SourceDependency
-
-class Reading:
-    name = "reading"
-    version = "1"
-    patterns = ("*.txt",)
-    analysis_fingerprint = ""
-
-    def create_jobs(self, request):
-        jobs = [JobDescriptor("reading", item.id) for item in request.platforms]
-        return CreateJobsResponse(Result.SUCCESS, jobs, [SourceDependency("m.inc")])
-
-    def process_job(self, request):
-        with open(f"{request.scan_folder}/m.inc") as file:
-            text = file.read()
-        if text == "broken":
-            return ProcessJobResponse(error="m.inc is broken")
-        with open(request.product_path(f"{request.stem}.out"), "w") as file:
-            file.write(text)
-        return ProcessJobResponse(Result.SUCCESS, [JobProduct(f"{request.stem}.out")])
+MAKE = """
+with open(f"{request.scan_folder}/m.inc") as file:
+    data = file.read()
+if data == "broken":
+    return ProcessJobResponse(error="m.inc is broken")
 """
+BUILDER = one_product("reading", "*.txt", MAKE, edges="[SourceDependency('m.inc')]")
 COMMAND = (
     FOLDERS
     + """
