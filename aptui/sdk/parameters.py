@@ -8,6 +8,8 @@ Tests: `tests/sdk/test_kit.py`, `tests/builders/test_params.py`.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -77,7 +79,25 @@ def library_versions(*names: str) -> str:
     return ", ".join(f"{name} {_version(name)}" for name in names)
 
 
+@cache
+def _list_installed() -> dict[str, str]:
+    """Return {name: version} of installed wheels by the names of their folders; `importlib.metadata` takes 50 ms to import."""
+    found: dict[str, str] = {}
+    for folder in sys.path:
+        for entry in os.listdir(folder) if os.path.isdir(folder) else ():
+            if entry.endswith(".dist-info"):
+                name, _, version = entry.removesuffix(".dist-info").partition("-")
+                found.setdefault(_normalize(name), version)
+    return found
+
+
+def _normalize(name: str) -> str:
+    return name.replace("-", "_").replace(".", "_").lower()
+
+
 def _version(name: str) -> str:
+    if version := _list_installed().get(_normalize(name)):
+        return version
     from importlib import metadata  # slow to import, and only few builders need it
 
     try:

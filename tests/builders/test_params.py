@@ -1,5 +1,6 @@
 import json
 import re
+from importlib import metadata
 
 import pytest
 
@@ -172,6 +173,11 @@ def test_analysis_returns_one_job_per_platform(bench):
 
 def test_contradicting_parameters_fail_analysis(bench):
     assert "'lossless' contradicts 'format: jpeg'" in bench.analyse("a.x", {"format": "jpeg", "lossless": True}).error
+
+
+@pytest.mark.parametrize("name", ["Pillow", "msgspec", "jsonschema-specifications", "ruamel.yaml"])
+def test_library_version_is_that_of_the_metadata(name):
+    assert library_versions(name) == f"{name} {metadata.version(name)}"
 
 
 def test_library_versions_of_a_missing_distribution_are_unknown():
