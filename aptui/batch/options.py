@@ -2,7 +2,7 @@
 
 Callers apply the options.
 
-Tests: `tests/batch/test_attach.py`.
+Tests: `tests/batch/test_run.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The shells run `aptui completion words …` each time, so that their offers are always up to date.
 
-Tests: `tests/cli/test_completion.py`.
+Tests: `tests/cli/test_main.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The verbs of the kernel, and the texts of help: groups, examples, exit codes, environment variables.
 
 `--help`, the man page, `aptui docs` and the reference pages are generated from these texts. Features declare their own verbs
-(`aptui.feature`). Tests: `tests/cli/test_verbs.py`.
+(`aptui.feature`). Tests: `tests/cli/test_manual.py`.
 """
 
 from __future__ import annotations

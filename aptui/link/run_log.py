@@ -1,6 +1,6 @@
 """The answer to `port.ReadRunLog`, for clients; apart from the requests, so that clients without logs do not import its records.
 
-Tests: `tests/cli/test_following.py`.
+Tests: `tests/cli/test_main.py`.
 """
 
 from __future__ import annotations

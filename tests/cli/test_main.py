@@ -1,4 +1,4 @@
-"""Words map to verbs, mistakes to one line and an exit code, bugs to a file."""
+"""Words map to verbs, mistakes to one line and an exit code, bugs to a file; completions; lines of a log that grows."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from tools import MACHINE
+import verb_project
+from tools import MACHINE, needs
 
 from aptui import __version__
-from aptui.cli import main
+from aptui.cli import completion, main
+from aptui.cli.log_verb import Followed, print_new
 from aptui.cli.verbs import all_verbs
 from aptui.shared import printing
+from aptui.store.joblog import JobLogLine
 
 MOST_MODULES = 90
 """Maximum number of imported aptui modules if `aptui batch` has no work."""
@@ -315,3 +318,83 @@ def test_ignored_sigchld_is_reset_to_default() -> None:
         assert signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL
     finally:
         signal.signal(signal.SIGCHLD, before)
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["repr"], ["reprocess"]),
+        (["rep"], ["reprocess", "report"]),
+        (["help", "bat"], ["batch"]),
+        (["--vers"], ["--version"]),
+        (["cache", "pre"], ["prefetch"]),
+        (["batch", "--jun"], ["--junit"]),
+        (["token", ""], ["add", "list", "revoke"]),
+        (["-C", "x", "stat"], ["status"]),
+        (["nothing"], []),
+    ],
+)
+def test_words_are_completed(words: list[str], offered: list[str]) -> None:
+    assert completion.complete_words(words) == offered
+
+
+@pytest.mark.real
+def test_sources_and_jobs_are_completed_folder_by_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = verb_project.write(tmp_path, monkeypatch)
+    main.main(["batch"])
+    capsys.readouterr()
+
+    assert "tables/" in completion.complete_words(["why", ""])
+    assert completion.complete_words(["why", "tables/b"]) == ["tables/bad.json"]
+    assert "#1" in completion.complete_words(["-C", str(project), "log", "#"])
+
+
+def test_unprocessed_project_offers_no_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verb_project.write(tmp_path, monkeypatch)
+
+    assert main.main(["completion", "words", "--", "why", "a"]) == 0
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("shell", ["bash", pytest.param("zsh", marks=needs("zsh")), pytest.param("fish", marks=needs("fish"))])
+def test_code_for_each_shell_is_valid(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["completion", shell]) == 0
+    code = capsys.readouterr().out
+
+    subprocess.run([shell, "-n"], input=code, text=True, check=True)
+    if shell == "bash":
+        script = (
+            f"aptui() {{ echo batch; echo builders; }}\n{code}\nCOMP_WORDS=(aptui b) COMP_CWORD=1; _aptui; echo ${{COMPREPLY[@]}}"
+        )
+        ended = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+        assert ended.stdout == "batch builders\n"
+
+
+def lines(*texts: str) -> list[JobLogLine]:
+    return [JobLogLine(1, "w", text, 5) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        ([], ["one"], ["one"]),
+        (["one"], ["one"], []),
+        (["one"], ["one", "two"], ["two"]),
+        (["one", "tw"], ["one", "two", "three"], ["two", "three"]),
+        (["one", "two", "three"], ["[… 1 left out …]", "two", "three", "four"], ["four"]),
+        (["one", "two"], ["[… 9 left out …]", "twelve"], ["[… 9 left out …]", "twelve"]),
+    ],
+)
+def test_print_new_prints_each_line_once(before: list[str], now: list[str], said: list[str]) -> None:
+    heard: list[JobLogLine] = []
+    followed = Followed(7, lines(*before))
+
+    print_new(followed, lines(*now), heard.extend)
+
+    assert heard == lines(*said)
+    assert followed.lines == lines(*now)

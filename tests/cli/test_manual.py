@@ -1,13 +1,23 @@
-"""`help` and `docs`: the same texts as help, plain text, man page and Markdown; the shipped page is up to date."""
+"""Help, manual and documentation: same texts everywhere, valid examples, complete lists of verbs, keys and variables."""
 
 from __future__ import annotations
 
+import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from aptui.cli import main, manual
+from aptui.cli import main, manual, verbs
+from aptui.cli.manual import actions_of
 from aptui.cli.verbs import all_verbs
+from aptui.config.yaml.checking import check, check_folder
+from aptui.config.yaml.nodes import read_yaml
+from aptui.features.gateway import documents
+from aptui.shared.errors import UserError
+from aptui.store.jobs.filter import FIELDS
 
 PAGE = Path(main.__file__).parents[1] / "VERBS.md"
 
@@ -61,3 +71,132 @@ def test_docs_of_one_verb_and_of_all(capsys: pytest.CaptureFixture[str]) -> None
     assert main.main(["docs", "verify"]) == 0
     assert "--rebuild" in capsys.readouterr().out
     assert main.main(["docs", "gc"]) == 3
+
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "aptui").glob("*.md"))]
+_INCOMPLETE = re.compile(r"are required|expected one argument|expected at least one argument")
+"""Errors of a command that the text only mentions, which may leave out arguments."""
+_PLACEHOLDER = re.compile(r"\b[A-Z][A-Z]+\b|…|\.\.\.|\[|\]|\|")
+"""Words in capitals stand for a value, brackets for an optional word: such a line shows a form and is not run."""
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def commands(lines: list[str]) -> list[list[str]]:
+    """Return the words of every `aptui VERB …` line that is an example."""
+    found = []
+    for line in lines:
+        for part in re.split(r"&&|\|\||;|\||[^-]>|\s#\s", line.removeprefix("$ ")):
+            command = part.strip().removeprefix("TOKEN=$(").rstrip(")")
+            if command.startswith("aptui ") and not _PLACEHOLDER.search(command):
+                found.append(shlex.split(command)[1:])
+    return found
+
+
+def refusal(words: list[str]) -> str:
+    """Return the reason for which a command line does not parse, "" if it does."""
+    verb, others = main._split(words)
+    if verb is not None and verb not in all_verbs():
+        return f"{' '.join(words)}: unknown verb"
+    try:
+        (main.parser_of(verb, others) if verb else main.screen_parser()).parse_args(others)
+    except SystemExit:  # --help, --version
+        pass
+    except UserError as error:
+        return f"{' '.join(words)}: {error}"
+    return ""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_command_lines_of_a_page_parse(page: Path) -> None:
+    lines = [line for block in blocks(page, "(?:sh|console)?") for line in block.splitlines()]
+    mentions = re.findall(r"`(aptui [^`\n]+)`", page.read_text(encoding="utf-8"))
+    wrong = [refusal(words) for words in commands(lines)]
+    wrong += [text for words in commands(mentions) if not _INCOMPLETE.search(text := refusal(words))]
+
+    assert [text for text in wrong if text] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_configurations_of_a_page_are_valid(page: Path) -> None:
+    for block in blocks(page, "yaml"):
+        root = read_yaml(block.encode(), page.name)
+        if root.get("apiVersion") is not None:  # a manifest of Kubernetes
+            continue
+        mistakes = check(root, is_partial=True)
+        if mistakes and check_folder(root):  # a page may also show an `.aptui.yaml`
+            pytest.fail(f"{block}\n{mistakes[0]}")
+
+
+@pytest.mark.real
+def test_first_example_of_the_guide_runs(tmp_path: Path) -> None:
+    script = blocks(ROOT / "aptui" / "GUIDE.md", "")[0]
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    environment = {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path), "PATH": path}
+
+    ended = subprocess.run(["sh", "-e"], input=script, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    assert ended.returncode == 0, ended.stderr
+    assert re.findall(r"^\d+ jobs? run", ended.stdout, re.MULTILINE) == ["1 job run", "0 jobs run", "1 job run"]
+    assert "it last ran because: source 'greeting.txt' changed" in ended.stdout
+
+
+PACKAGE = Path(main.__file__).parents[1]
+
+
+@pytest.mark.parametrize(("topic", "page"), [(topic, page.file) for topic, page in manual.pages().items()])
+def test_shipped_reference_page_is_up_to_date(topic: str, page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["docs", topic, "--markdown"]) == 0
+
+    said = capsys.readouterr().out
+    assert (PACKAGE / page).read_text(encoding="utf-8") == said, f"aptui docs {topic} --markdown > aptui/{page}"
+
+
+def test_every_key_is_explained() -> None:
+    unexplained = [path for path, part in manual.schema_keys() if not part.get("description") and not part.get("title")]
+
+    assert unexplained == []
+
+
+def test_every_field_of_the_filter_is_explained() -> None:
+    assert tuple(manual.FIELD_TEXTS) == FIELDS
+
+
+def test_every_address_of_the_gateway_is_listed() -> None:
+    page = manual.reference_markdown("http")
+
+    assert all(f" {address.path}` |" in page for address in documents.addresses())
+
+
+def test_a_topic_is_shown_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["docs", "keys"]) == 0
+
+    said = capsys.readouterr().out
+    assert "serve.rejected" in said
+    assert "`" not in said
+
+
+@pytest.mark.parametrize("verb", verbs.all_verbs())
+def test_verb_has_a_group_and_two_valid_examples(verb: str) -> None:
+    info = verbs.all_verbs()[verb]
+    assert info.group in verbs.GROUP_TEXTS
+    for name in (verb, *(f"{verb} {action}" for action in actions_of(verb))):
+        assert len(verbs.examples_of(name)) == 2, name
+    for example in info.examples:
+        words = shlex.split(example.partition(" > ")[0].removeprefix('eval "$(').removesuffix(')"'))
+        assert words[:2] == ["aptui", verb]
+        main.parser_of(verb).parse_args(words[2:])
+
+
+def test_all_environment_variables_are_documented() -> None:
+    read = set()
+    for file in PACKAGE.rglob("*.py"):
+        read |= set(re.findall(r'"(APTUI_[A-Z_]+|XDG_[A-Z_]+|NO_COLOR|ACCESSIBLE|PAGER)"', file.read_text(encoding="utf-8")))
+
+    read -= {"APTUI_WORKER", "APTUI_WORKER_STORE"}  # set by an engine for its workers
+    read -= {"APTUI_QUALITY"}  # set for commands
+    read -= {"APTUI_EVENT", "APTUI_TEXT"}  # set for the programs that `on` starts
+    assert read <= verbs.ENVIRONMENT.keys(), "verbs.ENVIRONMENT lists the variables that users can set"

@@ -2,7 +2,7 @@
 
 Dask's own command works, too: `dask worker ADDRESS --preload aptui.features.cluster.task` (`CLUSTER.md`).
 
-Tests: `tests/features/cluster/test_verbs.py`.
+Tests: `tests/features/cluster/test_scheduler.py`.
 """
 
 from __future__ import annotations

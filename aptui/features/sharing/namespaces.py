@@ -1,6 +1,6 @@
 """Opens stores: the namespaces that this machine reads and writes, the keys that it trusts, the store of an address, and a probe.
 
-Tests: `tests/features/sharing/test_simulation.py`, `tests/features/sharing/test_stores.py`, `tests/features/sharing/test_probe.py`.
+Tests: `tests/features/sharing/test_simulation.py`, `tests/features/sharing/test_stores.py`.
 """
 
 from __future__ import annotations

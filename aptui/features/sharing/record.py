@@ -3,7 +3,7 @@
 A record comes from another machine and is checked: names of products must be valid for a builder of this machine, and no name leads
 out of the folder of the products.
 
-Tests: `tests/features/sharing/test_record.py`, `tests/features/sharing/test_keys.py`.
+Tests: `tests/features/sharing/test_record.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Every answer is small and asked for lazily.
 
-Tests: `tests/features/shipping/test_missing_rows.py`.
+Tests: `tests/features/shipping/test_missing_records.py`.
 """
 
 from __future__ import annotations

@@ -13,12 +13,17 @@ from waiting import until
 
 pytest.importorskip("distributed")
 
+from argparse import ArgumentParser
+
+import pytest
+
 from aptui.config.settings import ClusterSettings as Place
 from aptui.core.orders import Outcome, ProcessOrder, RunResult
 from aptui.core.project import Builder, BuilderKind, Platform
-from aptui.features.cluster import cluster_messages, scheduler
+from aptui.features.cluster import cluster_messages, scheduler, verbs
 from aptui.features.cluster import task as cluster_task
 from aptui.features.cluster.scheduler import RemoteTask
+from aptui.shared.errors import HostError
 from aptui.worker.file_access import stat_key
 
 pytestmark = pytest.mark.real
@@ -311,3 +316,66 @@ def test_announcements_of_other_tasks_are_ignored(room):
     room.wait_for_results()
 
     assert room.posted == [(1, Outcome.CANCELLED, False)]
+
+
+pytest.importorskip("distributed")
+
+
+class FakeNanny:
+    """Joins unless `troubles` is set, and ends at once: its scheduler is gone."""
+
+    troubles: list[Exception | None]
+    ended: asyncio.Event
+    count = 0
+
+    def __init__(self) -> None:
+        self.nthreads, self.worker_address, self.is_closed = 2, "tls://here:1", False
+        FakeNanny.count += 1
+
+    def __await__(self) -> Generator[Any, None, FakeNanny]:
+        return self._start().__await__()
+
+    async def _start(self) -> FakeNanny:
+        trouble = FakeNanny.troubles.pop(0)
+        if trouble is not None:
+            raise trouble
+        return self
+
+    async def finished(self) -> None:
+        if not FakeNanny.troubles:
+            FakeNanny.ended.set()  # the test is over
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.fixture
+def arguments():
+    parser = ArgumentParser()
+    verbs.worker_arguments(parser)
+    FakeNanny.count = 0
+    with (
+        mock.patch.object(verbs, "_nanny", side_effect=lambda *_: FakeNanny()),
+        mock.patch.multiple(verbs, _AGAIN_S=0.001, _MOST_AGAIN_S=0.002),
+    ):
+        yield parser.parse_args(["--scheduler", "tcp://127.0.0.1:1"])
+
+
+async def work(arguments, troubles: list[Exception | None]) -> int:
+    FakeNanny.troubles, FakeNanny.ended = troubles, asyncio.Event()
+    with mock.patch.object(verbs.asyncio, "Event", return_value=FakeNanny.ended):
+        return await verbs._work(arguments)
+
+
+def test_worker_reconnects_to_a_returned_scheduler(arguments, capsys):
+    assert asyncio.run(work(arguments, [None, OSError("refused"), TimeoutError(), None])) == 0
+
+    assert FakeNanny.count == 4
+    assert capsys.readouterr().err.count("looking for it again") == 3
+
+
+def test_worker_that_cannot_join_reports_why_and_ends(arguments):
+    with pytest.raises(HostError, match="cannot join the cluster: refused"):
+        asyncio.run(work(arguments, [OSError("refused")]))
+
+    assert FakeNanny.count == 1

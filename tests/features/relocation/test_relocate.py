@@ -1,24 +1,30 @@
-"""Moving and deleting sources on disk: metadata, dependants, references, refusals, and the report."""
+"""Moving and deleting sources on disk: metadata, dependants, references, refusals, the report, and repaired UUIDs."""
 
 from __future__ import annotations
 
+import json
 import os
+import sqlite3
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from homes import own_homes
+from homes import own_homes, own_project
 from relocation_room import RelocationRoom, edges, fates, item_of, pairs, relocation_room, uuid_hex
+from verb_project import Run, runner
 
 from aptui.core.model import EdgeKind
 from aptui.core.paths import path_uuid, to_text
 from aptui.features.relocation import moved_files as relocate_files
-from aptui.features.relocation import relocate
+from aptui.features.relocation import relocate, verbs
+from aptui.features.relocation.dependants import dependants_of, needs_of, sources_in
 from aptui.features.relocation.relocation_patterns import RelocationError
 from aptui.features.relocation.relocation_records import RelocationAction, shorten_report
 from aptui.shared.errors import BusyError, UserError
 from aptui.store.db.schema import uuid_text
+from tests.store.conftest import Store, edge_row, job_row, source_row, uuid_of
 
 
 @pytest.fixture
@@ -597,3 +603,120 @@ def test_git_failure_is_reported(git: RelocationRoom) -> None:
     assert report.items[0].action is RelocationAction.FAILED
     assert "local modifications" in report.items[0].problem
     assert git.files() == ["a.png", "b.png"]
+
+
+def filled(store: Store) -> Store:
+    names = ["Ä/Rock.png", "a.scene", "b.scene", "c.scene"]
+    store.put(
+        put_source=[source_row(at, name, store.scan_folder) for at, name in enumerate(names, 1)],
+        put_job=[job_row(at, at) for at in range(1, 5)],
+        put_product=[(at, at, f"linux/{names[at - 1].lower()}", at, b"T" * 16, 0, 1, b"D" * 32, 1) for at in range(1, 5)],
+        put_edge=[
+            edge_row(EdgeKind.PATH, "ä/rock.png", source_id=2),
+            edge_row(EdgeKind.UUID, uuid_of(1).hex(), source_id=3),
+            edge_row(EdgeKind.WILDCARD, "ä/*.png", source_id=4),
+            edge_row(EdgeKind.PATH, "nowhere.png", source_id=2),
+        ],
+    )
+    with closing(sqlite3.connect(store.path)) as database:
+        database.execute(
+            "INSERT INTO ProductDependencies(ProductPK, DependencySourceGuid, DependencySubID, Platform, DependencyFlags,"
+            " UnresolvedPath, FromAssetId) VALUES (4, ?, 1, 'linux', 0, '', 1), (1, ?, 1, 'linux', 0, '', 1)",
+            (uuid_of(1), uuid_of(1)),
+        )
+        database.commit()
+    return store
+
+
+def test_sources_of_one_scan_folder_with_their_products(store: Store) -> None:
+    reader = filled(store).reader()
+
+    known = sources_in(reader, "project", "/moved/since", ["Ä/Rock.png", "ä/rock.png", "none.png"])
+
+    assert list(known) == ["Ä/Rock.png"]
+    assert [product.name for product in known["Ä/Rock.png"].products] == ["linux/ä/rock.png"]
+    assert sources_in(reader, "another", "/somewhere", ["a.scene"]) == {}
+
+
+def test_dependants_by_path_uuid_and_product(store: Store) -> None:
+    reader = filled(store).reader()
+
+    found = dependants_of(reader, sources_in(reader, "project", "", ["Ä/Rock.png"]).values())
+
+    assert {(each.path, each.kind, each.by_uuid, each.needs) for each in found[1]} == {
+        ("a.scene", "source", False, ""),
+        ("b.scene", "source", True, ""),
+        ("c.scene", "product", True, "linux/ä/rock.png"),
+    }
+
+
+def test_path_dependencies_keep_their_spelling(store: Store) -> None:
+    reader = filled(store).reader()
+
+    assert needs_of(reader, [2, 3, 4]) == {2: ["Ä/Rock.png"]}
+
+
+OLD, NEW = "{11111111-2222-4333-8444-555555555555}", "{AAAAAAAA-BBBB-4CCC-8DDD-EEEEEEEEEEEE}"
+
+
+def document(uuid: str, *legacy: str) -> str:
+    return json.dumps({"UUID": {"uuid": uuid, "originalPath": "a.txt", "legacyUuids": list(legacy), "creationUnixEpochMS": 1}})
+
+
+@pytest.fixture
+def assets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = own_project(tmp_path, monkeypatch)
+    (folder / "aptui.yaml").write_text(
+        'scan_folders: [{name: game, path: assets}]\nbuilders: [{name: data, copy: ["*.txt"]}]\nmetadata_types: [.txt]\n'
+    )
+    return folder / "assets"
+
+
+@pytest.mark.real
+def test_repair_restores_a_forgotten_identity_file(assets: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run: Run = runner(capsys)
+    (assets / "a.txt").write_text("the bytes by which it is known")
+    (assets / "a.txt.meta").write_text(document(OLD))
+    assert run("batch")[0] == 0
+    code, out, _ = run("identities", "--json")
+    assert (code, [(row["source"], row["uuid"], row["problem"]) for row in json.loads(out)["identities"]]) == (
+        0,
+        [("a.txt", OLD, "")],
+    )
+
+    (assets / "a.txt").rename(assets / "b.txt")
+    run("batch")
+    code, out, _ = run("identities", "--json")
+    assert (code, [(move["source"], move["was"]) for move in json.loads(out)["moves"]]) == (1, [("b.txt", "a.txt")])
+    assert "was probably moved from 'a.txt'" in run("identities")[1]
+
+    assert run("identities", "--repair")[0] == 0
+    assert (assets / "b.txt.meta").read_text() == document(OLD)
+    assert not (assets / "a.txt.meta").exists()
+    assert run("batch")[0] == 0
+    code, out, _ = run("identities", "--json")
+    assert (code, [row["uuid"] for row in json.loads(out)["identities"]]) == (0, [OLD])
+
+
+def test_newer_identity_becomes_a_legacy_uuid(tmp_path: Path) -> None:
+    left, belongs = tmp_path / "a.txt.meta", tmp_path / "b.txt.meta"
+    left.write_text(document(OLD, NEW[:-2] + "F}"))
+    belongs.write_text(document(NEW))
+
+    verbs._repair(verbs.Move("b.txt", "a.txt", str(left), str(belongs)))
+
+    kept = json.loads(belongs.read_text())["UUID"]
+    assert (kept["uuid"], kept["legacyUuids"]) == (OLD, [NEW[:-2] + "F}", NEW])
+    assert [path.name for path in tmp_path.iterdir()] == ["b.txt.meta"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"UUID": 3}', '{"UUID": {}}'])
+def test_invalid_identity_file_is_left_unchanged(tmp_path: Path, text: str) -> None:
+    left, belongs = tmp_path / "a.txt.meta", tmp_path / "b.txt.meta"
+    left.write_text(document(OLD))
+    belongs.write_text(text)
+
+    with pytest.raises(UserError, match="is not an identity file"):
+        verbs._repair(verbs.Move("b.txt", "a.txt", str(left), str(belongs)))
+
+    assert (left.read_text(), belongs.read_text()) == (document(OLD), text)

@@ -1,6 +1,6 @@
 """Columns and rows of the tables on the Connections screen, and its lines of facts; this module does not draw tables.
 
-Tests: `tests/features/gateway/screen/test_connection_rows.py`, `tests/features/gateway/screen/test_screen.py`.
+Tests: `tests/features/gateway/screen/test_inquiry.py`, `tests/features/gateway/screen/test_screen.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A circuit breaker for a store, and calls with a deadline. After some failures the breaker opens for a while, then admits one try.
 
-Tests: `tests/features/sharing/stores/test_breaker.py`, `tests/features/sharing/stores/test_deadlines.py`.
+Tests: `tests/features/sharing/stores/test_breaker.py`.
 """
 
 from __future__ import annotations
