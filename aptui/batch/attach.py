@@ -1,6 +1,8 @@
 """`aptui batch` with a running engine: asks the engine to settle, follows its events and reports the result.
 
 Nothing is processed here.
+
+Tests: `tests/batch/test_run.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Dependants of many sources at once, by path or UUID, as sources, jobs or products; used by relocations."""
+"""Dependants of many sources at once, by path or UUID, as sources, jobs or products; used by relocations.
+
+Tests: `tests/features/relocation/test_relocate.py`.
+"""
 
 from __future__ import annotations
 

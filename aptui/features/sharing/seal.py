@@ -6,6 +6,8 @@ A sealed record is one line of text and the record's bytes:
 
 Every seal covers kind and namespace, so that a record written to one namespace does not open in another. It is checked before
 the record is parsed. `here` is the seal of one machine's own store (`local`).
+
+Tests: `tests/features/sharing/test_record.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Queries and rows of the search for missing product dependencies: products to scan, known assets, declared and found references.
 
 Names are looked up by hundreds, each through an index; there is no lookup of a single name.
+
+Tests: `tests/features/shipping/test_missing_records.py`.
 """
 
 from __future__ import annotations
