@@ -116,7 +116,11 @@ def in_jobs(
         app = AptuiApp(session, memory=remembered, person=UiMemory(tmp_path / "person.json"), panes=list(panes), theme="dark")
         app.config = SimpleNamespace(
             checks=(),
-            project=SimpleNamespace(platforms=(), builders=(SimpleNamespace(uuid=BUILDER, name="image"),)),
+            project=SimpleNamespace(
+                platforms=(),
+                builders=(SimpleNamespace(uuid=BUILDER, name="image", patterns=(SimpleNamespace(text="*.png"),)),),
+                scan_folders=(SimpleNamespace(path="/project/assets", is_intermediate=False),),
+            ),
             project_dir=tmp_path,
             has_builders_to_find=False,
             log_dir=tmp_path / "logs",

@@ -239,6 +239,13 @@ class JobsStore:
         """The columns in which all jobs have the same text."""
         return alike_columns(self._table)
 
+    def name_field(self, word: str) -> str:
+        """Return the field with this whole word as a text of some job: "platform", "key" or "builder"; "" = none."""
+        for field in ("platform", "key", "builder"):
+            if any(text.lower() == word.lower() for text in self._table.text(field)[1]):
+                return field
+        return ""
+
     def counts(self) -> dict[str, int]:
         """Return {status word: number of jobs}; completed jobs with warnings or errors also count as those."""
         return status_counts(self._table)

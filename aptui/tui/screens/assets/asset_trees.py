@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _HEALTH = Column("health", "Problems", 22, is_prose=True)
 SOURCE_COLUMNS = (
-    Column("name", "Name", 0, 28),
+    Column("name", "Name", 0, 20),
     _HEALTH,
     Column("extension", "Ext", 6, drop_rank=2),
     Column("duration", "Analysis", 8, align="right", drop_rank=1),

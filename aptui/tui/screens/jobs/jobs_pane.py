@@ -366,11 +366,7 @@ class JobsPane(ThreePanes):
         if self._checks is not None and (found := self._checks.pop()) is not None:
             self.store.set_checks(found)
         if self.store.is_loaded:
-            self.table.empty_text = (
-                "no job matches: Esc clears the filter"
-                if self.store.total
-                else "no jobs yet: sources of the scan folders appear here"
-            )
+            self.table.empty_text = self._explain_empty()
         elif self._trouble:
             self.table.empty_text = sanitize(self._trouble)
         self.choices.drop_invalid()
@@ -378,7 +374,8 @@ class JobsPane(ThreePanes):
         stays = has_marks or self.table.is_held or self._is_on_failure()
         self.table.follows_top = not stays and self._part == "table"
         self.table.refresh_model()
-        self.choices.fit_columns()
+        if not self.box.display:  # columns stay while the user types
+            self.choices.fit_columns()
         self.goal.apply()
         self.by_cause.draw()
         if self.store.is_loaded:
@@ -387,6 +384,19 @@ class JobsPane(ThreePanes):
         self.event_log.refresh_running()
         self._show_counts()
         self.changes.keep()
+
+    def _explain_empty(self) -> str:
+        """Return why the table has no rows: the filter, or the watched folders and patterns that no file matches."""
+        if self.store.total:
+            hint = "" if self.store.row_count() else self.choices.hint()
+            return f"no job matches{'; ' * bool(hint)}{hint}: Esc clears the filter"
+        config = self.shell.config
+        if config is None:
+            return "no jobs yet: sources of the scan folders appear here"
+        folders = ", ".join(folder.path for folder in config.project.scan_folders if not folder.is_intermediate)
+        patterns = " ".join(pattern.text for builder in config.project.builders for pattern in builder.patterns)
+        where = f"watched folders: {sanitize(folders) or 'none'}; patterns: {sanitize(patterns) or 'none'}"
+        return f"no jobs yet; {where}. Add a file, or change aptui.yaml: 'aptui init --dry-run' proposes builders"
 
     def _is_on_failure(self) -> bool:
         """Return whether the cursor is on a failed job while these come first: it rests there while others fail."""
@@ -547,6 +557,7 @@ class JobsPane(ThreePanes):
         self.box.display, self.box.disabled = False, True
         self.query_one("#jobs-bar").display = True
         self.table.focus()
+        self.choices.fit_columns()
         self._show_counts()
 
     # -------------------------------------------------------------------------------------------------------------- causes

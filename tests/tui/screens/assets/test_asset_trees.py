@@ -217,7 +217,7 @@ async def test_tree_without_problems_has_no_problem_column(app, pilot, pane):
     await until(pilot, lambda: "Problems" not in text(app))
 
 
-@pytest.mark.parametrize(("width", "ids"), [(46, ["name", "health"]), (64, ["name", "health", "duration"])])
+@pytest.mark.parametrize(("width", "ids"), [(46, ["name", "health"]), (64, ["name", "health", "extension", "duration"])])
 def test_problem_column_is_not_cut_in_narrow_tree(width, ids):
     columns = {column.id: cells for column, cells in lay_out(AssetTreeView(Kind.SOURCES)._measure_columns(width), width)}
 

@@ -198,9 +198,18 @@ async def test_invalid_filter_is_shown_and_filters_nothing(app, pilot, pane):
     await settled(pilot, pane)
     await until(pilot, lambda: app.focused is pane.table)
     await typed(pilot, pane, "")
+    pane.box.text = "linux"
+    await settled(pilot, pane)
+    await sees(pilot, app, "'linux' is a platform: platform:linux   0 of 7")
+    await sees(pilot, app, "no job matches; 'linux' is a platform: platform:linux: Esc clears the filter")
     pane.box.text = ".png"
     await settled(pilot, pane)
     await sees(pilot, app, "`.` is any character")
+
+
+@on_jobs(filler=lambda _store, _log_dir: None)
+async def test_empty_table_names_watched_folders_and_patterns(app, pilot, pane):
+    await sees(pilot, app, "no jobs yet; watched folders: /project/assets; patterns: *.png. Add a file")
 
 
 @on_jobs()
