@@ -19,6 +19,7 @@ from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import ProcessOrder
 from aptui.core.project import COMMON_PLATFORM, Builder, CommandRule
 from aptui.core.quality import QUALITY_VARIABLE, Quality
+from aptui.core.retry import EXIT
 from aptui.sdk import JobProduct, ProductFlag
 from aptui.worker.answers import AnswerRefused, read_answer_text
 from aptui.worker.commands import command as commands
@@ -94,7 +95,7 @@ def run_command(
             lines, job.dependencies = _split_dependencies(rule, lines, ended.output)
         log.settle(_records(rule, builder.name, lines))
         if job.error:
-            job.error += _missing_program(job.error, lines)
+            job.error += _missing_program(job.kind, lines)
             job.error = f"{job.error}: {log.first_error}" if log.first_error else job.error
             return job
         job.products = _products(rule, builder, order, folders, values, answer)
@@ -129,9 +130,9 @@ def _warn_of_missing(paths: list[str], log: RunLog) -> None:
         log.write(LogLevel.WARNING, f"the command names {len(missing) - _MOST_WARNINGS} more dependencies that are not there")
 
 
-def _missing_program(error: str, lines: list[str]) -> str:
-    """Return the name of the program that a command's shell did not find, to add to its error; "" for other errors."""
-    if not error.endswith(" 127"):
+def _missing_program(kind: str, lines: list[str]) -> str:
+    """Return the name of the program that a command's shell did not find, to add to its error; "" for other kinds of failure."""
+    if kind != f"{EXIT}127":
         return ""
     found = next((match for text in lines if (match := _NOT_FOUND.search(text))), None)
     return f" (program '{found['program']}' was not found in the PATH that aptui was started with)" if found else ""

@@ -191,7 +191,10 @@ def test_missing_program_fails_the_job(programs: Programs) -> None:
 
     result = programs.run("", replace(programs.builder, command=rule))
 
-    assert result.error.startswith("command exited with status 127")
+    assert result.error == (
+        "command exited with status 127 before it answered"
+        " (program 'no_such_program' was not found in the PATH that aptui was started with)"
+    )
 
 
 SETTINGS = """
