@@ -178,10 +178,6 @@ _VALUED = frozenset(
 )  # fmt: skip
 
 
-def _phrase(kind: str, name: str) -> str:
-    return _PHRASES.get(kind, kind).format(name=name)
-
-
 def explain(old: Sequence[Entry], new: Sequence[Entry], *, limit: int = 3) -> str:
     """Say in words how two manifests differ, naming at most `limit` inputs; "" when they are equal."""
     before = {(kind, "" if kind in _VALUED else name): (name, digest) for kind, name, digest in old}
@@ -196,7 +192,7 @@ def explain(old: Sequence[Entry], new: Sequence[Entry], *, limit: int = 3) -> st
 
 def _difference(kind: str, was: tuple[str, str] | None, now: tuple[str, str] | None) -> str:
     name = (now or was or ("", ""))[0]
-    phrase = _phrase(kind, name)
+    phrase = _PHRASES.get(kind, kind).format(name=name)
     if now is not None and now[1] == MISSING and was is None:
         return f"{phrase} is declared now, and missing"
     if now is None and was is not None and was[1] == MISSING:
