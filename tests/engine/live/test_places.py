@@ -24,20 +24,10 @@ def a_project(root: Path) -> LiveProject:
     return project
 
 
-def test_a_source_in_whose_place_a_folder_is_has_no_product_any_more(tmp_path: Path) -> None:
+@pytest.mark.parametrize("others", [{}, {"more/d/a.txt/c.none": "c"}])
+def test_a_source_in_whose_place_a_folder_is_has_no_product_any_more(tmp_path: Path, others: dict[str, str]) -> None:
     project = a_project(tmp_path)
-    project.engine_run({"assets/d/a.txt": "a"})
-    with project.running():
-        assert project.product(f"{HOST}/d/a.txt") == b"a"
-        project.delete("assets/d/a.txt")
-        project.write("assets/d/a.txt/below/b.none", "b")
-
-        project.until_product(f"{HOST}/d/a.txt", None)
-
-
-def test_same_folder_in_another_scan_folder_does_not_hide_a_change(tmp_path: Path) -> None:
-    project = a_project(tmp_path)
-    project.engine_run({"assets/d/a.txt": "a", "more/d/a.txt/c.none": "c"})
+    project.engine_run({"assets/d/a.txt": "a", **others})  # the same folder in another scan folder does not hide the change
     with project.running():
         assert project.product(f"{HOST}/d/a.txt") == b"a"
         project.delete("assets/d/a.txt")

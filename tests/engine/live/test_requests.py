@@ -267,7 +267,8 @@ def test_one_of_queued_jobs_runs_and_cancelled_ones_do_not(project: LiveProject)
         assert project.product("linux/a.slow") is None
 
 
-def test_an_escalated_job_starts_first(project: LiveProject) -> None:
+@pytest.mark.parametrize("verb", [port.EscalateJobs(keys=("c.txt",)), port.NoteInterest(("c.txt",))])
+def test_escalated_job_and_job_of_interest_start_first(project: LiveProject, verb: port.Verb) -> None:
     with project.running() as live:
         project.ask(port.PauseJobs())
         for name in "abc":
@@ -275,20 +276,7 @@ def test_an_escalated_job_starts_first(project: LiveProject) -> None:
         engine = live.engine
         assert engine is not None
         project.until(lambda: len(engine.pipeline.jobs.ready) == 3)
-        job = next(job for job in engine.pipeline.jobs.ready if job.source.rel == "c.txt")
-        project.ask(port.EscalateJobs(job_ids=(job.id,)))
-        project.until(lambda: engine.pipeline.jobs.ready.peek() is job)
-
-
-def test_job_of_interest_starts_first(project: LiveProject) -> None:
-    with project.running() as running:
-        project.ask(port.PauseJobs())
-        for name in "abc":
-            project.write(f"assets/{name}.txt", f"{name} again")
-        engine = running.engine
-        assert engine is not None
-        project.until(lambda: len(engine.pipeline.jobs.ready) == 3)
-        project.ask(port.NoteInterest(("c.txt",)))
+        project.ask(verb)
         project.until(lambda: (job := engine.pipeline.jobs.ready.peek()) is not None and job.source.rel == "c.txt")
 
 
