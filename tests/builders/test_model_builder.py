@@ -3,12 +3,15 @@ import json
 import sys
 
 import pytest
+from disk_project import Project
 from gltf_sample import Sample, data_uri, glb, picture, read_glb
+from homes import own_homes
 from tools import needs
 
 from aptui.builders.gltf.check import Checker
 from aptui.builders.gltf.file import parse_document
 from aptui.builders.model_builder import GLB_ASSET_TYPE, GLTF_ASSET_TYPE, ModelBuilder, _count
+from aptui.config.dirs import data_dir
 from aptui.sdk import LoadBehavior, Result
 
 BUILDER = ModelBuilder
@@ -344,3 +347,19 @@ def test_another_reader_finds_the_same_surface(bench, sample):
         scene = trimesh.load_scene(io.BytesIO(data), file_type="glb")
         assert scene.to_mesh().area == pytest.approx(1)
         assert scene.bounds.ravel().tolist() == pytest.approx([5, 0, 0, 6, 1, 0], abs=1e-5)
+
+
+@pytest.mark.real
+def test_example_project_builds_levels_of_detail_for_each_platform(tmp_path, monkeypatch, gltfpack, sample):
+    own_homes(tmp_path, monkeypatch)
+    project = Project(tmp_path / "p", (data_dir() / "config/examples/models/aptui.yaml").read_text(encoding="utf-8"))
+    for key in ("images", "textures"):
+        del sample.tree[key]
+    del sample.tree["materials"][0]["pbrMetallicRoughness"]
+    project.write("assets/rock.glb", glb({**sample.tree, "buffers": [{"byteLength": len(sample.numbers)}]}, sample.numbers))
+
+    project.engine_run()
+
+    assert project.errors() == {}
+    names = {path.relative_to(project.root / "Cache").as_posix() for path in (project.root / "Cache").glob("*/rock*.glb")}
+    assert names >= {f"{platform}/rock{level}.glb" for platform in ("desktop", "android") for level in ("", ".lod1", ".lod2")}
