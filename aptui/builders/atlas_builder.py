@@ -29,9 +29,8 @@ from aptui.sdk import (
     CreateJobsRequest,
     JobError,
     MatchedFile,
-    PathDependency,
-    PathDependencyKind,
     ProcessJobRequest,
+    ProductDependency,
     SimpleBuilder,
 )
 
@@ -136,10 +135,10 @@ class AtlasBuilder(SimpleBuilder):
             facts = {"width": page.width, "height": page.height, "format": "png"}
             request.add_product(name, sub_id=number + 1, asset_type=PAGE_ASSET_TYPE, facts=facts)
         text = describe_frames(sprites, settings, names, sizes, options)
-        folder = posixpath.dirname(request.source)
-        needs = [PathDependency(posixpath.join(folder, name), PathDependencyKind.PRODUCT_FILE) for name in names]
+        # Not by path: that of a picture means its source.
+        needs = [ProductDependency(request.source_uuid, number + 1) for number in range(len(pages))]
         request.write_product(
-            f"{request.stem}.json", text, sub_id=0, asset_type=FRAMES_ASSET_TYPE, path_dependencies=needs, dependencies_handled=True
+            f"{request.stem}.json", text, sub_id=0, asset_type=FRAMES_ASSET_TYPE, dependencies=needs, dependencies_handled=True
         )
         used = sum(width * height for width, height in {id(each.pixels): each.shape for each in sprites}.values())
         share = 100 * used // sum(width * height for width, height in sizes)

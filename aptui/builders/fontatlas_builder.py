@@ -40,9 +40,8 @@ from aptui.sdk import (
     JobError,
     MissingError,
     ParamError,
-    PathDependency,
-    PathDependencyKind,
     ProcessJobRequest,
+    ProductDependency,
     SimpleBuilder,
 )
 
@@ -133,7 +132,7 @@ class FontAtlasBuilder(SimpleBuilder):
             text = _describe_bmfont(request.stem, glyphs, kerning, metrics, names, sizes, options).encode()
         else:
             text = write_json(_describe_json(glyphs, kerning, metrics, names, sizes, options))
-        write_metrics(f"{request.stem}.{'fnt' if options.format == 'bmfont' else 'json'}", text, names, request)
+        write_metrics(f"{request.stem}.{'fnt' if options.format == 'bmfont' else 'json'}", text, len(names), request)
         request.log.info(f"{request.source}: {len(glyphs)} characters on {len(names)} pages, {len(kerning)} pairs of kerning")
 
 
@@ -185,7 +184,7 @@ class MsdfBuilder(SimpleBuilder):
         ])  # fmt: skip
         request.add_product(page, sub_id=1, asset_type=PAGE_ASSET_TYPE, facts={"format": "png"})
         with open(made, "rb") as file:
-            write_metrics(f"{request.stem}.json", file.read(), [page], request)
+            write_metrics(f"{request.stem}.json", file.read(), 1, request)
 
 
 def declare_files(request: CreateJobsRequest) -> None:
@@ -334,11 +333,10 @@ def _draw_page(size: tuple[int, int], sprites: list[Sprite]) -> Any:
     return Image.fromarray(page, "L")
 
 
-def write_metrics(name: str, text: bytes, pages: list[str], request: ProcessJobRequest) -> None:
-    """Write the metrics, which need their pages."""
-    folder = posixpath.dirname(request.source)
-    needs = [PathDependency(posixpath.join(folder, page), PathDependencyKind.PRODUCT_FILE) for page in pages]
-    request.write_product(name, text, sub_id=0, asset_type=METRICS_ASSET_TYPE, path_dependencies=needs, dependencies_handled=True)
+def write_metrics(name: str, text: bytes, page_count: int, request: ProcessJobRequest) -> None:
+    """Write the metrics, which need their pages: the products with the sub ids from 1."""
+    needs = [ProductDependency(request.source_uuid, number + 1) for number in range(page_count)]
+    request.write_product(name, text, sub_id=0, asset_type=METRICS_ASSET_TYPE, dependencies=needs, dependencies_handled=True)
 
 
 def _pair_codes(glyphs: list[Glyph], kerning: Pairs) -> Iterator[tuple[int, int, int]]:

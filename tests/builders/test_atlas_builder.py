@@ -6,6 +6,7 @@ import json
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -163,3 +164,13 @@ def test_settings_of_an_unknown_sprite_warn(bench: BuilderBench) -> None:
     bench.build("hud.atlas")
 
     assert bench.warnings == ["hud.atlas: 'frames' names ui/gone.png, which is not among the sprites"]
+
+
+def test_the_list_of_frames_needs_its_pages(bench: BuilderBench) -> None:
+    draw_sprites(bench, 30)
+
+    bench.build(bench.write("hud.atlas", '{"sprites": ["ui/*.png"]}'), max_size=128)
+
+    *pages, frames = bench.products
+    assert [(each.source_uuid, each.sub_id) for each in frames.dependencies] == [(UUID(int=1), page.sub_id) for page in pages]
+    assert frames.dependencies_handled

@@ -79,6 +79,7 @@ def test_glyphs_that_do_not_fit_go_to_further_pages(bench):
     metrics, pages = draw(bench, size=40, max_size=64)
 
     assert len(pages) > 1
+    assert [each.sub_id for each in bench.products[-1].dependencies] == [page.sub_id for page in bench.products[:-1]]
     names = {each["image"]: each for each in metrics["atlas"]["pages"]}
     for each in metrics["glyphs"]:
         page = names[each["page"]]

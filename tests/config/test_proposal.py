@@ -52,6 +52,19 @@ def test_each_engine_gets_the_project_that_fits_it(tmp_path: Path, engine: str) 
     assert {builder.name for builder in load(tmp_path).project.builders} == rules
 
 
+def test_a_folder_of_art_gets_builders_for_sprites_maps_and_texts(tmp_path: Path) -> None:
+    names = {"hud.atlas", "maps/a.tmx", "maps/a.tsx", "world.ldtk", "locale/de.po", "locale/messages.pot", "items.csv"}
+
+    found = proposal.propose(tree(tmp_path, names))
+
+    assert {rule.name: (rule.does, rule.patterns) for rule in found.rules} == {
+        "sprites": ("atlas", ("*.atlas",)),
+        "maps": ("tilemap", ("*.tmx", "*.ldtk")),
+        "texts": ("locale", ("*.po",)),
+        "tables": ("table", ("*.csv",)),
+    }
+
+
 def test_files_of_desktops_and_editors_are_neither_proposed_nor_counted(tmp_path: Path) -> None:
     left_behind = {"Thumbs.db", "sub/desktop.ini", "a.png~", "#b.png#", ".~lock.c.odt#", "__pycache__/x.png"}
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from aptui.sdk import JobError, PathDependency, PathDependencyKind, SimpleBuilder
+from aptui.sdk import JobError, ProductDependency, SimpleBuilder
 
 
 class Options(Struct):
@@ -50,11 +50,11 @@ class Atlas(SimpleBuilder):
             frames[name]["spriteSourceSize"] = {"x": box[0], "y": box[1], "w": w, "h": h}
             frames[name]["sourceSize"] = {"w": original[0], "h": original[1]}
         page.save(request.product_path(f"{request.stem}.png"))
-        request.add_product(f"{request.stem}.png", facts={"width": size[0], "height": size[1], "format": "png"})
+        request.add_product(f"{request.stem}.png", sub_id=1, facts={"width": size[0], "height": size[1], "format": "png"})
         meta = {"image": f"{request.stem}.png", "size": {"w": size[0], "h": size[1]}, "format": "RGBA8888", "scale": 1}
-        needs = [PathDependency(f"{request.source.removesuffix('.atlas')}.png", PathDependencyKind.PRODUCT_FILE)]
+        needs = [ProductDependency(request.source_uuid, 1)]  # not by path: that of a picture means its source
         text = json.dumps({"frames": frames, "meta": meta}, indent=1, sort_keys=True)
-        request.write_product(f"{request.stem}.json", text, path_dependencies=needs, dependencies_handled=True)
+        request.write_product(f"{request.stem}.json", text, sub_id=0, dependencies=needs, dependencies_handled=True)
 
 
 def pack(sizes, most):
