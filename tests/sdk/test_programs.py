@@ -96,7 +96,7 @@ def test_no_builder_imports_what_is_heavy_before_it_is_needed():
 
     code = (
         "import sys, importlib\n"
-        "for name in 'gltf mesh shader lua font yaml xml'.split():\n"
+        "for name in 'model shader lua font fontatlas yaml xml table locale tilemap'.split():\n"
         "    importlib.import_module(f'aptui.builders.{name}_builder')\n"
         "print([name for name in ('trimesh', 'fontTools', 'lupa', 'numpy', 'ruamel', 'jsonschema', 'PIL', 'brotli') if name "
         "in sys.modules])"

@@ -150,6 +150,8 @@ def validate_json(text: str, *, comment_hint: str = "") -> bool:
     try:
         decoder.decode(text)
     except json.JSONDecodeError as error:
+        if _is_too_deep(text[: error.pos]):  # only some versions of Python stop at deep nesting
+            raise _too_deep(text) from None
         what, position = explain(error, text)
         if comment_hint and text.startswith(("//", "/*"), position):
             what = f"{what}; {comment_hint}"
@@ -159,9 +161,14 @@ def validate_json(text: str, *, comment_hint: str = "") -> bool:
         raise _broken(f"{constant[0]} is not JSON", text, constant.start()) from None
     except RecursionError:
         raise _too_deep(text) from None
-    if max(accumulate(map(DEPTH.__getitem__, _ALL_BUT_BRACKETS.sub("", text))), default=0) > DEEPEST_NESTING:
+    if _is_too_deep(text):
         raise _too_deep(text)
     return has_duplicates
+
+
+def _is_too_deep(text: str) -> bool:
+    brackets = _ALL_BUT_BRACKETS.sub("", text)  # and the quote of a text that does not end
+    return max(accumulate(DEPTH.get(each, 0) for each in brackets), default=0) > DEEPEST_NESTING
 
 
 def _nothing(_literal: str) -> None:
