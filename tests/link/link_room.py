@@ -17,6 +17,7 @@ from typing import Any
 from waiting import PATIENCE_S, until
 
 from aptui.core import notices
+from aptui.core.notices import JobChanged
 from aptui.link.port import (
     PROTOCOL,
     Connections,
@@ -261,3 +262,8 @@ def _value(hint, seed):
     if issubclass(hint, Enum):
         return list(hint)[seed % len(hint)]
     return {bool: True, int: seed * 1_000_003, str: f'text {seed} \n "ä" \U0010ff80', float: seed + 0.5}[hint]
+
+
+def job(number: int, status: str = "completed") -> JobChanged:
+    """Return the notice of a job."""
+    return JobChanged(1, number, "a/b.txt", 1, "pc", "key", "builder", status, "", "", 0, 0, 5, "", number)

@@ -1,23 +1,13 @@
 """Coalesced clients: when they receive notices, in which order with answers, and beside other clients."""
 
 import pytest
-from link_room import Room, opened
+from link_room import Room, job, opened
 
-from aptui.core.notices import EngineMessage, JobChanged
+from aptui.core.notices import EngineMessage
 from aptui.link.notice_feed import BEAT_S, BUSY_BEAT_S
 from aptui.link.server import LinkLimits
 
 pytestmark = pytest.mark.real
-
-
-@pytest.fixture
-def room():
-    with opened() as room:
-        yield room
-
-
-def job(number: int, status: str = "completed") -> JobChanged:
-    return JobChanged(1, number, "a/b.txt", 1, "pc", "key", "builder", status, "", "", 0, 0, 5, "", number)
 
 
 def test_the_first_news_come_at_once_and_the_next_with_the_next_beat(room: Room) -> None:

@@ -9,9 +9,9 @@ import sys
 import tracemalloc
 
 import pytest
-from link_room import NOTICES, Bare, Room, example, opened
+from link_room import NOTICES, Bare, Room, example, job, opened
 
-from aptui.core.notices import ConnectionsChanged, EngineMessage, HealthChanged, JobChanged, Progress
+from aptui.core.notices import ConnectionsChanged, EngineMessage, HealthChanged, Progress
 from aptui.link.places import Credentials
 from aptui.link.port import PROTOCOL, ReadStatus, RescanSources, Settle
 from aptui.link.server import LinkLimits, LinkServer
@@ -19,16 +19,6 @@ from aptui.shared.errors import BusyError, HostError
 from aptui.shared.health import Health
 
 pytestmark = pytest.mark.real
-
-
-@pytest.fixture
-def room():
-    with opened() as room:
-        yield room
-
-
-def job(number: int, status: str = "completed") -> JobChanged:
-    return JobChanged(1, number, "a/b.txt", 1, "pc", "key", "builder", status, "", "", 0, 0, 5, "", number)
 
 
 def progress(done: int) -> Progress:

@@ -29,19 +29,6 @@ MIB = 1 << 20
 GOOD, GATED = python_builder("Good", "good"), python_builder("Gated", "gated")
 
 
-@pytest.fixture
-def harness(tmp_path):
-    made = []
-
-    def make(*builders, **more):
-        made.append(Harness(tmp_path, builders, **more))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
-
-
 class Clock:
     """The real clock, plus an offset of the test."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import xxhash
 from msgspec.structs import replace
-from pool_harness import Harness, command_builder, python_builder
+from pool_harness import command_builder, python_builder
 from waiting import until
 
 from aptui.core.notices import LogLevel
@@ -20,19 +20,6 @@ from aptui.engine.pool.worker_processes import WorkerManager
 from aptui.worker import processes
 
 pytestmark = pytest.mark.real
-
-
-@pytest.fixture
-def harness(tmp_path):
-    made = []
-
-    def make(*builders, **more):
-        made.append(Harness(tmp_path, builders, **more))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
 
 
 GOOD = python_builder("Good", "good")

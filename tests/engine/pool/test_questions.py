@@ -6,7 +6,7 @@ import selectors
 import socket
 
 import pytest
-from pool_harness import Harness, command_builder, python_builder
+from pool_harness import command_builder, python_builder
 from waiting import until
 
 from aptui.core.notices import LogRecord
@@ -14,19 +14,6 @@ from aptui.core.orders import Outcome
 from aptui.engine.pool.worker_messages import RunQuestions
 from aptui.worker import wire
 from aptui.worker.commands.output import BoundedText
-
-
-@pytest.fixture
-def harness(tmp_path):
-    made = []
-
-    def make(*builders, **more):
-        made.append(Harness(tmp_path, builders, **more))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
 
 
 def until_told(pool, order, *lines):
