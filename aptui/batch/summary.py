@@ -42,25 +42,24 @@ _MOST_FAILURES = 50
 """Maximum number of failures printed on a terminal; a pipe gets all."""
 
 
-class Failure(Struct, frozen=True):
-    """A job, or an analysis, that failed; `log` is an absolute path, "" if it has no log."""
-
+class _NamedJob(Struct, frozen=True):
     source: str
     platform: str
     job_key: str
     builder: str
+
+
+class Failure(_NamedJob, frozen=True):
+    """A job, or an analysis, that failed; `log` is an absolute path, "" if it has no log."""
+
     first_error: str
     log: str
     cause: str = ""
 
 
-class SlowJob(Struct, frozen=True):
+class SlowJob(_NamedJob, frozen=True):
     """A job whose last run took longer than the noise of its earlier runs explains (`store.queries.session_history`)."""
 
-    source: str
-    platform: str
-    job_key: str
-    builder: str
     duration_s: float
     median_s: float
     noise_s: float
@@ -68,23 +67,14 @@ class SlowJob(Struct, frozen=True):
     factor: float
 
 
-class FlakyJob(Struct, frozen=True):
+class FlakyJob(_NamedJob, frozen=True):
     """A job that succeeded after failed runs; `failed_of` is the kind of the failure (`core.retry`)."""
 
-    source: str
-    platform: str
-    job_key: str
-    builder: str
     failed_of: str
 
 
-class DraftJob(Struct, frozen=True):
+class DraftJob(_NamedJob, frozen=True):
     """A job whose products are drafts (`core.quality`)."""
-
-    source: str
-    platform: str
-    job_key: str
-    builder: str
 
 
 class Summary(Struct):
@@ -167,22 +157,12 @@ class Summary(Struct):
             "unknown": list(self.unknown),
             **({"configuration": list(self.mistakes)} if self.mistakes else {}),
             "shared": self.shared,
-            "failures": [
-                {
-                    "source": failure.source,
-                    "platform": failure.platform,
-                    "job_key": failure.job_key,
-                    "builder": failure.builder,
-                    "first_error": failure.first_error,
-                    "log": failure.log,
-                }
-                for failure in self.failures
-            ],
-            "slower": [to_builtins(each) for each in self.slower],
-            "flaky": [to_builtins(each) for each in self.flaky],
-            "drafts": [to_builtins(each) for each in self.drafts],
-            **({"checks": [to_builtins(each) for each in self.findings]} if self.findings else {}),
-            **({"complaints": [_complaint_json(each) for each in self.complaints]} if self.complaints else {}),
+            "failures": [_without(each, "cause") for each in self.failures],
+            "slower": to_builtins(self.slower),
+            "flaky": to_builtins(self.flaky),
+            "drafts": to_builtins(self.drafts),
+            **({"checks": to_builtins(self.findings)} if self.findings else {}),
+            **({"complaints": [_without(each, "cause", "first_error") for each in self.complaints]} if self.complaints else {}),
         }
 
     def print_summary(self) -> None:
@@ -230,8 +210,7 @@ class Summary(Struct):
             about = printing.line(each.product or each.source or "all together")
             colour = "yellow" if each.level == CheckLevel.WARN else "red"
             printing.say(f"  {each.level}: {printing.line(each.check)}  {about}: {printing.line(each.what)}", colour)
-        if len(self.findings) > _MOST_FINDINGS:
-            printing.say(f"  and {len(self.findings) - _MOST_FINDINGS:,} more: aptui check")
+        _say_more(len(self.findings) - _MOST_FINDINGS, "aptui check")
 
     def _print_left(self) -> None:
         if not self.left:
@@ -256,8 +235,7 @@ class Summary(Struct):
             name = job_name(each.source, each.platform, each.job_key)
             usual = f"{printing.duration(each.median_s)} ± {printing.duration(each.noise_s)}"
             printing.say(f"  {each.factor:>5.1f} times  {name}  {printing.duration(each.duration_s)}, before {usual}", "yellow")
-        if len(shown) < len(self.slower):
-            printing.say(f"  and {len(self.slower) - len(shown):,} more: aptui jobs --slower")
+        _say_more(len(self.slower) - len(shown), "aptui jobs --slower")
 
     def _print_flaky(self) -> None:
         job_names = [
@@ -276,8 +254,7 @@ class Summary(Struct):
             printing.say(head, "bold")
         for line in job_names[:_MOST_MARKED]:
             printing.say(f"  {line}", colour)
-        if len(job_names) > _MOST_MARKED:
-            printing.say(f"  and {len(job_names) - _MOST_MARKED:,} more: aptui jobs --filter {terms}")
+        _say_more(len(job_names) - _MOST_MARKED, f"aptui jobs --filter {terms}")
 
     @staticmethod
     def _print_failures(head: str, failures: list[Failure], verb: str) -> None:
@@ -291,12 +268,16 @@ class Summary(Struct):
                 printing.say(f"      after {printing.line(failure.cause)} failed")
             if failure.log:
                 printing.say(f"      {printing.line(failure.log)}")
-        if len(shown) < len(failures):
-            printing.say(f"  and {len(failures) - len(shown):,} more: {verb}")
+        _say_more(len(failures) - len(shown), verb)
 
 
-def _complaint_json(complaint: Failure) -> dict[str, str]:
-    return {key: value for key, value in to_builtins(complaint).items() if key not in ("cause", "first_error")}
+def _say_more(count: int, verb: str) -> None:
+    if count > 0:
+        printing.say(f"  and {count:,} more: {verb}")
+
+
+def _without(failure: Failure, *keys: str) -> dict[str, str]:
+    return {key: value for key, value in to_builtins(failure).items() if key not in keys}
 
 
 def complains(row: JobRow, fail_on: str | None) -> bool:
@@ -311,24 +292,20 @@ def add_complaints(summary: Summary, config: Config, fail_on: str | None) -> Non
     if fail_on is None or not (summary.errors or summary.warnings):
         return
     builders = {builder.uuid: builder.name for builder in config.project.builders}
-    database = open_reader(asset_database(config.cache_dir))
-    try:
-        asked = set(_find_asked_platforms(config))
+    with closing(open_reader(asset_database(config.cache_dir))) as database:
+        asked = _asked_platforms(config)
         for row in database.jobs():
             if row.platform in asked and complains(row, fail_on):
                 text = f"{printing.count(row.warnings, 'warning')}, {printing.count(row.errors, 'error')} in its log"
                 summary.complaints.append(replace(failure_of(row, config.log_dir, builders), first_error=text))
-    finally:
-        database.close()
 
 
 def add_slower(summary: Summary, config: Config, builders: Mapping[bytes, str], limit: float | None) -> None:
     """Add the jobs that became slower, the worst first; `limit`: the factor from which that is a failure."""
     from aptui.store.queries import session_history
 
-    database = open_reader(asset_database(config.cache_dir))
-    try:
-        asked = set(_find_asked_platforms(config))
+    with closing(open_reader(asset_database(config.cache_dir))) as database:
+        asked = _asked_platforms(config)
         for job_id, one in session_history.slower_jobs(database).items():
             row = database.job(job_id)
             if row is not None and row.platform in asked:
@@ -337,8 +314,6 @@ def add_slower(summary: Summary, config: Config, builders: Mapping[bytes, str], 
                 summary.slower.append(
                     SlowJob(row.source, row.platform, row.job_key, name, now_s, median_s, noise_s, one.runs, round(one.factor, 2))
                 )
-    finally:
-        database.close()
     summary.slower.sort(key=lambda each: -each.factor)
     summary.is_too_slow = limit is not None and any(each.factor >= limit for each in summary.slower)
 
@@ -360,7 +335,7 @@ def add_drafts(summary: Summary, config: Config, *, is_failure: bool) -> None:
 def _list_marked(config: Config, ids: Callable[[Reader], Sequence[int]]) -> list[tuple[JobRow, str]]:
     """Return the jobs of `ids` on the selected platforms, each with its builder's name."""
     builders = {builder.uuid: builder.name for builder in config.project.builders}
-    asked = set(_find_asked_platforms(config))
+    asked = _asked_platforms(config)
     with closing(open_reader(asset_database(config.cache_dir))) as database:
         rows = [row for job_id in ids(database) if (row := database.job(job_id)) is not None and row.platform in asked]
     return [(row, builders.get(row.builder, uuid_text(row.builder))) for row in rows]
@@ -370,7 +345,7 @@ def add_left(summary: Summary, config: Config, began_ms: int) -> None:
     """Add the failed jobs that did not run since `began_ms` because `retry_failed` does not retry them."""
     if not summary.jobs_failed:
         return
-    is_all, asked = config.project.retry_failed is RetryFailed.CHANGED, set(_find_asked_platforms(config))
+    is_all, asked = config.project.retry_failed is RetryFailed.CHANGED, _asked_platforms(config)
     with closing(open_reader(asset_database(config.cache_dir))) as database:
         failed = database.failures_before(began_ms)
     summary.left = [(source, kind) for source, platform, kind in failed if platform in asked and (is_all or kind in _LIMITS)]
@@ -391,11 +366,8 @@ def add_findings(summary: Summary, config: Config) -> None:
         return
     from aptui.store.queries.checks import findings  # imported on demand: only projects with checks need it
 
-    database = open_reader(asset_database(config.cache_dir))
-    try:
+    with closing(open_reader(asset_database(config.cache_dir))) as database:
         summary.findings = findings(database, config.checks)
-    finally:
-        database.close()
 
 
 def collect(config: Config, reporter: Reporter, jobs_run: int, builders: Mapping[bytes, str]) -> Summary:
@@ -407,39 +379,33 @@ def collect(config: Config, reporter: Reporter, jobs_run: int, builders: Mapping
         jobs_run: number of processing runs.
         builders: {uuid: name} of all builders of the engine.
     """
-    database = open_reader(asset_database(config.cache_dir))
-    try:
-        with database.snapshot():
-            summary = _partial(config, database) if config.project.resting_platforms else _whole(database)
-            if summary.jobs_failed:
-                asked = set(_find_asked_platforms(config))
-                failed = [row for row in database.jobs(statuses=("failed",)) if row.platform in asked]
-                summary.failures = [failure_of(row, config.log_dir, builders) for row in failed]
-                if not config.project.resting_platforms:  # totals count failed analyses as jobs
-                    summary.jobs_skipped -= sum(row.job_id == 0 for row in failed)
-    finally:
-        database.close()
+    with closing(open_reader(asset_database(config.cache_dir))) as database, database.snapshot():
+        summary = _partial(config, database) if config.project.resting_platforms else _whole(database)
+        if summary.jobs_failed:
+            asked = _asked_platforms(config)
+            failed = [row for row in database.jobs(statuses=("failed",)) if row.platform in asked]
+            summary.failures = [failure_of(row, config.log_dir, builders) for row in failed]
+            if not config.project.resting_platforms:  # totals count failed analyses as jobs
+                summary.jobs_skipped -= sum(row.job_id == 0 for row in failed)
     summary.jobs_run = jobs_run
     summary.jobs_skipped = max(0, summary.jobs_skipped - reporter.jobs_run - summary.jobs_pending)
     summary.slowest, summary.builders = reporter.slowest, reporter.builders
     return summary
 
 
-def _find_asked_platforms(config: Config) -> list[str]:
+def _asked_platforms(config: Config) -> set[str]:
     """Return the platforms of the summary; failed analyses belong to the platform `all`."""
-    everything = [platform.id for platform in config.project.platforms]
-    return [*everything, "common", "all"]
+    return {*(platform.id for platform in config.project.platforms), "common", "all"}
 
 
 def _whole(database: Reader) -> Summary:
     totals = database.totals()
-    pending = totals.jobs["pending"] + totals.jobs["processing"]
     return Summary(
         sources=totals.sources,
         products=totals.products,
         jobs_skipped=sum(totals.jobs.values()),
         jobs_failed=totals.jobs["failed"],
-        jobs_pending=pending,
+        jobs_pending=totals.jobs["pending"] + totals.jobs["processing"],
         warnings=totals.warnings,
         errors=totals.errors,
     )
@@ -448,7 +414,7 @@ def _whole(database: Reader) -> Summary:
 def _partial(config: Config, database: Reader) -> Summary:
     """Count the jobs of the selected platforms only; slower, so used only if other platforms are left out."""
     summary = Summary(sources=database.totals().sources)
-    for platform in _find_asked_platforms(config):
+    for platform in _asked_platforms(config):
         for row in database.jobs(platform=platform):
             if row.platform != platform:
                 continue
@@ -457,7 +423,7 @@ def _partial(config: Config, database: Reader) -> Summary:
             summary.jobs_pending += row.status in ("pending", "processing")
             summary.warnings += row.warnings
             summary.errors += row.errors
-    prefixes = tuple(f"{platform}/" for platform in _find_asked_platforms(config))
+    prefixes = tuple(f"{platform}/" for platform in _asked_platforms(config))
     summary.products = sum(product.name.startswith(prefixes) for product in database.products())
     return summary
 

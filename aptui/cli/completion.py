@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from itertools import islice
 
 from aptui.cli import main
@@ -110,14 +111,11 @@ def _sources(before: Sequence[str], begun: str) -> Iterator[str]:
     at = next((index for index, word in enumerate(words[:-1]) if word in ("-C", "--project")), -1)
     project = project_dir(Namespace(project=words[at + 1] if at >= 0 else None))
     config = load_last_config(Namespace(project=str(project)))
-    database = open_reader(asset_database(config.cache_dir))
-    try:
+    with closing(open_reader(asset_database(config.cache_dir))) as database:
         if begun.startswith("#"):
             yield from (f"#{row.job_id}" for row in database.jobs())
         else:
             yield from dict.fromkeys(_step(row.source, begun) for row in database.sources())
-    finally:
-        database.close()
 
 
 def _step(source: str, begun: str) -> str:

@@ -9,7 +9,7 @@ import json
 import shlex
 import sys
 from argparse import ArgumentParser, Namespace
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -156,14 +156,11 @@ def _show_demo(config: configuration.Config) -> None:
 
 
 def _print_products(config: configuration.Config) -> None:
-    database = open_reader(asset_database(config.cache_dir))
-    try:
+    with closing(open_reader(asset_database(config.cache_dir))) as database:
         printing.say("Products:")
         for product in database.products():
             printing.say(f"  {printing.line(product.name)}  {printing.size(product.size)}")
         printing.say()
-    finally:
-        database.close()
 
 
 def _find_unintended(summary: Summary, intended: tuple[str, ...]) -> list[str]:

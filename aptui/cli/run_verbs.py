@@ -6,6 +6,7 @@ import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from typing import Any
 
 import msgspec
@@ -156,11 +157,8 @@ def _read_stored(config: Config, row: JobRow) -> tuple[Job, dict[str, str]]:
     from aptui.store.db.archive import DatabaseArchive
 
     key = key_of(row.source)
-    archive = DatabaseArchive(asset_database(config.cache_dir), {})
-    try:
+    with closing(DatabaseArchive(asset_database(config.cache_dir), {})) as archive:
         source, texts = archive.sources([key])[key], archive.settings()
-    finally:
-        archive.close()
     return source.jobs[row.builder, row.platform, row.job_key], texts
 
 

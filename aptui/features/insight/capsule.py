@@ -13,7 +13,7 @@ import sys
 import tarfile
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable
-from contextlib import redirect_stderr
+from contextlib import closing, redirect_stderr
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -356,11 +356,8 @@ def _run(file: str, arguments: Namespace) -> int:
             summary = run_batch(config, RunOptions(makes_finals=facts["job"]["quality"] != Quality.DRAFT))
         if summary.is_interrupted:
             return INTERRUPTED
-        database = open_reader(asset_database(config.cache_dir))
-        try:
+        with closing(open_reader(asset_database(config.cache_dir))) as database:
             came = _outcome(facts["job"], database)
-        finally:
-            database.close()
         differences = [*_tools(facts, config), *_differences(facts["expected"], came)]
     is_same = not any(one["is_result"] for one in differences)
     if arguments.json:

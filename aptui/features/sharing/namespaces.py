@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -164,8 +165,7 @@ def probe(sharing: SharedCacheSettings) -> ProbeAnswer:
             seal_of(sharing)
         except KnownError as error:  # with this error a batch shares no results
             return ProbeAnswer(sharing.store.rpartition("@")[2], str(error), is_bad=True)
-        store = open_store(sharing.store, sharing.namespace, limit_s=sharing.deadline_s)
-        try:
+        with closing(open_store(sharing.store, sharing.namespace, limit_s=sharing.deadline_s)) as store:
             store.get_record(hashlib.sha256(os.urandom(32)).hexdigest())
             spent_ms = round(1000 * (time.monotonic() - began_s))
             message = f"it answers after {spent_ms} ms"
@@ -173,8 +173,6 @@ def probe(sharing: SharedCacheSettings) -> ProbeAnswer:
                 _write_probe(store)
                 message += ", and can be written to"
             return ProbeAnswer(store.address, message, milliseconds=spent_ms)
-        finally:
-            store.close()
     except KnownError as error:
         message = f"{error.what}; {error.hint}" if error.hint else error.what  # the caller prints the address
         return ProbeAnswer(sharing.store.rpartition("@")[2], message, is_bad=True)

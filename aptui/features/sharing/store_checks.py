@@ -168,8 +168,7 @@ def _answer(dry: Config, found: int, builders: dict[bytes, str]) -> CommitReadin
     rules = SharingRules(dry.sharing)
     missing: list[str] = []
     doubts: dict[str, None] = {}
-    database = open_reader(asset_database(dry.cache_dir))
-    try:
+    with closing(open_reader(asset_database(dry.cache_dir))) as database:
         for row in database.jobs(statuses=_FAILED):
             builder = builders.get(row.builder, "")
             if row.error != NOT_SHARED:
@@ -178,8 +177,6 @@ def _answer(dry: Config, found: int, builders: dict[bytes, str]) -> CommitReadin
                 missing.append(_job_label(row))
             else:
                 doubts[f"results of '{builder}' are not stored"] = None
-    finally:
-        database.close()
     return CommitReadiness(found, tuple(sorted(missing)), tuple(doubts))
 
 

@@ -6,7 +6,7 @@ import asyncio
 import http.client
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,14 +43,11 @@ class Served:
 
     def ask(self, method: str, path: str, body: bytes | None = None, /, **headers: str) -> Reply:
         """Send a request on a new connection; `_` in names of headers is replaced by `-`, and `Authorization=""` sends none."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        try:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)) as connection:
             sent = {"Authorization": f"Bearer {self.token}"} | {name.replace("_", "-"): value for name, value in headers.items()}
             connection.request(method, path, body, {name: value for name, value in sent.items() if value})
             reply = connection.getresponse()
             return Reply(reply.status, reply.headers, reply.read())
-        finally:
-            connection.close()
 
     def get(self, path: str, /, **headers: str) -> Reply:
         return self.ask("GET", path, **headers)

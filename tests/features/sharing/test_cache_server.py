@@ -5,6 +5,7 @@ import hashlib
 import http.client
 import os
 import subprocess
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -34,8 +35,7 @@ DIGEST = digest_of(DATA).hex()
 
 def ask(address, method, path, body=None, **headers):
     """Send one request unchanged; return status and body."""
-    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=10)
-    try:
+    with closing(http.client.HTTPConnection(urlsplit(address).netloc, timeout=10)) as connection:
         connection.putrequest(method, path, skip_host="Host" in headers)
         for name, value in headers.items():
             connection.putheader(name.replace("_", "-"), value)
@@ -45,8 +45,6 @@ def ask(address, method, path, body=None, **headers):
         connection.send(body or b"")
         answer = connection.getresponse()
         return answer.status, answer.read()
-    finally:
-        connection.close()
 
 
 @pytest.fixture
@@ -182,14 +180,11 @@ def test_unknown_methods_are_refused(open_server):
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br"])
 def test_compressed_upload_is_refused_without_decompression(open_server, encoding, caplog):
     """The body is not decompressed, and the connection stays usable for the next request."""
-    connection = http.client.HTTPConnection(urlsplit(open_server).netloc, timeout=10)
-    try:
+    with closing(http.client.HTTPConnection(urlsplit(open_server).netloc, timeout=10)) as connection:
         for place in (f"/ac/{KEY}", f"/cas/{DIGEST}"):
             connection.request("PUT", place, b"packed by nobody", {"Content-Encoding": encoding})
             answer = connection.getresponse()
             assert (answer.status, answer.read()) == (415, b"nothing is unpacked here")
-    finally:
-        connection.close()
 
     assert not caplog.records
 

@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import threading
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from unittest import mock
@@ -90,19 +91,13 @@ def products(project: Project) -> dict[str, bytes]:
 
 def facts(project: Project) -> list[tuple[object, ...]]:
     """Return the facts about each job that a build and a hit must have in common."""
-    database = open_reader(project.cache / "assetdb.sqlite")
-    try:
+    with closing(open_reader(project.cache / "assetdb.sqlite")) as database:
         return sorted((row.source, row.job_key, row.status, row.warnings, row.errors, bool(row.log)) for row in database.jobs())
-    finally:
-        database.close()
 
 
 def flags(project: Project) -> set[int]:
-    database = open_reader(project.cache / "assetdb.sqlite")
-    try:
+    with closing(open_reader(project.cache / "assetdb.sqlite")) as database:
         return {row.flags & ProductFlag.CACHED for row in database.products() if row.name.endswith(".out")}
-    finally:
-        database.close()
 
 
 def counts(project: Project) -> tuple[int, int, int]:

@@ -6,6 +6,7 @@ import os
 import select
 import socket
 import ssl
+from contextlib import closing
 from urllib.parse import urlsplit
 
 import pytest
@@ -57,12 +58,9 @@ def heard(connection):
 
 
 def status(address, path=f"/cas/{DIGEST}"):
-    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=10)
-    try:
+    with closing(http.client.HTTPConnection(urlsplit(address).netloc, timeout=10)) as connection:
         connection.request("GET", path)
         return connection.getresponse().status
-    finally:
-        connection.close()
 
 
 @pytest.mark.parametrize("said", [b"", HALF_A_REQUEST])

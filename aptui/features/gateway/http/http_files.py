@@ -18,6 +18,7 @@ import json
 import os
 import stat
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from functools import wraps
 from urllib.parse import quote, unquote_to_bytes
 
@@ -65,16 +66,13 @@ class _Wait(Struct):
         Raises:
             web.HTTPConflict: a job failed. KnownError: no engine runs, or it refuses.
         """
-        database = CurrentDatabase(self.context.database.path)
-        try:
+        with closing(CurrentDatabase(self.context.database.path)) as database:
             await self.context.engine.ask(engine_requests.Barrier(_BARRIER_LIMIT_S), 2 * _BARRIER_LIMIT_S)
             while not await self._is_over():
                 before = self._moment(database)
                 await asyncio.sleep(_CHECK_S)
                 while self._moment(database) == before and not await self._is_idle():
                     await asyncio.sleep(_CHECK_S)
-        finally:
-            database.close()
 
     async def _is_over(self) -> bool:
         found = await self.context.database.ask(self.awaited)

@@ -15,6 +15,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -59,12 +60,9 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def knock(there: Served, path: str = "/v1/connect", **headers: str) -> int:
     """Return the result of opening a WebSocket."""
-    connection = http.client.HTTPConnection("127.0.0.1", there.port, timeout=10)
-    try:
+    with closing(http.client.HTTPConnection("127.0.0.1", there.port, timeout=10)) as connection:
         connection.request("GET", path, headers=KNOCK | {name.replace("_", "-"): value for name, value in headers.items()})
         return connection.getresponse().status
-    finally:
-        connection.close()
 
 
 def bearer(there: Served) -> str:
