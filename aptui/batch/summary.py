@@ -293,7 +293,7 @@ def add_complaints(summary: Summary, config: Config, fail_on: str | None) -> Non
         return
     builders = {builder.uuid: builder.name for builder in config.project.builders}
     with closing(open_reader(asset_database(config.cache_dir))) as database:
-        asked = _asked_platforms(config)
+        asked = _find_asked_platforms(config)
         for row in database.jobs():
             if row.platform in asked and complains(row, fail_on):
                 text = f"{printing.count(row.warnings, 'warning')}, {printing.count(row.errors, 'error')} in its log"
@@ -305,7 +305,7 @@ def add_slower(summary: Summary, config: Config, builders: Mapping[bytes, str], 
     from aptui.store.queries import session_history
 
     with closing(open_reader(asset_database(config.cache_dir))) as database:
-        asked = _asked_platforms(config)
+        asked = _find_asked_platforms(config)
         for job_id, one in session_history.slower_jobs(database).items():
             row = database.job(job_id)
             if row is not None and row.platform in asked:
@@ -335,7 +335,7 @@ def add_drafts(summary: Summary, config: Config, *, is_failure: bool) -> None:
 def _list_marked(config: Config, ids: Callable[[Reader], Sequence[int]]) -> list[tuple[JobRow, str]]:
     """Return the jobs of `ids` on the selected platforms, each with its builder's name."""
     builders = {builder.uuid: builder.name for builder in config.project.builders}
-    asked = _asked_platforms(config)
+    asked = _find_asked_platforms(config)
     with closing(open_reader(asset_database(config.cache_dir))) as database:
         rows = [row for job_id in ids(database) if (row := database.job(job_id)) is not None and row.platform in asked]
     return [(row, builders.get(row.builder, uuid_text(row.builder))) for row in rows]
@@ -345,7 +345,7 @@ def add_left(summary: Summary, config: Config, began_ms: int) -> None:
     """Add the failed jobs that did not run since `began_ms` because `retry_failed` does not retry them."""
     if not summary.jobs_failed:
         return
-    is_all, asked = config.project.retry_failed is RetryFailed.CHANGED, _asked_platforms(config)
+    is_all, asked = config.project.retry_failed is RetryFailed.CHANGED, _find_asked_platforms(config)
     with closing(open_reader(asset_database(config.cache_dir))) as database:
         failed = database.failures_before(began_ms)
     summary.left = [(source, kind) for source, platform, kind in failed if platform in asked and (is_all or kind in _LIMITS)]
@@ -382,7 +382,7 @@ def collect(config: Config, reporter: Reporter, jobs_run: int, builders: Mapping
     with closing(open_reader(asset_database(config.cache_dir))) as database, database.snapshot():
         summary = _partial(config, database) if config.project.resting_platforms else _whole(database)
         if summary.jobs_failed:
-            asked = _asked_platforms(config)
+            asked = _find_asked_platforms(config)
             failed = [row for row in database.jobs(statuses=("failed",)) if row.platform in asked]
             summary.failures = [failure_of(row, config.log_dir, builders) for row in failed]
             if not config.project.resting_platforms:  # totals count failed analyses as jobs
@@ -393,7 +393,7 @@ def collect(config: Config, reporter: Reporter, jobs_run: int, builders: Mapping
     return summary
 
 
-def _asked_platforms(config: Config) -> set[str]:
+def _find_asked_platforms(config: Config) -> set[str]:
     """Return the platforms of the summary; failed analyses belong to the platform `all`."""
     return {*(platform.id for platform in config.project.platforms), "common", "all"}
 
@@ -414,7 +414,7 @@ def _whole(database: Reader) -> Summary:
 def _partial(config: Config, database: Reader) -> Summary:
     """Count the jobs of the selected platforms only; slower, so used only if other platforms are left out."""
     summary = Summary(sources=database.totals().sources)
-    for platform in _asked_platforms(config):
+    for platform in _find_asked_platforms(config):
         for row in database.jobs(platform=platform):
             if row.platform != platform:
                 continue
@@ -423,7 +423,7 @@ def _partial(config: Config, database: Reader) -> Summary:
             summary.jobs_pending += row.status in ("pending", "processing")
             summary.warnings += row.warnings
             summary.errors += row.errors
-    prefixes = tuple(f"{platform}/" for platform in _asked_platforms(config))
+    prefixes = tuple(f"{platform}/" for platform in _find_asked_platforms(config))
     summary.products = sum(product.name.startswith(prefixes) for product in database.products())
     return summary
 
