@@ -8,7 +8,6 @@ import json
 import random
 import socket
 import struct
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Self
 
@@ -31,19 +30,6 @@ from tests.features.gateway.live_served import SETTINGS, Garden, garden, hear
 pytestmark = pytest.mark.real
 
 FILES = {"a/rose.txt": "red", "a/tulip.txt": "yellow", "x.slow": "x"}
-
-
-@pytest.fixture(scope="module")
-def module_garden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Garden]:
-    with garden(tmp_path_factory.mktemp("garden"), SETTINGS, FILES) as there:
-        yield there
-
-
-@pytest.fixture
-def there(module_garden: Garden) -> Iterator[Garden]:
-    yield module_garden
-    module_garden.rest()
-    module_garden.end_clients()
 
 
 def engine(there: Garden) -> EngineClient:

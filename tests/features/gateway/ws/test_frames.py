@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import zlib
-from collections.abc import Iterator
 from typing import Any
 
 import aiohttp
@@ -20,26 +19,12 @@ from aptui.features.gateway import wire_codec, wire_records
 from aptui.features.gateway.ws import news
 from aptui.features.gateway.ws.client_sessions import FrameMessage
 from aptui.link.codec import NoticeLine
-from tests.features.gateway.live_served import SETTINGS, Garden, garden, hear
+from tests.features.gateway.live_served import Garden, hear
 
 pytestmark = pytest.mark.real
 
 BURST = 3 * wire_codec.QUEUE_LIMIT
-
-
-@pytest.fixture(scope="module")
-def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Garden]:
-    with garden(
-        tmp_path_factory.mktemp("garden"), SETTINGS, {"a.txt": "a", **{f"n/{number}.txt": "n" for number in range(40)}}
-    ) as there:
-        yield there
-
-
-@pytest.fixture
-def garden_of_one(there: Garden) -> Iterator[Garden]:
-    yield there
-    there.rest()
-    there.end_clients()
+FILES = {"a.txt": "a", **{f"n/{number}.txt": "n" for number in range(40)}}
 
 
 @pytest.mark.parametrize(("size", "head"), [(0, 2), (125, 2), (126, 4), (65_535, 4), (65_536, 10)])
@@ -63,8 +48,7 @@ def test_long_text_frames_are_compressed_independently() -> None:
 
 
 @pytest.mark.parametrize("window", [0, 9, 15])
-def test_compression_changes_no_content(garden_of_one: Garden, window: int) -> None:
-    there = garden_of_one
+def test_compression_changes_no_content(there: Garden, window: int) -> None:
 
     async def heard() -> tuple[list[dict[str, Any]], int]:
         headers = {"Authorization": f"Bearer {there.served.token}"}
@@ -110,8 +94,7 @@ def burst(there: Garden) -> list[JobChanged]:
     return done
 
 
-def test_burst_of_notices_does_not_drop_a_reading_client(garden_of_one: Garden) -> None:
-    there = garden_of_one
+def test_burst_of_notices_does_not_drop_a_reading_client(there: Garden) -> None:
     client = there.client(notices=("job_completed", "resync"))
     done = burst(there)
 
@@ -123,8 +106,7 @@ def test_burst_of_notices_does_not_drop_a_reading_client(garden_of_one: Garden) 
     assert client.ask(wire_records.Ping()) == wire_records.Done()
 
 
-def test_notices_of_an_ended_engine_are_not_sent_later(garden_of_one: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
-    there = garden_of_one
+def test_notices_of_an_ended_engine_are_not_sent_later(there: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
     teller, client = there.served.room.publisher, there.client()
 
     async def go_meanwhile(_sessions: object, _limit_s: float) -> None:

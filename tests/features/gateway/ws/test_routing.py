@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from waiting import until
@@ -16,24 +16,11 @@ from aptui.features.gateway.wire_codec import REQUESTS, Scope
 from aptui.features.gateway.wire_records import Match, Reach, Status
 from aptui.link import places
 from aptui.link.client import EngineClient
-from tests.features.gateway.live_served import SETTINGS, Garden, garden, hear
+from tests.features.gateway.live_served import Garden, garden, hear
 
 pytestmark = pytest.mark.real
 
 FILES = {"a/rose.txt": "red", "a/tulip.txt": "yellow", "b/oak_old.txt": "tall", "x.slow": "x"}
-
-
-@pytest.fixture(scope="module")
-def module_garden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Garden]:
-    with garden(tmp_path_factory.mktemp("garden"), SETTINGS, FILES) as there:
-        yield there
-
-
-@pytest.fixture
-def there(module_garden: Garden) -> Iterator[Garden]:
-    yield module_garden
-    module_garden.rest()
-    module_garden.end_clients()
 
 
 def test_ping(there: Garden) -> None:
@@ -431,3 +418,43 @@ def test_folders_are_shown_to_local_clients_and_to_scope_control(
 
     assert [str(there.project.root) in each for each in said] == [is_told] * 5
     assert all("a/rose.txt" in each for each in said if "ScanFolder" not in each)
+
+
+DRAFT_SETTINGS = """
+name: Garden
+platforms: {linux: {}}
+scan_folders: [{name: game, path: assets}]
+builders:
+  - name: slow
+    patterns: ["*.slow"]
+    quality: [draft, final]
+    command: "while [ {quality} = final -a -e %(gate)s ]; do sleep 0.02; done;
+      (echo {quality}; cat {source}) > {products_dir}/{stem}.out"
+    products: ["*.out"]
+"""
+
+
+def test_an_asset_is_ready_with_its_draft_while_its_final_is_made(tmp_path: Path) -> None:
+    with garden(tmp_path, DRAFT_SETTINGS, {"a.slow": "old"}) as there:
+        there.rest()
+        client = there.client()
+        before = client.ask(wire_records.AssetStatus(term="a.slow"))
+
+        there.gate.touch()
+        there.write("a.slow", "new")
+        waited = there.ready(client, "a.slow")
+        until(lambda: bool(there.served.room.engine.running), "the final is being made")
+        by_term = client.ask(wire_records.AssetStatus(term="a.slow"))
+        by_id = client.ask(wire_records.AssetStatus(asset=before.assets[0].id))
+        (drawn,) = client.ask(wire_records.JobsInfo(term="a.slow")).jobs
+        there.gate.unlink()
+        until(lambda: not client.ask(wire_records.AssetStatus(term="a.slow")).is_draft, "the final is there")
+        after = client.ask(wire_records.AssetStatus(term="a.slow"))
+        (made,) = client.ask(wire_records.JobsInfo(term="a.slow")).jobs
+
+    states = [before, waited, by_term, by_id, after]
+    assert [state.status for state in states] == [Status.COMPILED] * 5
+    assert [state.is_draft for state in states] == [False, True, True, True, False]
+    assert (drawn.is_draft, made.is_draft) == (True, False)
+    assert waited.assets == by_term.assets == by_id.assets
+    assert len({state.assets[0].digest for state in (before, waited, after)}) == 3
