@@ -21,6 +21,7 @@ platforms. `o3de_answers` answers questions from the asset database, by the same
 engine. `virtual_files` serves files below the cache, the project's user folder and its log folder, by descriptors; nothing else can
 be reached.
 
-**Limits.** Addresses outside this machine need an entry in the list of allowed addresses. A client that has not negotiated after
+**Limits.** Other machines, and programs of other users of this one, need an entry in the list of allowed addresses. Only programs
+of this machine's user move and delete sources, one at a time. A client that has not negotiated after
 five seconds, sends part of a frame, a frame above 16 MiB or a damaged message, or does not read, is disconnected.
 """

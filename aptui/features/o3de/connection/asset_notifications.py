@@ -14,7 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aptui.core.notices import JobChanged, ProductsChanged, Progress, ShowRequested, SourcesChanged
-from aptui.core.paths import from_text
 from aptui.features.o3de.connection.o3de_messages import CHANGE, CHANGES, NO_ASSET, NO_UUID, SHOW, SOURCE, O3deMessage, encode
 from aptui.link.codec import NoticeLine
 from aptui.shared.errors import KnownError
@@ -191,8 +190,7 @@ class AssetNotifications:
         self.server.broadcast(SOURCE, encode(O3deMessage(SOURCE, values)))
 
     def _show(self, row: SourceRow) -> None:
-        place = from_text(f"{row.root}/{row.source}").decode("utf-8", "surrogateescape")
-        self.server.broadcast(SHOW, encode(O3deMessage(SHOW, {"FilePath": place})), only=_EDITOR)
+        self.server.broadcast(SHOW, encode(O3deMessage(SHOW, {"FilePath": f"{row.root}/{row.source}"})), only=_EDITOR)
 
     def _send(self, change: tuple[Any, ...], platform: str) -> None:
         values = dict(zip((name for name, _kind in CHANGE.fields), change, strict=True))

@@ -52,7 +52,8 @@ _CHECK_S, _LEAST_PAUSE_S = 2.0, 0.005
 _BARRIER_S = 10.0
 _CATALOG_S, _RELOCATION_S = 300.0, 120.0
 _LOG_BYTES = 1 << 20
-_CHECK_MOVE, _CHECK_DELETE = 0, 2
+_CHANGES, _REAL_CHANGES, _CHECK_DELETE = range(4), (1, 3), 2
+"""Types of changes: preview of a move, move, preview of a deletion, deletion."""
 _DIRECT = 0
 Values = dict[str, Any]
 
@@ -81,6 +82,7 @@ class ClientAnswers:
         self._settings, self._database, self._engine, self._paths = settings, project.database, project.engine, project.paths
         self._pulse, self._platforms = project.pulse, tuple(each for each in session.platforms if each in settings.platforms)
         self._platform = self._platforms[0] if len(self._platforms) == 1 else ""
+        self._is_local = session.is_local
         first = self._platforms[0] if self._platforms else ""
         self._files = virtual_files.VirtualFiles(settings.cache_dir, first, settings.user_dir, settings.log_dir)
 
@@ -211,7 +213,7 @@ class ClientAnswers:
         if found is None:
             return {"RelativeSourcePath": path}
         folder, relative = found
-        return {"RelativeSourcePath": _native(relative), "RootFolder": _native(folder.path), "Resolved": True}
+        return {"RelativeSourcePath": relative, "RootFolder": folder.path, "Resolved": True}
 
     async def _full_source_path(self, request: O3deMessage) -> Values:
         path = request["RelativeProductPath"]
@@ -219,10 +221,10 @@ class ClientAnswers:
         return {"FullSourcePath": path} if source is None else {"FullSourcePath": _full(source), "Resolved": True}
 
     async def _scan_folders(self, _request: O3deMessage) -> Values:
-        return {"ScanFolders": [_native(each.path) for each in self._paths.scan_folders]}
+        return {"ScanFolders": [each.path for each in self._paths.scan_folders]}
 
     async def _safe_folders(self, _request: O3deMessage) -> Values:
-        return {"AssetSafeFolders": [_native(each.path) for each in self._paths.scan_folders if each.recursive]}
+        return {"AssetSafeFolders": [each.path for each in self._paths.scan_folders if each.recursive]}
 
     # -------------------------------------------------------------------------------------------------------------- assets
 
@@ -238,8 +240,8 @@ class ClientAnswers:
         if source is None:
             return {}
         size = await asyncio.to_thread(_size, source)
-        info = ((source.uuid, sub_id), _native(source.source), size, request["AssetType"])
-        return {"Found": True, "WatchFolder": _native(source.root), "AssetInfo": info}
+        info = ((source.uuid, sub_id), source.source, size, request["AssetType"])
+        return {"Found": True, "WatchFolder": source.root, "AssetInfo": info}
 
     async def _source_products(self, request: O3deMessage) -> Values:
         uuid, _sub_id = request["AssetId"]
@@ -313,7 +315,7 @@ class ClientAnswers:
         rows = await self._database.ask(list_jobs)
         if request["EscalateJobs"]:
             await self._raise_priority(found, lookup, _JOBS_URGENCY)
-        roots = {each.name: _native(each.path) for each in self._paths.scan_folders}
+        roots = {each.name: each.path for each in self._paths.scan_folders}
         jobs = [_job(row, self._engine.running, roots) for row in rows[:MOST]]
         return {"JobList": jobs, "Success": bool(jobs)}
 
@@ -350,12 +352,16 @@ class ClientAnswers:
 
     async def _report_change(self, request: O3deMessage) -> Values:
         """Return the effects of moving or deleting a source, and do it if that is wanted."""
-        relocate, kind = feature.find_request("relocate"), request["ChangeType"]
+        relocate, kind, paths = feature.find_request("relocate"), request["ChangeType"], (request["FromPath"], request["ToPath"])
+        if kind not in _CHANGES or any(sign in path for path in paths for sign in "*?"):
+            return {"Report": ["only one source or folder is moved or deleted at a time"]}
+        if kind in _REAL_CHANGES and not self._is_local:
+            return {"Report": ["only a program on the engine's machine moves or deletes sources"]}
         if relocate is None:
             return {"Report": ["no installed feature moves or deletes sources"]}
-        is_delete, is_preview = kind >= _CHECK_DELETE, kind in (_CHECK_MOVE, _CHECK_DELETE)
+        is_delete = kind >= _CHECK_DELETE
         order = relocate(
-            request["FromPath"], "" if is_delete else request["ToPath"], is_delete=is_delete, is_confirmed=not is_preview,
+            request["FromPath"], "" if is_delete else request["ToPath"], is_delete=is_delete, is_confirmed=kind in _REAL_CHANGES,
             updates_references=not is_delete, allows_broken=True, leaves_empty_folders=not request["IsFolder"],
         )  # fmt: skip
         try:
@@ -394,18 +400,13 @@ _HANDLERS = {
 """{request: method that answers it}."""
 
 
-def _native(text: str) -> str:
-    """Return a path in the text form of the database as the system has it."""
-    return from_text(text).decode("utf-8", "surrogateescape")
-
-
 def _full(source: SourceRow) -> str:
-    return _native(f"{source.root}/{source.source}")
+    return f"{source.root}/{source.source}"
 
 
 def _size(source: SourceRow) -> int:
     try:
-        return os.stat(_full(source)).st_size
+        return os.stat(from_text(_full(source))).st_size
     except OSError:
         return 0
 
@@ -423,7 +424,7 @@ def _job(row: JobRow, running: Iterable[int], roots: Mapping[str, str]) -> tuple
     """Return the values of a job in O3DE's form; times and files of logs are not filled in."""
     status = "processing" if row.status == "pending" and row.job_id in running else row.status
     return (
-        _native(row.source), row.platform, row.builder, row.job_key, row.run_key & (1 << 64) - 1, _JOB_STATUSES.get(status, 0),
+        row.source, row.platform, row.builder, row.job_key, row.run_key & (1 << 64) - 1, _JOB_STATUSES.get(status, 0),
         0, "", 0, "", row.completed_ms, row.log, row.job_id, roots.get(row.scan_folder, ""), row.errors, row.warnings,
     )  # fmt: skip
 

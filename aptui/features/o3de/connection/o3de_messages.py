@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
+from aptui.core.paths import from_text, to_text
 from aptui.features.o3de.binary_stream import (
     ALLOCATOR,
     ASSET_ID,
@@ -84,12 +85,8 @@ def _number_kind(type_id: bytes, form: str) -> FieldKind:
 
 
 def _text_kind(type_id: bytes) -> FieldKind:
-    return _value_kind(
-        type_id,
-        lambda text: text.encode("utf-8", "surrogateescape"),
-        lambda value: value.decode("utf-8", "surrogateescape"),
-        "",
-    )
+    """Return the kind of a text, whose values have the form of the database (`core.paths`): not all bytes are UTF-8."""
+    return _value_kind(type_id, from_text, to_text, "")
 
 
 def _list_kind(item: FieldKind, allocator: bytes = ALLOCATOR) -> FieldKind:
@@ -372,7 +369,7 @@ EXCHANGES = (
          _shape("AssetChangeReportRequest", "EF108E73-08F7-4CBC-A808-61A2EC544A6E", 1,
                 "FromPath:os ToPath:os ChangeType:u32 IsFolder:bool"),
          _shape("AssetChangeReportResponse", "C18891A7-794D-4270-93AE-7D0C2ECABB5C", 2, "Report:texts Success:bool"),
-         "answered: previews, moves (references are updated) and deletions"),
+         "answered: previews, moves (references are updated) and deletions of one source or folder"),
     _ask("AssetSystem::ShowAssetInAssetProcessor",
          _shape("ShowAssetInAssetProcessorRequest", "04A068A0-58D7-4404-ABAD-AED72287FFE8", 1, "AssetPath:os", has_base=False),
          None, _SHOWN),

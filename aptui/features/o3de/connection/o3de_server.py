@@ -26,7 +26,8 @@ from aptui.features.o3de.connection.o3de_messages import (
     decode,
     encode,
 )
-from aptui.shared.connections.addresses import entry_for, host_names, parse_address
+from aptui.link import places
+from aptui.shared.connections.addresses import entry_for, host_names, is_loopback, parse_address
 from aptui.shared.errors import KnownError
 
 API_VERSION = 7
@@ -93,6 +94,8 @@ class O3deSession:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, send_limit: int = _QUEUE_BYTES) -> None:
         self._reader, self._writer, self._limit = reader, writer, send_limit
         self.name = "a client"
+        self.is_local = False
+        """Whether it is a program of the same user, on this machine."""
         self.platforms: tuple[str, ...] = ()
         self.backlog: list[tuple[Shape, bytes]] | None = []
         """Notifications that wait until the client has the bulk message; None = they are sent at once."""
@@ -203,6 +206,7 @@ class O3deServer:
         answers: makes the answers of one session.
         on_connect: called with a session whose client has negotiated; sends the bulk message.
         report: called with a sentence about a refused client, each once.
+        user_of: returns the user at the other end of a connection within this machine.
     """
 
     def __init__(
@@ -211,8 +215,10 @@ class O3deServer:
         answers: Callable[[O3deSession], Answers],
         on_connect: Callable[[O3deSession], Awaitable[None]],
         report: Callable[[str], object] = lambda _text: None,
+        user_of: Callable[[socket.socket], int | None] = places.loopback_uid,
     ) -> None:
         self._settings, self._answers, self._on_connect, self._report = settings, answers, on_connect, report
+        self._user_of = user_of
         self._reported: set[str] = set()
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -255,7 +261,9 @@ class O3deServer:
         if len(self._silent) > _SILENT_LIMIT:
             next(iter(self._silent)).end("too many clients are connected that do not speak O3DE's protocol")
         try:
-            why = self.why_refused(str((writer.get_extra_info("peername") or ("",))[0]))
+            remote = str((writer.get_extra_info("peername") or ("",))[0])
+            session.is_local = is_loopback(remote) and self._user_of(writer.get_extra_info("socket")) in (os.geteuid(), 0)
+            why = self.why_refused(remote, is_local=session.is_local)
             if why:
                 raise RefusedClient(why)
             _keep_alive(writer.get_extra_info("socket"))
@@ -275,17 +283,22 @@ class O3deServer:
                 self._say(session.why_ended)
             writer.close()
 
-    def why_refused(self, remote: str) -> str:
-        """Return why a client at an address is refused, "" = it is not."""
+    def why_refused(self, remote: str, *, is_local: bool) -> str:
+        """Return why a client at an address is refused, "" = it is not.
+
+        Every user of the machine can connect to its loopback, so programs of other users need an entry too.
+        """
         settings, address = self._settings, parse_address(remote)
         if len(self.sessions) >= _CLIENTS_LIMIT:
             return f"more than {_CLIENTS_LIMIT} clients are connected"
-        if address is None or address.is_loopback:
-            return "" if address is not None else "the address of a client is unknown"
+        if address is None:
+            return "the address of a client is unknown"
+        if is_local:
+            return ""
         if entry_for(address, settings.rejected, self._addresses) is not None:
             return f"{address} is rejected"
         if entry_for(address, settings.allowed, self._addresses) is None:
-            return f"{address} is not on the allowed list"
+            return f"{address} is not on the allowed list" if not address.is_loopback else "a program of another user is refused"
         return ""
 
     def _say(self, why: str) -> None:

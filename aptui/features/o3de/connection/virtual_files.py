@@ -20,6 +20,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from aptui.core.paths import from_text, to_text
 from aptui.features.o3de.connection.o3de_messages import O3deMessage
 from aptui.shared.files.confinement import ConfinedTree
 
@@ -65,7 +66,7 @@ class VirtualFiles:
         if "/" in platform or platform in ("", ".", ".."):
             del places["@products@"]  # a client without a platform of the project has no products
         self._folders = {
-            alias: _Folder(ConfinedTree(os.fsencode(path)), os.path.normpath(path), is_writable)
+            alias: _Folder(ConfinedTree(os.fsencode(path)), os.path.normpath(to_text(os.fsencode(path))), is_writable)
             for alias, (path, is_writable) in places.items()
         }
         self._files: dict[int, _OpenFile] = {}
@@ -122,9 +123,9 @@ class VirtualFiles:
         if to_write and not folder.is_writable:
             raise PermissionError(errno.EROFS, "products are read only")
         if to_write:
-            os.makedirs(folder.path, exist_ok=True)
+            os.makedirs(from_text(folder.path), exist_ok=True)
         below_it = "/".join(parts)
-        return folder, os.fsencode(below_it.lower() if alias == "@products@" else below_it), alias
+        return folder, from_text(below_it.lower() if alias == "@products@" else below_it), alias
 
     def _status(self, path: str) -> os.stat_result:
         folder, below, _alias = self._find(path)
@@ -271,20 +272,20 @@ class VirtualFiles:
     def _find_files(self, request: O3deMessage) -> dict[str, Any]:
         folder, below, alias = self._find(request["Path"])
         matches = _filter(request["Filter"])
-        names = [path for path, _is_folder in self._list(folder, below) if matches(os.fsdecode(path.rpartition(b"/")[2]))]
-        return {"ResultCode": _OK, "Files": [f"{alias}/{os.fsdecode(path)}" for path in names[:_NAMES_LIMIT]]}
+        names = [path for path, _is_folder in self._list(folder, below) if matches(to_text(path.rpartition(b"/")[2]))]
+        return {"ResultCode": _OK, "Files": [f"{alias}/{to_text(path)}" for path in names[:_NAMES_LIMIT]]}
 
     def _tree(self, _request: O3deMessage) -> dict[str, Any]:
         files: list[str] = []
         folders: list[str] = []
         for alias, folder in self._folders.items():
-            if not os.path.isdir(folder.path):
+            if not os.path.isdir(from_text(folder.path)):
                 continue
             folders.append(alias)
             todo = [b""]
             while todo:
                 for path, is_folder in self._list(folder, todo.pop()):
-                    (folders if is_folder else files).append(f"{alias}/{os.fsdecode(path)}")
+                    (folders if is_folder else files).append(f"{alias}/{to_text(path)}")
                     todo += [path] if is_folder else []
                 if len(files) + len(folders) > _NAMES_LIMIT:
                     raise OverflowError

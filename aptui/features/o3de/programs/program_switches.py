@@ -267,9 +267,10 @@ The last section is about the Editor, launchers and devices: they connect to a r
 protocol, at `remote_port`. This is *experimental*: it was written from the engine's public source, and tried with vectors of
 bytes and a client of our own; no program of O3DE has connected yet, and AzCore was not built to judge it. An engine that stays up
 (`aptui`, `aptui serve`, `aptui start`) serves them in an O3DE project, and in other projects if `serve: {o3de: true}` says so;
-`--set serve.o3de=false` switches it off. Other machines can connect if an entry of `/Amazon/AzCore/Bootstrap/allowed_list` or
-`serve.allowed` has their address; the protocol has no password. Virtual files lie below `@products@` (read only), `@user@`,
-`@usercache@` and `@log@`; other paths fail. `aptui/features/o3de/connection/__init__.py` describes frames and negotiation.
+`--set serve.o3de=false` switches it off. The protocol has no password: programs of the engine's user connect, other users and
+other machines need an entry in `/Amazon/AzCore/Bootstrap/allowed_list` or `serve.allowed`, and cannot move or delete sources.
+Virtual files lie below `@products@` (read only), `@user@`, `@usercache@` and `@log@`; other paths fail.
+`aptui/features/o3de/connection/__init__.py` describes frames and negotiation.
 """
 
 

@@ -216,6 +216,29 @@ def test_failed_asset_is_reported(garden: Garden) -> None:
         editor.wait_for(SOURCE, lambda node: node["NotificationType"].number == 1)
 
 
+def test_names_that_are_not_utf8_are_served(garden: Garden) -> None:
+    name = b"caf\xe9.txt"
+    term = client.element(client.OS_STRING, "SearchTerm", name)
+    with garden.editor() as editor:
+        (garden.project.root / "assets" / os.fsdecode(name)).write_text("bytes")
+        changed = editor.wait_for(
+            CHANGE, lambda node: node["NotificationType"].number == CHANGED and node["StringData"].value == name
+        )
+        assert changed["size"].number == 5
+        status = client.message("0CBE6A7C-9D19-4D41-B29C-A52476BB337A", term, version=3)
+        assert editor.ask(STATUS, status)["AssetStatus"].number == 4
+        opened = ask(
+            editor, "AssetSystem::FileOpen", "C230ADF3-970D-4A4D-A128-112C9E2DC164",
+            client.element(client.OS_STRING, "FilePath", b"@products@/" + name), client.number("Mode", 1),
+        )  # fmt: skip
+        assert opened["ResultCode"].number == 0
+        full = ask(
+            editor, "AssetSystem::GetFullSourcePathFromRelativeProductPath", "F48E2159-4711-4D0E-838F-91B472AE10FF",
+            client.element(client.OS_STRING, "RelativeProductPath", name),
+        )  # fmt: skip
+        assert full["FullSourcePath"].value == os.fsencode(garden.project.root) + b"/assets/" + name
+
+
 def test_questions_about_paths_and_assets(garden: Garden) -> None:
     root = garden.project.root / "assets"
     with garden.editor() as editor:
@@ -298,6 +321,10 @@ def test_source_is_moved_and_deleted_after_a_preview(garden: Garden) -> None:
         deleted = ask(editor, *request, client.text("FromPath", str(root / "sub/moved.txt")), client.number("ChangeType", 3))
         assert deleted["Success"].number == 1
         editor.wait_for(CHANGE, is_change(REMOVED, "sub/moved.txt"))
+        for path in ("*.txt", str(root / "fir?t.txt")):
+            refused = ask(editor, *request, client.text("FromPath", path), client.number("ChangeType", 3))
+            assert (refused["Success"].number, len(refused["Report"].texts)) == (0, 1)
+        assert (root / "first.txt").exists()
         missing = ask(editor, *request, client.text("FromPath", str(root / "missing.txt")), client.number("ChangeType", 3))
         assert (missing["Success"].number, bool(missing["Report"].texts)) == (0, True)
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aptui.core.paths import to_text
 from aptui.features.o3de.binary_stream import type_text
 from aptui.features.o3de.connection.o3de_messages import (
     BY_NAME,
@@ -102,7 +103,7 @@ def sample(name: str, default: Any) -> Any:
         return info if name == "AssetInfo" else (info,)
     if name in ("NoLoadSet", "PreloadAssetList"):
         return ()
-    kinds = {bool: True, int: 5, str: "tëxt\udcff", bytes: b"u" * 16}
+    kinds = {bool: True, int: 5, str: to_text(b"t\xc3\xabxt\xff"), bytes: b"u" * 16}
     if default == NO_ASSET:
         return (b"a" * 16, 7)
     if isinstance(default, dict):

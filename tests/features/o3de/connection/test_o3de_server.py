@@ -173,17 +173,26 @@ def test_branch_token_equals_that_of_the_engine() -> None:
 
 
 @pytest.mark.parametrize(
-    ("remote", "why"),
+    ("remote", "is_local", "why"),
     [
-        ("127.0.0.1", ""), ("::1", ""), ("10.1.2.3", ""), ("10.9.9.9", "10.9.9.9 is rejected"),
-        ("192.168.0.9", "192.168.0.9 is not on the allowed list"), ("", "the address of a client is unknown"),
+        ("127.0.0.1", True, ""), ("127.0.0.1", False, "a program of another user is refused"), ("10.1.2.3", False, ""),
+        ("10.9.9.9", False, "10.9.9.9 is rejected"), ("192.168.0.9", False, "192.168.0.9 is not on the allowed list"),
+        ("", False, "the address of a client is unknown"),
     ],
 )  # fmt: skip
-def test_only_this_machine_and_allowed_addresses_are_served(remote: str, why: str) -> None:
+def test_only_programs_of_this_user_and_allowed_addresses_are_served(remote: str, is_local: bool, why: str) -> None:
     given = settings(allowed=canonical_entries(["10.0.0.0/8", "not an address!"]), rejected=canonical_entries(["10.9.0.0/16"]))
     server = O3deServer(given, lambda _session: _Answers(asyncio.Event()), _do_nothing)
 
-    assert server.why_refused(remote) == why
+    assert server.why_refused(remote, is_local=is_local) == why
+
+
+def test_program_of_another_user_is_refused_at_the_socket(serving: Serving) -> None:
+    serving.server._user_of = lambda _channel: os.geteuid() + 1
+    with O3deClient(serving.port) as other:
+        assert has_ended(other)
+
+    until(lambda: serving.reports == ["a program of another user is refused"])
 
 
 async def _do_nothing(_session: O3deSession) -> None:
