@@ -80,7 +80,7 @@ class Node:
 
     @property
     def text(self) -> str:
-        return self.value.decode()
+        return self.value.decode("utf-8", "surrogateescape")
 
     @property
     def texts(self) -> list[str]:
