@@ -166,11 +166,13 @@ def _check(document: Document, options: ModelParams, request: ProcessJobRequest)
 
 def _pack(document: Document, checker: Checker, options: ModelParams, request: ProcessJobRequest) -> bytes:
     """Return a checked document as one GLB."""
-    if reason := obstacle(document):
-        if _needs_gltfpack(options):
-            raise BrokenGltfError(f"'lods' and 'compress' would damage it, because {reason}")
+    reason = obstacle(document)
+    is_rewritten = options.optimise or options.quantise
+    if reason and _needs_gltfpack(options):
+        raise BrokenGltfError(f"'lods' and 'compress' would damage it, because {reason}")
+    if reason and is_rewritten:
         request.log.info(f"{request.source}: packed as it is, because {reason}")
-    elif options.optimise or options.quantise:
+    elif is_rewritten:
         document = rewrite(document, checker, quantises=options.quantise)
     return pack_glb(document, _reader(request), embeds_images=options.textures == "embed")
 
