@@ -78,6 +78,13 @@ _LIGHT = """vec3 lantern_light(float distance) {
 }
 """
 
+
+def _translations(language: str, greeting: str, moth: str, moths: str) -> str:
+    head = f'msgid ""\nmsgstr ""\n"Language: {language}\\n"\n"Plural-Forms: nplurals=2; plural=(n > 1);\\n"\n\n'
+    texts = f'msgid "Good evening, {{name}}."\nmsgstr "{greeting}"\n\nmsgid "%d moth"\nmsgid_plural "%d moths"\n'
+    return f'{head}{texts}msgstr[0] "{moth}"\nmsgstr[1] "{moths}"\n'
+
+
 FILES: Mapping[str, str] = {
     "levels/hill.yaml": "name: Lantern Hill\nsize: [64, 48]\nlamps:\n  - &lamp {at: [3, 4], light: 1.0}\n"
     "  - {<<: *lamp, at: [9, 2]}\n",
@@ -91,6 +98,8 @@ FILES: Mapping[str, str] = {
         indent=2,
     )
     + "\n",
+    "languages/de.po": _translations("de", "Guten Abend, {name}.", "%d Motte", "%d Motten"),
+    "languages/fr.po": _translations("fr", "Bonsoir, {name}.", "%d papillon", "%d papillons"),
     "dialogue/keeper.xml": (
         '<?xml version="1.0" encoding="UTF-8"?>\n<!-- Who keeps the lantern. -->\n<dialogue who="keeper">\n'
         "  <line>Good evening.</line>\n  <line mood='tired'>Is it late?</line>\n</dialogue>\n"
@@ -201,6 +210,24 @@ EXTRAS = (
         {"fonts/lantern.ttf": _font},
         "fonts/     become WOFF2 for linux, and a few letters for the server",
         _ADVICE,
+    ),
+    Extra(
+        "texture",
+        lambda: has_library("etcpak") and has_library("astc_encoder"),
+        2,
+        "  - {name: gpu, uses: texture, patterns: ['sprites/moth.png'], params: {formats: {linux: bc7, server: astc}}}\n",
+        {},
+        "sprites/   moth.png becomes KTX2 for GPUs, too: BC7 for linux, ASTC for the server",
+        install_advice("textures"),
+    ),
+    Extra(
+        "atlas",
+        lambda: has_library("rectpack"),
+        4,
+        "  - {name: hud, uses: atlas}\n",
+        {"sprites/hud.atlas": '{"sprites": ["icons/*.png"]}\n'},
+        "sprites/   hud.atlas puts all icons on one page, with a list of frames",
+        install_advice("textures"),
     ),
     # Without luac, the scripts are copied.
     Extra(

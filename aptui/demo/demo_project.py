@@ -7,11 +7,12 @@ Its products, `count_expected_products()` in all:
 | 4 `textures/*.png`             | `textures` (image)       | WebP, 64 px, 7 levels  | skipped              |       28 |
 | 1 `sprites/*.png`              | `sprites` (image)        | PNG                    | PNG, 64 px           |        2 |
 | 6 `icons/*.png`                | `icons` (image)          | PNG                    | PNG, 16 px, grey     |       12 |
-| 5 `sounds/*.wav`               | `sounds` (audio)         | FLAC, 44,100 Hz        | WAV, mono, 11,025 Hz |       10 |
+| 5 `sounds/*.wav`               | `sounds` (audio)         | Opus, 48,000 Hz        | WAV, mono, 11,025 Hz |       10 |
 | 5 `data/*.json`, one warns     | `data` (json)            | minified               | indented             |       10 |
 | 1 `data/broken.json`           | `data` (json)            | fails                  | fails                |        0 |
 | 2 `levels/*.yaml`              | `levels` (yaml)          | JSON, minified         | JSON, indented       |        4 |
 | 1 `dialogue/*.xml`             | `dialogue` (xml)         | minified               | as it is             |        2 |
+| 2 `languages/*.po`             | `languages` (locale)     | JSON                   | JSON                 |        4 |
 | 1 `models/*.gltf`              | `models` (model)         | GLB                    | GLB, no images       |        2 |
 | 3 `scripts/*.lua`              | `texts` (copy), or `scripts` (lua) | copied, or bytecode | copied       |        6 |
 | 3 `docs/*.txt`, one of `shared`| `texts` (copy)           | copied                 | copied               |        6 |
@@ -19,13 +20,15 @@ Its products, `count_expected_products()` in all:
 | 2 `words/*.words`              | `wordlist` (the project's own) | indexed          | indexed              |        4 |
 | 1 `words/stopwords.list`       | none: read by `wordlist` |                        |                      |        0 |
 | 2 dependencies of the above    | none                     |                        |                      |        0 |
-|                                |                          |                        |                      |   **90** |
+|                                |                          |                        |                      |   **94** |
 | 1 `models/*.obj`               | `meshes` (model)         | GLB, half as large     | without normals      |        2 |
 | 1 `shaders/*.frag`             | `shaders` (shader)       | SPIR-V for Vulkan      | SPIR-V for OpenGL    |        2 |
 | 1 `fonts/*.ttf`                | `fonts` (font)           | WOFF2                  | TTF of four letters  |        2 |
-|                                |                          |                        |                      |   **96** |
+| 1 `sprites/*.png`              | `gpu` (texture)          | BC7                    | ASTC                 |        2 |
+| 1 `sprites/*.atlas`            | `hud` (atlas)            | page and frames        | page and frames      |        4 |
+|                                |                          |                        |                      |  **106** |
 
-The last three, and `scripts`, are written only if this host can build them (`demo.demo_assets`).
+The last five, and `scripts`, are written only if this host can build them (`demo.demo_assets`).
 """
 
 from __future__ import annotations
@@ -56,7 +59,7 @@ INTENDED_FAILURES = ("data/broken.json",)
 INTENDED_WARNINGS = ("data/palette.json",)
 """Sources whose jobs complete with warnings on every platform."""
 
-_BASE_PRODUCT_COUNT = 90
+_BASE_PRODUCT_COUNT = 94
 
 SAMPLE_RATE_HZ = 44100
 
@@ -91,7 +94,7 @@ builders:
   - name: sounds
     uses: audio
     patterns: ["sounds/*.wav"]
-    params: {{format: flac}}
+    params: {{format: opus}}
     platforms: {{server: {{format: wav, channels: mono, sample_rate: 11025}}}}
   - name: data
     uses: json
@@ -106,6 +109,7 @@ builders:
     uses: xml
     params: {{output: min}}
     platforms: {{server: {{output: copy}}}}
+  - {{name: languages, uses: locale}}
   - name: models
     uses: model
     patterns: ["*.gltf", "*.glb"]
@@ -251,10 +255,11 @@ Its aptui.yaml says, with comments, what is done with each file; {count_expected
 
   textures/  become WebP with all mip levels for linux; the server needs none
   icons/     and sprites/ stay PNG; smaller, and the icons grey, for the server
-  sounds/    become FLAC for linux, and small mono WAV for the server
+  sounds/    become Opus for linux, and small mono WAV for the server
   data/      is checked JSON, minified for linux, readable for the server
   levels/    are checked YAML, held against a JSON Schema, and become JSON
   dialogue/  is checked XML, without comments and blanks for linux
+  languages/ become tables of texts; missing texts and wrong placeholders would be warnings
   models/    moth.gltf becomes one GLB with its buffer, and for linux with its picture
 {extras_text}  {copied} copied; shared/docs/credits.txt is hidden by the file of that name in assets/
   signs/     are put into capitals by a command, `tr a-z A-Z`

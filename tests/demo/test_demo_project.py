@@ -9,18 +9,21 @@ import pytest
 from ruamel.yaml import YAML
 
 from aptui.builders import lua_builder
+from aptui.builders.atlas_builder import AtlasBuilder
 from aptui.builders.audio_builder import AudioBuilder
 from aptui.builders.font_builder import FontBuilder
 from aptui.builders.image_builder import ImageBuilder
 from aptui.builders.json_builder import JsonBuilder
+from aptui.builders.locale_builder import LocaleBuilder
 from aptui.builders.lua_builder import LuaBuilder
 from aptui.builders.model_builder import ModelBuilder
 from aptui.builders.shader_builder import ShaderBuilder
+from aptui.builders.texture_builder import TextureBuilder
 from aptui.builders.xml_builder import XmlBuilder
 from aptui.builders.yaml_builder import YamlBuilder
 from aptui.core.patterns import wildcard
 from aptui.demo import demo_assets, demo_project
-from aptui.sdk import CreateJobsRequest, JobLog, PlatformInfo, ProcessJobRequest, Result
+from aptui.sdk import CreateJobsRequest, JobLog, MatchedFile, PlatformInfo, ProcessJobRequest, Result
 from aptui.shared.errors import HostError, UserError, install_advice
 
 pytestmark = pytest.mark.real
@@ -36,6 +39,9 @@ SHIPPED = (
     FontBuilder,
     YamlBuilder,
     XmlBuilder,
+    LocaleBuilder,
+    TextureBuilder,
+    AtlasBuilder,
 )
 
 
@@ -89,7 +95,12 @@ def run(builder, entry, scan_folder, source, folder):
     log = JobLog(lambda severity, text, _context: lines.append((severity, text)))
     schema = getattr(builder, "params_schema", None)
     place = entry["name"], str(scan_folder), source, UUID(int=1)
-    request = CreateJobsRequest(*place, platforms, params, others, log, params_schema=schema)
+
+    def find_matches(pattern):
+        found = (path.relative_to(scan_folder).as_posix() for path in sorted(scan_folder.rglob("*")) if path.is_file())
+        return [MatchedFile(path, str(scan_folder / path), "") for path in found if wildcard(pattern).fullmatch(path)]
+
+    request = CreateJobsRequest(*place, platforms, params, others, log, params_schema=schema, find_matches=find_matches)
     response = builder.create_jobs(request)
     assert response.result is Result.SUCCESS, response.error
     for number, job in enumerate(response.jobs):
@@ -113,6 +124,7 @@ def run(builder, entry, scan_folder, source, folder):
                     str(products),
                     log,
                     params_schema=schema,
+                    find_matches=find_matches,
                 )
             ),
             [text for severity, text in lines if severity == WARNING],
@@ -150,7 +162,7 @@ def outcome(project, config, tmp_path_factory):
 def test_demo_makes_expected_number_of_unique_products(outcome):
     products, _, _ = outcome
 
-    assert len(products) == demo_project.count_expected_products() >= 90
+    assert len(products) == demo_project.count_expected_products() >= 94
     assert len({(platform, path.lower()) for platform, path in products}) == len(products)
     assert (
         f"**{demo_project.count_expected_products() - sum(extra.product_count for extra in demo_project.possible_extras())}**"
@@ -173,7 +185,7 @@ def test_server_skips_textures_and_gets_smaller_products(outcome):
 
     assert counts["linux", "textures"] == 28
     assert counts["server", "textures"] == 0
-    assert ("linux", "sounds/chime.flac") in products
+    assert ("linux", "sounds/chime.opus") in products
     assert ("server", "sounds/chime.wav") in products
 
 
@@ -197,11 +209,12 @@ def test_extras_with_missing_requirements_are_left_out(tmp_path, monkeypatch):
     products, errors, _ = processed(folder, config, tmp_path / "products")
 
     assert demo_project.possible_extras() == []
-    assert len(products) == demo_project.count_expected_products() == 90
+    assert len(products) == demo_project.count_expected_products() == 94
     assert tuple(errors) == demo_project.INTENDED_FAILURES
     assert not {"shaders", "fonts"} & {path.name for path in (folder / "assets").iterdir()}
     assert ("linux", "scripts/main.lua") in products
-    assert f"'mesh', 'shader', 'font', 'lua'; {install_advice('builders')}, the package glslang-tools.\n" in demo_project.explain()
+    advice = f"{install_advice('builders')}, the package glslang-tools, {install_advice('textures')}"
+    assert f"'mesh', 'shader', 'font', 'texture', 'atlas', 'lua'; {advice}.\n" in demo_project.explain()
 
 
 def test_extras_with_all_requirements_are_built(config):
@@ -209,7 +222,7 @@ def test_extras_with_all_requirements_are_built(config):
     used |= {"mesh" for entry in config["builders"] if entry["name"] == "meshes"}
 
     assert used >= {"model", "yaml", "xml"}
-    assert used & {"mesh", "shader", "font", "lua"} == {extra.name for extra in demo_project.possible_extras()}
+    assert used & {"mesh", "shader", "font", "texture", "atlas", "lua"} == {extra.name for extra in demo_project.possible_extras()}
 
 
 def test_wordlist_builder_depends_on_stop_words(project):
