@@ -178,12 +178,15 @@ def test_changed_program_is_started_again(programs: Programs, change: str) -> No
 
 def test_program_that_does_not_end_is_killed_with_its_children(programs: Programs) -> None:
     pid = programs.pid()
-    programs.run(f"{WRITES}\nimport subprocess, signal\nsignal.signal(15, signal.SIG_IGN)\nsubprocess.Popen(['sleep', '60'])")
-    programs.tool.write_text("while True: pass")
+    stays = (
+        "import atexit, subprocess\natexit.register(time.sleep, 60)\nanswer['log'] = [str(subprocess.Popen(['sleep', '60']).pid)]"
+    )
+    child = int(programs.run(f"{WRITES}\n{stays}").log[-1].text)
 
     programs.running.end()
 
     assert not os.path.exists(f"/proc/{pid}")
+    until(lambda: not processes._is_alive(child))
 
 
 def test_missing_program_fails_the_job(programs: Programs) -> None:
