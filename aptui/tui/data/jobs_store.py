@@ -239,7 +239,7 @@ class JobsStore:
         """The columns in which all jobs have the same text."""
         return alike_columns(self._table)
 
-    def name_field(self, word: str) -> str:
+    def find_field(self, word: str) -> str:
         """Return the field with this whole word as a text of some job: "platform", "key" or "builder"; "" = none."""
         for field in ("platform", "key", "builder"):
             if any(text.lower() == word.lower() for text in self._table.text(field)[1]):
@@ -261,6 +261,11 @@ class JobsStore:
     def next_with(self, word: str, index: int, step: int) -> int | None:
         """Return the index of the nearest row before (-1) or after (1) that failed or has errors ("errors"), or has warnings."""
         return next_with(self._table, self._shown.rows, word, index, step)
+
+    def find_failed(self) -> set[int]:
+        """Return the keys of all failed jobs, without analyses."""
+        failed = (self._table.number("status") == FAILED) & self._table.number("alive").astype(np.bool_)
+        return {key for key in self._table.number("id")[failed].tolist() if key > 0}
 
     def failure_groups(self) -> list[CauseGroup]:
         """Return all failed jobs by their cause, the most frequent first."""

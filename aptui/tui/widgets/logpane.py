@@ -12,7 +12,7 @@ Sources of lines are in `log_sources`.
 The window of a line names its origin: in a column of `window_cells`, or, if that is 0, as a word before the text of lines that are
 not the engine's own. `wraps` breaks long lines until the user switches to cut lines.
 
-Keys beside those of `Rows`: f follows, p pauses, ctrl+w wraps, e E the next and previous error, w W warning, n N hit, I and D show
+Keys beside those of `Rows`: f follows, p pauses, ctrl+w wraps, e E the next and previous error, w W warning, n N hit, I and H show
 and hide infos and debug lines, left and right scroll long lines. Wrapped lines scroll by lines, not rows.
 """
 
@@ -134,7 +134,7 @@ class LogPane(Rows):
         Binding("n", "hit(1)", "next hit", id="log.next_hit", show=False),
         Binding("N", "hit(-1)", "previous hit", id="log.previous_hit", show=False),
         Binding("I", "level('I')", "show or hide infos", id="log.infos", show=False),
-        Binding("D", "level('D')", "show or hide debug lines", id="log.debugs", show=False),
+        Binding("H", "level('D')", "show or hide debug lines", id="log.debugs", show=False),
         Binding("right", "shift(1)", "see more of long lines", id="log.right", show=False),
         Binding("left", "shift(-1)", "back to the start of lines", id="log.left", show=False),
     ]

@@ -3,6 +3,7 @@
 import ast
 import importlib
 import pkgutil
+import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,16 @@ import aptui.features
 import aptui.tui
 from aptui.config.dirs import data_dir
 from aptui.tui.frame.sheets import Toasts
-from aptui.tui.preferences.keymap import EVERYWHERE, clashes, load_keymap, normalise, own_file, read_shipped_actions, show_key
+from aptui.tui.preferences.keymap import (
+    COVERING,
+    EVERYWHERE,
+    clashes,
+    load_keymap,
+    normalise,
+    own_file,
+    read_shipped_actions,
+    show_key,
+)
 from aptui.tui.preferences.state import UiMemory, person_memory, project_memory
 from tui.shell_room import in_shell, text, until
 
@@ -197,3 +207,15 @@ def test_screen_modules_import_yaml_and_numpy_lazily():
     top = {alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names}
 
     assert not top & {"numpy", "re2", "pygments", "ruamel"}
+
+
+def test_letters_of_several_panes_are_in_the_table_of_the_design():
+    text = (Path(aptui.tui.__file__).parent / "DESIGN.md").read_text()
+    listed = {letter: set(panes.split(", ")) for letter, panes in re.findall(r"^\| `(.)` \| .+ \| (.+) \|$", text, re.MULTILINE)}
+    bound: dict[str, set[str]] = {}
+    for action in read_shipped_actions(data_dir() / "config" / "keymap.yaml").values():
+        for key in action.keys:
+            if len(key) == 1 and key.isalpha() and action.scope not in COVERING:
+                bound.setdefault(key, set()).add(action.scope)
+
+    assert listed == {letter: panes for letter, panes in bound.items() if len(panes) > 1}

@@ -41,10 +41,10 @@ def test_hidden_levels_keep_cursor_on_its_line():
     pane = LogPane(source)
 
     async def script(app, pilot):
-        await pilot.press("j", "j", "D", "I")
+        await pilot.press("j", "j", "H", "I")
         assert (pane.count_rows(), pane.cursor, pane.current().level) == (2, 0, "E")
         assert pane.modes() == "without infos and debug lines"
-        await pilot.press("I", "D")
+        await pilot.press("I", "H")
         assert (pane.count_rows(), pane.cursor) == (6, 2)
 
     play(pane, script)

@@ -221,7 +221,7 @@ class EnginePage(ConnectionTables):
     EnginePage Table { height: 3; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("d", "disconnect", "disconnect", id="connections.disconnect"),
+        Binding("c", "disconnect", "disconnect", id="connections.disconnect"),
         Binding("r", "restart", "restart worker", id="connections.restart"),
         Binding("y", "copy", "copy", show=False, id="connections.copy"),
         Binding("full_stop", "menu", "menu", show=False, id="connections.menu"),
@@ -406,7 +406,7 @@ class EnginePage(ConnectionTables):
         """Open the menu of this page."""
         has, has_job = self.check_action, self.focused == "workers" and bool(self._source())
         actions: dict[str, tuple[MenuItem, Callable[[], object]]] = {
-            "disconnect": (MenuItem("disconnect", "Disconnect…", "d", has("disconnect", ()) is True), self.action_disconnect),
+            "disconnect": (MenuItem("disconnect", "Disconnect…", "c", has("disconnect", ()) is True), self.action_disconnect),
             "restart": (MenuItem("restart", "Restart the worker", "r", has("restart", ()) is True), self.action_restart),
             "job": (MenuItem("job", "Show in Jobs", "enter", has_job), self.go_to_job),
             "copy": (MenuItem("copy", "Copy the row", "y"), self.action_copy),

@@ -191,9 +191,9 @@ class GatewayPage(ConnectionTables):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("a", "add", "add", id="connections.add"),
-        Binding("e", "edit", "edit", id="connections.edit"),
+        Binding("O", "edit", "edit", id="connections.edit"),
         Binding("o", "switch", "on/off", id="connections.switch"),
-        Binding("d", "disconnect", "disconnect", id="connections.disconnect"),
+        Binding("c", "disconnect", "disconnect", id="connections.disconnect"),
         Binding("m", "move", "move to the other list", id="connections.move"),
         Binding("D", "remove", "remove", id="connections.remove"),
         Binding("L", "list", "allow list", id="connections.list"),
@@ -511,9 +511,9 @@ class GatewayPage(ConnectionTables):
         """Open the menu of this page."""
         actions: dict[str, tuple[str, str, Callable[[], None]]] = {
             "add": ("Add…", "a", self.action_add),
-            "edit": ("Edit…", "e", self.action_edit),
+            "edit": ("Edit…", "O", self.action_edit),
             "switch": ("Dial, or no more", "o", self.action_switch),
-            "disconnect": ("Disconnect…", "d", self.action_disconnect),
+            "disconnect": ("Disconnect…", "c", self.action_disconnect),
             "move": ("Move to the other list", "m", self.action_move),
             "remove": ("Remove…", "D", self.action_remove),
             "list": ("Allowed list on or off", "L", self.action_list),

@@ -245,7 +245,7 @@ class CachePane(Pane):
         Binding("D", "delete", "delete them", id="cache.delete"),
         Binding("V", "verify", "verify", id="cache.verify"),
         Binding("U", "unowned", "unowned", id="cache.unowned"),
-        Binding("e", "share", "shared cache", id="cache.share"),
+        Binding("O", "share", "shared cache", id="cache.share"),
         Binding("y", "copy", "copy", id="cache.copy"),
         Binding("z", "zoom", "zoom", id="cache.zoom"),
         Binding("S", "sort", "sort", show=False, id="cache.sort"),

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
+from itertools import takewhile
 from pathlib import Path
 
 from aptui import __version__
@@ -118,6 +119,7 @@ def job_facts(job_details: JobDetails) -> list[tuple[str, str]]:
         ("Builder", info.builder if info.builder != info.job_key else ""),
         (_TO_COME[info.status] if is_to_come else "Ran because", reason),
         *([("Last run", f"{ended}, {took}" if ended else "")] if is_to_come else [("Ended", ended), ("Took", took)]),
+        ("Failing since", _find_first_failure(job_details)),
         ("Flaky", f"succeeded after failed runs: {row.flaky}" if row and row.flaky and job_details.is_newest else ""),
         ("Draft", "its final version is pending or failed" if row and row.is_draft and job_details.is_newest else ""),
         ("Critical", "it runs before other jobs" if row and row.is_critical else ""),
@@ -126,6 +128,12 @@ def job_facts(job_details: JobDetails) -> list[tuple[str, str]]:
         ("Error", error.strip() if info.status == "failed" or not job_details.is_newest else ""),
     ]
     return [(name, value) for name, value in facts if value]
+
+
+def _find_first_failure(job_details: JobDetails) -> str:
+    """Return when the first of the last failed runs in a row ended, "" if only the last one failed."""
+    failed = list(takewhile(lambda run: run.outcome, job_details.runs)) if job_details.is_newest else []
+    return f"{moment(failed[-1].completed_ms)}, {len(failed)} runs" if len(failed) > 1 else ""
 
 
 def bug_report(job_details: JobDetails) -> str:

@@ -33,7 +33,7 @@ from aptui.tui.screens.jobs.job_actions import RowActions
 from aptui.tui.screens.jobs.job_details import DetailsReader
 from aptui.tui.screens.jobs.job_texts import CheckMarks
 from aptui.tui.screens.jobs.jobs_table import FAILED_FIRST, Causes, CausesTable, Choices, JobsTableView
-from aptui.tui.screens.jobs.selection import CursorGoal, FixedJobs, Resting, SelectedJob, TableChanges
+from aptui.tui.screens.jobs.selection import CursorGoal, FixedJobs, LastVisit, Resting, SelectedJob, TableChanges
 from aptui.tui.screens.jobs.three_panes import BESIDE, CausesView, ThreePanes
 from aptui.tui.terminal.safety import glyph, terminal_facts
 from aptui.tui.widgets.cells import fit
@@ -237,6 +237,8 @@ class JobsPane(ThreePanes):
         self.resting = Resting()
         self.changes = TableChanges(self, self.store, self.resting)
         self.fixed = FixedJobs(self.store)
+        self.last_visit = LastVisit(self, self.store)
+        self._is_compared = False
 
     def compose(self) -> ComposeResult:
         """Make the parts."""
@@ -265,6 +267,7 @@ class JobsPane(ThreePanes):
         self.table.empty_text = "reading the jobs"
         self.causes.set_model(self._causes)
         self.choices.restore()
+        self.last_visit.restore()
 
     def on_unmount(self) -> None:
         """End the threads."""
@@ -307,6 +310,7 @@ class JobsPane(ThreePanes):
         """Remember the choices."""
         if self.choices.mistake() is None:
             self.choices.keep()
+        self.last_visit.keep()
 
     def reload(self) -> None:
         """Read the selected job again."""
@@ -330,7 +334,13 @@ class JobsPane(ThreePanes):
             for name, label in names
             if self.actions.can(name)
         )
-        return (*self.choices.commands(), Command("causes", "failures by cause", lambda _rest: self.action_causes()), *actions)
+        news = (
+            Command(
+                "news", "jobs that failed since your last visit", lambda _rest: self.reveal(self.last_visit.make_news_filter())
+            ),
+        )
+        causes = Command("causes", "failures by cause", lambda _rest: self.action_causes())
+        return (*self.choices.commands(), *(news if self.last_visit.left_ms else ()), causes, *actions)
 
     def reveal(self, text: str) -> None:
         """Show a job (`#12`), or the jobs that pass a filter; called by other screens."""
@@ -367,6 +377,10 @@ class JobsPane(ThreePanes):
             self.store.set_checks(found)
         if self.store.is_loaded:
             self.table.empty_text = self._explain_empty()
+            if not self._is_compared:
+                self._is_compared = True
+                if news := self.last_visit.report():
+                    self.shell.show_toast(news, seconds=10)
         elif self._trouble:
             self.table.empty_text = sanitize(self._trouble)
         self.choices.drop_invalid()
@@ -388,7 +402,7 @@ class JobsPane(ThreePanes):
     def _explain_empty(self) -> str:
         """Return why the table has no rows: the filter, or the watched folders and patterns that no file matches."""
         if self.store.total:
-            hint = "" if self.store.row_count() else self.choices.hint()
+            hint = "" if self.store.row_count() else self.choices.find_hint()
             return f"no job matches{'; ' * bool(hint)}{hint}: Esc clears the filter"
         config = self.shell.config
         if config is None:

@@ -273,14 +273,14 @@ class Choices:
         if mistake is not None:
             box.show_mistake(*mistake, count=count)
         else:
-            box.show_count(count, self.hint())
+            box.show_count(count, self.find_hint())
 
-    def hint(self) -> str:
+    def find_hint(self) -> str:
         """Return advice about the filter, "" = none: how to write it, or, if no job passes, which field a word belongs to."""
         if self._store.filter.hint or self._store.hit_count or self._store.is_busy:
             return self._store.filter.hint
         for word in self._text.split():
-            if ":" not in word and (field := self._store.name_field(word)):
+            if ":" not in word and (field := self._store.find_field(word)):
                 return f"'{word}' is a {field}: {field}:{word}"
         return ""
 

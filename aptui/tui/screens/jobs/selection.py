@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from aptui.tui.widgets.menu import Menu
+from aptui.tui.words import moment_text
 
 if TYPE_CHECKING:
     from textual.screen import Screen
@@ -68,6 +70,8 @@ class SelectedJob:
 
 
 _FIRST = 0
+_MOST_FAILED = 10_000
+"""Maximum number of failed jobs that are remembered."""
 
 
 class FixedJobs:
@@ -92,6 +96,43 @@ class FixedJobs:
         if len(fixed) > 1:
             return f"fixed: {len(fixed):,} sources"
         return "".join(f"fixed: {source} ({', '.join(sorted(platforms))})" for source, platforms in fixed.items())
+
+
+class LastVisit:
+    """Compares the failed jobs with those that the user saw when the screen was left."""
+
+    def __init__(self, view: JobsView, store: JobsStore) -> None:
+        self._view, self._store = view, store
+        self.left_ms = 0
+        """When the screen was left the last time, 0 = unknown or compared already."""
+        self._failed: set[int] = set()
+
+    def restore(self) -> None:
+        """Read the remembered jobs."""
+        memory = self._view.shell.memory
+        failed: list[object] = memory.get("jobs.failed", [])
+        self.left_ms, self._failed = memory.get("jobs.left_ms", 0), {key for key in failed if isinstance(key, int)}
+
+    def keep(self) -> None:
+        """Remember the jobs that are failed now."""
+        if self._store.is_loaded:
+            self._view.shell.memory.put("jobs.failed", sorted(self._store.find_failed())[:_MOST_FAILED])
+            self._view.shell.memory.put("jobs.left_ms", self._view.shell.session.clock_ms())
+
+    def report(self) -> str:
+        """Return once what changed since then, "" = nothing."""
+        before, self._failed = self._failed, set()
+        if not self.left_ms:
+            return ""
+        failed = self._store.find_failed()
+        new, fixed = len(failed - before), sum(self._store.info(key) is not None for key in before - failed)
+        words = [f"{new:,} newly failed"] * bool(new) + [f"{fixed:,} fixed"] * bool(fixed)
+        since = moment_text(self.left_ms, self._view.shell.session.clock_ms()).partition(".")[0]
+        return f"since {since}: {', '.join(words)}{', :news shows them' if new else ''}" if words else ""
+
+    def make_news_filter(self) -> str:
+        """Return the filter of the jobs that failed since then."""
+        return f"status:failed after:{datetime.fromtimestamp(self.left_ms / 1000):%Y-%m-%dT%H:%M}"  # noqa: DTZ006  # the user's clock
 
 
 class CursorGoal:

@@ -165,7 +165,7 @@ class ToolsPane(Pane):
     ToolsPane.-alone #tools-checks, ToolsPane.-alone #tools-health { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("D", "doctor", "doctor", id="tools.doctor"),
+        Binding("K", "doctor", "doctor", id="tools.doctor"),
         Binding("y", "copy", "copy", id="tools.copy"),
         Binding("z", "zoom", "zoom", id="tools.zoom"),
     ]
@@ -340,7 +340,7 @@ class ToolsPane(Pane):
     def _health_line(self, _width: int) -> tuple[Sequence[Part], Sequence[Part]]:
         bad = sum(check.state != "ok" for check in self._found)
         word = f"  {bad:,} to check" if bad else "  all well" if self._found else ""
-        right = (Part("D", "key", "keys.press('D')"), Part(" runs the doctor", "muted")) if self.shell.config else ()
+        right = (Part("K", "key", "keys.press('K')"), Part(" runs the doctor", "muted")) if self.shell.config else ()
         return (Part("Health and checks", "title"), Part(word, "warning" if bad else "completed")), right
 
     def _explain(self) -> None:

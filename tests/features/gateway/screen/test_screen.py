@@ -201,11 +201,11 @@ def test_new_client_is_shown_at_once(tmp_path):
 def test_client_on_the_page_is_dropped_after_confirmation(tmp_path):
     async def drop(app, pilot, session, pane):
         assert pane.engine.table("clients").has_focus
-        await pilot.press("j", "d")
+        await pilot.press("j", "c")
         await until(pilot, lambda: "disconnect cli 2, bench?" in text(app))
         await pilot.press("n")
         assert session.told == []
-        await pilot.press("d", "y")
+        await pilot.press("c", "y")
         await until(pilot, lambda: session.told == [Disconnect(2)])
         await until(pilot, lambda: "client 2 is disconnected" in text(app))
 
@@ -239,7 +239,7 @@ def test_second_restart_ends_a_busy_worker_at_once(tmp_path):
 
 def test_keys_are_offered_only_where_they_apply(tmp_path):
     async def press(app, pilot, session, _pane):
-        await pilot.press("r", "tab", "d", "tab", "d", "r")
+        await pilot.press("r", "tab", "c", "tab", "c", "r")
         assert session.told == []
         await until(pilot, lambda: "disconnect cli" not in text(app))
 
@@ -260,7 +260,7 @@ def test_menu_commands_copy_zoom_and_sort(tmp_path):
     async def use(app, pilot, session, pane):
         await pilot.press("j", "y")
         await until(pilot, lambda: app.copied[0].split("\t")[:4] == ["2", "cli", "bench", "77"])
-        await pilot.press("full_stop", "d", "n", "z")
+        await pilot.press("full_stop", "c", "n", "z")
         await until(pilot, lambda: "Workers" not in text(app))
         await pilot.press("z")
         for name, rest in (("disconnect", "9"), ("restart-worker", "9"), ("restart-worker", "2"), ("disconnect", "2")):
@@ -284,7 +284,7 @@ def test_refusal_of_an_automatic_query_is_not_shown(tmp_path):
 
     async def look(app, pilot, _session, _pane):
         await until(pilot, lambda: "the engine is busy" not in text(app))
-        await pilot.press("ctrl+l", "d", "y")
+        await pilot.press("ctrl+l", "c", "y")
         await until(pilot, lambda: "the engine is busy" in text(app))
 
     visit(tmp_path, look, session=session)
@@ -321,7 +321,7 @@ def test_page_without_an_engine(tmp_path):
     async def look(app, pilot, _session, _pane):
         await until(pilot, lambda: "no engine: this is a database without one" in text(app))
         await until(pilot, lambda: str(tmp_path) in text(app))
-        await pilot.press("d", "r", "y", "z", "full_stop", "escape")
+        await pilot.press("c", "r", "y", "z", "full_stop", "escape")
 
     visit(tmp_path, look, session=session)
 
@@ -348,7 +348,7 @@ def test_page_at_every_size_with_hostile_text(tmp_path, size):
     )
 
     async def press(app, pilot, _session, pane):
-        await pilot.press("j", "d", "n", "tab", "z", "G")
+        await pilot.press("j", "c", "n", "tab", "z", "G")
 
         await until(pilot, lambda: pane.engine.table("workers").cursor == len(PAYLOADS) - 1)
         assert all(line.isprintable() for line in lines(app))
@@ -480,15 +480,15 @@ def test_valid_connection_is_added(tmp_path):
 
 def test_a_connection_is_edited_switched_disconnected_and_removed(tmp_path):
     async def change(app, pilot, session, page):
-        await pilot.press("e", "tab", "tab", *["backspace"] * 5, *"81", "enter")
+        await pilot.press("O", "tab", "tab", *["backspace"] * 5, *"81", "enter")
         await until(pilot, lambda: session.told == [order(PeerAction.EDIT, "phone", Dial("phone", "192.168.1.20", 81))])
-        await pilot.press("o", "d")
+        await pilot.press("o", "c")
         assert session.told[1:] == [order(PeerAction.DISABLE, "phone")]
         await pilot.press("j", "o", "enter", "escape", "D")
         await until(pilot, lambda: "remove the connection 'tablet'?" in text(app))
         await pilot.press("y")
         assert session.told[2:] == [order(PeerAction.ENABLE, "tablet"), order(PeerAction.REMOVE, "tablet")]
-        await pilot.press("j", "e", "o", "D", "d")
+        await pilot.press("j", "O", "o", "D", "c")
         await until(pilot, lambda: "disconnect viewer?" in text(app))
         await pilot.press("y")
         assert session.told[4:] == [order(PeerAction.DISCONNECT, number=7)]
@@ -598,7 +598,7 @@ def test_read_only_screen_cannot_change_lists(tmp_path):
     session.is_read_only = True
 
     async def press(app, pilot, session, page):
-        await pilot.press("a", "e", "o", "D", "L", "tab", "m")
+        await pilot.press("a", "O", "o", "D", "L", "tab", "m")
         page.list_entry(PeerAction.ALLOW, "tv.local")
         await until(pilot, lambda: "the screen is read-only" in text(app))
         assert session.asked == []
@@ -615,7 +615,7 @@ def test_hostile_names_of_peers_are_drawn_as_text(tmp_path, size):
     report = GatewayReport(PAYLOADS[0], 1, PeerSettings(), peers, (TurnedAway(PAYLOADS[1], PAYLOADS[2], 1, 1, 2),), PAYLOADS[3])
 
     async def press(app, pilot, _session, page):
-        await pilot.press("j", "d", "n", "full_stop", "escape", "G")
+        await pilot.press("j", "c", "n", "full_stop", "escape", "G")
         await until(pilot, lambda: page.table("peers").cursor == len(PAYLOADS) - 1)
         assert all(line.isprintable() for line in lines(app))
 

@@ -57,7 +57,7 @@ def asking(app):
 async def choose(app, pilot, *keys):
     """Open the menu, then press keys, each when its menu or prompt has opened."""
     for at, key in enumerate(keys):
-        if at or key != "e":
+        if at or key != "O":
             await until(pilot, lambda: asking(app))
         await pilot.press(key)
         await pilot.pause()
@@ -76,7 +76,7 @@ def test_settings_are_written_to_the_project_file_with_its_comments(tmp_path, pr
     (tmp_path / "share").mkdir()
 
     async def do(app, pilot):
-        await choose(app, pilot, "e", "l")
+        await choose(app, pilot, "O", "l")
         await fill(app, pilot, str(tmp_path / "share"))
         await choose(app, pilot, "m", "s", "a", "s")
         await until(pilot, lambda: not app.pane.sharing.is_dirty)
@@ -95,7 +95,7 @@ def test_pattern_edits_can_be_discarded(tmp_path, project):
 
     async def do(app, pilot):
         shared = app.pane.sharing
-        await choose(app, pilot, "e")
+        await choose(app, pilot, "O")
         for key, said in (("e", ""), ("n", "art"), ("p", ".*png"), ("t", ""), ("r", "")):
             await until(pilot, lambda: asking(app))
             await pilot.press("escape")
@@ -124,7 +124,7 @@ def test_pattern_edits_can_be_discarded(tmp_path, project):
 
 def test_invalid_setting_is_reported_and_not_written(tmp_path, project):
     async def do(app, pilot):
-        await choose(app, pilot, "e", "m", "c", "s")
+        await choose(app, pilot, "O", "m", "c", "s")
         await until(pilot, lambda: "needs a store" in " ".join(text(app).replace("─", " ").split()))
         assert app.pane.sharing.is_dirty
 
@@ -159,7 +159,7 @@ def test_test_results_and_unsaved_changes_are_shown_on_every_screen(tmp_path, pr
 
     async def do(app, pilot):
         for place, words in ((tmp_path / "nowhere", "the folder of the shared cache is not there"), (share, "it answers after")):
-            await choose(app, pilot, "e", "l")
+            await choose(app, pilot, "O", "l")
             await fill(app, pilot, str(place))
             await choose(app, pilot, "t")
             await until(pilot, lambda: app.pane.sharing.answer is not None)
@@ -178,7 +178,7 @@ def test_savings_of_each_builder_are_shown(tmp_path, project, size):
     shared_totals.add(tmp_path / "cache", account)
 
     async def do(app, pilot):
-        await choose(app, pilot, "e", "i")
+        await choose(app, pilot, "O", "i")
         await until(pilot, lambda: "All runs" in text(app))
         assert "data        88 %   3 here, 5 shared, 1 made   89 s saved" in text(app)
         assert "pictures   100 %   0 here, 1 shared, 0 made   2.0 s lost" in text(app)

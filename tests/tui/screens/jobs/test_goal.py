@@ -2,7 +2,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from aptui.tui.preferences.state import UiMemory
 from aptui.tui.screens.jobs.selection import CursorGoal
+from tests.tui.jobs_room import NOW_MS, in_jobs
+
+from .jobs_pane_room import sees, settled
 
 
 class Screen:
@@ -67,3 +71,21 @@ def test_cursor_goes_to_first_row_once(screen):
     screen.goal.apply()
 
     assert screen.done == ["first"]
+
+
+def test_new_and_fixed_failures_since_the_last_visit_are_reported(tmp_path):
+    memory = UiMemory(tmp_path / "project.json")
+    memory.put("jobs.failed", [1, 3, 77])  # 2 is new, 3 was fixed, 77 no longer exists
+    memory.put("jobs.left_ms", NOW_MS - 90_000)
+
+    async def look(app, pilot, pane):
+        await sees(pilot, app, ": 1 newly failed, 1 fixed, :news shows them")
+        next(each for each in pane.commands() if each.name == "news").run("")
+        await settled(pilot, pane)
+        assert {pane.store.info(key).key for key in pane.store.keys(0, 9)} >= {1, 2}
+        assert pane.choices.text.startswith("status:failed after:")
+        pane.deactivate()
+
+    app = in_jobs(tmp_path, look, memory=memory)
+    assert app.memory.get("jobs.failed", []) == [1, 2]
+    assert app.memory.get("jobs.left_ms", 0) >= NOW_MS

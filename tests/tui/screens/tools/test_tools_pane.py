@@ -321,7 +321,7 @@ def test_screen_tools_need_no_engine_and_no_project(tmp_path):
         await until(pilot, lambda: "keys read" in text(app))
         await use(app, pilot, "keys")
         await until(pilot, lambda: app.switcher.sheet == "sheet-keys")
-        await pilot.press("escape", "escape", "D")
+        await pilot.press("escape", "escape", "K")
 
         assert "doctor" not in {each.name for each in app.commands()}
         assert "Health and checks" not in text(app)
@@ -370,7 +370,7 @@ def test_doctor_checks_are_listed_below_engine_checks(tmp_path, project, monkeyp
     doctor(monkeypatch, f"print({json.dumps(json.dumps(said))})")
 
     async def ask(app, pilot, _session):
-        await pilot.press("D")
+        await pilot.press("K")
         await until(pilot, lambda: "3.40.1" in text(app))
         await until(pilot, lambda: "! warn" in text(app))
         await until(pilot, lambda: "! 1 to check" in text(app))
@@ -408,7 +408,7 @@ def test_leaving_stops_running_doctor(tmp_path, project, monkeypatch):
     doctor(monkeypatch, "import time; time.sleep(60)")
 
     async def ask(app, pilot, _session):
-        await pilot.press("D")
+        await pilot.press("K")
         await until(pilot, lambda: "checking…" in text(app))
 
     in_tools(tmp_path, ask, project=project)
