@@ -51,7 +51,7 @@ class _Server:
         self.bulk_count += 1
 
     def list_sent(self) -> list[tuple[int, str, str]]:
-        """Return and forget (type, data, platform) of what was sent."""
+        """Return (type, data, platform) of each sent notification, and forget it."""
         sent, self.sent = self.sent, []
         return [(values["NotificationType"], values["StringData"], platform) for platform, values in sent]
 
