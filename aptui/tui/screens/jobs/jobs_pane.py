@@ -413,7 +413,7 @@ class JobsPane(ThreePanes):
         return f"no jobs yet; {where}. Add a file, or change aptui.yaml: 'aptui init --dry-run' proposes builders"
 
     def _is_on_failure(self) -> bool:
-        """Return whether the cursor is on a failed job while these come first: it rests there while others fail."""
+        """Return whether the cursor is on a failed job while these come first: it stays there while others fail."""
         key = self.table.cursor_key
         info = self.store.info(key) if key is not None and self.store.sort[0] == FAILED_FIRST else None
         return info is not None and (info.status == "failed" or info.errors > 0)
