@@ -70,6 +70,11 @@ class Project:
         else:
             path.unlink()
 
+    def edit(self, files: Mapping[str, str | bytes | None]) -> None:
+        """Write files; delete those with None."""
+        for rel, data in files.items():
+            self.delete(rel) if data is None else self.write(rel, data)
+
     def move(self, old: str | bytes, new: str | bytes) -> None:
         """Rename a file or folder."""
         target = self.path(new)
@@ -90,12 +95,11 @@ class Project:
         sets: Iterable[str] = (),
         workers: int | None = None,
     ) -> Ran:
-        """Write the files `edits` (delete those with None), run an engine until it is idle, and return what it did.
+        """Edit files, run an engine until it is idle, and return what it did.
 
         A file is trusted by its times as soon as it is older than the scan: tests do not wait until a coarse clock has ticked on.
         """
-        for rel, data in edits.items():
-            self.delete(rel) if data is None else self.write(rel, data)
+        self.edit(edits)
         ran = Ran()
         settings = load.load(self.root, sets=list(sets), workers=workers or self.workers)
         with mock.patch.object(scans, "RACY_NS", 0):

@@ -239,6 +239,11 @@ class World:
         """Delete a file."""
         self.disk.delete(folder, rel)
 
+    def edit(self, files: Mapping[str, str | None]) -> None:
+        """Write files; delete those whose text is None."""
+        for rel, text in files.items():
+            self.delete(rel) if text is None else self.write(rel, text)
+
     def save_twice(self, rel: str, text: str, folder: str = "game") -> None:
         """Write a file in two steps, while the engine considers it as being written.
 
@@ -384,9 +389,8 @@ class World:
                 return self
 
     def apply(self, files: Mapping[str, str | None], *, restart: bool = False, is_full: bool = False) -> World:
-        """Write files, delete those whose text is None, and settle."""
-        for rel, text in files.items():
-            self.delete(rel) if text is None else self.write(rel, text)
+        """Edit files, and settle."""
+        self.edit(files)
         return self.settle(restart=restart, is_full=is_full)
 
     def scan(self, *, is_full: bool = False, retries: bool = True) -> None:

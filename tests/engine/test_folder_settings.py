@@ -211,8 +211,7 @@ def test_a_folder_of_assets_cannot_choose_the_program_that_runs(tmp_path: Path, 
     canary = tmp_path / "canary"
     project.write("assets/pack/cc", f"#!/bin/sh\ntouch {canary}\n")
     os.chmod(tmp_path / "project/assets/pack/cc", 0o755)
-    project.write("assets/pack/a.lua", "return 1\n")
-    project.write("assets/other/b.lua", "return 1\n")
+    project.edit({"assets/pack/a.lua": "return 1\n", "assets/other/b.lua": "return 1\n"})
     for wish in (str(tmp_path / "project/assets/pack/cc"), "../../../../../assets/pack/cc"):
         project.engine_run({"assets/pack/.aptui.yaml": f"builders:\n  scripts:\n    params: {{luac: {wish}}}\n"})
 
@@ -309,8 +308,7 @@ def test_engine_compiles_no_expensive_file_itself(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
     project = Project(tmp_path / "project", SETTINGS)
     for number, data in enumerate(HOSTILE.values()):
-        project.write(f"assets/f{number}/a.up", "a")
-        project.write(f"assets/f{number}/.aptui.yaml", data)
+        project.edit({f"assets/f{number}/a.up": "a", f"assets/f{number}/.aptui.yaml": data})
     engine = Engine(load.load(project.root, workers=1))
     engine.open()
     scanned.clear()

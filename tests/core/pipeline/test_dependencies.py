@@ -371,9 +371,7 @@ def test_a_dependency_on_another_platform_fails_and_says_so() -> None:
 
 def test_job_with_missing_dependency_runs_last(world: World) -> None:
     world.write("a.s", "after gone.s:main\ncritical")
-    world.write("b.s", "after c.s:unknown")
-    world.write("c.s", "priority -9")
-    world.write("d.s", "priority 3")
+    world.edit({"b.s": "after c.s:unknown", "c.s": "priority -9", "d.s": "priority 3"})
 
     analysed_before_anything_runs(world)
 
@@ -562,9 +560,7 @@ def test_a_file_outside_every_scan_folder_counts_as_it_was_found(world: World) -
 def test_what_a_critical_job_waits_for_inherits_its_urgency(world: World) -> None:
     for name in "abcd":
         world.write(f"{name}.s", "priority 9")
-    world.write("x.s", "critical\nafter y.s:main")
-    world.write("y.s", "priority -9\nafter z.s:main")
-    world.write("z.s", "priority -9")
+    world.edit({"x.s": "critical\nafter y.s:main", "y.s": "priority -9\nafter z.s:main", "z.s": "priority -9"})
 
     analysed_before_anything_runs(world)
 

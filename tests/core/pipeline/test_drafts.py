@@ -247,8 +247,7 @@ def test_edited_job_does_not_wait_for_the_final_of_its_input() -> None:
 
 def test_finals_are_made_although_an_input_stays_a_draft() -> None:
     world = world_with()
-    world.write("a.s")
-    world.write("b.s", "after a.s:main")
+    world.edit({"a.s": "", "b.s": "after a.s:main"})
     world.scan()
     until(world, 3)
     world.fates[NAME] = ["exit 1"]

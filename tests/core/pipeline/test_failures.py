@@ -74,8 +74,7 @@ UNRELATED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 def failed_world(kind: str, setup: dict[str, Any]) -> World:
     """Return a world with a failed job of this kind, "" = as the setup says, and a completed one."""
     world = World(Setup(**setup))
-    world.write("a.s", "long enough for no check that wants a byte")
-    world.write("b.txt", "")
+    world.edit({"a.s": "long enough for no check that wants a byte", "b.txt": ""})
     if kind:
         world.fates[NAME] = [kind] * 9
     world.settle()

@@ -84,8 +84,7 @@ def test_a_changed_copy_costs_one_row_of_its_job(world: World) -> None:
 
 def test_a_changed_copy_that_never_ran_is_found_again_after_a_crash(world: World) -> None:
     settled(world, a_txt="a", b_txt="b", c_txt="c")
-    world.write("a.txt", "a2")
-    world.write("b.txt", "b2")
+    world.edit({"a.txt": "a2", "b.txt": "b2"})
     world.held = {"b.txt@linux:data"}
     world.scan()
     world.run()
@@ -108,8 +107,7 @@ def test_a_copy_that_is_asked_for_again_has_a_row_that_says_so(world: World) -> 
 
 
 def test_folder_row_is_saved_after_its_new_copies(world: World) -> None:
-    world.write("a.txt", "a")
-    world.write("b.txt", "b")
+    world.edit({"a.txt": "a", "b.txt": "b"})
     world.held = {"b.txt@linux:data"}
     world.scan()
 
@@ -121,8 +119,7 @@ def test_folder_row_is_saved_after_its_new_copies(world: World) -> None:
 
 def test_a_new_copy_that_never_ran_is_found_again_after_a_crash(world: World) -> None:
     settled(world, c_txt="c")  # otherwise the next engine checks every file in any case
-    world.write("a.txt", "a")
-    world.write("b.txt", "b")
+    world.edit({"a.txt": "a", "b.txt": "b"})
     world.held = {"b.txt@linux:data"}
     world.scan()
     world.run()
@@ -138,8 +135,7 @@ def test_a_new_copy_that_never_ran_is_found_again_after_a_crash(world: World) ->
 
 def test_source_removed_before_its_first_run_without_engine_is_forgotten(world: World) -> None:
     settled(world, c_txt="c")
-    world.write("a.txt", "a")
-    world.write("b.txt", "b")
+    world.edit({"a.txt": "a", "b.txt": "b"})
     world.held = {"b.txt@linux:data"}
     world.scan()
     world.run()
@@ -285,8 +281,7 @@ def test_rows_of_waiting_copies_are_saved_before_dependent_rows(copying: World) 
 
 
 def test_waiting_copy_of_a_changed_source_is_discarded(copying: World) -> None:
-    copying.write("a.txt", "a")
-    copying.write("b.txt", "b")
+    copying.edit({"a.txt": "a", "b.txt": "b"})
     first, last = read_one_by_one(copying)
     copying._handle(first)
     copying.write("a.txt", "changed")
@@ -559,15 +554,13 @@ def test_a_folder_is_not_remembered_while_a_file_in_it_is_still_written(world: W
 def test_source_removed_before_its_folder_row_is_saved_is_deleted(world: World, folder: str, touches: bool) -> None:
     world.apply({f"{folder}k.txt": "kept"})
     world.shy[f"{folder}b.txt"] = 99
-    world.write(f"{folder}a.txt", "x")
-    world.write(f"{folder}b.txt", "y")
+    world.edit({f"{folder}a.txt": "x", f"{folder}b.txt": "y"})
     world.scan()
     while world.shy[f"{folder}b.txt"] > 90:
         world._moves()[0]()
     assert f"linux/{folder}a.txt" in world.cache
     world.crash()
-    world.delete(f"{folder}a.txt")
-    world.delete(f"{folder}b.txt")
+    world.edit({f"{folder}a.txt": None, f"{folder}b.txt": None})
     if touches:
         world.touch(f"{folder}k.txt")
 

@@ -50,8 +50,7 @@ def test_path_in_two_scan_folders_is_one_source_unless_of_metadata_type() -> Non
 def test_source_moved_with_its_meta_file_keeps_uuid_and_dependents(world: World) -> None:
     for name in ("a.s", "a.s.meta"):
         text = world.disk.files["game"][name].text
-        world.delete(name)
-        world.write(f"sub/{name}", text)
+        world.edit({name: None, f"sub/{name}": text})
 
     world.settle()
 
@@ -80,8 +79,7 @@ def test_dependency_on_a_uuid_means_the_original_in_any_order(seed: int) -> None
 def test_a_move_that_is_cut_off_by_a_crash_comes_to_the_same_end(world: World, fuse: int) -> None:
     for name in ("a.s", "a.s.meta"):
         text = world.disk.files["game"][name].text
-        world.delete(name)
-        world.write(f"sub/{name}", text)
+        world.edit({name: None, f"sub/{name}": text})
     world.fuse = fuse
 
     world.settle()
@@ -188,8 +186,7 @@ def test_original_keeps_a_uuid_claimed_twice(names: tuple[str, str]) -> None:
 def test_of_three_with_one_uuid_each_takes_its_turn() -> None:
     world = World()
     for name in ("c.s", "b.s", "a.s"):
-        world.write(name, "x")
-        world.write(f"{name}.meta", meta("one", "elsewhere.s"))
+        world.edit({name: "x", f"{name}.meta": meta("one", "elsewhere.s")})
     world.settle()
     for name in ("a.s", "b.s"):
         assert uuids(world)[name] == meta_uuid("one")
@@ -306,8 +303,7 @@ def test_what_a_named_source_makes_keeps_its_uuid_when_the_source_moves() -> Non
 
     for name in ("a.s", "a.s.meta"):
         text = world.disk.files["game"][name].text
-        world.delete(name)
-        world.write(f"sub/{name}", text)
+        world.edit({name: None, f"sub/{name}": text})
     world.settle()
 
     assert uuids(world)["m.s"] == before
@@ -322,8 +318,7 @@ def test_source_moved_with_its_meta_file_is_not_reported_as_removed(world: World
     world.apply({"a.s": None})
     for name in ("b.s", "b.s.meta"):
         text = world.disk.files["game"][name].text
-        world.delete(name)
-        world.write(f"sub/{name}", text)
+        world.edit({name: None, f"sub/{name}": text})
 
     world.settle()
 

@@ -12,9 +12,7 @@ def owing() -> World:
     """Return a world whose files are known and whose runs have not begun."""
     world = World(Setup(builders=(copier(), scripter())))
     world.slots = 0
-    world.write("a.txt", "1")
-    world.write("b.txt", "2")
-    world.write("c.s", "job main linux")
+    world.edit({"a.txt": "1", "b.txt": "2", "c.s": "job main linux"})
     world.scan()
     world.run()
     return world

@@ -55,8 +55,7 @@ def warning(rel: str) -> tuple[int, str]:
 @pytest.fixture
 def world() -> Reading:
     world = Reading()
-    world.write("a.s")
-    world.write("Part.txt")
+    world.edit({"a.s": "", "Part.txt": ""})
     return world
 
 
@@ -73,8 +72,7 @@ def test_an_undeclared_read_is_a_warning_on_the_job(world: Reading) -> None:
 
 @pytest.mark.parametrize("line", ["include part.txt", "glob par*", "after part.txt:data", "read part.txt", "include b.s"])
 def test_what_is_declared_is_nobodys_business(world: Reading, line: str) -> None:
-    world.write("a.s", line)
-    world.write("b.s", "include part.txt")
+    world.edit({"a.s": line, "b.s": "include part.txt"})
     world.read_by_runs["a.s"] = ["Part.txt"]
     world.read_by_runs["b.s"] = ["Part.txt"]
 
@@ -85,8 +83,7 @@ def test_what_is_declared_is_nobodys_business(world: Reading, line: str) -> None
 
 def test_companions_are_declared() -> None:
     world = Reading(Setup(companions=(Companion(glob("*.s"), "info"),)))
-    world.write("a.s")
-    world.write("a.s.info")
+    world.edit({"a.s": "", "a.s.info": ""})
     world.read_by_runs["a.s"] = world.read_by_analyses["a.s"] = ["a.s.info"]
 
     world.settle()
@@ -112,8 +109,7 @@ def test_ignored_file_is_not_a_source_before_the_scan_reaches_it(world: Reading)
 
 def test_added_read_reruns_the_job_only_when_the_file_changes() -> None:
     world = Reading(ADDS)
-    world.write("a.s")
-    world.write("Part.txt", "1")
+    world.edit({"a.s": "", "Part.txt": "1"})
     world.read_by_runs["a.s"] = ["Part.txt", "gone.txt"]
 
     world.settle()
@@ -133,8 +129,7 @@ def test_added_read_reruns_the_job_only_when_the_file_changes() -> None:
 
 def test_failed_run_waits_for_its_added_reads() -> None:
     world = Reading(ADDS)
-    world.write("a.s", "FAIL")
-    world.write("Part.txt", "1")
+    world.edit({"a.s": "FAIL", "Part.txt": "1"})
     world.read_by_runs["a.s"] = ["Part.txt"]
 
     world.settle()
@@ -146,8 +141,7 @@ def test_failed_run_waits_for_its_added_reads() -> None:
 def test_undeclared_read_of_an_analysis_warns_or_is_added() -> None:
     warns, adds = Reading(), Reading(ADDS)
     for world in (warns, adds):
-        world.write("a.s")
-        world.write("Part.txt", "1")
+        world.edit({"a.s": "", "Part.txt": "1"})
         world.read_by_analyses["a.s"] = ["Part.txt"]
         world.settle()
         world.apply({"Part.txt": "2"})
@@ -161,9 +155,7 @@ def test_undeclared_read_of_an_analysis_warns_or_is_added() -> None:
 
 def test_an_analysis_need_not_declare_what_its_dependencies_declare() -> None:
     world = Reading()
-    world.write("a.s", "include b.s")
-    world.write("b.s", "include Part.txt")
-    world.write("Part.txt")
+    world.edit({"a.s": "include b.s", "b.s": "include Part.txt", "Part.txt": ""})
     world.read_by_analyses["a.s"] = ["b.s", "Part.txt"]
     for _time in range(2):
         world.settle()

@@ -141,8 +141,7 @@ def test_link_pipe_or_folder_below_a_platform_folder_takes_nothing_outside(proje
         project.delete("assets/d")
         project.delete("assets/a.txt")
     elif change == "edit":
-        project.write("assets/d/b.txt", "edited")
-        project.write("assets/a.txt", "edited")
+        project.edit({"assets/d/b.txt": "edited", "assets/a.txt": "edited"})
 
     project.engine_run(is_full_scan=change == "full")
 
@@ -197,8 +196,7 @@ def test_names_in_the_database_delete_nothing_outside_the_platform_folders(
         project.delete("assets/d")
         project.delete("assets/x.bad")
     elif change == "edit":
-        project.write("assets/d/b.txt", "edited")
-        project.write("assets/x.bad", "edited")
+        project.edit({"assets/d/b.txt": "edited", "assets/x.bad": "edited"})
 
     try:
         project.engine_run()

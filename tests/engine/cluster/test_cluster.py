@@ -71,8 +71,7 @@ def project_at(root: Path, address: str, *, count: int = 12, **params: object) -
         f"pool: {{kind: dask, scheduler: '{address}', insecure: true, store: store}}\n",
     )
     project.write("builders/slow.py", BUILDER)
-    project.write("assets/shared/palette.inc", "red green blue")
-    project.write("assets/undeclared.inc", "surprise")
+    project.edit({"assets/shared/palette.inc": "red green blue", "assets/undeclared.inc": "surprise"})
     for number in range(count):
         project.write(f"assets/s{number}.txt", f"source {number} ")
     return project

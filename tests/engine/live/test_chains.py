@@ -251,8 +251,7 @@ def test_own_writes_to_intermediates_cause_no_check(project: LiveProject, monkey
 def test_a_settled_engine_has_come_to_the_last_stage(project: LiveProject) -> None:
     with project.running():
         for text in ("one", "two"):
-            project.write("assets/x.top", text)
-            project.write("assets/x.top.meta", "")
+            project.edit({"assets/x.top": text, "assets/x.top.meta": ""})
             project.settle()
             project.until_idle()
             assert project.product("linux/x.end") == text.encode()
@@ -284,8 +283,7 @@ def test_identity_file_of_an_intermediate_edited_by_hand_counts_at_once(project:
 
 
 def test_batch_makes_what_the_live_engine_made_and_no_identity_of_its_own(project: LiveProject) -> None:
-    project.write("assets/x.top", "one")
-    project.write("shared/sub/a.txt", "another")
+    project.edit({"assets/x.top": "one", "shared/sub/a.txt": "another"})
     project.config(SETTINGS.replace("path: assets}", "path: assets}, {name: shared, path: shared, order: 10}"))
     with project.running():
         project.until(lambda: meta(project, "sub/a.txt") and meta(project, "x.top"))

@@ -30,8 +30,7 @@ def test_a_source_in_whose_place_a_folder_is_has_no_product_any_more(tmp_path: P
     project.engine_run({"assets/d/a.txt": "a", **others})  # the same folder in another scan folder does not hide the change
     with project.running():
         assert project.product(f"{HOST}/d/a.txt") == b"a"
-        project.delete("assets/d/a.txt")
-        project.write("assets/d/a.txt/below/b.none", "b")
+        project.edit({"assets/d/a.txt": None, "assets/d/a.txt/below/b.none": "b"})
 
         project.until_product(f"{HOST}/d/a.txt", None)
 

@@ -58,8 +58,7 @@ def test_status_reports_holders_and_waiters_of_a_resource(project: LiveProject) 
 
 def test_progress_reports_failed_jobs_across_restarts(project: LiveProject) -> None:
     project.config(SETTINGS.replace("]}]", "]}, {name: tables, uses: json, patterns: ['*.json']}]"))
-    project.write("assets/bad.json", "{")
-    project.write("assets/worse.json", "[")
+    project.edit({"assets/bad.json": "{", "assets/worse.json": "["})
 
     def failing() -> int:
         progress = project.live.latest_progress

@@ -88,8 +88,7 @@ def test_a_save_costs_the_same_in_a_small_folder_and_a_large_one(project: LivePr
 
 def test_folder_row_is_saved_when_idle_and_next_start_is_clean(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "_SECOND_CHECK_S", 0.05)
-    project.write("assets/a.txt", "a")
-    project.write("assets/b.txt", "b")
+    project.edit({"assets/a.txt": "a", "assets/b.txt": "b"})
     with project.running():
         project.save("a.txt", "changed")
         engine = project.live.engine
@@ -103,8 +102,7 @@ def test_folder_row_is_saved_when_idle_and_next_start_is_clean(project: LiveProj
 
 
 def test_new_hidden_deleted_or_respelled_file_is_checked_with_its_folder(project: LiveProject) -> None:
-    project.write("assets/a.txt", "game")
-    project.write("gem/a.txt", "gem")
+    project.edit({"assets/a.txt": "game", "gem/a.txt": "gem"})
     with project.running():
         project.write("gem/a.txt", "gem, hidden")
         project.save("new.txt", "new")

@@ -156,8 +156,7 @@ def test_with_the_start_scan_skipped_only_later_changes_are_seen(project: LivePr
 def test_ignored_files_and_folders_cost_nothing(project: LiveProject) -> None:
     with project.running():
         project.forget()
-        project.write("assets/.git/objects/ab/c.txt", "object")
-        project.write("assets/a.txt~", "backup")
+        project.edit({"assets/.git/objects/ab/c.txt": "object", "assets/a.txt~": "backup"})
         project.save("a.txt", "seen")
 
         assert project.runs == Counter({"a.txt:data": 1})
@@ -447,8 +446,7 @@ def test_a_configuration_that_changes_after_it_was_read_and_before_it_is_watched
 
 def test_configuration_change_does_not_retry_failed_jobs(project: LiveProject) -> None:
     settings = SETTINGS.replace("]}]", "]}, {name: bad, patterns: ['*.bad'], command: 'false'}%s]")
-    project.write("assets/b.bad", "b")
-    project.write("assets/b.dat", "b")
+    project.edit({"assets/b.bad": "b", "assets/b.dat": "b"})
     project.config(settings % "")
     with project.running():
         project.forget()
@@ -493,8 +491,7 @@ def test_a_broken_configuration_keeps_the_old_one_and_says_where(project: LivePr
 
 def test_an_edited_project_builder_runs_its_jobs_again_and_no_others(project: LiveProject) -> None:
     source = one_product("words", "*.words", "data = request.read_source() + b'%s'", product="'w.out'")
-    project.write("builders/words.py", source % "1")
-    project.write("assets/w.words", "w")
+    project.edit({"builders/words.py": source % "1", "assets/w.words": "w"})
     with project.running():
         project.until_product("linux/w.out", "w1")
         project.forget()

@@ -43,9 +43,7 @@ def made(project: Project) -> dict[str, str]:
 
 def coded(project: Project) -> Project:
     project.write("builders/b.py", BUILDER)
-    project.write("builders/helper.py", HELPER)
-    project.write("assets/a.txt", "a")
-    project.write("assets/b.txt", "b")
+    project.edit({"builders/helper.py": HELPER, "assets/a.txt": "a", "assets/b.txt": "b"})
     return project
 
 
@@ -123,8 +121,7 @@ READING = one_product(
 
 def test_a_declared_file_that_comes_as_its_job_starts_is_not_taken_for_missing(tmp_path: Path) -> None:
     project = Project(tmp_path, CONFIG)
-    project.write("builders/b.py", READING)
-    project.write("assets/a.txt", "a")
+    project.edit({"builders/b.py": READING, "assets/a.txt": "a"})
 
     with before_runs(lambda: project.write("assets/e.inc", "e")):
         project.engine_run()
@@ -165,8 +162,7 @@ class Planning:
 
 def test_analysis_of_intermittent_bytes_is_discarded(tmp_path: Path) -> None:
     project = Project(tmp_path, CONFIG)
-    project.write("builders/b.py", PLANNING)
-    project.write("assets/a.txt", "one")
+    project.edit({"builders/b.py": PLANNING, "assets/a.txt": "one"})
 
     with before_runs(lambda: project.write("assets/a.txt", "other"), AnalyseOrder):
         project.engine_run()
@@ -223,8 +219,7 @@ def test_a_live_engine_throws_away_what_other_code_made(tmp_path: Path) -> None:
     project.engine_run()
     with project.running() as live:
         live.watching._settings_changed = lambda: None  # the change of the builder is not noticed
-        project.write("builders/b.py", BUILDER.replace("CODE1", "CODE2"))
-        project.write("assets/a.txt", "two")
+        project.edit({"builders/b.py": BUILDER.replace("CODE1", "CODE2"), "assets/a.txt": "two"})
         project.until_product(f"{HOST}/a.out", "CODE2 help1 two")
         assert project.product(f"{HOST}/b.out") == b"CODE2 help1 b"
 
@@ -233,8 +228,7 @@ def test_a_live_engine_fails_jobs_of_code_that_is_broken_and_mends_them(tmp_path
     project = coded(LiveProject(tmp_path, CONFIG))
     project.engine_run()
     with project.running():
-        project.write("builders/b.py", BUILDER.replace("class Marking", "class class"))
-        project.write("assets/a.txt", "two")
+        project.edit({"builders/b.py": BUILDER.replace("class Marking", "class class"), "assets/a.txt": "two"})
         project.until(lambda: project.runs["a.txt:mark!"] or any("!" in name for name in project.runs), "a failure")
         project.until_idle()
         project.write("builders/b.py", BUILDER)
@@ -284,8 +278,7 @@ def test_a_live_engine_notices_that_a_tool_changed(tmp_path: Path, how: str) -> 
 def test_a_source_edited_after_its_tool_is_not_made_under_the_old_digest(tmp_path: Path) -> None:
     project = LiveProject(tmp_path, TOOL_CONFIG.replace("PROJECT", str(tmp_path)))
     put_tool(project, "tool1")
-    project.write("assets/a.txt", "a")
-    project.write("assets/b.txt", "b")
+    project.edit({"assets/a.txt": "a", "assets/b.txt": "b"})
     with project.running():
         put_tool(project, "tool2")
         project.write("assets/a.txt", "two")
@@ -358,8 +351,7 @@ READS = {
 
 def reading(project: Project, how: str = "heard") -> Project:
     project.write("builders/r.py", READER.replace("READ", READS[how]))
-    project.write("assets/cfg.inc", "A")
-    project.write("assets/a.txt", "a")
+    project.edit({"assets/cfg.inc": "A", "assets/a.txt": "a"})
     return project
 
 
@@ -408,8 +400,7 @@ builders:
 def test_what_a_command_finds_may_not_have_changed_since_it_began(tmp_path: Path) -> None:
     project = Project(tmp_path, COMMAND.replace("PROJECT", str(tmp_path)))
     project.write("assets/x.inc", "A\n")
-    project.write("assets/a.txt", "a")
-    project.write("before-job", "echo B > x.inc; mv ../before-job ../done")
+    project.edit({"assets/a.txt": "a", "before-job": "echo B > x.inc; mv ../before-job ../done"})
     project.engine_run({"after-job": "echo A > x.inc; mv ../after-job ../done"})
 
     assert made(project) == {"a.out": "A"}
@@ -500,8 +491,7 @@ builders:
 
 def outside(project: LiveProject) -> LiveProject:
     project.config(OUTSIDE.replace("PROJECT", str(project.root)))
-    project.write("assets/a.txt", "a")
-    project.write("Ext/out.h", "A")
+    project.edit({"assets/a.txt": "a", "Ext/out.h": "A"})
     return project
 
 

@@ -102,8 +102,7 @@ def test_failures_and_successes_of_one_answer_are_saved_in_order(project: Projec
     saved = Writer.save
     monkeypatch.setattr(Writer, "save", save)
     for number in range(6):
-        project.write(f"assets/good{number}/a.txt", f"text {number}")
-        project.write(f"assets/bad{number}/a.txt", POINTER)
+        project.edit({f"assets/good{number}/a.txt": f"text {number}", f"assets/bad{number}/a.txt": POINTER})
     engine = engine_of(project, [], wants_all_news=True)
     engine.run_until_idle()
     engine.close()
@@ -227,8 +226,7 @@ def test_shared_dependency_is_read_by_the_first_run_only(project: Project, monke
         want(queue, command)
 
     monkeypatch.setattr(HashQueue, "want", noted)
-    project.write("builders/scripted.py", SCRIPTED)
-    project.write("assets/shared.inc", "shared")
+    project.edit({"builders/scripted.py": SCRIPTED, "assets/shared.inc": "shared"})
     for number in range(20):
         project.write(f"assets/{number}.scr", f"use shared.inc\ntext {number}")
     project.engine_run()

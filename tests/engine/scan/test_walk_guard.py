@@ -152,8 +152,7 @@ def test_other_device_is_trouble_only_with_missing_files(project: Project, monke
     assert batch(project.root) == 0
     monkeypatch.setattr(walk, "_identity", lambda path: (98, identity(path)[1]))
     project.delete("assets/d")
-    project.delete("assets/a.txt")
-    project.write("assets/other.txt", "other")
+    project.edit({"assets/a.txt": None, "assets/other.txt": "other"})
 
     assert batch(project.root) == 2
     assert set(project.texts()) == ALL - {"d/e/c.txt"}
@@ -175,8 +174,7 @@ def test_running_engine_keeps_state_of_unreadable_or_empty_folder(root: Path, di
         disk.broken[str(project.path("assets/d"))] = errno.EACCES
         live.watching.rescan(retries=False)
         project.until(lambda: "cannot be read" in live.health.disk)
-        project.delete("assets/d/e/c.txt")
-        project.write("assets/a.txt", "changed")
+        project.edit({"assets/d/e/c.txt": None, "assets/a.txt": "changed"})
         project.until(lambda: project.texts().get("a.txt") == "changed")
         assert set(project.texts()) == ALL
         disk.broken.clear()

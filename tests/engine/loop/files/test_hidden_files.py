@@ -38,9 +38,7 @@ def project_of(folder: Path, how: str) -> LiveProject:
     project = LiveProject(folder, (FOLDERS if how == "python" else COMMAND).replace("PROJECT", str(folder)))
     if how == "python":
         project.write("builders/reading.py", BUILDER)
-    project.write("base/a.txt", "a")
-    project.write("base/m.inc", "base 1")
-    project.write("assets/m.inc", "game 1")
+    project.edit({"base/a.txt": "a", "base/m.inc": "base 1", "assets/m.inc": "game 1"})
     return project
 
 

@@ -56,9 +56,7 @@ class T:
 def fill(project: Project, kind: str, name: str, *, is_seen: bool) -> None:
     head = f"KIND, NAME, IS_SEEN = {kind!r}, {name!r}, {is_seen}\n"
     project.write("builders/t.py", head + BUILDER)
-    project.write("more/x.txt", "")
-    project.write("assets/a.t", "one")
-    project.write("assets/b.wip", "one")
+    project.edit({"more/x.txt": "", "assets/a.t": "one", "assets/b.wip": "one"})
 
 
 @pytest.mark.parametrize(
