@@ -255,11 +255,11 @@ Its aptui.yaml says, with comments, what is done with each file; {count_expected
 
   textures/  become WebP with all mip levels for linux; the server needs none
   icons/     and sprites/ stay PNG; smaller, and the icons grey, for the server
-  sounds/    become Opus for linux, and small mono WAV for the server
+  sounds/    become Opus for linux, and small mono WAV for the server.
   data/      is checked JSON, minified for linux, readable for the server
-  levels/    are checked YAML, held against a JSON Schema, and become JSON
+  levels/    are checked YAML, held against a JSON Schema, and become JSON.
   dialogue/  is checked XML, without comments and blanks for linux
-  languages/ become tables of texts; missing texts and wrong placeholders would be warnings
+  languages/ become tables of texts. Missing texts and wrong placeholders would be warnings.
   models/    moth.gltf becomes one GLB with its buffer, and for linux with its picture
 {extras_text}  {copied} copied; shared/docs/credits.txt is hidden by the file of that name in assets/
   signs/     are put into capitals by a command, `tr a-z A-Z`

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import struct
 import sys
 import warnings
 from contextlib import suppress
@@ -53,9 +54,9 @@ def fit_size(width: int, height: int, columns: int, rows: int) -> tuple[int, int
 MOST_PIXELS = 32 << 20
 READERS = {
     "PNG": "Png", "JPEG": "Jpeg", "GIF": "Gif", "BMP": "Bmp", "TGA": "Tga", "WebP": "WebP", "DDS": "Dds", "TIFF": "Tiff",
-    "PSD": "Psd",
+    "PSD": "Psd", "KTX 2": "",
 }  # fmt: skip
-"""{format: Pillow's module for it}; other formats are not decoded, because some of Pillow's readers start programs."""
+"""{format: Pillow's module for it, "" for texture2ddecoder}. Some of Pillow's other readers start programs."""
 MOST_MEMORY_BYTES = 192 << 20
 """Memory limit: four bytes for each of the maximum number of pixels, plus Python and Pillow."""
 _MOST_CPU_S = 5
@@ -63,6 +64,15 @@ _UNPRIVILEGED = 65534
 """UID of `nobody`; RLIMIT_NPROC has no effect on root."""
 _FINE = 4
 """Maximum reduction by averaging, for each direction; beyond it, pixels are skipped."""
+
+
+_BLOCKS = {
+    131: ("bc1", 4, 8), 137: ("bc3", 4, 16), 139: ("bc4", 4, 8), 141: ("bc5", 4, 16), 145: ("bc7", 4, 16), 147: ("etc2", 4, 8),
+    151: ("etc2a8", 4, 16), 153: ("eacr", 4, 8), 155: ("eacrg", 4, 16), 157: ("astc", 4, 16), 161: ("astc", 5, 16),
+    165: ("astc", 6, 16), 171: ("astc", 8, 16), 37: ("RGBA", 1, 4), 9: ("L", 1, 1),
+}  # fmt: skip
+"""{format of Vulkan: (function of texture2ddecoder, or mode of Pillow; side of a block; bytes of a block)}."""
+_SRGB = {132: 131, 138: 137, 146: 145, 148: 147, 152: 151, 158: 157, 162: 161, 166: 165, 172: 171, 43: 37, 15: 9}
 
 
 def main(form: str) -> None:
@@ -79,24 +89,57 @@ def main(form: str) -> None:
 
 
 def _decode_answer(form: str) -> tuple[dict[str, object], bytes]:
-    from PIL import Image, ImageOps
+    from PIL import Image, ImageFile, ImageOps
 
     Image.preinit()
-    for name in ("copy", "PIL.MpoImagePlugin", "PIL.TiffImagePlugin", f"PIL.{READERS[form]}ImagePlugin"):
-        import_module(name)  # modules that readers import lazily
+    plugin = f"PIL.{READERS[form]}ImagePlugin" if READERS[form] else "texture2ddecoder"
+    for name in ("copy", "PIL.MpoImagePlugin", "PIL.TiffImagePlugin", plugin):
+        try:
+            import_module(name)  # modules that readers import lazily
+        except ImportError:
+            return {"why": f"a preview of {form} needs the Python package {name}, which is not installed"}, b""
     warnings.simplefilter("ignore")
     _drop_rights()
     Image.MAX_IMAGE_PIXELS = None  # the limit below is used instead
     with open(0, "rb", closefd=False) as stream:
-        picture = Image.open(stream, formats=[form.upper()])
+        picture = Image.open(stream, formats=[form.upper()]) if READERS[form] else _decode_ktx2(stream.read())
         if picture.width * picture.height > MOST_PIXELS:
             return {"why": too_many(picture.width, picture.height)}, b""
-        picture.draft("RGB", (MOST_WIDE * _FINE, MOST_HIGH * _FINE))
+        if isinstance(picture, ImageFile.ImageFile):
+            picture.draft("RGB", (MOST_WIDE * _FINE, MOST_HIGH * _FINE))
         picture.load()
         small = _plain(_thin_out(picture))
     small = ImageOps.exif_transpose(small)
     small.thumbnail((MOST_WIDE, MOST_HIGH), Image.Resampling.BOX)
     return {"size": small.size}, small.tobytes()
+
+
+def _decode_ktx2(data: bytes) -> Image.Image:
+    """Return the largest level of a KTX2 file that is not much larger than the preview, its first face or layer."""
+    import texture2ddecoder
+    from PIL import Image
+
+    number, _, width, height = struct.unpack_from("<4I", data, 12)
+    count, packing = struct.unpack_from("<II", data, 40)
+    kind, side, size = _BLOCKS.get(_SRGB.get(number, number), ("", 0, 0))
+    if not kind or packing:
+        raise ValueError(f"format {number} of Vulkan, compression {packing}")
+    level = 0
+    while level + 1 < count and (width >> level > 2 * MOST_WIDE or height >> level > 2 * MOST_HIGH):
+        level += 1
+    width, height = max(1, width >> level), max(1, height >> level)
+    if width * height > MOST_PIXELS:
+        raise ValueError("too many pixels")
+    (start,) = struct.unpack_from("<Q", data, 80 + 24 * level)
+    length = -(-width // side) * -(-height // side) * size
+    blocks = data[start : start + length]
+    if len(blocks) < length:
+        raise ValueError("truncated")
+    if side == 1:
+        return Image.frombytes(kind, (width, height), blocks)
+    extra = (side, side) if kind == "astc" else ()
+    pixels = getattr(texture2ddecoder, f"decode_{kind}")(blocks, width, height, *extra)
+    return Image.frombytes("RGBA", (width, height), pixels, "raw", "BGRA")
 
 
 def _reason(error: Exception, form: str) -> str:

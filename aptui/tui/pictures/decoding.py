@@ -78,6 +78,11 @@ def _dds(head: bytes) -> Facts:
     return Facts("DDS", width, height, _dds_pixels(head))
 
 
+def _ktx2(head: bytes) -> Facts:
+    number, _, width, height = struct.unpack_from("<4I", head, 12)
+    return Facts("KTX 2", width, height, f"Vulkan format {number}")
+
+
 def _dds_pixels(head: bytes) -> str:
     code = head[84:88]
     if code == _DXGI_FOLLOWS:
@@ -145,7 +150,7 @@ _BY_MARK: dict[bytes, Callable[[bytes], Facts | None]] = {
     b"v/1\x01": lambda _: Facts("OpenEXR", 0, 0, ""),
     b"#?RADIANCE": lambda _: Facts("Radiance HDR", 0, 0, ""),
     b"\xabKTX 11\xbb": lambda _: Facts("KTX", 0, 0, ""),
-    b"\xabKTX 20\xbb": lambda _: Facts("KTX 2", 0, 0, ""),
+    b"\xabKTX 20\xbb": _ktx2,
     b"PVR\x03": lambda _: Facts("PVR", 0, 0, ""),
 }
 

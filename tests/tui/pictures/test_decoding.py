@@ -13,6 +13,7 @@ from PIL import Image
 from tools import MACHINE
 from waiting import until
 
+from aptui.builders.files.texture_file import Texture, encode_ktx2
 from aptui.tui.pictures import decoding
 from aptui.tui.pictures.decoder import CHANNELS, MOST_HIGH, MOST_WIDE, Pixels
 from aptui.tui.pictures.decoding import Decoder, Facts, decode, objection
@@ -60,6 +61,26 @@ def test_every_format_is_decoded(tmp_path, form, mode, how):
     assert (picture.width, picture.height, len(picture.data)) == (16, 8, 16 * 8 * CHANNELS)
     first, last = picture.data[:4], picture.data[-4:]
     assert (first[0] > 200, first[2] < 60, last[0] < 60, last[2] > 200, first[3], last[3]) == (True, True, True, True, 255, 255)
+
+
+RED_BLOCK, BLUE_BLOCK = b"\x00\xf8" + bytes(6), b"\x1f\x00" + bytes(6)
+"""Blocks of BC1 with one colour."""
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [("bc1", (RED_BLOCK * 2 + BLUE_BLOCK * 2) * 2), ("rgba8", (bytes(RED) * 8 + bytes(BLUE) * 8) * 8)],
+)
+def test_textures_for_gpus_are_decoded(tmp_path, name, data):
+    texture = encode_ktx2(Texture(name, 16, 8, [[data]], is_srgb=True))
+    (tmp_path / "a.ktx2").write_bytes(texture)
+    (tmp_path / "short.ktx2").write_bytes(texture[:-10])
+
+    picture = decoded(tmp_path / "a.ktx2", "KTX 2")
+
+    assert isinstance(picture, Pixels), picture
+    assert (picture.width, picture.height, picture.data[:4], picture.data[-4:]) == (16, 8, bytes(RED), bytes(BLUE))
+    assert decoded(tmp_path / "short.ktx2", "KTX 2") == "its file ends too early"
 
 
 def test_bit_depth_and_orientation_are_applied(tmp_path):
