@@ -16,7 +16,16 @@ from uuid import UUID
 from aptui.builders.common import one_job_per_platform, one_line
 from aptui.builders.files import lfs_source
 from aptui.builders.files.json_schema import SCHEMA_PARAM, declare_schemas, hold_against_schema
-from aptui.builders.files.json_text import DEPTH, STRING, TOKEN, BrokenTextError, read_json, validate_json, write_place
+from aptui.builders.files.json_text import (
+    DEPTH,
+    RUN_OF_TEXT,
+    STRING_OR_COMMENT,
+    TOKEN,
+    BrokenTextError,
+    read_json,
+    validate_json,
+    write_place,
+)
 from aptui.builders.files.references import UnusableError
 from aptui.sdk import (
     CreateJobsRequest,
@@ -38,8 +47,6 @@ MOST_DUPLICATES_SHOWN = 200
 
 _LONGEST_KEY_SHOWN = 80
 
-_RUN = re.compile(rf'(?:{STRING}|[^ \t\r\n"]++)++')
-_STRING_OR_COMMENT = re.compile(rf'({STRING}|"[^\r\n]*+)|(//[^\r\n]*+|/\*(?:[^*]|\*(?!/))*+(?:\*/)?+)')
 _UTF8_BOM = "\N{ZERO WIDTH NO-BREAK SPACE}"
 
 
@@ -137,7 +144,7 @@ def _without_comments(text: str) -> str:
             raise BrokenTextError("comment /* without its */", write_place(text, match.start()))
         return re.sub(r"[^\r\n]", " ", comment)
 
-    return _STRING_OR_COMMENT.sub(blank_match, text)
+    return STRING_OR_COMMENT.sub(blank_match, text)
 
 
 def _warn_of_duplicates(text: str, source: str, log: JobLog) -> None:
@@ -175,7 +182,7 @@ def _duplicate_keys(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _minify(text: str) -> str:
-    return "".join(_RUN.findall(text))
+    return "".join(RUN_OF_TEXT.findall(text))
 
 
 def _lay_out(text: str, indent: str) -> str:

@@ -22,6 +22,9 @@ DEEPEST_NESTING = 500
 
 STRING = r'"[^"\\\r\n]*+(?:\\.[^"\\\r\n]*+)*+"'
 TOKEN = re.compile(STRING + r"|[{}\[\],:]|[^\s{}\[\],:\"]+")
+RUN_OF_TEXT = re.compile(rf'(?:{STRING}|[^ \t\r\n"]++)++')
+"""Text between blanks outside of strings."""
+STRING_OR_COMMENT = re.compile(rf'({STRING}|"[^\r\n]*+)|(//[^\r\n]*+|/\*(?:[^*]|\*(?!/))*+(?:\*/)?+)')
 _ALL_BUT_BRACKETS = re.compile(STRING + r"|[^\[\]{}\"]+")
 DEPTH = {"[": 1, "{": 1, "]": -1, "}": -1}
 

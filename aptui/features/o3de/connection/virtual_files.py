@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shutil
 import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -23,6 +22,7 @@ from msgspec import Struct
 from aptui.core.paths import from_text, to_text
 from aptui.features.o3de.connection.o3de_messages import O3deMessage
 from aptui.shared.files.confinement import ConfinedTree
+from aptui.shared.globs import PATTERN_LIMIT, Glob
 
 _OK, _ERROR, _NO_HANDLE = 0, 1, 2
 """Result codes of O3DE's file interface."""
@@ -271,8 +271,8 @@ class VirtualFiles:
 
     def _find_files(self, request: O3deMessage) -> dict[str, Any]:
         folder, below, alias = self._find(request["Path"])
-        matches = _filter(request["Filter"])
-        names = [path for path, _is_folder in self._list(folder, below) if matches(to_text(path.rpartition(b"/")[2]))]
+        wanted = Glob(request["Filter"][:PATTERN_LIMIT])  # of an untrusted client: it takes linear time
+        names = [path for path, _is_folder in self._list(folder, below) if wanted.matches(to_text(path.rpartition(b"/")[2]))]
         return {"ResultCode": _OK, "Files": [f"{alias}/{to_text(path)}" for path in names[:_NAMES_LIMIT]]}
 
     def _tree(self, _request: O3deMessage) -> dict[str, Any]:
@@ -294,12 +294,6 @@ class VirtualFiles:
 
 class _UnknownHandle(Exception):
     """No open file has this handle."""
-
-
-def _filter(pattern: str) -> Callable[[str], object]:
-    """Return whether a name matches a filter with `*` and `?`; case does not matter."""
-    parts = ("[^/]*" if each == "*" else "." if each == "?" else re.escape(each) for each in re.sub(r"\*+", "*", pattern)[:1024])
-    return re.compile("".join(parts), re.IGNORECASE | re.DOTALL).fullmatch
 
 
 _FAILED = {"ResultCode": _ERROR}
