@@ -18,6 +18,7 @@ METHODS = {"unlink", "rmdir", "rename"}
 TREES = {"tree", "logs", "self._sources", "self._targets", "self._memory"}
 """Names of confined trees, and of one table that is not a file."""
 ALLOWED = {
+    "builders/shader_builder.py": "what a program made in the temporary folder of a run becomes its product",
     "cli/verify_verb.py": "a folder of its own, made by tempfile",
     "config/": "files of the user: the compiled configuration, edited YAML, what was trusted, the list of written files",
     "engine/cache/catalog.py": "catalogs at the top of the cache, by fixed names; a rename replaces a link itself",
