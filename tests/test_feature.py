@@ -151,7 +151,6 @@ def test_feature_of_another_distribution_that_cannot_be_loaded_is_named_and_left
 
 _NAMES_USED_TWICE = {
     "__main__": "what `python -m` starts",
-    "client": "`features.gateway.client` is the library for clients of the gateway; `link.client` is for the local socket",
     "main": "what the command line and a worker start",
     "paths": "`azlmbr.paths` is O3DE's name",
 }
