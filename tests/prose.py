@@ -82,7 +82,6 @@ WORDS: dict[str, str] = {
 
 ALLOWED = {
     "aptui/config/proposal.py: looked at": "a comment of the proposed file, which tests compare",
-    "aptui/demo/demo_project.py: smaller and the icons grey for ...": "a table of the demo's files",
     "aptui/features/graph/verbs.py: deps x deps x depth x ...": "a table of functions",
     "aptui/features/o3de/programs/phrases.py: anyone": "O3DE's own sentence",
     "aptui/worker/log.py: no such": "the operating system's message",
