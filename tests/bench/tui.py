@@ -223,7 +223,7 @@ def filter(room: Room) -> None:
                     echoes.append((echo_s - sent_s) * 1000)
                     firsts.append((first_s - sent_s) * 1000)
                     wholes.append((whole_s - sent_s) * 1000)
-                terminal.stroke("\x1b", 0.5)
+                terminal.stroke("\x15", 0.5)
                 replay.last()
         say(f"filter: key echo, {jobs:,} jobs", echoes, "16")
         say(f"filter: first screenful, {jobs:,} jobs", firsts, "50")
