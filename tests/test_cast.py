@@ -41,7 +41,7 @@ def test_each_moment_shows_its_own_frame():
     assert svg.count(">head<") == svg.count(">one<") == 1
 
 
-def test_where_nothing_moves_the_chosen_frame_is_seen():
+def test_picture_shows_the_poster_frame_where_animation_is_off():
     svg = svg_of([frame("one"), frame("two")], 20, poster=1)
 
     groups = {

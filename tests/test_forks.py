@@ -37,7 +37,7 @@ def is_forked(process: subprocess.Popen[bytes]) -> bool:
     return b"forks.py" in command or command.endswith(b"\0\0")
 
 
-def test_it_is_a_child_of_the_test_in_its_folder_and_session_with_its_pipes(tmp_path: Path) -> None:
+def test_forked_process_is_a_child_of_the_test_with_the_given_folder_session_and_pipes(tmp_path: Path) -> None:
     with started(tmp_path, start_new_session=True) as process:
         assert is_forked(process)
         parent = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[1]
@@ -60,7 +60,7 @@ def test_forked_process_has_the_system_attributes_of_a_started_one(tmp_path: Pat
     )
 
 
-def test_runs_within_the_process_of_a_test_leave_what_is_forked_from_alone(tmp_path: Path) -> None:
+def test_forked_runs_leave_no_children_behind(tmp_path: Path) -> None:
     for _ in range(2):
         with started(tmp_path) as process:
             assert is_forked(process)
@@ -68,7 +68,7 @@ def test_runs_within_the_process_of_a_test_leave_what_is_forked_from_alone(tmp_p
         assert end_children() == []
 
 
-def test_it_ends_as_others_do(tmp_path: Path) -> None:
+def test_forked_process_reports_errors_and_signals_like_a_started_one(tmp_path: Path) -> None:
     with started(tmp_path) as broken, started(tmp_path) as killed:
         _answer, errors = broken.communicate(b"no JSON")
         killed.send_signal(signal.SIGKILL)
@@ -100,20 +100,20 @@ def test_its_folder_environment_and_session_are_those_that_were_asked_for(tmp_pa
     ids=lambda each: next(iter(each)),
 )
 @pytest.mark.filterwarnings("ignore")
-def test_what_a_fork_cannot_give_is_started(tmp_path: Path, changes: dict[str, object]) -> None:
+def test_process_with_options_that_a_fork_cannot_give_is_started(tmp_path: Path, changes: dict[str, object]) -> None:
     with started(tmp_path, **changes) as process:
         assert not is_forked(process)
         assert process.communicate(b"[]")[0] == b"[]"
 
 
 @pytest.mark.starts
-def test_who_says_so_is_started(tmp_path: Path) -> None:
+def test_process_is_started_if_the_environment_asks_for_it(tmp_path: Path) -> None:
     with started(tmp_path) as process:
         assert not is_forked(process)
         process.communicate(b"[]")
 
 
-def test_a_folder_that_is_not_there_is_the_error_that_it_always_is(tmp_path: Path) -> None:
+def test_missing_folder_raises_file_not_found(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         started(tmp_path, cwd=tmp_path / "none")
 
@@ -191,7 +191,7 @@ def test_engine_started_by_a_forked_process_survives_it_and_stops(asking: Path) 
     assert places.process_start(engine["pid"]) == 0
 
 
-def test_what_an_aptui_forks_from_ends_with_it_however_it_ends(asking: Path) -> None:
+def test_children_of_a_killed_aptui_end_with_it(asking: Path) -> None:
     with aptui(asking, "serve") as process:
         assert process.stdout is not None
         process.stdout.readline()
@@ -212,7 +212,7 @@ def test_forked_aptui_returns_its_exit_status_and_errors(asking: Path) -> None:
 
 
 @pytest.mark.parametrize("changes", [{"LC_ALL": "C"}, {"PYTHONHASHSEED": "1"}])
-def test_an_aptui_that_an_interpreter_would_start_otherwise_is_started(asking: Path, changes: dict[str, str]) -> None:
+def test_aptui_with_other_interpreter_settings_is_started(asking: Path, changes: dict[str, str]) -> None:
     with aptui(asking, "ps", env={**os.environ, **changes}) as process:
         assert not is_forked(process)
         process.communicate()

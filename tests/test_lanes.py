@@ -46,7 +46,7 @@ def run(suite: pytest.Pytester, *words: str) -> pytest.RunResult:
         ("time.sleep(0.001)", "*sleeps (time.sleep 0.001)*"),
     ],
 )
-def test_what_claims_to_be_fast_and_is_not_fails(suite: pytest.Pytester, line: str, what: str) -> None:
+def test_test_in_the_fast_lane_that_waits_or_starts_a_process_fails(suite: pytest.Pytester, line: str, what: str) -> None:
     code = (
         f"import os, socket, subprocess, time, pytest\ndef test_it():\n    {line}\n@pytest.mark.real\ndef test_real():\n"
         f"    {line}\n"
@@ -59,7 +59,7 @@ def test_what_claims_to_be_fast_and_is_not_fails(suite: pytest.Pytester, line: s
     result.stdout.fnmatch_lines([what])
 
 
-def test_what_tests_start_can_be_interrupted_though_a_script_began_them_in_the_background(
+def test_started_process_can_be_interrupted_when_pytest_runs_in_the_background(
     suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = """
@@ -81,7 +81,7 @@ def test_what_tests_start_can_be_interrupted_though_a_script_began_them_in_the_b
     result.assert_outcomes(passed=1)
 
 
-def test_what_a_fixture_does_counts_too(suite: pytest.Pytester) -> None:
+def test_waiting_in_a_fixture_moves_a_test_out_of_the_fast_lane(suite: pytest.Pytester) -> None:
     suite.makepyfile("""
         import time, pytest
         @pytest.fixture

@@ -140,7 +140,7 @@ def _is_participle(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
         ("def read_stored(): ...", False),
     ],
 )
-def test_a_participle_would_be_seen(line: str, is_it: bool) -> None:
+def test_function_named_with_a_participle_is_found(line: str, is_it: bool) -> None:
     (node,) = ast.parse(line).body
     assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     assert _is_participle(node) is is_it
@@ -200,7 +200,7 @@ def test_identifiers_use_the_words_of_the_field() -> None:
     assert sorted(found) == [], "`BANNED_WORDS` says what to say instead"
 
 
-def test_no_exception_from_the_words_is_left_over() -> None:
+def test_every_exception_from_the_word_list_is_needed() -> None:
     names = {name for path, tree in _read_trees() for name, _line in _list_identifiers(path, tree)}
 
     assert sorted(WORDS_WITH_A_REASON.keys() - names) == []
@@ -354,7 +354,7 @@ def _list_names(path: Path) -> frozenset[str]:
     return frozenset(names | {name for name, _line in _list_identifiers(path, tree)})
 
 
-def test_a_public_class_name_stands_once() -> None:
+def test_public_class_names_are_unique() -> None:
     places: dict[str, list[str]] = {}
     for path, tree in _read_trees():
         for node in ast.walk(tree):

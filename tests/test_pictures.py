@@ -22,7 +22,7 @@ def test_a_picture_says_what_it_should_and_fetches_nothing(name):
     assert not {word for word in ("url(http", "@font-face", "@import", "<image", "<script", "/tmp/") if word in svg}
 
 
-def test_a_font_of_the_network_is_taken_out():
+def test_font_from_the_network_is_removed_from_pictures():
     drawn = (
         '@font-face { font-family: "Fira Code"; src: url("https://x/y.woff2"); }\n'
         ".terminal-42-matrix { font-family: Fira Code, monospace; }"
@@ -31,7 +31,7 @@ def test_a_font_of_the_network_is_taken_out():
     assert _plain(drawn).startswith(".aptui-matrix { font-family: ui-monospace, ")
 
 
-def test_no_picture_is_left_over_and_the_readme_shows_those_there_are():
+def test_readme_shows_every_picture_and_no_other_exists():
     readme = (FOLDER.parent.parent / "README.md").read_text(encoding="utf-8")
 
     assert {path.stem for path in FOLDER.iterdir()} == {CAST, *PICTURES}

@@ -559,7 +559,7 @@ def test_job_that_reached_its_time_limit_is_not_retried_and_the_summary_says_so(
     assert "2 jobs run, 0 skipped, 1 failed" in fourth[1]
 
 
-def test_undone_mistake_is_not_an_error_in_any_report(run: Run, project: Path) -> None:
+def test_error_of_a_source_that_was_restored_is_in_no_report(run: Run, project: Path) -> None:
     source = project / "assets" / "x.json"
     source.write_text("{}")
     run("batch")

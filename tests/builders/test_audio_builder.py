@@ -288,7 +288,7 @@ DAMAGED = [
 
 
 @pytest.mark.parametrize(("source", "data", "reason"), [case[1:] for case in DAMAGED], ids=[case[0] for case in DAMAGED])
-def test_damaged_and_other_files_fail_with_words_of_our_own(bench, source, data, reason):
+def test_damaged_file_fails_with_a_plain_reason(bench, source, data, reason):
     assert bench.fail(bench.write(source, data)) == f"{source}: {reason}"
 
 
@@ -332,7 +332,7 @@ def test_wav_with_impossible_header_fails_with_the_reason(bench, data, reason):
 
 
 @pytest.mark.parametrize("kind", ["WAV", "FLAC", "OGG", "MP3", "AIFF", "CAF", "AU"])
-def test_message_about_any_damage_has_no_inner_words(bench, kind):
+def test_message_about_any_damage_is_in_plain_words(bench, kind):
     stream = io.BytesIO()
     soundfile.write(stream, sine(3000), RATE, format=kind)
     data = stream.getvalue()

@@ -69,7 +69,7 @@ def spoiled(tag, data):
     return saved(font)
 
 
-def test_a_right_font_is_copied(bench):
+def test_valid_font_is_copied_unchanged(bench):
     response = bench.process(bench.write("ui/Lantern.ttf", TTF))
 
     (product,) = response.products
@@ -121,7 +121,7 @@ def test_characters_that_are_not_there_warn(bench):
     assert bench.warnings == ["a.ttf: has no glyphs for U+0020 U+00E9"]
 
 
-def test_a_glyph_that_is_not_there_fails(bench):
+def test_unknown_glyph_fails(bench):
     assert bench.fail(bench.write("a.ttf", TTF), glyphs=["x"]) == "a.ttf: has no glyph 'x', which the parameter 'glyphs' names"
 
 
@@ -179,7 +179,7 @@ def test_a_broken_font_fails_naming_the_table(bench, data, error):
     assert found != error or not error.endswith(": ")
 
 
-def test_odd_fonts_warn(bench):
+def test_font_without_expected_tables_or_names_warns(bench):
     font = opened(without("OS/2"))
     font["name"].names.clear()
 
@@ -188,7 +188,7 @@ def test_odd_fonts_warn(bench):
 
 
 @pytest.mark.parametrize("tag", ["name", "post", "OS/2"])
-def test_missing_table_that_engines_do_without_warns(bench, tag):
+def test_missing_optional_table_warns(bench, tag):
     source = bench.write("a.ttf", without(tag))
 
     assert bench.build(source)
@@ -200,7 +200,7 @@ def test_missing_table_that_engines_do_without_warns(bench, tag):
 
 
 @pytest.mark.parametrize("tag", ["GPOS", "GSUB", "VARC", "kern", "OS/2", "name", "post", "STAT", "gvar"])
-def test_damaged_table_that_engines_do_without_is_kept_and_warns(bench, tag):
+def test_damaged_optional_table_is_kept_and_warns(bench, tag):
     source = bench.write("a.ttf", spoiled(tag, b"\0\1\0\1\0\xff\0\xff\0\xff"))
 
     assert bench.build(source)["a.ttf"] == (bench.folder / "assets/a.ttf").read_bytes()
@@ -209,7 +209,7 @@ def test_damaged_table_that_engines_do_without_is_kept_and_warns(bench, tag):
     assert tag not in opened(bench.build(source, text="a")["a.ttf"]) or tag in ("OS/2", "post")
 
 
-def test_words_of_fonttools_reach_the_log_alone(bench):
+def test_messages_of_fonttools_are_only_in_the_log(bench):
     source = bench.write("a.ttf", spoiled("GPOS", b"\0\1\0\0\0"))
 
     bench.build(source)
@@ -388,7 +388,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("make", HOSTILE.values(), ids=HOSTILE.keys())
-def test_font_that_stands_for_far_more_than_its_size_fails(bench, make, monkeypatch):
+def test_font_that_expands_far_beyond_its_size_fails(bench, make, monkeypatch):
     """All steps are counted, and work stops at the limit."""
     steps = []
     spend = Work.spend

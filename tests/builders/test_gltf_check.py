@@ -168,7 +168,7 @@ def test_a_mistake_is_named(sample, way, value, error):
     assert errors[0] == error
 
 
-def test_the_sample_is_right(sample):
+def test_sample_model_has_no_mistakes(sample):
     sample = embedded(sample)
 
     assert mistakes(sample.tree, sample.numbers) == ([], [])
@@ -394,7 +394,7 @@ def test_times_that_do_not_rise_are_named(sample):
     )
 
 
-def test_a_ring_of_nodes_is_named(sample):
+def test_cycle_of_nodes_is_reported(sample):
     sample = embedded(sample)
     sample.tree["nodes"][2]["children"] = [0]
 
@@ -458,7 +458,7 @@ def test_all_mistakes_are_logged_and_the_first_is_the_error(bench, sample):
     assert [text.partition(": ")[2].partition(":")[0] for text in bench.errors] == [ROCK, "node 0 ('root')"]
 
 
-def test_any_document_is_accepted_or_refused_by_name():
+def test_any_changed_document_is_accepted_or_fails_with_a_named_mistake():
     """Any change of the tree only raises named mistakes, and accepted trees can be packed."""
     chance = random.Random(3)
     values = [None, True, -1, 0, 2, 1e9, 1.5, "x", [], [1], {}, {"index": 0}, {"bufferView": 0}]

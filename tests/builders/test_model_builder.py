@@ -88,7 +88,7 @@ def test_a_buffer_for_readers_without_a_compression_keeps_its_place(bench, sampl
     assert mistakes(tree, chunk) == ([], [])
 
 
-def test_a_copy_is_the_source_and_leaves_its_files_alone(bench, sample):
+def test_output_copy_copies_only_the_source(bench, sample):
     source = sample.write(bench)
 
     response = bench.process(source, output="copy")

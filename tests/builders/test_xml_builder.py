@@ -97,7 +97,7 @@ def test_deep_nesting_is_handled(bench):
     assert bench.build(bench.write("a.xml", "<a>" * depth + "</a>" * depth), output="min")
 
 
-def test_a_pointer_is_named_as_such(bench):
+def test_git_lfs_pointer_fails_with_advice(bench):
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
 
     assert bench.fail(bench.write("a.xml", pointer)) == "a.xml: is a Git LFS pointer; run git lfs pull"

@@ -94,7 +94,7 @@ def test_nested_lists_are_refused_early(bench, text, monkeypatch):
     assert 50 < len(parsed) < 2000
 
 
-def test_brackets_in_text_are_not_lists(bench):
+def test_brackets_in_text_do_not_count_as_nesting(bench):
     art = "a: |\n" + ("  " + "[" * 60 + "\n") * 3 + "b: '" + "{" * 300 + "'\n# " + "[" * 2000 + "\nc: 1\n"
 
     assert bench.build(bench.write("a.yaml", art))
@@ -128,7 +128,7 @@ def test_a_large_file_is_refused_unless_it_is_allowed(bench):
     assert bench.build(source, max_mib=2)
 
 
-def test_own_tags_are_copied_where_they_are_allowed(bench):
+def test_private_tags_are_copied_if_allowed(bench):
     source = bench.write("a.yaml", "a: !Colour red\nb: !Vector [1, 2]\nc: !Map {x: 1}\n!Key d: 1\n")
 
     assert bench.build(source, tags="allow")

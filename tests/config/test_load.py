@@ -74,7 +74,7 @@ def builders_of(text: str) -> str:
 # meaning of the keys
 
 
-def test_the_example_of_the_issue_becomes_records(write: Write, tmp_path: Path) -> None:
+def test_example_configuration_is_compiled_completely(write: Write, tmp_path: Path) -> None:
     loaded = load(write(EXAMPLE))
 
     project = loaded.project
@@ -93,7 +93,7 @@ def test_the_example_of_the_issue_becomes_records(write: Write, tmp_path: Path) 
     assert data.uuid == name_uuid(b"aptui:builder:data")
 
 
-def test_references_become_rules_also_in_the_stored_form(write: Write) -> None:
+def test_references_become_rules_and_survive_storing(write: Write) -> None:
     said = "{regex: '(?P<n>x)', path: 'a/{n}', kind: product, load: pre, relative_to: source, look_in: source}"
     folder = write(builders_of(f"  - {{name: a, copy: [x], references: ['b(.)', {said}]}}\n"))
 
@@ -117,7 +117,7 @@ def test_disabled_host_platform_stays_enabled_with_a_warning(write: Write) -> No
     assert loaded.warnings[0].endswith("aptui.yaml:2:30: 'linux' is the host's platform, so it is always on")
 
 
-def test_requested_platforms_leave_the_others_resting(write: Write) -> None:
+def test_platforms_that_were_not_requested_rest(write: Write) -> None:
     folder = write(f"{SMALL}platforms: {{linux: {{}}, server: {{}}, android: {{enabled: false}}, web: {{}}}}\n")
 
     loaded = load(folder, platforms=["server", "android"])
@@ -148,7 +148,7 @@ def test_a_scan_folder_inside_another_needs_the_lower_order(write: Write, tmp_pa
     assert [folder.name for folder in load(write(inner)).project.scan_folders] == ["ui", "game"]
 
 
-def test_an_id_beats_a_tag_and_a_tag_beats_the_star(write: Write) -> None:
+def test_platform_id_overrides_tag_and_tag_overrides_star(write: Write) -> None:
     folder = write(
         "platforms: {linux: {tags: [t]}, server: {tags: [t]}, web: {}}\n"
         + builders_of('  - {name: b, uses: image, params: {q: 1}, platforms: {"*": skip, T: {q: 2}, server: {}}}\n')
@@ -164,7 +164,7 @@ def test_a_builder_skipped_everywhere_is_not_there(write: Write) -> None:
     assert load(write(builders_of('  - {name: b, copy: ["*"], platforms: {linux: skip}}\n'))).project.builders == ()
 
 
-def test_every_field_of_a_builder_arrives(write: Write) -> None:
+def test_every_field_of_a_builder_is_compiled(write: Write) -> None:
     text = """\
   - name: b
     command: x
@@ -325,7 +325,7 @@ def test_a_value_of_an_option_is_yaml(write: Write) -> None:
     assert [platform.id for platform in loaded.project.platforms] == ["linux", "server"]
 
 
-def test_the_places_of_a_builder_serve_errors_that_only_the_registry_finds(write: Write) -> None:
+def test_places_of_builder_parameters_are_kept_for_the_registry(write: Write) -> None:
     text = "scan_folders: [{name: a, path: .}]\nbuilders:\n  - {name: t, uses: image, params: {a: 1}, platforms: {linux: {b: 2}}}\n"
     folder = write(text)
 
@@ -397,7 +397,7 @@ def test_touching_a_tool_changes_no_signature(write: Write) -> None:
     assert load(folder).project == first.project
 
 
-def test_a_tool_that_went_away_is_reported_though_no_yaml_changed(write: Write) -> None:
+def test_removed_tool_is_reported_without_a_change_of_yaml(write: Write) -> None:
     folder = write(builders_of('  - {name: b, command: x, patterns: ["*"], tools: [./tool.sh]}\n'))
     write_tool(folder, "one")
     load(folder)
@@ -486,7 +486,7 @@ def test_unwritable_cache_folder_is_ignored(write: Write, tmp_path: Path) -> Non
     assert load(write(SMALL)).name == "game"
 
 
-def test_any_layer_option_or_platform_that_differs_is_noticed(write: Write) -> None:
+def test_changed_layer_option_or_platform_recompiles_the_configuration(write: Write) -> None:
     folder = write(SMALL)
     first = load(folder)
 
@@ -497,7 +497,7 @@ def test_any_layer_option_or_platform_that_differs_is_noticed(write: Write) -> N
     assert first.name == "game"
 
 
-def test_a_scan_folder_that_went_away_is_reported_though_no_yaml_changed(write: Write) -> None:
+def test_removed_scan_folder_is_reported_without_a_change_of_yaml(write: Write) -> None:
     folder = write(SMALL)
     load(folder)
     (folder / "assets").rmdir()

@@ -377,7 +377,7 @@ def test_negative_workers_are_refused(complain: Complain, tmp_path: Path) -> Non
         load(tmp_path, workers=-1)
 
 
-def test_a_pipe_or_a_folder_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipe_or_folder_in_place_of_a_file_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user"))
     (tmp_path / "aptui.yaml").write_text(SMALL, encoding="utf-8")
     (tmp_path / "user" / "aptui").mkdir(parents=True)

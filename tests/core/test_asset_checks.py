@@ -33,11 +33,11 @@ def product(facts: ContentFacts | None = None, size: int = 100) -> CheckedProduc
         (Check("x", power_of_two=True), ContentFacts(63), []),
     ],
 )
-def test_a_product_is_held_against_what_is_wanted(check: Check, facts: ContentFacts | None, flaws: list[str]) -> None:
+def test_product_is_compared_with_the_limits_of_a_check(check: Check, facts: ContentFacts | None, flaws: list[str]) -> None:
     assert list(flaws_of_product(check, product(facts))) == flaws
 
 
-def test_a_name_must_be_like_its_pattern_capitals_and_all() -> None:
+def test_name_must_match_its_pattern_case_sensitively() -> None:
     check = Check("names", file_name="[a-z_.]+")
 
     assert list(flaws_of_name(check, "Textures/rock.png")) == []

@@ -90,7 +90,7 @@ def test_a_placeholder_where_no_value_is_safe_is_refused_with_its_place(text: st
 
 
 @pytest.mark.parametrize("text", ALLOWED)
-def test_what_is_safe_is_not_refused(text: str) -> None:
+def test_safe_template_is_accepted(text: str) -> None:
     assert examine_template(text).slots
 
 

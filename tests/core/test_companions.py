@@ -39,7 +39,7 @@ def test_a_source_has_the_companions_of_every_rule_that_matches_it() -> None:
         ("a.fbx", []),
     ],
 )
-def test_a_companion_knows_whose_it_may_be(rel: str, owners: list[str]) -> None:
+def test_possible_owners_of_a_companion_are_found(rel: str, owners: list[str]) -> None:
     assert companions_of(Setup(companions=COMPANIONS)).find_owners(RelPath(rel)) == owners
 
 

@@ -13,7 +13,7 @@ EDGES = st.dictionaries(st.integers(0, 6), st.lists(st.integers(0, 6), max_size=
 
 
 @given(EDGES)
-def test_parts_are_those_that_reach_each_other(edges: dict[int, list[int]]) -> None:
+def test_nodes_of_one_component_reach_each_other(edges: dict[int, list[int]]) -> None:
     nodes = {*edges, *(other for ways in edges.values() for other in ways)}
     reach = {node: {node} for node in nodes}
     for _step in nodes:

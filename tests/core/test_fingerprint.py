@@ -56,7 +56,7 @@ def test_debug_output_is_covered_only_if_the_builder_reads_it() -> None:
     assert rule_of(reader, debug_output=True) != rule_of()
 
 
-def test_two_values_side_by_side_do_not_run_into_each_other() -> None:
+def test_neighbouring_values_are_kept_apart_in_the_fingerprint() -> None:
     one = (("source", "a", "12"), ("source", "b", "3"))
     two = (("source", "a", "1"), ("source", "b", "23"))
 
@@ -70,7 +70,7 @@ def test_a_missing_file_differs_from_an_empty_one_and_from_another_missing_one()
     assert len({*missing, empty}) == 3
 
 
-def test_a_fingerprint_has_63_bits_and_is_never_none() -> None:
+def test_fingerprint_has_63_bits_and_is_never_zero() -> None:
     numbers = [fingerprint.number((("source", str(n), ""),)) for n in range(200)]
 
     assert all(0 < number < 1 << 63 for number in numbers)
@@ -119,7 +119,7 @@ def test_fingerprint_depends_on_content_and_flags_of_products_and_not_on_their_o
     assert fingerprint.product_entries(making(ONE), ()) != base
 
 
-def test_only_the_named_sub_ids_count() -> None:
+def test_only_given_sub_ids_change_the_fingerprint() -> None:
     base = fingerprint.product_entries(making(ONE, TWO), (0,))
 
     assert fingerprint.product_entries(making(ONE, replace(TWO, digest=sha("x"))), (0,)) == base

@@ -31,7 +31,7 @@ def source(rel: str, identity: SourceIdentity | None = None, uuid: SourceUuid | 
     return found
 
 
-def test_an_identity_file_has_an_owner_and_nothing_else_has_one() -> None:
+def test_only_an_identity_file_has_an_owner() -> None:
     assert owner_of(PathKey("sub/a.txt.meta")) == "sub/a.txt"
     assert owner_of(PathKey("sub/a.txt")) is None
 
@@ -42,7 +42,7 @@ def test_a_path_in_upper_case_has_two_uuids_and_one_in_lower_case_has_one() -> N
     assert path_uuids(RelPath("Sub/A.txt"))[0] == path_uuid("sub/a.txt")
 
 
-def test_a_source_answers_to_the_uuids_of_its_path_and_to_those_it_had() -> None:
+def test_source_is_found_by_path_uuids_and_earlier_uuids() -> None:
     one, old = SourceUuid(b"1" * 16), SourceUuid(b"0" * 16)
     named = source("A.txt", SourceIdentity(one, (old,), "A.txt", 1), one)
 
@@ -53,7 +53,7 @@ def test_a_source_answers_to_the_uuids_of_its_path_and_to_those_it_had() -> None
     )
 
 
-def test_a_damaged_identity_answers_to_nothing() -> None:
+def test_damaged_identity_has_no_other_uuids() -> None:
     broken = SourceIdentity(SourceUuid(bytes(16)), problem="damaged")
 
     assert legacy_of(source("a.txt", broken)) == ()
@@ -65,7 +65,7 @@ def test_duplicate_path_does_not_own_the_uuid_of_its_path() -> None:
     assert legacy_of(shadow) == ()
 
 
-def test_uuids_that_are_derived_differ_where_what_they_stand_for_does() -> None:
+def test_derived_uuids_of_different_intermediates_differ() -> None:
     one, two, plain = (
         Source(PathKey("p.txt"), RelPath("p.txt"), 3, uuid, 1)
         for uuid in (SourceUuid(b"1" * 16), SourceUuid(b"2" * 16), path_uuids(RelPath("p.txt"))[0])

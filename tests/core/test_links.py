@@ -21,12 +21,12 @@ def test_a_source_elsewhere_stays_absolute() -> None:
     assert path_link("/Gamers/a.fbx", SOURCE, 2, "/game").path == "/gamers/a.fbx"
 
 
-def test_a_mark_in_front_takes_away() -> None:
+def test_exclamation_mark_makes_a_link_an_exclusion() -> None:
     assert path_link("!A/*.x", PRODUCT, 2) == ProductLink(PRODUCT, "a/*.x", 2, is_exclusion=True)
 
 
 @pytest.mark.parametrize("end", ["tif", "tiff", "bmp", "gif", "jpg", "JPEG", "tga", "png"])
-def test_an_image_is_meant_as_a_source(end: str) -> None:
+def test_link_to_an_image_means_a_source(end: str) -> None:
     assert path_link(f"a.{end}", PRODUCT, 2).kind is SOURCE
     assert path_link(f"a.{end}.x", PRODUCT, 2).kind is PRODUCT
 
@@ -45,7 +45,7 @@ def test_first_of_duplicate_links_counts() -> None:
     assert settle_links([first, again, other]) == ((first, other), ())
 
 
-def test_what_is_both_wanted_and_excluded_is_neither() -> None:
+def test_link_that_is_wanted_and_excluded_is_dropped_and_reported() -> None:
     links = [path_link(text, SOURCE, 2) for text in ("a/*", "b", "!b", "!c")]
 
     assert settle_links(links) == ((links[0], links[3]), ("b",))

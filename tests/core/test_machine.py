@@ -49,7 +49,7 @@ def test_an_empty_cell_raises_and_changes_nothing(state: JobState | None, trigge
 
 
 @pytest.mark.parametrize(("state", "trigger"), FILLED)
-def test_a_live_run_is_killed_exactly_when_the_engine_ends_it(state: JobState | None, trigger: Trigger) -> None:
+def test_trigger_that_ends_a_live_run_kills_it_and_no_other_does(state: JobState | None, trigger: Trigger) -> None:
     ends = (Trigger.PLAN, Trigger.MATCH, Trigger.REFUSE, Trigger.CANCEL, Trigger.DROP)
     ends_a_live_run = state is JobState.RUNNING and trigger in ends
 
@@ -66,7 +66,7 @@ def test_a_run_begins_exactly_when_a_job_starts(state: JobState | None, trigger:
 
 
 @pytest.mark.parametrize(("state", "trigger"), FILLED)
-def test_whatever_is_dropped_is_deleted_and_gone(state: JobState | None, trigger: Trigger) -> None:
+def test_drop_deletes_the_job_and_no_other_trigger_does(state: JobState | None, trigger: Trigger) -> None:
     after, effect = TABLE[state][trigger]
 
     assert (trigger is Trigger.DROP) == (after is None) == bool(effect & Effect.DELETE)
@@ -173,7 +173,7 @@ def walk(seed: int, steps: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_whatever_happens_one_sees_what_one_is_entitled_to(seed: int) -> None:
+def test_random_triggers_keep_the_promises_of_the_table(seed: int) -> None:
     walk(seed, steps=2_000)
 
 
@@ -190,7 +190,7 @@ def mutants() -> list[tuple[JobState | None, Trigger, machine.Cell | None]]:
     return found
 
 
-def test_every_wrong_cell_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_changed_cell_of_the_table_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     unnoticed = []
     for state, trigger, cell in mutants():
         table = {key: dict(row) for key, row in TABLE.items()}

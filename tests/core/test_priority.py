@@ -45,7 +45,7 @@ def test_jobs_start_in_the_order_of_the_ladder(seed: int) -> None:
     assert queue.pop() is None
 
 
-def test_what_builders_want_is_asked_again_when_the_shelf_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_builders_are_matched_again_after_the_cache_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner, "_ASKED_SIZE", 1)
     project = Setup().project({"game": 1})
     asked = planner.Planner(project)
@@ -56,7 +56,7 @@ def test_what_builders_want_is_asked_again_when_the_shelf_is_full(monkeypatch: p
     assert asked.order_of(b"unknown") == 2
 
 
-def test_an_analysis_counts_as_of_the_host() -> None:
+def test_analysis_ranks_as_a_job_of_the_host_platform() -> None:
     queue = ReadyQueue("linux")
     analysis = ready("b.s", platform="")
 
@@ -99,7 +99,7 @@ def test_a_job_that_may_not_start_any_more_is_skipped() -> None:
     assert len(queue) == 0
 
 
-def test_peeking_takes_nothing() -> None:
+def test_peek_leaves_the_job_in_the_queue() -> None:
     queue = ReadyQueue("linux")
     job = ready()
     queue.push(job)

@@ -70,13 +70,13 @@ def test_a_plain_plan_costs_nothing() -> None:
     plans=st.lists(PLANS, max_size=3).map(tuple),
     edges=st.lists(st.builds(SourceEdge, st.sampled_from(EdgeKind), TEXT), max_size=3).map(tuple),
 )
-def test_what_an_analysis_said_comes_back_from_its_row(plans: tuple[JobPlan, ...], edges: tuple[SourceEdge, ...]) -> None:
+def test_packed_analysis_is_unpacked_equal(plans: tuple[JobPlan, ...], edges: tuple[SourceEdge, ...]) -> None:
     job = Job(source(), b"b", "", ANALYSIS_KEY, plans=plans, edges=edges)
 
     assert rows.unpack_analysis(rows.pack_analysis(job)) == (plans, edges)
 
 
-def test_an_empty_analysis_says_nothing() -> None:
+def test_empty_row_is_an_analysis_without_plans() -> None:
     assert rows.unpack_analysis("") == ((), ())
 
 
@@ -92,7 +92,7 @@ def test_job_in_flight_is_stored_as_pending(state: JobState | None) -> None:
     assert row[6] == {JobState.COMPLETED: 4, JobState.FAILED: 2, JobState.CANCELLED: 2}.get(state, 0)  # type: ignore[call-overload]
 
 
-def test_a_job_can_be_written_as_if_it_were_there_already() -> None:
+def test_job_row_can_have_a_given_state() -> None:
     job = Job(source(), b"b", "linux", "main", 3, JobState.COMMITTING)
 
     assert rows.job_row(job, JobState.COMPLETED)[16] == "completed"

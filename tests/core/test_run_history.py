@@ -31,7 +31,7 @@ def plain(state: RunStep) -> tuple[set[tuple[str, str, str]], set[tuple[str, str
 
 
 @given(MOMENTS, MOMENTS)
-def test_a_step_turns_the_one_moment_into_the_other(known: RunStep, wanted: RunStep) -> None:
+def test_step_applied_to_one_state_gives_the_next(known: RunStep, wanted: RunStep) -> None:
     assert plain(run_history.apply_step(known, run_history.step(known, wanted))) == plain(wanted)
 
 
@@ -53,7 +53,7 @@ def test_every_run_is_found_by_going_back(runs: list[tuple[bool, RunStep]]) -> N
     assert [plain(state) for state in found] == [plain(state) for state in reversed(expected)]
 
 
-def test_a_first_run_is_one_character_and_an_equal_one_none() -> None:
+def test_first_run_is_stored_as_one_character_and_an_equal_run_as_none() -> None:
     state = RunStep((("source", "a.png", "00"),), (("linux/a.png", "00", 3),))
 
     assert run_history.make_committed_step(RunStep(), state) == BEGINNING
@@ -61,20 +61,20 @@ def test_a_first_run_is_one_character_and_an_equal_one_none() -> None:
 
 
 @given(st.text())
-def test_a_step_is_written_as_it_always_was(text: str) -> None:
+def test_step_keeps_its_stored_form(text: str) -> None:
     known, wanted = RunStep((("source", text, "00"),), (("old", "00", 1),)), RunStep((("rule", text, text),), ((text, "11", 2),))
 
     parts = [[["rule", text, text]], [["source", text]], [[text, "11", 2]], ["old"] if text != "old" else []]
     assert run_history.step(known, wanted) == json.dumps(parts, separators=(",", ":"), ensure_ascii=False)
 
 
-def test_what_a_run_made_is_named_by_half_its_digest() -> None:
+def test_product_of_a_run_is_stored_with_half_its_digest() -> None:
     assert run_history.list_made((Product("linux/a", 0, bytes(16), 1, Digest(bytes(range(32))), 0, 3),)) == (
         ("linux/a", bytes(range(16)).hex(), 3),
     )
 
 
-def test_the_digest_of_products_follows_what_was_made() -> None:
+def test_products_digest_ignores_order_and_depends_on_products() -> None:
     one = Product("linux/a", 0, bytes(16), 1, Digest(b"D" * 32), 0, 3)
     two = Product("linux/b", 1, bytes(16), 1, Digest(b"D" * 32), 0, 3)
 

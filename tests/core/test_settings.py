@@ -101,7 +101,7 @@ def test_platform_settings_override_common_ones() -> None:
     assert params(settings, "a/b/x.s", "linux") == {"format": "png", "quality": 90}
 
 
-def test_an_id_beats_a_tag_and_a_tag_beats_the_star() -> None:
+def test_platform_id_overrides_tag_and_tag_overrides_star() -> None:
     rules = {"*": {"by": "star"}, "Headless": {"by": "tag"}, "SERVER": {"by": "id"}}
     settings = settings_of(a={"script": {"platforms": rules}}, b={"script": {"platforms": {"*": {"by": "star"}}}})
 
@@ -130,7 +130,7 @@ def test_a_manifest_names_the_file_only_where_it_has_an_effect() -> None:
     assert entries(settings, "a/x.s", "server") == ()  # the project's own setting for the server overrides it
 
 
-def test_a_place_is_that_of_the_key_or_the_top_of_the_file() -> None:
+def test_place_of_a_value_is_its_key_or_the_top_of_the_file() -> None:
     settings = settings_of(a={"script": {"params": {"quality": 90, "other": 1}}})
 
     values = settings.adjustment(PathKey("a/x.s"), SCRIPT).values
@@ -182,7 +182,7 @@ def test_what_the_project_does_not_know_is_a_mistake(sections: dict[str, dict[st
     assert settings_of(a=sections).problem(PathKey("a/x.s")) == problem
 
 
-def test_builders_and_platforms_that_rest_may_be_named() -> None:
+def test_settings_may_name_unused_builders_and_platforms() -> None:
     project = PROJECT.__class__(
         PROJECT.platforms,
         "linux",

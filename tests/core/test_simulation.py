@@ -610,7 +610,7 @@ def test_what_changes_between_plan_and_commit_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 3, 8])
-def test_a_chain_that_feeds_itself_ends_also_where_few_of_its_jobs_run_at_a_time(seed: int) -> None:
+def test_chain_that_feeds_itself_ends_with_few_slots(seed: int) -> None:
     machine = Simulation()
     machine.begin(files={})
     machine.settle(seed=seed, restart=False, is_full=False, fuse=None)

@@ -218,7 +218,7 @@ def test_clients_reach_an_engine_through_a_linked_cache_and_not_from_a_copy(home
     assert [connect(project / "Cache") for project in (home.project, linked, home.copy)] == [True, True, False]
 
 
-def test_hello_is_what_counts_where_a_record_names_the_wrong_engine(home: Copied) -> None:
+def test_hello_of_an_engine_refutes_a_wrong_record(home: Copied) -> None:
     home.make_copy(_COPIES["cp -a"])
     record = places.engine_of(home.cache)
     assert record is not None

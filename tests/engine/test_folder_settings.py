@@ -116,7 +116,7 @@ def seen(root: Path, *, unfinished: dict[str, FileFact | None] | None = None) ->
     return {event.folder: event.settings for step in scanner.steps() for event in step if isinstance(event, FolderSeen)}
 
 
-def test_the_scan_says_what_the_winner_says(tmp_path: Path) -> None:
+def test_scan_reads_the_settings_of_the_winning_file(tmp_path: Path) -> None:
     for name, text in (("game/a.txt", ""), ("shared/.aptui.yaml", "builders: {shared: {}}"), ("game/One/.aptui.yaml", "")):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -145,7 +145,7 @@ def test_file_being_written_keeps_its_old_facts(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-def test_an_engine_that_stays_up_takes_settings_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_engine_applies_changed_folder_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
     project = Project(tmp_path / "project", SETTINGS)

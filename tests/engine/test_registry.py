@@ -161,7 +161,7 @@ def test_damaged_registry_file_is_replaced(place, damage):
     assert place.cache.read_bytes() not in {b"", damage}
 
 
-def test_a_memory_that_cannot_be_written_costs_time_only(place):
+def test_unwritable_registry_file_loses_only_time(place):
     place.write("mesh.py")
     place.cache.parent.write_text("in the way")
 
@@ -247,7 +247,7 @@ def test_a_builder_of_the_project_with_the_name_of_a_configured_one_is_refused(p
 
 
 @pytest.mark.parametrize("name", ["two words", "a/b", "a:b"])
-def test_a_name_that_would_confuse_is_refused(place, name):
+def test_builder_name_with_blanks_or_separators_is_refused(place, name):
     place.write("mesh.py", name)
 
     with pytest.raises(UserError, match="blanks, slashes or colons"):
@@ -342,7 +342,7 @@ def test_renamed_builder_is_reported(place):
     assert told == ["'builders/mesh.py': 'mesh' is gone, and so are its products; the file has 'shape'"]
 
 
-def test_builder_without_an_entry_is_as_one_whose_entry_has_only_a_name(tmp_path, monkeypatch):
+def test_project_builder_needs_no_entry(tmp_path, monkeypatch):
     settings = (
         "limits: {analyse: 3s, process: 2s, memory: 512MiB}\nenvironment: [LEVEL]\nretry: {times: 2}\nundeclared_reads: add\n"
         "scan_folders: [{name: p, path: a}]\nplatforms: {linux: {}, server: {}}\n"

@@ -55,7 +55,7 @@ def test_missing_engine_raises_its_own_error() -> None:
             EngineClient.connect(str(folder / ("x" * 120)))
 
 
-def test_another_users_socket_is_not_spoken_to(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_socket_of_another_user_is_refused(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aptui.link.places.Credentials.is_trusted", False)
 
     with pytest.raises(HostError, match="another user's"):
@@ -93,7 +93,7 @@ def test_excess_client_gets_the_reason() -> None:
         connect(engine)
 
 
-def test_an_answer_that_takes_too_long_is_not_waited_for_and_not_mistaken_for_the_next(engine: Engine) -> None:
+def test_late_answer_is_dropped_and_not_taken_for_the_next(engine: Engine) -> None:
     with connect(engine) as client:
         with pytest.raises(NoAnswer):
             client.ask(Settle(), timeout_s=0.01)
@@ -184,7 +184,7 @@ def test_notices_are_received_while_an_answer_is_awaited(engine: Engine) -> None
         assert client.next_news(0.0) is None
 
 
-def test_news_that_come_before_an_answer_are_kept(engine: Engine) -> None:
+def test_notices_before_an_answer_are_kept(engine: Engine) -> None:
     with connect(engine) as client:
         client.ask(Subscribe())
         heard = []
@@ -236,7 +236,7 @@ def test_the_end_comes_after_the_news_that_came_before_it(engine: Engine) -> Non
             client.next_news()
 
 
-def test_asking_to_be_disconnected_ends_in_being_disconnected(engine: Engine) -> None:
+def test_disconnecting_oneself_raises_engine_gone(engine: Engine) -> None:
     with connect(engine) as client, pytest.raises(EngineGone):
         client.ask(Disconnect(1))
 

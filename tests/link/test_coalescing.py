@@ -10,7 +10,7 @@ from aptui.link.server import LinkLimits
 pytestmark = pytest.mark.real
 
 
-def test_the_first_news_come_at_once_and_the_next_with_the_next_beat(room: Room) -> None:
+def test_first_notice_comes_at_once_and_later_ones_with_the_next_beat(room: Room) -> None:
     hearer = room.subscriber(is_coalesced=True)
     room.clock.now += 1
     room.server.publish(job(1, "failed"), 7, 1)
@@ -29,7 +29,7 @@ def test_the_first_news_come_at_once_and_the_next_with_the_next_beat(room: Room)
     assert room.server.next_deadline() is None
 
 
-def test_after_a_beat_of_many_news_the_next_comes_later_and_has_less_to_tell(room: Room) -> None:
+def test_beat_after_a_large_one_comes_later_with_fewer_notices(room: Room) -> None:
     hearer = room.subscriber(is_coalesced=True)
     room.clock.now += 1
     for number in range(1, 301):
@@ -66,7 +66,7 @@ def test_wants_all_client_gets_every_step_beside_another(room: Room) -> None:
     assert drawing.hear()["seqs"] == [3]
 
 
-def test_more_news_at_once_than_may_wait_do_not_cost_a_client_that_reads(room: Room) -> None:
+def test_burst_beyond_the_limit_does_not_drop_a_client_that_reads(room: Room) -> None:
     hearer, other = room.subscriber(is_coalesced=True), room.subscriber(is_coalesced=True)
     room.clock.now += 1
     for number in range(1, 20_001):
@@ -83,7 +83,7 @@ def test_more_news_at_once_than_may_wait_do_not_cost_a_client_that_reads(room: R
     assert not room.desk.gone
 
 
-def test_who_takes_nothing_holds_no_beat_of_others() -> None:
+def test_client_that_does_not_read_delays_no_other() -> None:
     with opened(LinkLimits(waiting_bytes=1 << 30)) as room:
         sleeper, hearer = room.subscriber(is_coalesced=True), room.subscriber(is_coalesced=True)
         room.clock.now += 1

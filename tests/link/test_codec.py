@@ -22,7 +22,7 @@ RECORDS = {**VERBS, **{name: feature.load(place) for name, place in feature.requ
 
 
 @pytest.mark.parametrize("name", RECORDS)
-def test_every_verb_comes_out_as_it_went_in(name: str) -> None:
+def test_encoded_request_is_decoded_equal(name: str) -> None:
     verb = example(RECORDS[name])
 
     line = codec.encode_request(3, verb)
@@ -60,7 +60,7 @@ def test_defaults_may_be_left_out(name: str) -> None:
 
 
 @pytest.mark.parametrize("record", NOTICES)
-def test_every_notice_comes_out_as_it_went_in(record: type) -> None:
+def test_encoded_notice_is_decoded_equal(record: type) -> None:
     notice = example(record)
 
     line = codec.encode_notice(notice, 7, 123)
@@ -77,7 +77,7 @@ def test_a_message_of_the_engine_has_the_name_that_older_clients_know() -> None:
     assert json.loads(codec.encode_notices([EngineMessage(0, 1, "x")], 7, [123]))["notices"] == "Said"
 
 
-def test_answers_and_refusals_come_out_as_they_went_in() -> None:
+def test_encoded_answers_and_refusals_are_decoded_equal() -> None:
     progress = example(notices.Progress)
 
     answer = codec.decode_message(codec.encode_answer(3, {"progress": progress, "none": None}))
@@ -90,7 +90,7 @@ def test_answers_and_refusals_come_out_as_they_went_in() -> None:
     assert refusal == RefusalLine(4, "no", "later", 4)
 
 
-def test_half_a_surrogate_pair_does_not_keep_news_from_leaving() -> None:
+def test_lone_surrogate_in_a_notice_is_replaced() -> None:
     said = codec.decode_message(codec.encode_notice(EngineMessage(1, 1, "a\udc80b"), 1, 1))
 
     assert isinstance(said, NoticeLine)
@@ -205,7 +205,7 @@ def test_malformed_json_is_reported_as_such(line: bytes) -> None:
         codec.decode_request(line)
 
 
-def test_a_hello_of_another_protocol_may_look_different() -> None:
+def test_hello_of_another_protocol_may_have_other_fields() -> None:
     line = json.dumps({"id": 1, "verb": "hello", "protocol": PROTOCOL + 1, "colour": "red", "name": "x"}).encode()
 
     assert codec.decode_request(line) == (1, EngineHello(PROTOCOL + 1, "", "", 0, "x"))
@@ -226,7 +226,7 @@ def test_any_bytes_are_a_request_or_nonsense(line: bytes) -> None:
 
 @settings(max_examples=200)
 @given(st.lists(st.binary(max_size=20).map(lambda line: line.replace(b"\n", b"")), max_size=8), st.data())
-def test_lines_come_out_whole_however_they_were_cut(lines: list[bytes], data: st.DataObject) -> None:
+def test_lines_are_joined_from_any_pieces(lines: list[bytes], data: st.DataObject) -> None:
     rest = data.draw(st.binary(max_size=5).map(lambda line: line.replace(b"\n", b"")))
     stream = b"".join(line + b"\n" for line in lines) + rest
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))

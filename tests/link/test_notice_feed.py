@@ -81,7 +81,7 @@ BEAT, RESTART = "beat", "restart"
 
 @settings(deadline=None)
 @given(st.lists(st.one_of(news, st.just(BEAT), st.just(RESTART)), max_size=60), st.integers(1, 8))
-def test_a_coalesced_stream_ends_as_the_full_one_does_at_every_beat(story: list[Any], most: int) -> None:
+def test_coalesced_stream_equals_the_full_one_at_every_beat(story: list[Any], most: int) -> None:
     beat, plain, coalesced = NoticeFeed(most), State(), State()
     epoch = 1
     for seq, what in enumerate([*story, BEAT], 1):
@@ -117,7 +117,7 @@ def test_a_beat_of_many_jobs_and_their_products_is_two_lines() -> None:
     assert len(beat.lines(0.0)) == 2
 
 
-def test_a_kind_of_news_that_only_a_newer_engine_has_is_nothing() -> None:
+def test_unknown_kind_of_notice_decodes_to_none() -> None:
     assert codec.decode_message(b'{"notices":"NeverHeardOf","epoch":1,"seqs":[2],"told":[{"x":1}]}') is None
     assert codec.decode_message(b'{"notices":"Said","epoch":1,"seqs":[2],"told":[{"x":1}]}') is None
 

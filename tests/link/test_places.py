@@ -41,7 +41,7 @@ def test_the_state_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch) -> None:
         assert places.state_dir() == Path("/home/x/.local/state/aptui")
 
 
-def test_no_test_meets_the_engines_of_others(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tests_use_a_state_folder_of_their_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     longest = tmp_path_factory.getbasetemp() / ("x" * 31) / "home" / "STATE"
     monkeypatch.setenv("XDG_STATE_HOME", str(longest))
 
@@ -142,7 +142,7 @@ def test_a_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest
         places.make_private(tmp_path / "theirs")
 
 
-def test_the_registry_knows_who_runs(state: Path, tmp_path: Path) -> None:
+def test_registry_lists_running_engines(state: Path, tmp_path: Path) -> None:
     assert places.engines() == []
     one, two = ({"socket": places.socket_path(tmp_path / name)} for name in ("one", "two"))
     places.announce(tmp_path / "one", record(project="/one", **one))
@@ -254,7 +254,7 @@ def test_malformed_record_is_not_an_engine(state: Path) -> None:
     assert places.engines() == []
 
 
-def test_a_registry_that_cannot_be_written_is_the_hosts_trouble(state: Path, tmp_path: Path) -> None:
+def test_unwritable_registry_is_a_host_error(state: Path, tmp_path: Path) -> None:
     places.make_private(places.engine_dir(tmp_path) / "engine.json")
 
     with pytest.raises(HostError, match="cannot be written"):

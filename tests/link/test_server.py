@@ -83,7 +83,7 @@ def test_answer_to_a_gone_client_is_ignored(room: Room) -> None:
     assert room.desk.gone == [room.desk.taken[0].client]
 
 
-def test_what_the_desk_raises_is_a_refusal(room: Room) -> None:
+def test_error_of_the_request_handler_becomes_a_refusal(room: Room) -> None:
     guest = room.guest()
     guest.say(id=2, verb="rescan")
 
@@ -167,7 +167,7 @@ def test_excess_client_is_refused_with_the_reason() -> None:
         assert room.guest()
 
 
-def test_who_does_not_say_hello_in_time_is_dropped(room: Room) -> None:
+def test_client_without_hello_in_time_is_dropped(room: Room) -> None:
     began = room.clock.now
     bare = room.bare()
     room.turn_until(lambda: room.server.next_deadline() is not None)
@@ -183,7 +183,7 @@ def test_who_does_not_say_hello_in_time_is_dropped(room: Room) -> None:
     assert room.desk.gone == []
 
 
-def test_half_a_message_has_as_much_time_as_a_hello(room: Room) -> None:
+def test_incomplete_message_has_the_same_time_limit_as_a_hello(room: Room) -> None:
     patient, slow = room.guest(), room.guest()
     assert room.server.next_deadline() is None
     slow.send(b'{"id":2,')
@@ -221,7 +221,7 @@ def test_second_hello_is_refused(room: Room) -> None:
     assert guest.hear()["refusal"]["what"] == "'hello' was sent already"
 
 
-def test_a_client_of_another_protocol_can_only_ask_how_we_are_and_stop_us(room: Room) -> None:
+def test_client_of_another_protocol_may_only_ping_read_status_and_stop(room: Room) -> None:
     stranger = room.bare()
     stranger.say(id=1, verb="hello", protocol=PROTOCOL + 1, mood="new")
 
@@ -293,7 +293,7 @@ def test_a_dead_engines_socket_is_replaced_and_a_living_ones_is_not(room: Room) 
     assert room.guest()
 
 
-def test_a_socket_that_cannot_be_made_is_the_hosts_trouble(room: Room) -> None:
+def test_socket_that_cannot_be_created_is_a_host_error(room: Room) -> None:
     room.server.close()
     room.server.path = os.path.join(os.path.dirname(room.path), "x" * 120)
 
@@ -301,7 +301,7 @@ def test_a_socket_that_cannot_be_made_is_the_hosts_trouble(room: Room) -> None:
         room.server.listen()
 
 
-def test_closing_sends_what_fits_hangs_up_and_removes_the_socket(room: Room) -> None:
+def test_close_sends_waiting_notices_and_removes_the_socket(room: Room) -> None:
     guest = room.subscriber()
     room.server.publish(EngineMessage(1, 1, "good night"), 7, 1)
 
@@ -332,7 +332,7 @@ def test_no_descriptors_pause_accepting_for_a_moment(room: Room) -> None:
     assert bare.hear()["id"] == 1
 
 
-def test_messages_that_begin_and_never_end_are_bounded_for_all_together() -> None:
+def test_incomplete_messages_of_all_clients_share_a_limit() -> None:
     with opened(LinkLimits(begun_bytes=100_000)) as room:
         guests = [room.guest() for _ in range(3)]
         for guest in guests[:2]:
@@ -347,7 +347,7 @@ def test_messages_that_begin_and_never_end_are_bounded_for_all_together() -> Non
         assert room.desk.gone == [3]
 
 
-def test_who_asks_and_never_listens_is_not_read_any_more(room: Room) -> None:
+def test_client_that_does_not_read_answers_is_no_longer_read(room: Room) -> None:
     guest = room.guest()
     asked = b'{"id":2,"verb":"connections"}\n' * 50
     is_full = False
@@ -382,7 +382,7 @@ def ask_for_much(room: Room) -> Bare:
     return guest
 
 
-def test_who_asks_for_much_at_once_is_answered_as_fast_as_it_reads(room: Room) -> None:
+def test_many_requests_at_once_are_answered_as_fast_as_they_are_read(room: Room) -> None:
     guest = ask_for_much(room)
 
     assert 0 < room.server.connections()[0].waiting_bytes < 100_000
@@ -390,7 +390,7 @@ def test_who_asks_for_much_at_once_is_answered_as_fast_as_it_reads(room: Room) -
     assert not room.desk.gone
 
 
-def test_who_reads_again_is_listened_to_again_whatever_found_that_out() -> None:
+def test_client_that_reads_again_is_served_again() -> None:
     with opened(LinkLimits(waiting_bytes=100_000)) as room:
         guest = ask_for_much(room)
         while guest.read():
@@ -403,7 +403,7 @@ def test_who_reads_again_is_listened_to_again_whatever_found_that_out() -> None:
         assert not room.desk.gone
 
 
-def test_disconnecting_who_has_just_died_is_harmless(room: Room) -> None:
+def test_disconnecting_a_closed_client_is_harmless(room: Room) -> None:
     guest = room.subscriber()
     room.server.publish(EngineMessage(1, 1, "x"), 7, 1)
     guest.socket.close()
@@ -414,7 +414,7 @@ def test_disconnecting_who_has_just_died_is_harmless(room: Room) -> None:
     assert room.desk.gone == [1]
 
 
-def test_who_dies_with_much_waiting_is_noticed(room: Room) -> None:
+def test_client_closed_with_waiting_lines_is_noticed(room: Room) -> None:
     guest = room.subscriber()
     while not room.server.connections()[0].waiting_bytes:
         room.server.publish(EngineMessage(1, 1, "x" * 50_000), 7, 1)
@@ -460,7 +460,7 @@ def test_settled_client_gets_settled_jobs_only(room: Room) -> None:
     assert [settled.hear()["seq"] for _ in range(4)] == [3, 4, 5, 6]
 
 
-def test_of_news_that_replace_each_other_only_the_newest_waits(room: Room) -> None:
+def test_only_the_newest_of_replaceable_notices_waits(room: Room) -> None:
     hearer = room.subscriber()
     for seq in range(1, 101):
         room.server.publish(progress(seq), 7, seq)
@@ -490,7 +490,7 @@ def test_a_line_that_is_half_sent_is_never_replaced(room: Room) -> None:
     assert [hearer.hear()["seq"] for _ in range(2)] == [1, 3]
 
 
-def test_a_gateway_may_be_behind_farther_than_others() -> None:
+def test_gateway_may_have_more_waiting_notices_than_others() -> None:
     text = "x" * 500_000
     with opened(LinkLimits(waiting_bytes=1_000_000)) as room:
         for kind in ("test", "gateway"):
@@ -521,7 +521,7 @@ def test_a_subscriber_that_never_reads_costs_a_bounded_amount(room: Room) -> Non
         pass
 
 
-def test_a_subscriber_that_takes_nothing_is_dropped_for_few_lines_already(room: Room) -> None:
+def test_subscriber_that_does_not_read_is_dropped_after_few_lines(room: Room) -> None:
     room.subscriber()
     seq = 0
     while not room.server.connections()[0].waiting_bytes:  # until the kernel takes no more

@@ -58,7 +58,7 @@ def written(path: Path, *records: LogRecord) -> list[JobLogLine]:
     return lines
 
 
-def test_what_has_no_time_is_of_now(path: Path) -> None:
+def test_record_without_a_time_gets_the_current_time(path: Path) -> None:
     (found,) = written(path, LogRecord(LogLevel.ERROR, "Builder", "it cannot run", 0))
 
     assert abs(found.time_ms - path.stat().st_mtime_ns // 1_000_000) < 60_000
@@ -75,7 +75,7 @@ def parsed(message: str, severity: int = 1, window: str = "Builder") -> list[Job
 @example(5, LogLevel.ERROR, "Builder", "starts at 10:45 and ends at 11:00")
 @example(5, LogLevel.ERROR, "", "")
 @example(5, LogLevel.WARNING, "Builder", "C: [a] = b")
-def test_warnings_and_errors_come_back_whatever_they_say(time_ms: int, level: LogLevel, window: str, text: str) -> None:
+def test_written_warnings_and_errors_are_read_back_equal(time_ms: int, level: LogLevel, window: str, text: str) -> None:
     lines = "\n".join(joblog._record_lines(LogRecord(level, window, text, time_ms)))
 
     assert parse_text(f"{lines}\n", NOW) == [JobLogLine(level, window, text.rstrip(), time_ms)]
@@ -93,7 +93,7 @@ def test_plain_messages_come_back(level: LogLevel, window: str, text: str) -> No
 @example("a~~b")
 @example("~a~")
 @example("a\nb\r\nc")
-def test_no_window_breaks_its_record(window: str) -> None:
+def test_any_window_name_leaves_the_record_readable(window: str) -> None:
     (written_line,) = joblog._record_lines(LogRecord(LogLevel.INFO, window, "text", 5))
 
     (read,) = parse_text(written_line, NOW)
@@ -118,7 +118,7 @@ def test_context_applies_to_every_line_of_its_record_only(path: Path) -> None:
     assert lines == [line("one", LogLevel.WARNING, **context), line("two", LogLevel.WARNING, **context), line("three")]
 
 
-def test_context_that_would_break_its_line_is_bent(path: Path) -> None:
+def test_context_is_cleaned_of_line_breaks(path: Path) -> None:
     context = (("[a\nb]", "c\r\nd"), ("", "no key"), ("no value", ""))
 
     (read,) = written(path, LogRecord(LogLevel.INFO, "Builder", "text", 5, context))
@@ -139,7 +139,7 @@ def test_the_form_is_that_of_the_reference(path: Path) -> None:
     assert all(int(item.split("~~")[3], 16) for item in physical)
 
 
-def test_the_last_line_counts(path: Path) -> None:
+def test_last_line_has_the_counts_of_errors_and_warnings(path: Path) -> None:
     write(path, [record("text")], 2, 1)
 
     assert parse(path)[-1] == line("1 errors, 2 warnings", window="aptui")
@@ -226,7 +226,7 @@ def test_severities_beyond_ours_are_the_nearest(severity: int, level: int) -> No
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_lines_end_as_they_like(end: str) -> None:
+def test_every_kind_of_line_end_is_accepted(end: str) -> None:
     assert [item.text for item in parse_text(f"one{end}{end}two{end}", NOW)] == ["one", "", "two"]
 
 
@@ -234,7 +234,7 @@ def test_an_empty_log_has_no_lines() -> None:
     assert parse_text("", NOW) == []
 
 
-def test_invalid_bytes_affect_only_themselves(tmp_path: Path) -> None:
+def test_invalid_bytes_are_replaced_and_the_rest_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(b"~~5~~1~~1f~~Builder~~a\xff\xfeb\n\xc3\n~~5~~1~~1f~~Builder~~\xc3\xa4\n")
 
@@ -324,7 +324,7 @@ def test_two_jobs_never_share_a_name(change: dict[str, object]) -> None:
     assert log_name(**NAME | change) != log_name(**NAME)
 
 
-def test_parts_of_a_name_do_not_run_into_each_other() -> None:
+def test_parts_of_a_log_name_are_kept_apart() -> None:
     assert log_name(**NAME | {"platform": "ab", "key": "c"}) != log_name(**NAME | {"platform": "a", "key": "bc"})
 
 
@@ -339,7 +339,7 @@ def test_names_fit_into_a_file_system_whatever_their_letters(tmp_path: Path, let
         assert write(tmp_path / name, [record("text")], 0, 0)
 
 
-def test_names_that_fit_are_left_alone() -> None:
+def test_name_of_allowed_length_is_kept() -> None:
     folder = "f" * 255
 
     assert log_name(**NAME | {"rel": f"{folder}/a.png"}).startswith(f"JobLogs/{folder}/a.png-")
@@ -423,7 +423,7 @@ def test_logs_filled_in_the_same_second_do_not_replace_each_other(tmp_path: Path
     assert logs(tmp_path) == ["AP.7.log", "AP.8.log", "AP.9.log", "AP.log"]
 
 
-def test_a_log_that_is_not_full_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_below_its_limit_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     EngineLog(tmp_path, "AP", 1).close()
     monkeypatch.setattr(joblog, "ENGINE_LOG_BYTES", 2 * (tmp_path / "AP.log").stat().st_size)
 

@@ -108,7 +108,7 @@ def test_job_for_another_platform_is_passed_to_the_engine(room):
     assert [plan.platform for plan in result.plans] == ["mars", "common"]
 
 
-def test_of_two_jobs_with_one_key_the_later_counts(room):
+def test_later_of_two_jobs_with_one_key_counts(room):
     result = room.analyse(lambda _request: jobs(JobDescriptor("k", "linux", 1), JobDescriptor("k", "linux", 2)))
 
     assert [plan.priority for plan in result.plans] == [2]

@@ -88,7 +88,7 @@ def test_frames_are_put_together_from_single_bytes():
     assert {kind: decode(kind, payload) for kind, payload in frames} == RECORDS
 
 
-def test_frames_that_come_in_one_piece_are_all_found():
+def test_several_frames_in_one_piece_are_all_read():
     stream = b"".join(encode(kind, record) for kind, record in RECORDS.items())
 
     frames = list(FrameReader().feed(stream))

@@ -7,7 +7,7 @@ from aptui.builders.files.json_text import TRAILING_COMMA, explain, place_in
 
 @pytest.mark.parametrize("text", ['{"a": 1,}', '{"a": [1, 2 ,\n]}', "[1,]", '[1, {"a": 2,\t}]'])
 @pytest.mark.parametrize("version", ["before 3.13", "since 3.13"])
-def test_trailing_comma_is_named_alike_whatever_the_parser_says(text, version):
+def test_trailing_comma_has_the_same_message_with_every_python(text, version):
     comma = text.rindex(",")
     bracket = comma + 1 + len(text[comma + 1 :]) - len(text[comma + 1 :].lstrip())
     if version == "since 3.13":

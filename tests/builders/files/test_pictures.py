@@ -132,7 +132,7 @@ def test_progressive_jpeg_with_hundreds_of_scans_is_refused(bench):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_message_about_any_damage_has_no_inner_words(bench, seed):
+def test_message_about_any_damage_is_in_plain_words(bench, seed):
     chance = random.Random(seed)
     for data in FILES:
         kind = next((each for each in ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "DDS") if _has_signature(data, each)), "tga")

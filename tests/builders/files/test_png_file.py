@@ -128,7 +128,7 @@ def test_ancillary_chunks_with_odd_content_do_no_harm(bench, text, content):
         (b"\0\0\1\0tEXtcut off here", "the file ends with bytes that do not belong to it"),
     ],
 )
-def test_odd_end_behind_all_pixels_warns(bench, end, remark):
+def test_invalid_end_after_all_pixels_warns(bench, end, remark):
     (made,) = bench.build(bench.write("a.png", png(ROWS, 8, 2)[:-12] + end)).values()
 
     assert samples_of(made) == (8, 2, ROWS)

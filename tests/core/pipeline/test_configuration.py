@@ -42,14 +42,14 @@ def test_a_change_of_a_builder_runs_its_jobs_and_says_what_changed(change: str) 
     assert world.job("b.s@linux:main").reason == reason
 
 
-def test_a_reason_is_known_even_after_a_restart_in_between() -> None:
+def test_reason_is_kept_over_a_restart_before_the_run() -> None:
     world = world_of()
     world.configure(builders=(copier(), scripter(version="2")))
     world.restart()
     assert world.settle(restart=True).job("b.s@linux:main").reason == "the builder's version changed from '1' to '2'"
 
 
-def test_a_reason_names_the_builder_when_what_it_was_is_not_known_any_more() -> None:
+def test_reason_names_the_builder_if_its_former_settings_are_unknown() -> None:
     world = world_of()
     world.archive.tables.state = {key: value for key, value in world.archive.tables.state.items() if not key.startswith("rule:")}
     world.configure(builders=(copier(), scripter(version="2")))
@@ -124,7 +124,7 @@ def test_a_new_builder_makes_its_jobs_alone() -> None:
     assert world.cache == world.clean().cache
 
 
-def test_a_builder_that_goes_takes_its_jobs_products_and_sources_along() -> None:
+def test_removed_builder_loses_its_jobs_products_and_sources() -> None:
     world = world_of()
     world.configure(builders=(copier(),))
 
@@ -223,7 +223,7 @@ def test_a_failed_job_of_a_platform_that_went_is_not_tried_again() -> None:
     assert world.statuses() == {"a.txt@linux:data": "completed", "b.s@linux:main": "failed"}
 
 
-def test_a_failed_builder_that_loses_everything_may_have_nothing_to_lose() -> None:
+def test_deleted_source_without_products_after_a_failure_is_removed() -> None:
     world = world_of(scripter(deletes_products_on_failure=True)).apply({"b.s": "FAIL"})
     assert world.apply({"b.s": None}).cache == {}
     assert world.statuses() == {}
@@ -250,7 +250,7 @@ def test_a_scan_folder_that_goes_takes_its_sources_along() -> None:
     assert world.cache == world.clean().cache
 
 
-def test_another_order_of_scan_folders_makes_another_file_win() -> None:
+def test_order_of_scan_folders_decides_which_file_wins() -> None:
     world = world_of(folders=("game", "shared"))
     world.write("a.txt", "shared", "shared")
     world.settle()

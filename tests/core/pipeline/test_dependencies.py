@@ -211,7 +211,7 @@ def test_a_queued_job_lets_the_dependency_that_is_asked_for_again_go_first(world
 
 
 @pytest.mark.slow
-def test_a_chain_of_more_jobs_than_calls_may_be_nested_needs_no_stack() -> None:
+def test_chain_longer_than_the_recursion_limit_is_processed() -> None:
     world = World()
     world.slots = 64
     count = sys.getrecursionlimit() + 100
@@ -271,7 +271,7 @@ def test_a_ring_that_is_cut_warns_no_more(world: World) -> None:
     assert world.cache == world.clean().cache
 
 
-def test_a_job_that_depends_on_itself_is_the_smallest_ring(world: World) -> None:
+def test_self_dependency_warns_as_a_cycle(world: World) -> None:
     settled(world, a_s="after a.s:main")
 
     assert world.statuses() == {"a.s@linux:main": "completed"}
@@ -293,7 +293,7 @@ def test_with_order_a_change_of_the_products_runs_the_dependent_again(world: Wor
     assert world.job("a.s@linux:main").reason.startswith("the products of job 'b.s@linux:main' changed")
 
 
-def test_with_order_equal_products_end_the_matter_early(world: World) -> None:
+def test_order_dependency_with_equal_products_runs_no_dependent(world: World) -> None:
     settled(world, a_s="after b.s:main", b_s="")
     only_changes(world, "b.s", ())
     assert world.apply({"b.s": "x"}).ran() == ["b.s@linux:main"]
@@ -529,7 +529,7 @@ def test_missing_file_reruns_the_job_when_it_appears(world: World, restart: bool
     assert world.settle(restart=restart).ran() == []
 
 
-def test_what_a_failed_run_read_counts_too(world: World) -> None:
+def test_read_of_a_failed_run_is_a_dependency(world: World) -> None:
     settled(world, a_s="read x.bin\nFAIL", x_bin="1")
     world.held.clear()
     world.write("x.bin", "2")
@@ -540,7 +540,7 @@ def test_what_a_failed_run_read_counts_too(world: World) -> None:
     assert world.ran() == ["a.s@linux:main"]
 
 
-def test_what_is_read_no_more_counts_no_more(world: World) -> None:
+def test_former_read_is_not_a_dependency(world: World) -> None:
     settled(world, a_s="read x.bin", x_bin="1")
     settled(world, a_s="")
     assert world.apply({"x.bin": "2"}).ran() == []
@@ -557,7 +557,7 @@ def test_a_file_outside_every_scan_folder_counts_as_it_was_found(world: World) -
 # ------------------------------------------------------------------------------------------------------------------ urgency
 
 
-def test_what_a_critical_job_waits_for_inherits_its_urgency(world: World) -> None:
+def test_dependencies_of_a_critical_job_start_first(world: World) -> None:
     for name in "abcd":
         world.write(f"{name}.s", "priority 9")
     world.edit({"x.s": "critical\nafter y.s:main", "y.s": "priority -9\nafter z.s:main", "z.s": "priority -9"})
@@ -574,7 +574,7 @@ def test_waiting_job_starts_after_its_lost_dependency_ran_again(world: World) ->
     assert runs_of(world) == ["b.s"] * 4 + ["a.s"]
 
 
-def test_jobs_of_one_kind_travel_together_when_they_are_quick(world: World) -> None:
+def test_quick_jobs_of_one_builder_share_a_message(world: World) -> None:
     for n in range(40):
         world.write(f"{n:02}.s", "")
     world.slots = 2
@@ -600,7 +600,7 @@ def test_analysis_removed_before_its_dependencies_are_read_is_forgotten(world: W
     assert world.is_idle()
 
 
-def test_who_was_cancelled_while_it_waited_is_not_woken(world: World) -> None:
+def test_job_cancelled_while_waiting_does_not_start(world: World) -> None:
     world.held.add("b.s@linux:main")
     world.apply({"a.s": "after b.s:main", "b.s": ""})
     world.ask("cancel", names=("a.s@linux:main",))

@@ -66,7 +66,7 @@ def test_the_draft_comes_first_and_the_final_takes_its_place() -> None:
     assert reasons(world) == ["new source", "the final follows its draft"]
 
 
-def test_what_was_made_before_the_builder_knew_drafts_is_its_final() -> None:
+def test_product_from_before_drafts_counts_as_final() -> None:
     world = settled(World(Setup()), a_s="")
 
     world.configure(builders=(copier(), scripter(has_drafts=True)))
@@ -185,7 +185,7 @@ def test_pending_finals_survive_a_crash(at: int) -> None:
     assert world.cache == world.clean().cache
 
 
-def test_without_finals_all_rests_on_drafts_until_they_are_wanted() -> None:
+def test_finals_are_made_once_they_are_enabled() -> None:
     world = world_with(makes_finals=False).apply({"a.s": ""})
     world.settle(restart=True)
     drafted = asked(world)
@@ -197,7 +197,7 @@ def test_without_finals_all_rests_on_drafts_until_they_are_wanted() -> None:
     assert asked(world) == ["a.s draft", "a.s final"]
 
 
-def test_without_finals_those_that_are_there_stay() -> None:
+def test_existing_finals_stay_when_finals_are_disabled() -> None:
     world = world_with()
     settled(world, a_s="")
 
@@ -301,7 +301,7 @@ def test_a_builder_that_knows_drafts_no_more_makes_its_finals() -> None:
     assert world.archive.tables.drafts == {}
 
 
-def test_nothing_is_due_where_there_is_nothing() -> None:
+def test_empty_project_has_no_finals_due() -> None:
     world = world_with()
 
     world.settle()
@@ -351,7 +351,7 @@ def is_finishing(world: World) -> bool:
     return world.archive.tables.drafts.get(job_id, 0) == world.archive.tables.jobs[job_id][PLANNED]
 
 
-def test_rows_tell_a_final_that_is_planned_from_another_draft() -> None:
+def test_rows_distinguish_a_planned_final_from_a_new_draft() -> None:
     world = world_with()
     world.write("a.s")
     world.scan()

@@ -277,7 +277,7 @@ def test_failed_analysis_of_a_source_that_had_jobs_names_what_changed() -> None:
     assert str(row[10]).startswith("dependency 'd.inc' changed (")
 
 
-def test_missing_file_is_never_called_new_or_gone() -> None:
+def test_reason_never_calls_a_missing_file_new_or_removed() -> None:
     world = World().apply({"a.s": ""})
     world.apply({"a.s": "include d.inc"})
     declared = world.job(NAME).reason

@@ -421,7 +421,7 @@ def test_a_changed_file_is_processed_again_and_so_are_its_dependents(world: Worl
     assert world.job("c.s@linux:main").reason.startswith("dependency 'a.txt' changed")
 
 
-def test_a_change_that_is_taken_back_is_processed_both_times(world: World) -> None:
+def test_reverted_change_is_processed_both_times(world: World) -> None:
     settled(world, a_txt="x")
 
     world.apply({"a.txt": "y"})
@@ -431,7 +431,7 @@ def test_a_change_that_is_taken_back_is_processed_both_times(world: World) -> No
     assert world.cache == {"linux/a.txt": sha("x")}
 
 
-def test_a_change_that_is_taken_back_before_it_ran_is_not_processed(world: World) -> None:
+def test_change_reverted_before_its_run_is_not_processed(world: World) -> None:
     settled(world, a_txt="x")
     world.held.add("a.txt@linux:data")
     world.apply({"a.txt": "y"})
@@ -513,7 +513,7 @@ def test_a_file_renamed_in_case_alone_is_the_same_source(world: World) -> None:
     assert world.clean().statuses() == world.statuses()
 
 
-def test_an_unsettled_source_that_goes_leaves_nothing_behind(world: World) -> None:
+def test_source_deleted_during_its_run_leaves_no_product(world: World) -> None:
     world.held.add("a.txt@linux:data")
     world.apply({"a.txt": "x"})
     world.apply({"a.txt": None})
@@ -630,7 +630,7 @@ def test_an_unreadable_file_fails_with_the_reason_and_heals(world: World) -> Non
     assert world.settle(restart=True).statuses() == {"a.s@linux:main": "completed"}
 
 
-def test_a_copied_file_that_cannot_be_read_keeps_its_last_good_product(world: World) -> None:
+def test_unreadable_copied_file_keeps_its_product(world: World) -> None:
     settled(world, a_txt="x")
     world.unreadable["a.txt"] = "permission denied"
     assert world.apply({"a.txt": "y"}).cache == {"linux/a.txt": sha("x")}
@@ -705,7 +705,7 @@ def overriding() -> World:
     return world
 
 
-def test_a_higher_file_takes_over_and_going_reveals_the_lower_one() -> None:
+def test_overriding_file_replaces_the_lower_one_until_it_is_deleted() -> None:
     world = overriding()
     assert world.apply({"A.txt": "high"}).cache == {"linux/a.txt": sha("high")}
     assert world.ran() == ["A.txt@linux:data"]
@@ -901,7 +901,7 @@ def test_following_client_is_notified_of_every_step() -> None:
     assert (("a.s", True),) in [item.sources for item in world.notices if isinstance(item, SourcesChanged)]
 
 
-def test_others_hear_only_what_came_to_rest(world: World) -> None:
+def test_client_that_does_not_follow_gets_only_settled_jobs(world: World) -> None:
     world.apply({"a.txt": "x"})
 
     assert [item.status for item in world.notices if isinstance(item, JobChanged)] == ["completed"]
@@ -1013,7 +1013,7 @@ def test_late_result_is_discarded_with_its_staging(world: World) -> None:
     assert world.cache == world.clean().cache
 
 
-def test_copies_are_made_by_the_builder_that_is_asked_for(world: World) -> None:
+def test_changed_pattern_of_a_copy_rule_makes_its_copies(world: World) -> None:
     world.configure(builders=(copier(pattern="*.s"),))
     assert world.apply({"a.s": "x"}, restart=True).cache == {"linux/a.s": sha("x")}
 
@@ -1031,7 +1031,7 @@ def test_product_deleted_by_hand_is_made_again_after_an_earlier_deletion(world: 
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_a_file_that_is_saved_twice_counts_as_it_was_until_it_is_whole(world: World, is_known: bool) -> None:
+def test_half_saved_file_keeps_its_earlier_product(world: World, is_known: bool) -> None:
     world.write("other.txt", "other")
     if is_known:
         world.write("e.txt", "one")

@@ -84,7 +84,7 @@ def test_jobs_of_a_builder_without_runs_are_unknown() -> None:
     assert work.unknown_count == 1
 
 
-def test_what_runs_already_takes_what_is_left_of_it() -> None:
+def test_forecast_of_a_running_job_is_its_remaining_time() -> None:
     world = with_all_changed(a_project_that_ran(a_s="info 1"), a_s="info 2")
     world.pipeline.handle(SlotsFree(9_000, 1, jobs=1))
     (run_key,) = world.pipeline.jobs.running
@@ -102,7 +102,7 @@ def test_the_chain_is_that_of_jobs_that_wait_for_each_other() -> None:
     assert (work.work_ms, work.chain_ms) == (3 * (1_000 + OVERHEAD_MS),) * 2
 
 
-def test_jobs_beyond_the_first_ones_are_taken_to_be_like_them() -> None:
+def test_forecast_scales_the_first_jobs_to_all() -> None:
     texts = {f"{letter}_s": "info 1" for letter in "abcdef"}
     world = with_all_changed(a_project_that_ran(**texts), **dict.fromkeys(texts, "info 2"))
 

@@ -150,7 +150,7 @@ def test_a_damaged_file_fails_its_source_until_it_is_mended(world: World) -> Non
 
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize(("rel", "text"), [("a.txt.meta", "damaged"), ("a.s", "make a.txt\nFAIL ANALYSIS")])
-def test_who_cannot_be_analysed_any_more_lays_claim_to_nothing(rel: str, text: str, restart: bool) -> None:
+def test_source_whose_analysis_fails_claims_no_product_names(rel: str, text: str, restart: bool) -> None:
     world = World(Setup(folders=("game", "shared")))
     loser = "a.txt" if rel.startswith("a.txt") else "a.s"
     world.write("a.txt/b.txt", "below")  # its product needs a folder with the name of the other's product
@@ -183,7 +183,7 @@ def test_original_keeps_a_uuid_claimed_twice(names: tuple[str, str]) -> None:
     assert uuids(world)["copy.s"] == meta_uuid("one")
 
 
-def test_of_three_with_one_uuid_each_takes_its_turn() -> None:
+def test_next_of_three_sources_with_one_uuid_gets_it_after_a_deletion() -> None:
     world = World()
     for name in ("c.s", "b.s", "a.s"):
         world.edit({name: "x", f"{name}.meta": meta("one", "elsewhere.s")})
@@ -257,7 +257,7 @@ def test_chain_of_a_duplicate_path_has_the_scan_folder_in_its_names() -> None:
     assert {"common/m.txt", "linux/m.txt", "common/(shared)m.txt", "linux/(shared)m.txt"} <= set(world.cache)
 
 
-def test_a_name_with_a_word_in_brackets_is_a_name_like_any_other() -> None:
+def test_name_that_begins_with_brackets_is_kept() -> None:
     world = World(TOLD_APART)
     world.write("(shared)b.txt", "x", "game")
     world.write("a.txt", "game", "game")
@@ -268,7 +268,7 @@ def test_a_name_with_a_word_in_brackets_is_a_name_like_any_other() -> None:
     assert set(world.cache) == {"linux/(shared)b.txt", "linux/a.txt", "linux/(shared)a.txt"}
 
 
-def test_duplicate_path_has_the_identity_beside_it() -> None:
+def test_duplicate_path_uses_the_identity_file_beside_it() -> None:
     world = World(TOLD_APART)
     for folder in ("game", "shared"):
         world.write("a.s", folder, folder)
@@ -282,7 +282,7 @@ def test_duplicate_path_has_the_identity_beside_it() -> None:
     assert uuids(world)["a.s~2"] == meta_uuid("other")
 
 
-def test_log_answers_apart_begins_and_ends_with_the_configuration() -> None:
+def test_duplicate_paths_are_distinguished_as_configured() -> None:
     world = World(TOLD_APART)
     for folder in ("game", "shared"):
         world.write("a.txt", folder, folder)
@@ -296,7 +296,7 @@ def test_log_answers_apart_begins_and_ends_with_the_configuration() -> None:
 # ---------------------------------------------------------------------------------------------------- chains, departures
 
 
-def test_what_a_named_source_makes_keeps_its_uuid_when_the_source_moves() -> None:
+def test_intermediate_keeps_its_uuid_when_its_source_moves() -> None:
     world = World().apply({"a.s": "stage m.s=x", "a.s.meta": meta("one", "a.s")})
     before = uuids(world)["m.s"]
     assert before != path_uuids(RelPath("m.s"))[0]

@@ -80,7 +80,7 @@ def test_a_job_is_forgotten_where_the_table_says_so(state: JobState | None, trig
 
 
 @pytest.mark.parametrize(("state", "trigger"), FILLED)
-def test_only_what_is_queued_stands_in_the_queue(state: JobState | None, trigger: Trigger) -> None:
+def test_only_queued_jobs_are_in_the_queue(state: JobState | None, trigger: Trigger) -> None:
     jobs = some_jobs()
     job = job_in(jobs, state)
 
@@ -89,7 +89,7 @@ def test_only_what_is_queued_stands_in_the_queue(state: JobState | None, trigger
     assert job not in list(jobs.ready) or job.state is JobState.QUEUED
 
 
-def test_a_job_that_was_named_and_never_planned_goes_without_a_word() -> None:
+def test_job_that_was_never_planned_is_dropped_without_rows() -> None:
     jobs = some_jobs()
     job = job_in(jobs, None)
 

@@ -60,7 +60,7 @@ def resting(world: World) -> dict[str, object]:
     }  # fmt: skip
 
 
-def test_copies_decided_together_leave_what_each_alone_leaves(taken: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_decided_together_equal_single_copies(taken: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
     together = world_of(TWO, *FILES)
     together.settle()
     assert taken
@@ -255,7 +255,7 @@ COMPANIONS = Setup(builders=(copier(),), companions=(Companion(glob("*.txt"), "i
 
 
 @pytest.mark.parametrize("setup", [TWINS, FOLDERS, COMPANIONS], ids=["one product twice", "a file where a folder is", "companions"])
-def test_where_one_is_unusual_all_go_the_ordinary_way(setup: Setup, taken: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_unusual_file_makes_all_copies_ordinary_jobs(setup: Setup, taken: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
     def settled() -> World:
         world = world_of(setup, *FILES)
         if setup is FOLDERS:
@@ -273,7 +273,7 @@ def test_where_one_is_unusual_all_go_the_ordinary_way(setup: Setup, taken: list[
     assert together.statuses() == alone.statuses()
 
 
-def test_a_source_that_goes_and_comes_back_is_one_source() -> None:
+def test_deleted_and_recreated_copy_is_one_source() -> None:
     world = world_of(TWO, *FILES)
     world.settle()
     world.apply({"a.txt": None})
@@ -331,7 +331,7 @@ def test_whenever_the_engine_dies_no_copy_is_lost_and_none_is_made_twice(seed: i
         assert world.pipeline.jobs.reports.counts["run"] == 0, fuse
 
 
-def test_many_jobs_move_by_the_table_or_not_at_all() -> None:
+def test_group_of_jobs_follows_the_table_of_states() -> None:
     to_commit = (Trigger.PLAN, Trigger.UNBLOCK, Trigger.START, Trigger.SUCCEED)
     assert machine.follow(None, to_commit) is JobState.COMMITTING
     assert machine.follow(JobState.COMMITTING, (Trigger.COMMITTED,)) is JobState.COMPLETED

@@ -69,7 +69,7 @@ def test_waiting_job_is_reported_once_and_again_when_it_moves(world: World) -> N
     assert steps(world.notices) == [("data", "completed")]
 
 
-def test_a_run_that_no_worker_is_at_is_pending_until_one_is(world: World) -> None:
+def test_sent_run_is_pending_until_a_worker_begins_it(world: World) -> None:
     started(followed(world), "a.txt")
 
     assert latest(world) == [("data", "pending")]

@@ -68,7 +68,7 @@ def test_holders_and_waiting_count_are_reported() -> None:
     assert (licences.name, licences.holders, licences.waiting_count) == ("licence", (), 0)
 
 
-def test_what_needs_two_waits_for_both() -> None:
+def test_job_with_two_resources_waits_for_both() -> None:
     world = analysed(world_with(("gpu", 2), ("licence", 1)), "a.light.s", "b.light.s", "c.bake.s")
 
     assert started(world, 4) == ["a.light.s", "c.bake.s"]
@@ -83,7 +83,7 @@ def test_jobs_with_a_resource_start_in_order_one_per_message() -> None:
 
 
 @pytest.mark.parametrize("fate", [Outcome.SUCCEEDED, Outcome.FAILED, Outcome.LOST, Outcome.RETURNED, Outcome.STALE])
-def test_however_a_run_ends_it_is_given_back(fate: Outcome) -> None:
+def test_resource_is_released_however_the_run_ends(fate: Outcome) -> None:
     world = world_with(("gpu", 1), ("licence", 1))
     world.fates["a.bake.s@linux:main"] = [fate]
     world.apply({"a.bake.s": "", "b.bake.s": ""})
@@ -92,7 +92,7 @@ def test_however_a_run_ends_it_is_given_back(fate: Outcome) -> None:
     assert [use.holders for use in world.pipeline.jobs.resource_uses()] == [(), ()]
 
 
-def test_a_run_that_was_killed_holds_it_until_it_has_ended() -> None:
+def test_killed_run_holds_its_resource_until_it_has_ended() -> None:
     world = world_with(("gpu", 1), ("licence", 1))
     world.held.add("a.bake.s@linux:main")
     world.apply({"a.bake.s": ""})
@@ -107,7 +107,7 @@ def test_a_run_that_was_killed_holds_it_until_it_has_ended() -> None:
     assert (before, world.pipeline.jobs.resource_uses()[0].holders) == (("a.bake.s@linux:main",), ())
 
 
-def test_requested_job_starts_next_or_none_does() -> None:
+def test_no_other_job_starts_before_the_requested_one() -> None:
     world = analysed(world_with(("gpu", 1), ("licence", 1)), "a.bake.s", "b.bake.s", "c.text.s")
     started(world, 1)
     wanted = next(job for job in world.pipeline.jobs.ready if job.source.rel == "b.bake.s")
@@ -141,7 +141,7 @@ def test_resources_are_exclusive_and_all_jobs_end(seed: int) -> None:
     assert [use.holders for use in world.pipeline.jobs.resource_uses()] == [(), ()]
 
 
-def test_without_resources_nothing_is_kept_of_them() -> None:
+def test_project_without_resources_keeps_no_resource_records() -> None:
     world = World().apply({"a.s": ""})
 
     assert world.pipeline.jobs.resources is None

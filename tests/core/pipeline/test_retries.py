@@ -45,7 +45,7 @@ def last_news(world: World) -> JobChanged:
         (("error",), "crash", False),
     ],
 )
-def test_what_a_rule_covers(on: tuple[str, ...], kind: str, *, is_covered: bool) -> None:
+def test_retry_rule_covers_the_listed_kinds_of_failure(on: tuple[str, ...], kind: str, *, is_covered: bool) -> None:
     assert RetryRule(1, on).covers(kind) == is_covered
 
 
@@ -93,7 +93,7 @@ def test_the_rule_of_a_builder_stands_before_that_of_the_project() -> None:
     assert (world.runs[NAME], other.runs[NAME]) == (4, 1)
 
 
-def test_a_rule_for_crashes_stands_before_the_one_more_try_of_all() -> None:
+def test_retry_rule_for_crashes_replaces_the_default_retry() -> None:
     world = world_with(RetryRule(3, ("crash",)))
     world.fates[NAME] = ["crash"] * 9
     world.apply({"a.s": ""})
@@ -110,7 +110,7 @@ def test_dead_worker_is_reported_without_a_retry_rule() -> None:
     assert last_news(world).flaky == "crash"
 
 
-def test_a_worker_that_was_ended_by_hand_says_nothing_of_the_job() -> None:
+def test_job_of_a_worker_ended_by_hand_is_not_flaky() -> None:
     world = world_with(None)
     world.fates[NAME] = [Outcome.LOST]
     world.apply({"a.s": ""})
@@ -136,7 +136,7 @@ def test_change_resets_the_retry_count() -> None:
     assert (world.runs[NAME], world.statuses()) == (4, {NAME: "completed"})
 
 
-def test_the_mark_lasts_over_a_restart_and_goes_with_the_next_run() -> None:
+def test_flaky_mark_survives_a_restart_and_ends_with_the_next_run() -> None:
     world = world_with(RetryRule(1, ("timeout",)))
     world.fates[NAME] = ["timeout"]
     world.apply({"a.s": ""})

@@ -172,7 +172,7 @@ def test_job_whose_source_changes_during_each_run_fails_until_the_next_change(wo
     assert world.statuses() == {"a.s@linux:main": "completed"}
 
 
-def test_room_for_critical_jobs_is_for_them_and_for_hurried_analyses_alone(world: World) -> None:
+def test_critical_slots_are_only_for_critical_jobs_and_hurried_analyses(world: World) -> None:
     world.configure(builders=(copier(is_critical=True), copier("plain", "*.dat"), scripter()))
     world.slots = 0
     world.apply({"a.txt": "critical", "b.dat": "may wait", "c.s": ""}, restart=True)
@@ -213,7 +213,7 @@ def test_a_failed_job_keeps_its_last_good_products_and_log(world: World) -> None
     assert job.first_fail_log == job.last_fail_log == job.log_file
 
 
-def test_a_builder_that_says_so_loses_its_products_when_it_fails(world: World) -> None:
+def test_products_are_deleted_on_failure_if_the_builder_says_so(world: World) -> None:
     world.configure(builders=(scripter(deletes_products_on_failure=True),))
     world.restart()
     settled(world, a_s="", b_s="after a.s:main")
@@ -225,7 +225,7 @@ def test_a_builder_that_says_so_loses_its_products_when_it_fails(world: World) -
 
 
 @pytest.mark.parametrize("restart", [True, False])
-def test_a_failed_job_is_tried_again_once_at_every_look(world: World, restart: bool) -> None:
+def test_failed_job_is_tried_again_once_at_every_scan(world: World, restart: bool) -> None:
     settled(world, a_s="FAIL", b_s="FAIL ANALYSIS", c_s="", d_txt="")
 
     world.settle(restart=restart)
@@ -705,7 +705,7 @@ def test_cancelling_a_settled_job_has_no_effect(world: World) -> None:
     assert world.statuses() == {"a.txt@linux:data": "completed"}
 
 
-def test_who_waits_for_a_cancelled_job_waits_no_more(world: World) -> None:
+def test_job_runs_after_its_dependency_was_cancelled(world: World) -> None:
     world.held.add("b.s@linux:main")
     world.apply({"a.s": "after b.s:main", "b.s": ""})
 
@@ -715,7 +715,7 @@ def test_who_waits_for_a_cancelled_job_waits_no_more(world: World) -> None:
     assert world.statuses() == {"a.s@linux:main": "completed", "b.s@linux:main": "cancelled"}
 
 
-def test_what_ran_when_the_engine_stopped_runs_at_the_next_start(world: World) -> None:
+def test_interrupted_run_is_repeated_at_the_next_start(world: World) -> None:
     settled(world, a_txt="x")
     world.held.add("a.txt@linux:data")
     world.apply({"a.txt": "y"})
@@ -726,7 +726,7 @@ def test_what_ran_when_the_engine_stopped_runs_at_the_next_start(world: World) -
     assert world.cache == {"linux/a.txt": sha("y")}
 
 
-def test_stopping_when_nothing_runs_orders_nothing(world: World) -> None:
+def test_stop_of_an_idle_pipeline_gives_no_commands(world: World) -> None:
     assert world.pipeline.handle(RequestReceived(1, "stop")) == ([], [])
 
 
@@ -762,7 +762,7 @@ def test_copy_order_names_the_present_digest_only_if_certain(world: World) -> No
     assert [order.present_digest for command in of(world, StartRuns) for order in command.orders] == [b""]
 
 
-def test_an_order_says_all_that_a_worker_has_to_know(world: World) -> None:
+def test_order_has_all_facts_that_a_worker_needs(world: World) -> None:
     world.configure(builders=(scripter(process_limit_s=9.0, memory_limit_bytes=5),), debug_output=True)
     world.restart()
     world.apply({"sub/A.s": "info x\npriority 3\ncritical"})

@@ -79,7 +79,7 @@ def test_orders_tell_workers_what_is_adjusted() -> None:
     assert {order.settings for order in orders} == {'{"params":{"look":1},"platforms":{}}'}  # type: ignore[union-attr]
 
 
-def test_the_nearer_folder_wins_and_shields_what_it_says_itself() -> None:
+def test_nearer_folder_settings_override_and_hide_changes_above() -> None:
     world = world_of()
     say(world, "one", LOOK)
     say(world, "one/deep", {"script": {"params": {"look": 2}}})
@@ -105,7 +105,7 @@ def test_settings_at_the_top_reach_everything() -> None:
     assert same_as_clean(world)
 
 
-def test_settings_that_go_take_their_word_with_them() -> None:
+def test_deleted_settings_restore_the_defaults() -> None:
     world = world_of()
     before = dict(world.cache)
     say(world, "one", LOOK)
@@ -129,7 +129,7 @@ def test_a_folder_that_goes_takes_its_settings_with_it() -> None:
     assert same_as_clean(world)
 
 
-def test_a_word_on_one_platform_runs_the_jobs_of_that_platform() -> None:
+def test_setting_of_one_platform_runs_only_its_jobs() -> None:
     world = world_of(platforms=BOTH)
     say(world, "one", {"script": {"platforms": {"server": {"look": 1}}}})
 
@@ -150,7 +150,7 @@ def test_a_platform_that_is_skipped_loses_its_products() -> None:
     assert same_as_clean(world)
 
 
-def test_what_is_skipped_altogether_comes_back() -> None:
+def test_completely_skipped_sources_return_with_their_settings() -> None:
     world = world_of()
     before = dict(world.cache)
     say(world, "one", NEVER)
@@ -180,7 +180,7 @@ def test_skipped_jobs_return_after_a_crash() -> None:
     assert world.settle().cache == before
 
 
-def test_broken_settings_fail_what_lies_below_and_heal() -> None:
+def test_broken_settings_fail_sources_below_until_mended() -> None:
     world = world_of()
     before = dict(world.cache)
     say(world, "one", "not yaml")
@@ -235,7 +235,7 @@ def test_failed_job_below_broken_settings_stays_failed_when_its_product_is_lost(
     assert same_as_clean(world)
 
 
-def test_settings_that_break_stop_what_runs() -> None:
+def test_broken_settings_stop_running_jobs() -> None:
     world = world_of()
     world.held.add("one/b.s@linux:main")
     world.apply({"one/b.s": "other"})
@@ -307,7 +307,7 @@ def test_a_crash_at_any_moment_is_made_good(fuse: int) -> None:
     assert same_as_clean(world)
 
 
-def test_settings_whose_file_went_unseen_do_not_stay() -> None:
+def test_stored_settings_without_a_file_are_dropped() -> None:
     world = world_of()
     world.archive.tables.state[SETTINGS_STATE + "one"] = json.dumps(
         {"file": "one/.aptui.yaml", "builders": {"script": {"params": {"look": 1}, "platforms": {}}}}
@@ -338,7 +338,7 @@ def test_a_settings_file_is_never_a_source() -> None:
     assert world.settle().statuses() == {}
 
 
-def test_folders_that_are_as_they_were_say_nothing() -> None:
+def test_unchanged_folders_give_no_commands() -> None:
     world = world_of()
     say(world, "one", LOOK)
     world.settle()

@@ -71,7 +71,7 @@ def test_an_undeclared_read_is_a_warning_on_the_job(world: Reading) -> None:
 
 
 @pytest.mark.parametrize("line", ["include part.txt", "glob par*", "after part.txt:data", "read part.txt", "include b.s"])
-def test_what_is_declared_is_nobodys_business(world: Reading, line: str) -> None:
+def test_declared_read_is_not_reported(world: Reading, line: str) -> None:
     world.edit({"a.s": line, "b.s": "include part.txt"})
     world.read_by_runs["a.s"] = ["Part.txt"]
     world.read_by_runs["b.s"] = ["Part.txt"]
@@ -153,7 +153,7 @@ def test_undeclared_read_of_an_analysis_warns_or_is_added() -> None:
     assert (warns.runs["a.s@linux:main"], adds.runs["a.s@linux:main"]) == (1, 2)
 
 
-def test_an_analysis_need_not_declare_what_its_dependencies_declare() -> None:
+def test_analysis_may_read_what_its_dependencies_declare() -> None:
     world = Reading()
     world.edit({"a.s": "include b.s", "b.s": "include Part.txt", "Part.txt": ""})
     world.read_by_analyses["a.s"] = ["b.s", "Part.txt"]
@@ -188,7 +188,7 @@ def test_warning_for_a_command_names_the_depfile(world: Reading) -> None:
     assert [text.endswith("name it in the depfile") for _level, text in world.said("a.s@linux:script")] == [True]
 
 
-def test_a_builder_that_says_nothing_does_as_the_project() -> None:
+def test_builder_without_a_setting_uses_that_of_the_project() -> None:
     one, other = with_default((copier(), scripter(undeclared_reads=UndeclaredReads.IGNORE)), UndeclaredReads.ADD)
 
     assert (one.undeclared_reads, other.undeclared_reads) == (UndeclaredReads.ADD, UndeclaredReads.IGNORE)

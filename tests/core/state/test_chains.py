@@ -37,7 +37,7 @@ def test_a_chain_runs_to_its_last_stage_in_one_go() -> None:
     assert world.settle(restart=True).ran() == []
 
 
-def test_the_same_intermediate_again_goes_no_further(world: World) -> None:
+def test_equal_intermediate_runs_no_later_stage(world: World) -> None:
     assert world.apply({"a.s": "info other\nstage m.s=stage+ n.txt=deep"}).ran() == ["a.s@common:chain", "a.s@linux:main"]
 
 
@@ -45,7 +45,7 @@ def test_changed_intermediate_reruns_its_dependents(world: World) -> None:
     assert world.apply({"a.s": "stage m.s=stage+ n.txt=deeper"}).ran() == CHAIN
 
 
-def test_the_end_of_the_source_is_the_end_of_its_whole_chain(world: World) -> None:
+def test_deleted_source_removes_its_whole_chain(world: World) -> None:
     assert world.apply({"a.s": None}).cache == {}
     assert world.live_jobs() == {}
 
@@ -83,7 +83,7 @@ def test_file_without_producer_is_not_a_source(world: World) -> None:
     assert set(world.statuses().values()) == {"completed"}
 
 
-def test_to_process_one_stage_again_is_to_process_the_chain_again(world: World) -> None:
+def test_reprocessing_a_stage_reprocesses_its_chain(world: World) -> None:
     world.ask("reprocess", keys=("m.s",))
 
     world.run()
@@ -111,7 +111,7 @@ def test_intermediate_with_the_path_of_a_source_fails() -> None:
 
 
 @pytest.mark.parametrize("order", [("m.s", "a.s", "b.s"), ("m.s", "b.s", "a.s"), ("a.s", "b.s", "m.s")])
-def test_what_cannot_be_is_in_nobodys_way(order: tuple[str, ...]) -> None:
+def test_failed_intermediate_does_not_block_other_sources(order: tuple[str, ...]) -> None:
     world = World()
     texts = {"m.s": "real", "a.s": "stage m.s=y\nstage n.txt=a", "b.s": "stage n.txt=b"}
     for name in order:
@@ -143,7 +143,7 @@ def test_later_stage_with_the_path_of_a_source_names_the_start_of_its_chain(worl
         ("stage m.s=stage n.s=stage m.s=x", "n.s", "m.s -> n.s -> m.s"),
     ],
 )
-def test_a_chain_that_leads_back_fails_where_it_does(text: str, failing: str, ring: str) -> None:
+def test_chain_that_leads_back_to_a_stage_fails_at_that_stage(text: str, failing: str, ring: str) -> None:
     world = World().apply({"a.s": text})
 
     failed = {name: job.error for name, job in world.live_jobs().items() if job.state is JobState.FAILED}
@@ -152,7 +152,7 @@ def test_a_chain_that_leads_back_fails_where_it_does(text: str, failing: str, ri
     assert world.apply({"a.s": None}).cache == {}
 
 
-def test_a_chain_that_leads_back_does_not_hurt_the_stage_it_leads_back_to() -> None:
+def test_failure_of_a_chain_that_leads_back_leaves_the_earlier_stage() -> None:
     """Its claim has no effect whichever job makes that stage, so that the maker may run again."""
     world = World().apply({"a.s": "info 1\nstage m.s=stage n.s=stage m.s=x"})
     world.apply({"a.s": "info 2\nstage m.s=stage n.s=stage m.s=x"})
@@ -265,7 +265,7 @@ def test_a_change_that_is_taken_back_after_a_crash_leaves_nothing(fuse: int) -> 
         assert world.settle().cache == world.clean().cache, seed
 
 
-def test_a_source_may_make_itself_what_a_later_stage_of_its_chain_made() -> None:
+def test_source_may_take_over_a_product_of_its_later_stage() -> None:
     world = World().apply({"a.s": "stage m.s=stage n.txt=x"})
 
     world.apply({"a.s": "stage n.txt=y"})
@@ -316,7 +316,7 @@ def test_analysis_that_read_a_missing_intermediate_is_repeated(text: str) -> Non
         ("stage m.s=stage+ sub/n.s=make same.bin", "stage+ sub/n.s=make same.bin"),
     ],
 )
-def test_nothing_fails_on_the_way_when_a_chain_gets_shorter(before: str, after: str, seed: int | None) -> None:
+def test_shortened_chain_reports_no_failure(before: str, after: str, seed: int | None) -> None:
     world = settled(World(Setup(builders=(copier(), scripter()))), a_s=before)
     world.rng = None if seed is None else random.Random(seed)
     world.apply({"a.s": after})

@@ -22,7 +22,7 @@ def saved(ledger: Ledger) -> dict[str, list[tuple[object, ...]]]:
     return {name: rows for command in commands if isinstance(command, SaveRows) for name, rows in command.rows.items() if rows}
 
 
-def test_what_was_put_before_a_drop_is_taken_back() -> None:
+def test_drop_removes_earlier_puts_of_the_same_job() -> None:
     ledger = Ledger(1, 1, 1, 1)
     for job_id in (1, 2):
         ledger.put("put_job", (job_id, 9))
@@ -37,7 +37,7 @@ def test_what_was_put_before_a_drop_is_taken_back() -> None:
     }  # fmt: skip
 
 
-def test_what_is_put_after_a_drop_stays() -> None:
+def test_put_after_a_drop_is_kept() -> None:
     ledger = Ledger(1, 1, 1, 1)
     ledger.drop("drop_products", (1,))
     ledger.put("put_product", (10, 1))
@@ -58,7 +58,7 @@ def test_an_analysis_is_known_by_source_and_builder() -> None:
     assert saved(ledger) == {}
 
 
-def test_nothing_to_save_takes_no_ticket() -> None:
+def test_saving_nothing_uses_no_ticket() -> None:
     ledger = Ledger(1, 1, 1, 1)
 
     ledger.flush_rows()
@@ -78,7 +78,7 @@ def test_run_keys_are_reserved_before_they_are_used() -> None:
     assert int(str(reserved)) > 43
 
 
-def test_ids_rise_from_the_first_that_is_free() -> None:
+def test_new_ids_count_up_from_the_first_free_one() -> None:
     ledger = Ledger(3, 5, 7, 9)
 
     assert [ledger.next_source_id(), ledger.next_job_id(), ledger.next_product_id(), ledger.next_source_id()] == [3, 5, 7, 4]
@@ -138,7 +138,7 @@ def seen(jobs: Jobs, *all_jobs: Job) -> object:
     return states, copy.deepcopy((jobs.ledger.rows, jobs.ledger.commands, jobs.ledger.product_id, jobs.conflicts._claims))
 
 
-def test_to_prepare_a_commit_changes_nothing() -> None:
+def test_preparing_a_commit_changes_nothing() -> None:
     jobs = some_jobs()
     had = Product("linux/same.bin", 0, bytes(16), 1, sha("old"), 7, 8)
     one, two, three = running_job(jobs, "a.s", 1, (had,)), running_job(jobs, "b.s", 2), running_job(jobs, "c.s", 3)

@@ -51,7 +51,7 @@ def ring_of(world: World, name: str) -> str:
     return world.log_text(name).rpartition(": ")[2]
 
 
-def test_two_rings_that_share_a_job_are_one() -> None:
+def test_cycles_that_share_a_job_are_one() -> None:
     world = World().apply(
         {
             "a.s": "only b.s:main",
@@ -69,7 +69,7 @@ def test_two_rings_that_share_a_job_are_one() -> None:
     assert world.order.index("d.s@linux:main") < world.order.index("c.s@linux:main")
 
 
-def test_a_ring_that_closes_later_is_found() -> None:
+def test_cycle_that_closes_later_is_found() -> None:
     world = World().apply({"a.s": "only b.s:main", "b.s": "only c.s:main"})
 
     world.apply({"c.s": "only a.s:main"})
@@ -77,7 +77,7 @@ def test_a_ring_that_closes_later_is_found() -> None:
     assert ring_of(world, "c.s@linux:main") == "a.s@linux:main -> b.s@linux:main -> c.s@linux:main"
 
 
-def test_jobs_of_two_platforms_stand_in_two_rings() -> None:
+def test_cycles_of_two_platforms_are_separate() -> None:
     world = World().apply({"a.s": "job two\nonly b.s:main", "b.s": "only a.s:two"})
 
     assert ring_of(world, "b.s@linux:main") == "a.s@linux:two -> b.s@linux:main"

@@ -48,7 +48,7 @@ ORDERS = [("read", 1, 19), ("read", 1, 21), ("read", 2, 24), ("jobs-from", 1, 68
 
 @pytest.mark.parametrize(("word", "is_known", "is_back"), CASES)
 @pytest.mark.parametrize("run", [1, 2])
-def test_what_changes_under_a_run_leaves_what_a_clean_build_has(word: str, is_known: bool, is_back: bool, run: int) -> None:
+def test_changes_during_a_run_settle_as_a_clean_build(word: str, is_known: bool, is_back: bool, run: int) -> None:
     for seed in range(10):
         check(word, is_known=is_known, is_back=is_back, run=run, seed=seed)
 
@@ -144,7 +144,7 @@ def test_unchecked_source_of_an_analysis_is_detected(monkeypatch: pytest.MonkeyP
             check_source(seed)
 
 
-def test_a_file_that_is_there_for_good_and_ignored_is_waited_for_once() -> None:
+def test_ignored_file_that_exists_is_waited_for_once() -> None:
     world = World()
     world.write("a.s", "include e.txt")
     look = world._stamp

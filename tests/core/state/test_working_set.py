@@ -46,7 +46,7 @@ def memory(archive: FakeArchive) -> WorkingSet:
     return WorkingSet(archive)
 
 
-def test_what_is_loaded_is_one_object_until_it_leaves(memory: WorkingSet) -> None:
+def test_loaded_source_is_one_object_until_its_release(memory: WorkingSet) -> None:
     (first,) = memory.load([PathKey("a.s"), PathKey("unknown")])
     (second,) = memory.load([PathKey("a.s")])
 
@@ -61,7 +61,7 @@ def test_unchanged_loaded_sources_are_released(memory: WorkingSet) -> None:
     assert not memory.sources
 
 
-def test_a_view_changes_nothing_and_is_shelved(memory: WorkingSet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_viewed_source_is_cached_and_not_loaded(memory: WorkingSet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_module, "_RECENT_SIZE", 1)
     seen = memory.view(PathKey("a.s"))
 
@@ -73,7 +73,7 @@ def test_a_view_changes_nothing_and_is_shelved(memory: WorkingSet, monkeypatch: 
     memory.view_many([PathKey("a.s")])
 
 
-def test_a_source_leaves_when_its_rows_rest_and_all_its_jobs_do(memory: WorkingSet) -> None:
+def test_source_is_released_when_its_rows_are_saved_and_its_jobs_are_settled(memory: WorkingSet) -> None:
     moving, still = source("m.s", JobState.RUNNING), source("s.s")
     for item in (moving, still):
         memory.add(item)
@@ -120,7 +120,7 @@ def test_source_with_a_job_to_evaluate_stays(memory: WorkingSet, flag: str) -> N
     assert memory.sources
 
 
-def test_a_source_that_is_gone_is_not_believed_back_by_old_rows(memory: WorkingSet) -> None:
+def test_deleted_source_is_not_read_back_from_unsaved_rows(memory: WorkingSet) -> None:
     (item,) = memory.load([PathKey("a.s")])
     memory.forget(item, 5)
 
@@ -154,7 +154,7 @@ def test_released_source_is_not_found_by_its_uuids(memory: WorkingSet) -> None:
     assert memory.key_of(former) is memory.key_of(other) is memory.key_of(named.uuid) is None
 
 
-def test_a_file_is_unsettled_until_the_scan_has_been_there(memory: WorkingSet) -> None:
+def test_file_is_unsettled_until_the_scan_has_checked_it(memory: WorkingSet) -> None:
     assert memory.file(PathKey("a.s")) == fact("a.s")
     memory.begin_scan()
     assert isinstance(memory.file(PathKey("a.s")), Unsettled)
@@ -180,7 +180,7 @@ def pending(*facts: FileFact, folder: str = "") -> PendingFolder:
     return PendingFolder(folder, {1: (b"n", {item.rel: item for item in facts})}, {PathKey(item.rel): item for item in facts})
 
 
-def test_a_reported_folder_counts_before_its_rows_rest(memory: WorkingSet) -> None:
+def test_reported_folder_counts_before_its_rows_are_saved(memory: WorkingSet) -> None:
     memory.put_folder(pending(fact("b.bin", sha("new")), fact("z.bin")))
 
     assert memory.file(PathKey("b.bin")) == fact("b.bin", sha("new"))
@@ -232,7 +232,7 @@ def test_a_folder_that_was_reported_again_waits_for_its_later_row(memory: Workin
     assert not memory.folders
 
 
-def test_what_was_read_out_of_turn_joins_its_folder_when_that_is_reported(memory: WorkingSet) -> None:
+def test_digest_read_early_moves_to_its_reported_folder(memory: WorkingSet) -> None:
     memory.newer.facts = {PathKey(name): fact(name, sha("read")) for name in ("b.bin", "gone.bin", "changed.bin", "sub/c.bin")}
     assert memory.file(PathKey("b.bin")) == fact("b.bin", sha("read"))
     folder = pending(fact("b.bin", Digest(b"")), fact("changed.bin", Digest(b"")))

@@ -20,5 +20,5 @@ def test_a_power_cut_at_any_point_settles_as_a_clean_build(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("mutant", sorted(power.MUTANTS))
-def test_a_sync_that_is_left_out_shows(tmp_path: Path, mutant: str) -> None:
+def test_drill_finds_an_omitted_sync(tmp_path: Path, mutant: str) -> None:
     assert power.power_cuts(tmp_path, 24, seed=1, mutant=mutant).violations

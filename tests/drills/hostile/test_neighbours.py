@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.real, pytest.mark.skipif(os.geteuid() != 0, reason=MAC
         ("open-gateway", "may gateway: "),
     ],
 )
-def test_nothing_of_an_engine_is_open_to_others(mutant: str, missed: str) -> None:
+def test_other_users_have_no_access_to_an_engine(mutant: str, missed: str) -> None:
     with tempfile.TemporaryDirectory() as folder:  # a folder that others can enter, as of a project on a shared disk
         report = neighbours.drill(Path(folder), mutant=mutant)
 

@@ -40,7 +40,7 @@ def test_clients_without_tls_handshake_disturb_no_other_client(tmp_path):
         ("open-handshakes", half_tls, "before their handshake"),
     ],
 )
-def test_a_limit_that_is_taken_away_is_missed(tmp_path, mutant, attack, missed):
+def test_drill_finds_a_removed_limit(tmp_path, mutant, attack, missed):
     report = attacked(project(tmp_path), 7, 0.3, mutant=mutant, attacks=(attack,), is_safe=attack is half_tls)
 
     assert any(missed in each for each in report.violations)

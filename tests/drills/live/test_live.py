@@ -21,7 +21,7 @@ def test_new_trees_are_seen_whole(tmp_path: Path) -> None:
     assert not live.new_trees(tmp_path, 1, seed=11, trees=60).violations
 
 
-def test_renamed_files_and_folders_settle_as_they_are(tmp_path: Path) -> None:
+def test_renamed_files_and_folders_are_processed(tmp_path: Path) -> None:
     assert not live.renames(tmp_path, 1, seed=12, files=60).violations
 
 
@@ -37,7 +37,7 @@ def test_an_engine_killed_amid_changes_loses_nothing(tmp_path: Path) -> None:
     assert not live.kills(tmp_path, 2, seed=13).violations
 
 
-def test_odd_names_are_names(tmp_path: Path) -> None:
+def test_unusual_names_are_processed(tmp_path: Path) -> None:
     chosen = (b"new\nline.txt", b"[@click=app.quit]x[/].txt", b"-rf.txt", b"\xff.txt")
 
     assert not live.names(tmp_path, chosen=chosen, verbs=False).violations

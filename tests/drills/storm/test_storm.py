@@ -24,7 +24,7 @@ def test_a_storm_ends_as_a_clean_build(tmp_path: Path) -> None:
     assert not report.violations
 
 
-def test_the_storm_notices_an_engine_that_is_deaf(tmp_path: Path) -> None:
+def test_storm_finds_an_engine_that_ignores_notifications(tmp_path: Path) -> None:
     reports = (
         storm.storm(tmp_path / f"{seed}", 4, seed, mutant="deaf") for seed in (4, 8)
     )  # the first seed shows it in its first round

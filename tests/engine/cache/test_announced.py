@@ -68,7 +68,7 @@ def test_commit_is_covered_by_announcements_of_all_its_products(
     assert not intents.covers(made)
 
 
-def test_what_came_to_nothing_is_withdrawn_once() -> None:
+def test_unused_announcement_is_withdrawn_once() -> None:
     writer, intents = Recorder((5, "linux/a.txt")), AnnouncedIntents()
     intents.announce([(KEY, (7, 8))], writer)  # type: ignore[arg-type]
     intents.covers(commit(7, "linux/a.txt"))
@@ -91,7 +91,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
 
 
 @pytest.mark.real
-def test_a_save_waits_for_no_intents_at_its_commit_and_leaves_none(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_of_an_announced_save_writes_no_intents(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded: list[object] = []
     found: list[list[str]] = []
     place = Cache._place

@@ -95,7 +95,7 @@ def rows_of(run_key: int) -> list[tuple[str, tuple[object, ...]]]:
     return [("put_job", (run_key,))]
 
 
-def test_first_products_need_no_search_for_replaced_files(cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_products_cause_no_search_for_replaced_files(cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
 
     class Counted(ReplacedFiles):
@@ -137,7 +137,7 @@ def test_own_files_are_closed_to_other_users(tmp_path: Path, is_old: bool) -> No
     cache.close()
 
 
-def test_a_closed_cache_may_be_taken_again(cache: Cache) -> None:
+def test_closed_cache_can_be_taken_again(cache: Cache) -> None:
     cache.close()
     other = Cache(cache.root, ["linux"])
 
@@ -165,7 +165,7 @@ def test_a_cache_that_cannot_be_made_is_the_hosts_fault(tmp_path: Path) -> None:
         Cache(tmp_path / "file" / "Cache", ["linux"]).take()
 
 
-def test_a_disk_without_room_lets_the_lock_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_is_released_when_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_args: object) -> int:
         raise OSError(28, "No space left on device")
 
@@ -198,7 +198,7 @@ def test_taking_the_cache_empties_staging(cache: Cache) -> None:
     assert list(cache.staging.iterdir()) == []
 
 
-def test_the_lock_is_an_flock_that_dies_with_its_process(cache: Cache) -> None:
+def test_lock_of_the_cache_is_an_flock(cache: Cache) -> None:
     cache.close()
     descriptor = os.open(cache.own / "lock", os.O_RDWR)
 
@@ -303,7 +303,7 @@ def test_file_system_that_cannot_be_synced_fails_all_runs(cache: Cache, diary: D
     assert failed[0][1] == "product 'linux/1' cannot be made durable: Input/output error"
 
 
-def test_stale_products_go_after_the_rows_and_their_intents_after_them(cache: Cache, diary: Diary) -> None:
+def test_stale_products_are_deleted_after_the_rows_and_before_their_intents(cache: Cache, diary: Diary) -> None:
     cache.commit(CommitProducts(1, (stage(cache, 1, ("linux/f/old.txt", b"old")),)), diary, rows_of)
     diary.notes.clear()
 
@@ -438,7 +438,7 @@ def test_recovery_doubts_jobs_whose_product_is_ahead_of_its_row(cache: Cache, di
     assert written == [({"doubt_job": [(15,)]}, [5, 6])]
 
 
-def test_recovery_deletes_what_no_row_knows(cache: Cache, diary: Diary) -> None:
+def test_recovery_deletes_products_without_rows(cache: Cache, diary: Diary) -> None:
     path = put(cache, "linux/f/new.txt", b"new")
     stale = put(cache, "linux/f/stale.txt", b"stale")
     diary.left = [Intent(5, 15, "linux/f/new.txt", b"x", 3, json.dumps(["linux/f/stale.txt"]))]
@@ -527,7 +527,7 @@ def test_only_folders_with_another_time_are_looked_into(cache: Cache, diary: Dia
 
 
 @pytest.mark.real
-def test_outside_reads_links_and_folders_in_the_place_of_products_go(cache: Cache, diary: Diary) -> None:
+def test_unknown_entries_in_the_place_of_products_are_deleted_and_reported(cache: Cache, diary: Diary) -> None:
     stranger = put(cache, "linux/f/stranger.txt", b"?")
     (cache.root / "linux/f/link.txt").symlink_to("/etc/passwd")
     put(cache, "linux/f/folder.txt/in.txt", b"?")

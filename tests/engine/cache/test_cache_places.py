@@ -47,7 +47,7 @@ def replace(replaced: ReplacedFiles, folder: int, names: list[str]) -> None:
         os.replace(f"{name}-new", name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
-def test_many_files_that_are_replaced_are_freed_once_all_is_done(tmp_path: Path, folder: int) -> None:
+def test_replaced_files_are_freed_after_the_commit(tmp_path: Path, folder: int) -> None:
     replaced = ReplacedFiles(MANY)
     names = [str(number) for number in range(MANY)]
 
@@ -81,7 +81,7 @@ def test_few_files_are_not_held(tmp_path: Path, folder: int) -> None:
     replaced.close()
 
 
-def test_folders_that_are_used_turn_and_turn_about_are_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_used_in_turn_are_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[object] = []
     held: list[int] = []
     kept = [f"{platform}/f" for platform in "abcd"]

@@ -122,7 +122,7 @@ def test_a_product_that_goes_leaves_its_catalog(project: Project) -> None:
     assert lines(project, "linux")[1]["dependencies"] == []
 
 
-def test_the_catalog_of_a_platform_that_is_no_more_goes(project: Project) -> None:
+def test_catalog_of_a_removed_platform_is_deleted(project: Project) -> None:
     project.engine_run()
     project.config(CONFIG.replace(", server: {}", ""))
 

@@ -125,7 +125,7 @@ def test_cluster_makes_the_same_bytes_as_this_machine(workers, tmp_path):
     check_like_local(project, tmp_path)
 
 
-def test_job_that_reads_what_it_does_not_declare_is_done_here(workers, tmp_path):
+def test_job_with_undeclared_reads_runs_on_this_machine(workers, tmp_path):
     project, done = project_at(tmp_path / "p", workers.address, count=6, peeks="true"), {}
 
     run(project, done)
@@ -168,7 +168,7 @@ def test_scheduler_that_is_killed_costs_time_only(tmp_path):
 
 
 @pytest.mark.parametrize(("patience_s", "silence_s"), [(30.0, 2.0), (0.5, 4.0)], ids=["shorter than patience", "longer"])
-def test_partition_costs_time_only_and_late_results_have_no_effect(workers, tmp_path, patience_s, silence_s):
+def test_network_partition_loses_only_time_and_late_results_are_dropped(workers, tmp_path, patience_s, silence_s):
     ran: list[Ran] = []
     proxy = Proxy(workers.port)
     project = project_at(tmp_path / "p", proxy.address, sleep=0.25)

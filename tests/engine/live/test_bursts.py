@@ -67,7 +67,7 @@ def is_told_to_look(live: EngineSupervisor) -> bool:
 
 
 @pytest.mark.parametrize("how", ["folder", "scan"])
-def test_what_is_pending_of_a_folder_is_not_reported_again(
+def test_pending_files_of_a_folder_are_not_reported_again(
     project: LiveProject, seen: Counter[str], monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     monkeypatch.setattr(scans, "RACY_NS", 0)
@@ -96,7 +96,7 @@ def test_what_is_pending_of_a_folder_is_not_reported_again(
         assert {project.product(f"linux/new/{number}.txt") for number in range(_COUNT)} == {b"%d" % n for n in range(_COUNT)}
 
 
-def test_what_was_too_fresh_when_it_was_seen_is_reported_again_with_its_pending_folder(
+def test_file_seen_too_soon_is_reported_again_with_its_pending_folder(
     project: LiveProject, seen: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with project.running() as live, monkeypatch.context() as held:
@@ -115,9 +115,7 @@ def test_what_was_too_fresh_when_it_was_seen_is_reported_again_with_its_pending_
         assert seen["listed"] > listed
 
 
-def test_files_are_copied_as_they_are_read_though_they_were_seen_amid_other_changes(
-    project: LiveProject, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_seen_amid_other_changes_is_copied_while_it_is_read(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     orders: list[HashOrder] = []
     make_order = HashQueue._order
 
@@ -201,9 +199,7 @@ def test_engine_is_busy_while_files_of_unknown_jobs_are_read(project: LiveProjec
         project.until(lambda: not is_told_to_look(live), "told to be done")
 
 
-def test_a_known_file_that_changed_is_loaded_when_it_has_been_read_and_not_before(
-    project: LiveProject, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changed_source_is_loaded_only_after_its_file_was_read(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: Counter[str] = Counter()
     ask = DatabaseArchive.sources
 

@@ -58,7 +58,7 @@ def said_of_moves(project: LiveProject) -> list[str]:
 # --------------------------------------------------------------------------------------------------------------- identities
 
 
-def test_a_source_gets_its_file_after_the_delay_and_is_made_only_then(project: LiveProject) -> None:
+def test_source_is_processed_after_the_delay_with_a_new_identity_file(project: LiveProject) -> None:
     with project.running() as live:
         project.until(lambda: meta(project, "sub/a.txt"))
         project.until_product("linux/sub/a.txt", "a")
@@ -72,7 +72,7 @@ def test_a_source_gets_its_file_after_the_delay_and_is_made_only_then(project: L
 
 
 @pytest.mark.parametrize("is_folder", [False, True])
-def test_a_move_within_the_delay_keeps_who_the_source_is(project: LiveProject, is_folder: bool) -> None:
+def test_move_within_the_delay_keeps_the_uuid(project: LiveProject, is_folder: bool) -> None:
     with project.running():
         project.until(lambda: meta(project, "sub/a.txt"))
         project.until_idle()
@@ -89,7 +89,7 @@ def test_a_move_within_the_delay_keeps_who_the_source_is(project: LiveProject, i
         assert project.product("linux/sub/a.txt") is None
 
 
-def test_a_folder_that_was_renamed_while_no_engine_looked_keeps_who_its_sources_are(project: LiveProject) -> None:
+def test_folder_renamed_without_an_engine_keeps_the_uuids_of_its_sources(project: LiveProject) -> None:
     with project.running():
         project.until(lambda: meta(project, "sub/a.txt"))
         project.until_idle()
@@ -248,7 +248,7 @@ def test_own_writes_to_intermediates_cause_no_check(project: LiveProject, monkey
         assert len(looks) <= 2 * 3 + 1, "one for the save, and one for each stage"
 
 
-def test_a_settled_engine_has_come_to_the_last_stage(project: LiveProject) -> None:
+def test_settle_waits_for_the_last_stage(project: LiveProject) -> None:
     with project.running():
         for text in ("one", "two"):
             project.edit({"assets/x.top": text, "assets/x.top.meta": ""})
@@ -356,7 +356,7 @@ def test_a_stage_that_writes_the_first_source_of_its_chain_ends_with_a_failure_t
     assert source.read_text() == written, "the next engine does not try it again"
 
 
-def test_in_a_batch_such_a_chain_ends_with_the_same_failure(project: LiveProject) -> None:
+def test_self_feeding_chain_fails_in_a_batch_too(project: LiveProject) -> None:
     settings = SELF_FEEDING.replace("PAUSE", "true").replace("ROOT", str(project.root)).replace('"*.m"', '"*.none"')
     project.config(settings.replace('"*.l"', '"*.m"'))
     project.delete("assets/sub")

@@ -70,7 +70,7 @@ def test_lock_of_an_editor_which_is_a_dead_link_causes_no_warning(project: LiveP
     assert not project.engine_run().said
 
 
-def test_a_link_is_as_the_file_is_that_it_leads_to(project: LiveProject) -> None:
+def test_link_follows_its_target(project: LiveProject) -> None:
     with project.running():
         assert project.product(f"{HOST}/d/link.txt") == b"a"
 
@@ -96,7 +96,7 @@ def test_retargeted_parent_folder_changes_the_link(project: LiveProject) -> None
         project.until_product(f"{HOST}/d/link.txt", "changed")
 
 
-def test_a_link_in_the_place_of_a_file_is_as_its_target_is_from_the_first_look_on(project: LiveProject) -> None:
+def test_link_that_replaces_a_file_has_the_content_of_its_target_at_once(project: LiveProject) -> None:
     project.engine_run({"assets/d/plain.txt": "plain"})
     with project.running():
         project.path("assets/d/plain.new").symlink_to("../../more/e/target.txt")

@@ -93,7 +93,7 @@ def logs(live: Live) -> LogRequests:
     return LogRequests(live, lambda: live.now)  # type: ignore[arg-type]
 
 
-def test_a_worker_that_answers_late_is_waited_for_no_longer_than_a_second(live: Live, logs: LogRequests) -> None:
+def test_late_worker_is_waited_for_one_second_at_most(live: Live, logs: LogRequests) -> None:
     assert logs.next_deadline(live.now) is None
     said = asked(logs)
     logs.poll(live.now)
@@ -124,7 +124,7 @@ def test_reopened_engine_answers_requests_of_its_predecessor(live: Live, logs: L
         asked(logs)
 
 
-def test_a_run_that_no_worker_is_at_has_no_lines_yet(live: Live, logs: LogRequests) -> None:
+def test_run_without_a_worker_has_no_lines_yet(live: Live, logs: LogRequests) -> None:
     live.said = None
     assert asked(logs) == {"run_key": 7, "stamp": -1, "records": []}
 

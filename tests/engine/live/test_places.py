@@ -25,7 +25,7 @@ def a_project(root: Path) -> LiveProject:
 
 
 @pytest.mark.parametrize("others", [{}, {"more/d/a.txt/c.none": "c"}])
-def test_a_source_in_whose_place_a_folder_is_has_no_product_any_more(tmp_path: Path, others: dict[str, str]) -> None:
+def test_source_replaced_by_a_folder_loses_its_product(tmp_path: Path, others: dict[str, str]) -> None:
     project = a_project(tmp_path)
     project.engine_run({"assets/d/a.txt": "a", **others})  # the same folder in another scan folder does not hide the change
     with project.running():
@@ -35,7 +35,7 @@ def test_a_source_in_whose_place_a_folder_is_has_no_product_any_more(tmp_path: P
         project.until_product(f"{HOST}/d/a.txt", None)
 
 
-def test_a_folder_in_whose_place_a_source_is_has_no_products_any_more(tmp_path: Path) -> None:
+def test_folder_replaced_by_a_source_loses_its_products(tmp_path: Path) -> None:
     project = a_project(tmp_path)
     project.engine_run({"assets/d/a.txt/below/b.txt": "b"})
     with project.running():
@@ -46,7 +46,7 @@ def test_a_folder_in_whose_place_a_source_is_has_no_products_any_more(tmp_path: 
         project.until_product(f"{HOST}/d/a.txt", "a")
 
 
-def test_a_folder_that_gives_way_to_a_file_in_one_moment_takes_its_products_along(tmp_path: Path) -> None:
+def test_folder_replaced_by_a_file_at_once_loses_its_products(tmp_path: Path) -> None:
     project = a_project(tmp_path)
     project.engine_run({"assets/d/a.txt": "a"})
     file = project.write("outside/file", "")
@@ -59,7 +59,7 @@ def test_a_folder_that_gives_way_to_a_file_in_one_moment_takes_its_products_alon
         assert project.product(f"{HOST}/d/a.txt") is None
 
 
-def test_a_file_that_is_gone_and_ignored_by_now_holds_up_nothing(tmp_path: Path) -> None:
+def test_deleted_file_that_became_ignored_delays_nothing(tmp_path: Path) -> None:
     project = a_project(tmp_path)
     project.engine_run({"assets/a.txt": "a"})
     with project.running() as live:

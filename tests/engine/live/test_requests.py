@@ -74,7 +74,7 @@ def test_progress_reports_failed_jobs_across_restarts(project: LiveProject) -> N
         project.until(lambda: failing() == 0)
 
 
-def test_paused_nothing_starts_run_next_starts_one_and_resume_the_rest(project: LiveProject) -> None:
+def test_pause_starts_nothing_run_next_one_job_and_resume_the_rest(project: LiveProject) -> None:
     with project.running() as live:
         project.forget()
         assert project.ask(port.PauseJobs()).answered == {"is_paused": True}

@@ -71,7 +71,7 @@ def cost_of_a_save(project: LiveProject, count: int, monkeypatch: pytest.MonkeyP
         return +costs.counts
 
 
-def test_a_save_costs_the_same_in_a_small_folder_and_a_large_one(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cost_of_a_save_does_not_depend_on_the_size_of_the_folder(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     small = cost_of_a_save(project, 100, monkeypatch)
     project.write("assets/deep/er/1.txt", "as before")
     large = cost_of_a_save(project, 3000, monkeypatch)
@@ -113,7 +113,7 @@ def test_new_hidden_deleted_or_respelled_file_is_checked_with_its_folder(project
         project.save("a.txt", "back")
 
 
-def test_a_file_whose_folder_differs_in_case_from_that_of_the_one_it_hides_counts_at_once(project: LiveProject) -> None:
+def test_overriding_file_in_a_folder_of_another_case_counts_at_once(project: LiveProject) -> None:
     project.write("gem/D1/a.txt", "hidden")
     with project.running():
         project.until_product("linux/d1/a.txt", "hidden")

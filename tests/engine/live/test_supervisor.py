@@ -96,7 +96,7 @@ def test_five_hundred_files_dropped_in_at_once_are_all_seen(project: LiveProject
         project.until(lambda: len(list(project.cache.glob("linux/new/*/*/*.txt"))) == 500)
 
 
-def test_a_file_that_was_a_folder_and_a_folder_that_was_a_file(project: LiveProject) -> None:
+def test_file_and_folder_may_replace_each_other(project: LiveProject) -> None:
     project.write("assets/x/y.txt", "below")
     with project.running():
         project.delete("assets/x")
@@ -145,7 +145,7 @@ def test_what_changed_while_the_watcher_was_deaf_is_found_by_the_rescan(
         project.until_product("linux/a.txt", "unheard")
 
 
-def test_with_the_start_scan_skipped_only_later_changes_are_seen(project: LiveProject) -> None:
+def test_skipped_start_scan_sees_only_later_changes(project: LiveProject) -> None:
     with project.running():
         pass
     project.write("assets/a.txt", "while nobody looked")
@@ -247,7 +247,7 @@ def watch_for_absence(project: LiveProject, name: str) -> list[float]:
 
 
 @pytest.mark.parametrize("gap_s", [0.0, 0.005, 0.02, 0.05, 0.1])
-def test_a_file_that_is_saved_twice_in_a_row_is_never_gone(project: LiveProject, gap_s: float) -> None:
+def test_file_saved_twice_in_a_row_keeps_its_product(project: LiveProject, gap_s: float) -> None:
     with project.running():
         missing = watch_for_absence(project, "linux/a.txt")
         for number in range(6):
@@ -356,7 +356,7 @@ def test_changes_under_the_lock_of_a_version_control_are_one_batch_after_it(proj
         assert not live.health.holds
 
 
-def test_a_hold_gathers_changes_until_its_client_leaves(project: LiveProject) -> None:
+def test_hold_delays_changes_until_its_client_leaves(project: LiveProject) -> None:
     with project.running() as live:
         project.forget()
         assert project.ask(port.Hold("make world"), client=7).answered == {}
@@ -418,7 +418,7 @@ def test_products_that_the_engine_deletes_itself_stay_gone(project: LiveProject)
 # ------------------------------------------------------------------------------------------------------------ configuration
 
 
-def test_a_changed_configuration_is_taken_over_and_only_what_it_touches_runs(project: LiveProject) -> None:
+def test_changed_configuration_is_applied_and_runs_only_affected_jobs(project: LiveProject) -> None:
     project.write("assets/b.dat", "b")
     with project.running():
         project.forget()
@@ -623,7 +623,7 @@ def test_missing_project_folder_is_not_created(retrying: LiveProject) -> None:
         retrying.until_product("linux/a.txt", "back")
 
 
-def test_engine_of_a_project_that_was_moved_lets_go_of_it_and_ends(retrying: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_of_a_moved_project_releases_the_cache_and_ends(retrying: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "_MOVED_S", 0.2)
     with retrying.running() as live:
         away = retrying.root.rename(retrying.root.with_name("away"))

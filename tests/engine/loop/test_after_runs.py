@@ -171,7 +171,7 @@ def test_analysis_of_intermittent_bytes_is_discarded(tmp_path: Path) -> None:
     assert not project.engine_run().runs
 
 
-def test_code_that_changed_and_changed_back_needs_new_workers_alone(tmp_path: Path) -> None:
+def test_code_that_changed_and_changed_back_needs_only_new_workers(tmp_path: Path) -> None:
     project = coded(Project(tmp_path, CONFIG))
     described = code.describe_anew
 
@@ -397,7 +397,7 @@ builders:
 """
 
 
-def test_what_a_command_finds_may_not_have_changed_since_it_began(tmp_path: Path) -> None:
+def test_result_of_a_command_with_changed_inputs_is_discarded(tmp_path: Path) -> None:
     project = Project(tmp_path, COMMAND.replace("PROJECT", str(tmp_path)))
     project.write("assets/x.inc", "A\n")
     project.edit({"assets/a.txt": "a", "before-job": "echo B > x.inc; mv ../before-job ../done"})
@@ -558,7 +558,7 @@ def pointer_to(text: str) -> str:
 
 @pytest.mark.parametrize("how", READS)
 @pytest.mark.parametrize("is_live", [False, True])
-def test_a_pointer_as_a_dependency_is_not_here_and_its_arrival_is_a_change(tmp_path: Path, how: str, is_live: bool) -> None:
+def test_lfs_pointer_as_dependency_fails_until_the_file_arrives(tmp_path: Path, how: str, is_live: bool) -> None:
     project = reading(LiveProject(tmp_path, CONFIG), how)
     project.engine_run({"assets/cfg.inc": pointer_to("A")})
     assert set(project.errors().values()) <= {
@@ -577,7 +577,7 @@ def test_a_pointer_as_a_dependency_is_not_here_and_its_arrival_is_a_change(tmp_p
     assert not project.errors()
 
 
-def test_a_pointer_as_a_companion_is_not_here(tmp_path: Path) -> None:
+def test_lfs_pointer_as_companion_fails(tmp_path: Path) -> None:
     project = Project(
         tmp_path,
         """

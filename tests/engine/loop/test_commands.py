@@ -91,7 +91,7 @@ def test_no_event_is_taken_until_a_commit_has_ended(project: LiveProject, held: 
     assert project.runs["a.txt:data"] == 3
 
 
-def test_files_that_wait_to_be_read_are_while_a_commit_goes_on(project: LiveProject, held: Held) -> None:
+def test_files_are_read_during_a_commit(project: LiveProject, held: Held) -> None:
     engine = project.live.engine
     assert engine is not None
     fact = engine.pipeline.jobs.memory.last_seen(PathKey("a.txt"))
@@ -155,7 +155,7 @@ def test_a_commit_waits_for_its_rows() -> None:
     assert rows.saved == [1, 2, 3]
 
 
-def test_who_waits_for_a_commit_makes_its_rows() -> None:
+def test_waiting_for_a_commit_makes_its_remaining_rows() -> None:
     rows = Rows()
 
     assert rows.commit.answer() == ([1, 2, 3], [])
@@ -196,7 +196,7 @@ def test_an_engine_that_is_stopped_amid_a_commit_ends_it(project: LiveProject, h
     assert project.engine_run().runs == {}
 
 
-def test_what_waits_behind_a_commit_that_fails_is_not_done(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_after_a_failed_commit_are_not_performed(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_given: object) -> object:
         raise HostError("the disk is gone")
 

@@ -59,7 +59,7 @@ def test_products_go_when_their_rows_are_saved_and_their_folders_are_doubted_wit
     assert list(notes.news.from_threads) == ["'linux/f/busy' stays"]
 
 
-def test_products_that_no_row_is_saved_about_go_at_once(notes: Notes, deletions: Deletions) -> None:
+def test_products_without_pending_rows_are_deleted_at_once(notes: Notes, deletions: Deletions) -> None:
     deletions.put(DeleteProducts(1, ("linux/a",), 7))
 
     deletions.perform_urgent()
@@ -76,7 +76,7 @@ def test_intermediates_go_at_once_but_after_their_rows(notes: Notes, deletions: 
     assert notes.done == [("saved", True), ("common/a",)]
 
 
-def test_no_deletions_do_not_wait_for_the_writer(notes: Notes, deletions: Deletions) -> None:
+def test_writer_is_not_awaited_without_deletions(notes: Notes, deletions: Deletions) -> None:
     assert deletions.announce(SaveRows(1, 7, {}), {}) == {}
 
     deletions.perform_urgent()
@@ -143,7 +143,7 @@ class Reader:
 
 
 @pytest.mark.real
-def test_a_job_that_depends_on_another_does_not_find_what_that_has_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dependent_job_does_not_find_deleted_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_homes(tmp_path, monkeypatch)
     project = Project(
         tmp_path / "project",

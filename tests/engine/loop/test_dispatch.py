@@ -24,7 +24,7 @@ def dispatcher(*, is_live: bool, ready: int, has_resources: bool = False, runnin
     return runs
 
 
-def test_a_batch_whose_workers_have_enough_to_do_gathers_longer() -> None:
+def test_batch_with_enough_ready_jobs_holds_results_longer() -> None:
     assert dispatcher(is_live=False, ready=5).hold_s(0.0) == dispatch._BATCH_HOLD_S > dispatch._HOLD_S
 
 
@@ -40,7 +40,7 @@ def test_results_are_held_briefly_while_clients_may_wait(how: dict[str, Any]) ->
     assert dispatcher(**how).hold_s(0.0) == dispatch._HOLD_S
 
 
-def test_nothing_is_held_when_all_that_runs_has_reported() -> None:
+def test_results_are_not_held_after_all_runs_have_reported() -> None:
     assert dispatcher(is_live=False, ready=5, running=1).hold_s(0.0) == 0.0
 
 

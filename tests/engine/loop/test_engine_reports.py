@@ -34,7 +34,7 @@ def test_progress_timers_restart_with_new_work() -> None:
     assert second.processing_ms <= 1000
 
 
-def test_a_look_at_all_files_that_finds_nothing_leaves_what_other_work_took() -> None:
+def test_scan_without_changes_keeps_the_earlier_processing_time() -> None:
     worked = (100.0, counts(running=1)), (100.5, counts(running=1)), (101.0, counts(done=1))
     looked = told(
         *worked, (200.0, counts(done=1, is_scanning=True)), (200.1, counts(done=1, is_scanning=True)), (201.0, counts(done=1))

@@ -29,7 +29,7 @@ class Room:
         return self.forecaster.complete_progress(replace(COUNTS, jobs_done=done, **changes), (), now)
 
 
-def test_the_rest_takes_the_work_over_the_pace_and_no_less_than_all_workers_need() -> None:
+def test_estimate_is_work_over_pace_with_a_lower_bound() -> None:
     room = Room()
     room.at(100.0)
 
@@ -90,7 +90,7 @@ def test_the_work_is_added_up_once_a_second_and_less_often_where_that_takes_long
     assert (quick.looks, slow.looks) == (10, 2)
 
 
-def test_between_two_looks_the_estimate_runs_down() -> None:
+def test_estimate_decreases_between_two_measurements() -> None:
     room = Room()
     room.at(100.0)
     first = room.at(110.0, done=20, spent_ms=19_980)

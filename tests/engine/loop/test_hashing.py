@@ -65,7 +65,7 @@ class Orders(HashQueue):
         return [event for event in self.posted if isinstance(event, FilesHashed)]
 
 
-def test_of_a_burst_more_go_into_an_order_than_of_a_few_files() -> None:
+def test_orders_of_a_burst_hold_more_files() -> None:
     few, many = Orders(is_live=True), Orders(is_live=True)
     few.want_copies(40)
     many.want_copies(2000)
@@ -196,7 +196,7 @@ class Workers:
     ("is_live", "files", "known", "announced"),
     [(True, 2, b"d", [[("0.txt", (0,)), ("1.txt", (1,))]]), (True, 40, b"d", []), (True, 2, b"", [[]]), (False, 2, b"d", [])],
 )
-def test_what_a_few_saved_files_will_replace_is_announced(is_live: bool, files: int, known: bytes, announced: list[object]) -> None:
+def test_replacement_by_few_saved_files_is_announced(is_live: bool, files: int, known: bytes, announced: list[object]) -> None:
     digests = Orders(is_live=is_live)
     digests.want_copies(files, known=known)
 

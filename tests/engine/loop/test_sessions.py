@@ -41,7 +41,7 @@ class World:
         return self.recorder.end(self.archive, account, is_stopping=is_stopping).get("put_session", [])
 
 
-def test_a_session_lasts_from_the_first_work_to_the_rest() -> None:
+def test_session_lasts_from_the_first_work_until_idle() -> None:
     world = World()
     world.recorder.begin_scan(None, "signature")
     world.now = 5000
@@ -54,7 +54,7 @@ def test_a_session_lasts_from_the_first_work_to_the_rest() -> None:
     assert world.end() == []
 
 
-def test_work_that_comes_soon_after_the_rest_goes_on_with_the_session() -> None:
+def test_work_soon_after_the_end_of_work_continues_the_session() -> None:
     world = World()
     world.recorder.begin(SessionKind.EDIT)
     world.recorder.note_rest()
@@ -65,7 +65,7 @@ def test_work_that_comes_soon_after_the_rest_goes_on_with_the_session() -> None:
     assert world.end()[0][:3] == (1000, 2000, "edit")
 
 
-def test_why_a_scan_begins() -> None:
+def test_reason_of_a_scan_gives_the_kind_of_session() -> None:
     world = World()
     kinds = []
     for signature in ("old", "new", "", None):
@@ -94,7 +94,7 @@ def test_another_commit_is_a_checkout_unless_it_was_made_here() -> None:
     assert world.end()[0][2:5] == ("edit", "", "a" * 40)
 
 
-def test_a_commit_that_was_left_and_taken_again_since_is_a_checkout() -> None:
+def test_return_to_the_same_commit_after_another_is_a_checkout() -> None:
     world = World()
     world.archive.commit = "a" * 40
     for moved_ms, left, kind in ((6000, "b" * 40, "checkout"), (4000, "b" * 40, "edit"), (6000, "a" * 40, "edit")):
@@ -149,7 +149,7 @@ def test_each_session_has_its_own_part_of_the_account() -> None:
     assert world.end(account)[0][6:] == (50, 0)
 
 
-def test_an_old_session_goes_at_a_rest() -> None:
+def test_old_session_is_pruned_when_the_engine_becomes_idle() -> None:
     world = World()
     world.now, world.archive.outdated = LONGEST_HISTORY_MS + 77, 4
     world.recorder.begin(SessionKind.EDIT)

@@ -24,7 +24,7 @@ def test_jobs_that_fit_run_beside_each_other():
     assert not admitted.may_run(message(1), [(7, message(2)), (8, message(3))])
 
 
-def test_a_job_that_was_killed_runs_alone_until_it_came_through():
+def test_killed_job_runs_alone_until_it_succeeds():
     admitted, failures, memory = admission(100_000, b=10)
 
     assert admitted.isolate(order(1))
@@ -38,7 +38,7 @@ def test_a_job_that_was_killed_runs_alone_until_it_came_through():
     assert admitted.may_run(beside, [(7, message(2, rel="b.txt"))])
 
 
-def test_what_a_run_took_is_expected_of_the_next():
+def test_memory_of_a_run_is_expected_for_the_next():
     admitted, _failures, memory = admission(1000)
 
     admitted.learn(order(1), RunResult(1, Outcome.SUCCEEDED, peak_rss_bytes=600))

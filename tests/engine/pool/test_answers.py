@@ -50,7 +50,7 @@ def room():
     return Room()
 
 
-def test_of_a_dead_workers_orders_the_one_it_was_at_is_lost_and_the_others_are_returned(room):
+def test_dead_worker_loses_its_current_order_and_returns_the_others(room):
     room.answers.account_for_the_dead(room.slot(jobs(1, 2, 3, done=1), jobs(4)))
     found = room.answers.take()
 
@@ -60,7 +60,7 @@ def test_of_a_dead_workers_orders_the_one_it_was_at_is_lost_and_the_others_are_r
     assert (found[0].kind, found[0].duration_ms, found[0].error) == (FailureKind.CRASH, 2000, "was killed by signal 11")
 
 
-def test_a_builder_that_never_answered_is_broken_by_three_deaths(room):
+def test_builder_without_an_answer_is_broken_after_three_dead_workers(room):
     for key in (1, 2, 3):
         assert room.failures.refusal("b") == ""
         room.answers.account_for_the_dead(room.slot(jobs(key)))
@@ -68,7 +68,7 @@ def test_a_builder_that_never_answered_is_broken_by_three_deaths(room):
     assert "died three times" in room.failures.refusal("b")
 
 
-def test_who_was_killed_by_others_runs_alone_once_more_and_its_builder_is_not_blamed(room):
+def test_job_killed_by_another_process_runs_alone_and_its_builder_is_not_blamed(room):
     for _ in range(3):
         room.answers.account_for_the_dead(room.slot(jobs(1), is_killed_by_others=True))
 
@@ -77,7 +77,7 @@ def test_who_was_killed_by_others_runs_alone_once_more_and_its_builder_is_not_bl
     assert room.failures.refusal("b") == ""  # the first kill was not counted
 
 
-def test_only_who_is_to_blame_gets_the_verdict(room):
+def test_verdict_applies_only_to_its_own_run(room):
     verdict = Verdict(Outcome.FAILED, "took longer than 1 s")
     room.answers.account_for_the_dead(room.slot(jobs(1, 2), verdicts={1: verdict}))
     room.answers.account_for_the_dead(room.slot(jobs(3, 4), verdicts={9: verdict}))
@@ -95,7 +95,7 @@ def test_dead_worker_returns_several_copies_but_loses_one(room):
     assert room.said() == [(1, Outcome.RETURNED), (2, Outcome.RETURNED), (3, Outcome.LOST)]
 
 
-def test_files_over_which_a_worker_died_are_read_by_a_second_one_and_no_third(room):
+def test_files_whose_reading_killed_a_worker_are_read_once_more_only(room):
     message = reading()
     room.answers.account_for_the_dead(room.slot(message))
     assert (list(room.waiting), room.answers.results) == ([message], [])
@@ -108,7 +108,7 @@ def test_files_over_which_a_worker_died_are_read_by_a_second_one_and_no_third(ro
     assert not list(room.waiting)
 
 
-def test_what_a_worker_had_copied_when_it_died_is_gone_before_a_second_one_reads(room, tmp_path):
+def test_copies_of_a_dead_worker_are_deleted_before_files_are_read_again(room, tmp_path):
     copies = ((str(tmp_path / "7"), str(tmp_path / "8")), (), (str(tmp_path / "9"),))
     (tmp_path / "7").write_text("half of it")
 
@@ -134,7 +134,7 @@ def test_a_worker_that_leaves_gives_back_what_it_has_not_done(room):
     assert room.said() == [(4, Outcome.CANCELLED)]
 
 
-def test_orders_of_a_former_configuration_go_back_to_their_maker_but_files_are_read(room):
+def test_outdated_orders_are_returned_and_files_are_still_read(room):
     files = reading()
     room.answers.take_back(room.slot(jobs(1), files), is_outdated=True)
 
@@ -146,7 +146,7 @@ def test_orders_of_a_former_configuration_go_back_to_their_maker_but_files_are_r
     ("cancelled", "verdicts", "outcome"),
     [((), {}, Outcome.SUCCEEDED), ((1,), {}, Outcome.CANCELLED), ((), {1: Verdict(Outcome.FAILED, "too long")}, Outcome.FAILED)],
 )
-def test_an_answer_counts_unless_its_run_was_ended_or_is_not_wanted(room, cancelled, verdicts, outcome):
+def test_answer_counts_unless_its_run_was_ended_or_cancelled(room, cancelled, verdicts, outcome):
     message = jobs(1)
     message.cancelled = set(cancelled)
     room.answers.take_run(room.slot(message, verdicts=verdicts), message, message.orders[0], RunResult(1, Outcome.SUCCEEDED))
@@ -154,7 +154,7 @@ def test_an_answer_counts_unless_its_run_was_ended_or_is_not_wanted(room, cancel
     assert room.said() == [(1, outcome)]
 
 
-def test_a_command_that_was_killed_comes_back_once_to_run_alone(room):
+def test_killed_command_is_returned_once_to_run_alone(room):
     message = jobs(1)
     killed = RunResult(1, Outcome.FAILED, f"{KILLED} by signal 9")
     for _ in range(2):
@@ -163,7 +163,7 @@ def test_a_command_that_was_killed_comes_back_once_to_run_alone(room):
     assert room.said() == [(1, Outcome.LOST), (1, Outcome.FAILED)]
 
 
-def test_copies_are_taken_together_and_those_of_other_orders_not_at_all(room):
+def test_answer_about_copies_must_match_its_message(room):
     message = PoolMessage(wire.FrameKind.COPY, [CopyOrder(1, "a", "b"), CopyOrder(2, "c", "d")], cancelled={2})
     done = [RunResult(key, Outcome.SUCCEEDED) for key in (1, 2)]
 
@@ -172,7 +172,7 @@ def test_copies_are_taken_together_and_those_of_other_orders_not_at_all(room):
     assert room.said() == [(1, Outcome.SUCCEEDED), (2, Outcome.CANCELLED)]
 
 
-def test_where_no_worker_starts_everything_is_refused(room):
+def test_all_orders_are_refused_if_no_worker_starts(room):
     room.answers.refuse(jobs(1, 2), "worker processes do not start")
     room.answers.refuse(reading(), "worker processes do not start")
     *runs, files = room.answers.take()

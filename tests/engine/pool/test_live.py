@@ -129,14 +129,14 @@ def test_a_job_larger_than_everything_runs_alone(harness):
     assert [result.outcome for result in results] == [Outcome.SUCCEEDED] * 3
 
 
-def test_jobs_are_not_asked_for_without_end_while_they_do_not_fit(harness):
+def test_no_more_jobs_are_requested_while_some_do_not_fit(harness):
     pool = harness(GATED, memory=budget(100, gated=60))
     begin(pool, *(f"{number}.txt" for number in range(9)))
 
     assert pool.pool.free == 0
 
 
-def test_what_a_run_takes_is_learnt_for_each_builder_and_handed_on(harness):
+def test_peak_memory_is_learned_for_each_builder(harness):
     pool = harness(GOOD, python_builder("Hungry", "hungry"), python_builder("HungryChild", "child"), size=1)
 
     hungry, good, child = pool.run(*(pool.process_order(name) for name in ("hungry", "good", "child")))
@@ -199,7 +199,7 @@ def test_a_command_that_was_killed_gets_another_try(harness):
     assert {result.error for result in results} == {"command killed by SIGKILL: likely out of memory"}
 
 
-def test_a_builder_is_broken_only_when_its_jobs_die_alone_too(harness):
+def test_builder_is_broken_only_if_its_jobs_die_alone_too(harness):
     pool = harness(python_builder("KillsGroup", "kills"), size=1)
     rels = [f"{number}.txt" for number in range(3)]
 
@@ -231,7 +231,7 @@ def test_a_critical_job_does_not_wait_for_a_long_one(harness):
     assert pool.pool.free == 1
 
 
-def test_what_changed_is_read_and_analysed_while_long_jobs_have_all_workers(harness):
+def test_changes_are_read_and_analysed_while_long_jobs_use_all_workers(harness):
     clock = Clock()
     pool = harness(GOOD, GATED, size=1, clock=clock)
     (long,) = begin(pool, "long.txt")
@@ -270,7 +270,7 @@ def test_a_critical_job_overtakes_what_came_with_it(harness):
 # ---------------------------------------------------------------------------------------------------------------- people
 
 
-def test_people_see_what_each_worker_is_at(harness):
+def test_state_and_job_of_each_worker_are_listed(harness):
     pool = harness(GOOD, GATED)
     for _ in range(2):
         pool.pool.send([pool.process_order("good")])
@@ -293,7 +293,7 @@ def test_people_see_what_each_worker_is_at(harness):
     assert outcomes(pool, [order]) == [Outcome.SUCCEEDED]
 
 
-def test_a_worker_that_is_restarted_finishes_what_it_is_at(harness):
+def test_restarted_worker_finishes_its_run(harness):
     pool = harness(GOOD, GATED, size=1)
     (order,) = begin(pool, "a.txt")
     until_begun(pool, "a.txt")
@@ -417,7 +417,7 @@ def test_changed_builder_file_is_imported_again(harness, tmp_path):
 # ------------------------------------------------------------------------------------------------------------------- rest
 
 
-def test_workers_without_work_are_ended_all_but_one_and_that_one_later(harness):
+def test_idle_workers_are_ended_and_the_last_one_later(harness):
     clock = Clock()
     pool = harness(GOOD, size=3, clock=clock)
     for _ in range(3):
@@ -443,7 +443,7 @@ def test_workers_without_work_are_ended_all_but_one_and_that_one_later(harness):
 
 
 @pytest.mark.starts
-def test_a_worker_at_rest_sleeps_and_is_nice(harness):
+def test_idle_worker_sleeps_with_low_priority(harness):
     pool = harness(GOOD, size=1)
     pool.run(pool.process_order("good"))
     (pid,) = pool.worker_pids
@@ -493,7 +493,7 @@ def test_nothing_outlives_a_killed_engine(tmp_path):
 
 
 @pytest.mark.starts
-def test_the_warden_ends_with_an_engine_that_ends_in_good_order(harness):
+def test_reaper_ends_when_the_engine_ends_normally(harness):
     pool = harness(GOOD, size=1)
     pool.run(pool.process_order("good"))
     reaper = pool.pool._manager._reaper.pid

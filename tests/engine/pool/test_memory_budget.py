@@ -25,7 +25,7 @@ class Machine:
         return MemoryBudget(budget, lambda: self.now_s, learned, self.available, lambda pid: self.taken.get(pid, 0))
 
 
-def test_the_highest_peak_counts_and_fades():
+def test_highest_peak_counts_and_decreases_slowly():
     memory = Machine().memory()
 
     memory.learn("a", 3200)
@@ -37,7 +37,7 @@ def test_the_highest_peak_counts_and_fades():
     assert memory.learned == {"a": 5000}
 
 
-def test_an_unknown_builder_is_guessed_and_a_limit_is_believed():
+def test_estimate_of_an_unknown_builder_is_a_guess_or_its_limit():
     memory = Machine().memory(a=500)
 
     assert memory.estimate_bytes("b") == GUESS_BYTES
@@ -46,7 +46,7 @@ def test_an_unknown_builder_is_guessed_and_a_limit_is_believed():
 
 
 @pytest.mark.parametrize(("left", "learned"), [(10_000, 1000), (700, 700), (100, 500)])
-def test_after_a_death_twice_as_much_is_expected_but_not_more_than_there_is(left, learned):
+def test_death_doubles_the_expected_memory_up_to_the_maximum(left, learned):
     memory = Machine(left).memory(a=500)
 
     memory.learn_death("a")
@@ -54,7 +54,7 @@ def test_after_a_death_twice_as_much_is_expected_but_not_more_than_there_is(left
     assert memory.learned["a"] == learned
 
 
-def test_a_given_budget_counts_alone():
+def test_configured_budget_replaces_measured_memory():
     machine = Machine(left=0)
     memory = machine.memory(budget=100)
 
@@ -63,7 +63,7 @@ def test_a_given_budget_counts_alone():
     assert machine.looks == 0
 
 
-def test_what_runs_have_taken_already_is_not_counted_twice():
+def test_memory_in_use_by_runs_is_not_counted_twice():
     machine = Machine(left=100, taken={1: 500, 2: 50})
     memory = machine.memory()
 
@@ -95,7 +95,7 @@ def machine(tmp_path, available_kib=8 << 20, group="/user/job"):
     return lambda: available_bytes(str(tmp_path / "proc"), str(tmp_path / "cgroup"))
 
 
-def test_what_is_available_keeps_a_reserve(tmp_path):
+def test_available_memory_leaves_a_reserve(tmp_path):
     assert machine(tmp_path)() == (8 << 30) - (1 << 30)
 
 
@@ -106,7 +106,7 @@ def test_the_reserve_of_a_small_machine_is_small(tmp_path):
     assert left() == (400 - 64) * MIB
 
 
-def test_a_limit_of_our_cgroup_or_one_above_it_counts_and_cached_files_do_not(tmp_path):
+def test_limit_of_a_cgroup_counts_and_cached_files_do_not(tmp_path):
     left = machine(tmp_path)
     write(tmp_path / "cgroup/user/job", memory_max="max\n", memory_current="5\n")
     write(
@@ -119,7 +119,7 @@ def test_a_limit_of_our_cgroup_or_one_above_it_counts_and_cached_files_do_not(tm
     assert left() == (512 + 256 - 128) * MIB
 
 
-def test_a_machine_that_says_nothing_sets_no_limit(tmp_path):
+def test_unknown_memory_sets_no_limit(tmp_path):
     assert available_bytes(str(tmp_path), str(tmp_path)) > 1 << 39
 
 

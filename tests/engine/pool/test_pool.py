@@ -87,7 +87,7 @@ def test_output_of_each_run_reaches_the_log_of_that_run(harness):
     assert quiet.log == quiet_again.log == ()
 
 
-def test_copies_come_in_one_batch_hashed_and_equal(harness):
+def test_copies_are_returned_in_one_batch_with_digests(harness):
     pool = harness()
     big = os.urandom(3 << 20)
     pool.source("big.bin", big)
@@ -206,7 +206,7 @@ def test_a_worker_is_replaced_after_its_share_of_runs_without_losing_any(harness
     assert len(pids) == 3
 
 
-def test_a_worker_whose_runs_took_no_time_to_speak_of_stays(harness):
+def test_worker_with_short_runs_is_not_replaced(harness):
     pool = harness(GOOD, size=1, settings=PoolSettings(recycle_runs=1, recycle_cpu_s=600))
 
     pids = set()
@@ -217,7 +217,7 @@ def test_a_worker_whose_runs_took_no_time_to_speak_of_stays(harness):
     assert len(pids) == 1
 
 
-def test_runs_of_commands_wear_no_worker_out(harness):
+def test_commands_cause_no_replacement_of_a_worker(harness):
     pool = harness(TOOL, size=1, settings=PoolSettings(recycle_runs=2, recycle_cpu_s=0))
 
     pids = set()
@@ -251,7 +251,7 @@ def test_finished_orders_are_reported_during_a_long_command(harness):
     assert [pool.results[order.run_key].outcome for order in orders[2:]] == [Outcome.CANCELLED, Outcome.RETURNED]
 
 
-def test_what_a_command_left_that_was_ended_goes_with_its_worker(harness, tmp_path):
+def test_files_of_an_ended_command_are_removed_with_its_worker(harness, tmp_path):
     pool = harness(
         command_builder("tool", "touch {products_dir}/x; sleep 3600"),
         size=1,
@@ -406,7 +406,7 @@ def test_output_of_a_hostile_builder_is_bounded_and_readable(harness):
     assert [record.text for record in invalid.log] == ["caf\\xe9 \\xff\\xfe\x00\x01 end"]
 
 
-def test_what_a_crashing_builder_said_last_is_in_its_log(harness):
+def test_last_output_of_a_crashing_builder_is_in_its_log(harness):
     pool = harness(python_builder("Segv", "segv"))
 
     (result,) = pool.run(pool.process_order("segv"))
@@ -447,7 +447,7 @@ def test_an_answer_that_no_frame_can_hold_fails_the_run_and_not_the_worker(harne
     assert (good.outcome, pool.worker_pids) == (Outcome.SUCCEEDED, pids)
 
 
-def test_what_commands_of_a_dead_worker_write_before_they_die_is_removed_when_they_have(tmp_path, monkeypatch):
+def test_late_files_of_a_dead_worker_are_removed(tmp_path, monkeypatch):
     alive = iter([{7}, {7}, set()])
     monkeypatch.setattr(processes, "reap", lambda _pids: next(alive))
     selector = selectors.DefaultSelector()

@@ -82,7 +82,7 @@ def test_python_builder_output_is_reported_during_its_run(harness, tmp_path):
 
 
 @pytest.mark.real
-def test_a_run_that_is_killed_after_it_was_asked_about_leaves_nothing(harness, tmp_path):
+def test_killed_run_leaves_no_log_request(harness, tmp_path):
     pool = harness(command_builder("slow", f"echo one; {WAITING}"))
     order = pool.process_order("slow", params=f'{{"go":"{tmp_path}/go"}}')
     pool.pool.send([order])
@@ -164,7 +164,7 @@ def other():
     found.selector.close()
 
 
-def test_a_question_is_asked_once_until_it_is_answered_and_again_when_it_is_old(other):
+def test_question_is_repeated_only_when_old_and_unanswered(other):
     for _ in range(3):
         other.questions.ask(7)
     assert other.heard() == [(7, -1)]
@@ -180,7 +180,7 @@ def test_a_question_is_asked_once_until_it_is_answered_and_again_when_it_is_old(
     assert other.heard() == [(7, 2)]
 
 
-def test_nothing_new_and_a_worker_that_is_not_at_the_run_leave_what_is_known(other):
+def test_answer_without_new_lines_keeps_the_known_log(other):
     other.questions.ask(7)
     other.say(7, 2, "one")
     for stamp in (2, -1):
@@ -189,7 +189,7 @@ def test_nothing_new_and_a_worker_that_is_not_at_the_run_leave_what_is_known(oth
         assert other.told(7) == (2, ["one"], False)
 
 
-def test_a_late_answer_about_the_run_before_is_let_go(other):
+def test_late_answer_about_an_earlier_run_is_dropped(other):
     other.questions.ask(7)
     other.questions.ask(8)
     other.say(7, 2, "of seven")
@@ -201,7 +201,7 @@ def test_a_late_answer_about_the_run_before_is_let_go(other):
     assert other.told(8) == (1, ["of eight"], False)
 
 
-def test_what_was_printed_stands_first(other):
+def test_printed_output_precedes_logged_lines(other):
     other.questions.ask(7)
     other.say(7, 2, "logged")
     assert other.told(7, b"printed\n") == (10, ["printed", "logged"], False)
@@ -216,7 +216,7 @@ def test_malformed_answer_ends_the_questions(other):
     assert other.told(7) == (0, [], False)
 
 
-def test_a_worker_that_takes_nothing_is_not_waited_for(other):
+def test_question_to_a_worker_with_a_full_socket_is_dropped(other):
     run_key = 0
     while other.told(run_key)[2] or not run_key:
         run_key += 1

@@ -82,7 +82,7 @@ def test_keys_below_the_project_are_empty_inside(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-def test_without_one_auto_goes_on_and_require_refuses(project: Project, stub: Path) -> None:
+def test_missing_sandbox_is_accepted_by_auto_and_refused_by_require(project: Project, stub: Path) -> None:
     config = load.load(project.root)
 
     assert sandbox.sandbox_of(replace(config, sandbox="off")) is None
@@ -95,9 +95,7 @@ def test_without_one_auto_goes_on_and_require_refuses(project: Project, stub: Pa
 
 
 @pytest.mark.real
-def test_unless_said_otherwise_there_is_one_where_bubblewrap_works(
-    project: Project, stub: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sandbox_is_used_by_default_if_bubblewrap_works(project: Project, stub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stub.write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift; exec "$@"\n')
     project.config(SETTINGS.replace("sandbox: MODE\n", ""))
     config = load.load(project.root)
@@ -150,7 +148,7 @@ def test_outcome_is_equal_with_and_without_a_sandbox(project: Project, command: 
 
 @needs_bubblewrap
 @pytest.mark.real
-def test_a_run_that_failed_inside_says_what_it_had_no_access_to(project: Project) -> None:
+def test_failed_run_names_what_the_sandbox_hid(project: Project) -> None:
     project.write("assets/a.look", "exit 1")
     rule = '  - {name: bad, patterns: ["*.bad"], command: "exit 3 # {source}"}\n'
     project.config(SETTINGS.replace("MODE", "require") + rule)
@@ -166,7 +164,7 @@ def test_a_run_that_failed_inside_says_what_it_had_no_access_to(project: Project
 
 @needs_bubblewrap
 @pytest.mark.real
-def test_a_job_run_alone_runs_inside_as_well(project: Project) -> None:
+def test_job_that_runs_alone_uses_the_sandbox(project: Project) -> None:
     project.engine_run({"assets/a.look": LOOK.replace("$SECRET", f"{project.root.parent}/.key")})
 
     assert main.main(["rerun", "a.look", "--project", str(project.root)]) == 0
@@ -178,7 +176,7 @@ def test_a_job_run_alone_runs_inside_as_well(project: Project) -> None:
 
 @needs_bubblewrap
 @pytest.mark.real
-def test_builders_of_python_run_inside(project: Project) -> None:
+def test_python_builders_run_in_the_sandbox(project: Project) -> None:
     project.config(SETTINGS.replace("MODE", "require") + '  - {name: tables, uses: json, patterns: ["*.json"]}\n')
     project.engine_run({"assets/a.json": '{"a": 1}'})
 

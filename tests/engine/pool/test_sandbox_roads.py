@@ -80,7 +80,7 @@ def marks(folder: Path) -> set[str]:
 
 
 @pytest.mark.real
-def test_without_a_sandbox_every_road_leaves_its_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_way_to_run_code_works_without_a_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, monkeypatch, "off")
 
     main.main(["batch"])

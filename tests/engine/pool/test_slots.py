@@ -51,7 +51,7 @@ def test_critical_messages_wait_before_others():
     assert len(waiting) == 0
 
 
-def test_only_jobs_pass_those_that_are_held():
+def test_only_jobs_overtake_held_messages():
     waiting, held, free = WaitingOrders(), message(1), message(2)
     copies = PoolMessage(wire.FrameKind.COPY, [CopyOrder(3, "a", "b")])
     for one in (held, free, copies):
@@ -67,7 +67,7 @@ def test_only_jobs_pass_those_that_are_held():
 
 
 @pytest.mark.parametrize(("passes", "later_s", "is_enough"), [(0, 0.0, False), (PATIENT_PASSES, 0.0, True), (0, PATIENT_S, True)])
-def test_who_is_held_waits_only_so_long_for_others(passes, later_s, is_enough):
+def test_held_message_waits_for_a_limited_time_and_number_of_others(passes, later_s, is_enough):
     waiting, held = WaitingOrders(), message(1)
     waiting.add(held)
     waiting.hold(held, 5.0)
@@ -76,7 +76,7 @@ def test_who_is_held_waits_only_so_long_for_others(passes, later_s, is_enough):
     assert waiting.hold(held, 5.0 + later_s) == is_enough
 
 
-def test_what_a_worker_is_at_reads_well():
+def test_work_of_a_worker_is_described_in_words():
     analysis = AnalyseOrder(1, "images", "/r", "t/a.png", b"", ("linux",), 1.0)
 
     assert describe(messages_of([analysis])[0]) == "images: t/a.png (analysis)"

@@ -100,7 +100,7 @@ def test_many_changes_start_one_worker_few_or_none_start_none(
 
 
 @pytest.mark.real
-def test_what_is_not_only_copied_starts_a_worker_early(project: Path, spawned: list[SpawnedWorker]) -> None:
+def test_changes_other_than_copies_start_a_worker_early(project: Path, spawned: list[SpawnedWorker]) -> None:
     text = (project / "aptui.yaml").read_text()
     command = '{name: upper, patterns: ["*.up"], command: "cp {source} {products_dir}"}'
     (project / "aptui.yaml").write_text(text.replace('copy: ["*"]}', f'copy: ["*"]}}, {command}'))

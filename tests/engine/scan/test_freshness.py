@@ -29,7 +29,7 @@ def is_fresh(mountinfo: bytes, fact: FileFact, longest_ns: int = RACY_NS) -> boo
 
 
 @pytest.mark.parametrize("mountinfo", [EXT4, NFS_ELSEWHERE])
-def test_the_clock_of_this_kernel_is_reckoned_with_where_it_counts(mountinfo: bytes) -> None:
+def test_tick_of_this_kernel_counts_for_local_file_systems(mountinfo: bytes) -> None:
     assert not is_fresh(mountinfo, file(FINE_RACY_NS + 1))
     assert is_fresh(mountinfo, file(FINE_RACY_NS))
     assert is_fresh(mountinfo, file(-SECOND_NS)), "of the future"
@@ -50,7 +50,7 @@ def test_file_system_counting_seconds_is_recognised_by_digits() -> None:
     assert not is_fresh(EXT4, file(SECOND_NS + whole_ns - 1))
 
 
-def test_who_reckons_with_no_tick_finds_nothing_fresh() -> None:
+def test_no_file_is_fresh_with_a_tick_of_zero() -> None:
     assert not is_fresh(EXT4, file(1), longest_ns=0)
     assert not is_fresh(OVERLAY, file(1), longest_ns=0)
 

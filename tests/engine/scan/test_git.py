@@ -45,14 +45,14 @@ def test_a_detached_head(git: Path, tmp_path: Path) -> None:
     ("move", "is_made_here"),
     [("commit: one", True), ("commit (amend): one", True), ("checkout: moving", False), ("pull: x", False)],
 )
-def test_what_moved_head_last(git: Path, tmp_path: Path, move: str, is_made_here: bool) -> None:
+def test_last_move_of_head_is_read_from_its_log(git: Path, tmp_path: Path, move: str, is_made_here: bool) -> None:
     (git / "logs/HEAD").write_text(f"{OTHER} {COMMIT} A <a@b> 1 +0000\tcheckout: x\n{COMMIT} {OTHER} A <a@b> 2 +0000\t{move}\n")
 
     assert head(str(tmp_path)) == CheckoutHead(COMMIT, is_made_here, COMMIT, 2000)
 
 
 @pytest.mark.parametrize("line", ["", "nonsense", f"{COMMIT} {OTHER} A <a@b> x\tcheckout: y", f"{COMMIT} {OTHER} A <a@b>", "\t\t"])
-def test_a_log_that_says_nothing(git: Path, tmp_path: Path, line: str) -> None:
+def test_malformed_reflog_is_ignored(git: Path, tmp_path: Path, line: str) -> None:
     (git / "logs/HEAD").write_text(f"{line}\n")
 
     assert head(str(tmp_path)) == CheckoutHead(COMMIT)

@@ -94,7 +94,7 @@ def test_a_uuid_counts_however_it_is_spelled() -> None:
         {"creationUnixEpochMS": True},
     ],
 )
-def test_what_is_missing_is_completed_once_and_for_all(desk: Metadata, tmp_path: Path, said: dict[str, object]) -> None:
+def test_missing_field_of_an_identity_file_is_written_once(desk: Metadata, tmp_path: Path, said: dict[str, object]) -> None:
     path = tmp_path / "a.txt.meta"
     path.write_bytes(text(**said))
 
@@ -109,9 +109,7 @@ def test_what_is_missing_is_completed_once_and_for_all(desk: Metadata, tmp_path:
     assert path.read_bytes() == completed, "a file that is whole is never written again"
 
 
-def test_what_is_missing_stays_missing_in_files_of_other_types_and_where_nothing_may_be_made(
-    desk: Metadata, tmp_path: Path
-) -> None:
+def test_incomplete_identity_file_of_another_type_stays_incomplete(desk: Metadata, tmp_path: Path) -> None:
     for rel, creates in (("a.png", True), ("a.txt", False)):
         desk.creates = creates
         path = tmp_path / f"{rel}.meta"
@@ -134,7 +132,7 @@ def test_other_contents_of_identity_file_are_kept(desk: Metadata, tmp_path: Path
     assert (said["Mine"], said["FileVersion"], said["UUID"]["mine"], said["UUID"]["uuid"]) == ([1, {"ü": None}], 3, 1.5, ONE)
 
 
-def test_an_empty_file_and_one_that_went_say_nothing(desk: Metadata, tmp_path: Path) -> None:
+def test_empty_or_deleted_identity_file_gives_no_identity(desk: Metadata, tmp_path: Path) -> None:
     (tmp_path / "a.txt.meta").write_bytes(b" \n")
 
     assert desk.read(fact("a.txt.meta"), fact("a.txt")) is None
@@ -242,7 +240,7 @@ def test_names_that_json_cannot_hold_are_not_written() -> None:
 # ------------------------------------------------------------------------------------------------------------------ waiting
 
 
-def test_a_source_without_a_file_is_held_until_its_time_is_over(tmp_path: Path) -> None:
+def test_source_without_an_identity_file_is_held_until_the_delay_ends(tmp_path: Path) -> None:
     now = [10.0]
     desk = Metadata((".txt",), {1: str(tmp_path)}, creates=True, delay_s=2.0, clock=lambda: now[0])
 

@@ -84,7 +84,7 @@ def gone(events: Sequence[FolderSeen | FoldersUnchanged]) -> list[PathKey]:
     return [key for event in events if isinstance(event, FolderSeen) for key in event.gone]
 
 
-def test_a_second_scan_keeps_every_folder_and_says_nothing_else(tmp_path: Path) -> None:
+def test_second_scan_reports_only_unchanged_folders(tmp_path: Path) -> None:
     tree = Tree(tmp_path, folder(1, tmp_path / "a"))
     write(tmp_path / "a", "x.txt", "f/y.txt", "f/g/z.txt")
 
@@ -263,7 +263,7 @@ def _counted(name: str, call: object, calls: Counter[str]) -> object:
     return counted
 
 
-def test_a_file_that_is_being_written_counts_as_it_was_even_if_it_is_to_be_read_again_or_not_there(tmp_path: Path) -> None:
+def test_file_being_written_keeps_its_facts_even_if_it_is_missing(tmp_path: Path) -> None:
     tree = Tree(tmp_path, folder(1, tmp_path / "one"))
     write(tmp_path / "one", "d/a.txt", "d/b.txt")
     tree.scan()
@@ -278,7 +278,7 @@ def test_a_file_that_is_being_written_counts_as_it_was_even_if_it_is_to_be_read_
     assert [(digest, {str(fact.rel) for fact in facts}) for _part, digest, facts in event.rows] == [(b"", {"d/a.txt", "d/b.txt"})]
 
 
-def test_a_file_that_is_being_written_counts_as_it_was_in_its_own_scan_folder_alone(tmp_path: Path) -> None:
+def test_file_being_written_keeps_its_facts_only_in_its_own_scan_folder(tmp_path: Path) -> None:
     tree = Tree(tmp_path, folder(1, tmp_path / "one"), folder(2, tmp_path / "two"))
     write(tmp_path / "one", "x.txt")
     write(tmp_path / "two", "X.txt")

@@ -105,7 +105,7 @@ def test_a_source_whose_identity_file_came_changed_or_went_is_reported_with_it(t
     assert event.gone == ("x.txt.meta",)
 
 
-def test_an_identity_file_counts_in_any_case_and_alone_it_is_a_file_like_any_other(tmp_path: Path) -> None:
+def test_identity_file_matches_in_any_case_and_without_a_source_is_a_file(tmp_path: Path) -> None:
     room = Room(tmp_path, "a")
     room.write("a/X.txt")
     room.name("a/x.TXT")
@@ -117,7 +117,7 @@ def test_an_identity_file_counts_in_any_case_and_alone_it_is_a_file_like_any_oth
     assert reported(event) == ["alone.txt.meta", "x.txt", "x.txt.meta"]
 
 
-def test_the_identity_file_of_an_overridden_source_is_nobodys(tmp_path: Path) -> None:
+def test_identity_file_of_an_overridden_source_is_ignored(tmp_path: Path) -> None:
     room = Room(tmp_path, "a", "b")
     room.write("a/x.txt")
     room.write("b/x.txt")
@@ -163,7 +163,7 @@ def test_of_two_identity_files_that_differ_in_case_the_one_spelled_as_its_source
 # ------------------------------------------------------------------------------------------------------------------- making
 
 
-def test_missing_files_are_made_for_their_types_and_for_nothing_else(tmp_path: Path) -> None:
+def test_identity_files_are_made_only_for_the_configured_types(tmp_path: Path) -> None:
     room = Room(tmp_path, "a", types=(".txt",), creates=True)
     room.write("a/x.txt")
     room.write("a/y.png")
@@ -176,7 +176,7 @@ def test_missing_files_are_made_for_their_types_and_for_nothing_else(tmp_path: P
     assert room.scan() is None, "what was made is remembered"
 
 
-def test_who_only_builds_makes_none(tmp_path: Path) -> None:
+def test_batch_creates_no_identity_files(tmp_path: Path) -> None:
     room = Room(tmp_path, "a", types=(".txt",))
     room.write("a/x.txt")
 
@@ -195,7 +195,7 @@ def test_a_new_source_waits_for_its_file_and_gets_one_when_its_time_is_over(tmp_
     assert not room.metadata.held
 
 
-def test_a_file_that_comes_in_time_ends_the_waiting(tmp_path: Path) -> None:
+def test_identity_file_within_the_delay_ends_the_waiting(tmp_path: Path) -> None:
     room = Room(tmp_path, "a", types=(".txt",), creates=True, delay_s=2.0)
     room.write("a/x.txt")
     room.scan()
@@ -207,7 +207,7 @@ def test_a_file_that_comes_in_time_ends_the_waiting(tmp_path: Path) -> None:
     assert not room.metadata.held
 
 
-def test_while_a_lost_file_is_waited_for_everything_counts_as_it_was(tmp_path: Path) -> None:
+def test_source_keeps_its_facts_while_its_lost_identity_file_is_awaited(tmp_path: Path) -> None:
     room = Room(tmp_path, "a", types=(".txt",), creates=True, delay_s=2.0)
     room.write("a/x.txt")
     room.name("a/x.txt")
@@ -235,7 +235,7 @@ def test_an_empty_file_is_filled_when_its_time_is_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("creates", [False, True])
-def test_sources_that_differ_in_case_clash_whatever_files_they_have(tmp_path: Path, creates: bool) -> None:
+def test_sources_that_differ_in_case_clash_whatever_their_identity_files(tmp_path: Path, creates: bool) -> None:
     room = Room(tmp_path, "a", "b", types=(".txt",), creates=creates)
     for folder in "ab":
         for name in ("x.txt", "X.txt"):

@@ -57,7 +57,7 @@ def processes(request, monkeypatch):
 
 
 @pytest.mark.real
-def test_a_tree_as_it_was_is_clean(tmp_path, processes):
+def test_unchanged_tree_is_clean(tmp_path, processes):
     tree(tmp_path)
     digests = remembered(tmp_path)
     walk = walk_of(tmp_path)
@@ -130,7 +130,7 @@ def test_a_new_folder_differs(tmp_path, processes):
 
 
 @pytest.mark.real
-def test_two_processes_give_the_answer_of_one(tmp_path, monkeypatch):
+def test_two_processes_give_the_same_answer_as_one(tmp_path, monkeypatch):
     roots = tmp_path / "one", tmp_path / "two"
     for root in roots:
         tree(root)
@@ -154,7 +154,7 @@ def test_two_processes_give_the_answer_of_one(tmp_path, monkeypatch):
 
 
 @pytest.mark.real
-def test_sentences_of_both_halves_arrive_once(tmp_path, processes):
+def test_messages_of_both_processes_are_reported_once(tmp_path, processes):
     tree(tmp_path)
     digests = remembered(tmp_path)
     for number in range(12):
@@ -169,7 +169,7 @@ def test_sentences_of_both_halves_arrive_once(tmp_path, processes):
 
 @pytest.mark.real
 @pytest.mark.parametrize("death", ["killed", "raises"])
-def test_a_child_that_dies_is_made_up_for(tmp_path, monkeypatch, death):
+def test_work_of_a_dead_child_is_done_by_its_parent(tmp_path, monkeypatch, death):
     tree(tmp_path)
     digests = remembered(tmp_path)
     (tmp_path / "f1/a.txt").write_text("other")
@@ -209,7 +209,7 @@ def test_where_much_differs_the_check_gives_no_answer(tmp_path, processes, monke
 
 
 @pytest.mark.real
-def test_who_reads_for_a_check_does_not_outlive_it(tmp_path, monkeypatch):
+def test_reader_of_a_check_ends_with_it(tmp_path, monkeypatch):
     tree(tmp_path)
     digests = remembered(tmp_path)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)

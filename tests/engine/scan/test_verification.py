@@ -66,7 +66,7 @@ def test_a_full_scan_finds_what_times_hide_and_runs_nothing_else(project: Projec
 
 @pytest.mark.real
 @pytest.mark.usefixtures("processes")
-def test_where_all_bytes_are_as_remembered_no_engine_is_needed(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_scan_of_unchanged_bytes_needs_no_engine(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aptui.engine.loop.engine.Engine.open", None)
 
     assert not project.engine_run(is_full_scan=True).runs
@@ -98,7 +98,7 @@ def test_a_full_scan_reads_what_a_dead_child_did_not(project: Project, monkeypat
 
 
 @pytest.mark.parametrize("size", [0, 5, verification._CHUNK_BYTES, verification._CHUNK_BYTES + 1])
-def test_a_file_of_any_size_has_its_digest_and_no_other(tmp_path: Path, size: int) -> None:
+def test_digest_of_a_file_of_any_size_is_verified(tmp_path: Path, size: int) -> None:
     path = tmp_path / "a"
     path.write_bytes(os.urandom(size))
     digest = Digest(hashlib.sha256(path.read_bytes()).digest())

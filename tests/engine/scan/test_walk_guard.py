@@ -113,9 +113,7 @@ def test_a_scan_folder_that_is_suddenly_empty_is_a_trouble_until_it_is_accepted(
     assert batch(project.root) == 0
 
 
-def test_files_that_are_deleted_in_the_very_same_folder_are_deleted_but_not_on_a_share(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_deletions_in_the_same_folder_are_believed_except_on_a_share(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     from aptui.engine.watch import limits
 
     project.delete("shared/d")
@@ -129,7 +127,7 @@ def test_files_that_are_deleted_in_the_very_same_folder_are_deleted_but_not_on_a
     assert set(project.texts()) == {"a.txt", "d/b.txt", "d/e/c.txt"}
 
 
-def test_what_was_accepted_once_is_asked_again_another_day(project: Project) -> None:
+def test_accepted_empty_folder_is_questioned_again_later(project: Project) -> None:
     project.move("assets", "elsewhere")
     project.path("assets").mkdir()
     assert batch(project.root, "--accept-empty", "game") == 0

@@ -44,7 +44,7 @@ def test_file_system_is_unknown_without_mounts():
     assert not proc.kind_of(b"/x", proc.mounts(b""))
 
 
-def test_of_mounts_below_only_the_one_that_is_seen_counts():
+def test_only_visible_mounts_below_a_folder_count():
     assert proc.mounts_below(b"/home/me/over", proc.mounts(SAMPLE)) == [Mount(b"/home/me/over/tmp", "fuse.sshfs")]
     assert len(proc.mounts_below(b"/", proc.mounts(SAMPLE))) == 4
 

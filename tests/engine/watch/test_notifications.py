@@ -57,7 +57,7 @@ def test_losses_are_reported_at_growing_intervals(clock, hints, told):
     assert moments[-1] > 1000 + 1200 * 0.05
 
 
-def test_distances_are_short_again_after_a_calm_time(clock, hints, told):
+def test_interval_is_short_again_after_a_quiet_time(clock, hints, told):
     for _ in range(40):
         clock.now += 0.05
         hints.lose("again")
@@ -80,7 +80,7 @@ def test_held_loss_can_be_reported_at_once(clock, hints, told):
     assert [hint.why for hint in told] == ["one", "two"]
 
 
-def test_everything_is_due_after_the_time_set_for_it_and_any_loss_counts(clock, hints, told):
+def test_periodic_scan_is_due_after_its_interval_or_a_loss(clock, hints, told):
     pass_time(clock, hints, 400)
     hints.lose("meanwhile")
     pass_time(clock, hints, 590, step=1)
@@ -126,7 +126,7 @@ def test_consecutive_new_folders_are_reported_again_together(clock, hints, told,
     assert len(told) - first <= 3
 
 
-def test_hints_name_nothing_twice(hints, told, tmp_path):
+def test_notification_names_no_path_below_its_trees(hints, told, tmp_path):
     top = os.fsencode(tmp_path)
     put(top + b"/t/deep/er/file")
     put(top + b"/t2/file")
@@ -137,7 +137,7 @@ def test_hints_name_nothing_twice(hints, told, tmp_path):
     assert told == [ChangeNotification("a", frozenset({top + b"/t2/file"}), frozenset({top + b"/t"}))]
 
 
-def test_a_deletion_counts_only_if_nothing_is_there(clock, told, tmp_path):
+def test_deletion_is_reported_only_if_the_path_is_missing(clock, told, tmp_path):
     top = os.fsencode(tmp_path)
     root = NotifiedRoot(top, "a", wants="deletions", skips=(top + b"/.staging",))
     hints = RootNotifications(root, WatchTimings(clock=clock), told.append)

@@ -27,7 +27,7 @@ def difference(listings):
     return found.changed, found.appeared, found.gone
 
 
-def test_the_first_look_and_one_at_the_same_tree_show_nothing(top):
+def test_first_listing_and_an_equal_one_show_no_difference(top):
     listings = Listings(top)
 
     assert difference(listings) == (set(), set(), set())

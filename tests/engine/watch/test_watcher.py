@@ -237,7 +237,7 @@ def test_burst_is_not_a_loss_with_a_long_queue(top):
         assert not room.losses()
 
 
-def test_a_thread_that_turns_late_means_a_loss(top):
+def test_stuck_thread_counts_as_a_loss(top):
     late = [0.0]
     ticks = count()
     with watching(native(top), settings=replace(QUICK, clock=lambda: next(ticks) * 1e-6 + late[0])) as room:
@@ -246,7 +246,7 @@ def test_a_thread_that_turns_late_means_a_loss(top):
         room.until(lambda: any("was stuck" in why for why in room.losses()))
 
 
-def test_a_suspicion_is_a_loss_of_all_roots(top):
+def test_suspicion_reports_a_loss_for_every_root(top):
     put(top + b"/one/a")
     put(top + b"/two/a")
     with watching(native(top + b"/one", "one"), native(top + b"/two", "two")) as room:
@@ -659,7 +659,7 @@ def test_changes_are_found_where_the_kernel_sends_no_signal(top, monkeypatch):
         room.until(lambda: top + b"/a" in room.paths())
 
 
-def test_the_signal_meets_no_other_thread(top):
+def test_signal_of_the_watcher_reaches_no_other_handler(top):
     met = []
     before = signal.signal(signal.SIGIO, lambda *_: met.append(1))
     try:

@@ -149,7 +149,7 @@ def test_job_in_flight_is_read_back_as_pending(store: Store, state: JobState) ->
     assert {job.state for job in found.jobs.values()} == {JobState.WAITING}
 
 
-def test_what_a_failed_analysis_planned_is_not_known(store: Store) -> None:
+def test_failed_analysis_has_no_stored_plan(store: Store) -> None:
     store.put(put_source=[source_row()], put_analysis=[analysis_row(state="failed")])
 
     analysis = store.archive().sources([KEY])[KEY].jobs[BUILDER, "", ANALYSIS_KEY]
@@ -261,7 +261,7 @@ def test_a_source_with_several_unfinished_jobs_is_listed_once_and_sources_by_key
     assert store.archive().list_unfinished() == ["a.png", "b.png"]
 
 
-def test_a_job_is_what_its_last_committed_run_made_whatever_failed_since(store: Store) -> None:
+def test_reason_and_origin_are_those_of_the_last_successful_run(store: Store) -> None:
     def run(key: int, outcome: Outcome, reason: str, origin: str = "") -> tuple[object, ...]:
         return (1, key, 0, 0, int(outcome), reason, "", "", 0, "", b"", "", origin)
 
@@ -339,7 +339,7 @@ def test_there_are_edges_once_there_is_one(store: Store) -> None:
 # ---------------------------------------------------------------------------------------------------------------- products
 
 
-def test_owners_are_named_under_the_names_asked_for(store: Store) -> None:
+def test_owners_are_returned_under_the_requested_names(store: Store) -> None:
     two_jobs(store)
 
     found = store.archive().owners(["linux/tex/a", "linux/tex/deep/b", "linux/nothing"])
@@ -347,7 +347,7 @@ def test_owners_are_named_under_the_names_asked_for(store: Store) -> None:
     assert found == {"linux/tex/a": (1, "ä.png"), "linux/tex/deep/b": (2, "b.png")}
 
 
-def test_conflicts_are_of_the_names_asked_for_and_of_all_for_none(store: Store) -> None:
+def test_conflicts_are_filtered_by_name_or_complete(store: Store) -> None:
     two_jobs(store)
     store.put(put_conflict=[("linux/y", 2), ("linux/x", 2), ("linux/x", 1)])
 
@@ -387,7 +387,7 @@ def test_invalid_reserved_run_key_is_damage(store: Store) -> None:
         store.archive().next_ids()
 
 
-def test_intents_show_until_they_are_finished(store: Store) -> None:
+def test_intents_exist_until_they_are_finished(store: Store) -> None:
     archive = store.archive()
     assert not archive.has_intents()
 

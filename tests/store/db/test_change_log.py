@@ -212,7 +212,7 @@ def test_failed_transaction_has_no_entries(built: tuple[Store, Follower]) -> Non
     assert heard(store, follower) == [("SOURCE", "c", b"1")]
 
 
-def test_a_record_says_what_is_there_or_that_it_is_gone(built: tuple[Store, Follower]) -> None:
+def test_feed_entry_describes_a_change_or_a_deletion(built: tuple[Store, Follower]) -> None:
     store, _follower = built
     store.put(drop_job=[(1,)])
 

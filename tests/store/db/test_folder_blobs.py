@@ -55,6 +55,6 @@ def test_a_digest_of_another_length_is_our_bug() -> None:
         pack_files([FileFact(1, RelPath("a"), 1, 2, 3, 4, Digest(b"short"), 0)])
 
 
-def test_an_unknown_form_is_refused() -> None:
+def test_unknown_form_of_packed_files_is_refused() -> None:
     with pytest.raises(InternalError, match="form 9"):
         unpack_files(b"\x09" + bytes(20), 1)

@@ -117,7 +117,7 @@ def test_ours_is_known_though_pages_are_on_their_way_from_the_log_into_the_file(
         assert writer_of(path) is ForeignWriter.APTUI
 
 
-def test_it_is_known_whose_a_database_is(tmp_path: Path, store: Store) -> None:
+def test_writer_of_a_database_is_recognised(tmp_path: Path, store: Store) -> None:
     (tmp_path / "empty.sqlite").touch()
     with closing(sqlite3.connect(tmp_path / "other.sqlite")) as database:
         database.execute("CREATE TABLE t(x)")
@@ -277,11 +277,11 @@ def test_names_are_found_in_any_case(reader: Reader) -> None:
     assert (found.source_id, found.root) == (o3de.ROCK, "/games/Game")
 
 
-def test_what_only_ours_have_is_empty(reader: Reader) -> None:
+def test_queries_of_our_own_tables_are_empty_for_a_foreign_database(reader: Reader) -> None:
     assert (reader.runs_of(2), reader.inputs_of(2), reader.moment(), reader.state("epoch")) == ([], (), (0, 0), None)
 
 
-def test_two_that_are_opened_at_once_get_our_tables_both() -> None:
+def test_two_foreign_databases_opened_at_once_both_get_our_tables() -> None:
     whole = list(own_tables_sql())
     one, other = own_tables_sql(), own_tables_sql()
     begun = next(one), next(other)

@@ -27,7 +27,7 @@ def old(folder: Path) -> Path:
     return folder
 
 
-def test_copies_of_the_dead_go_and_those_of_the_living_stay(temp: Path, tmp_path: Path) -> None:
+def test_copies_of_dead_processes_are_deleted_and_others_stay(temp: Path, tmp_path: Path) -> None:
     dead, held, new = old(temp / "aptui-copy-999999999-a"), old(temp / "aptui-copy-999999998-b"), temp / "aptui-copy-999999997-c"
     new.mkdir()
     (tmp_path / "precious").mkdir()

@@ -153,7 +153,7 @@ def test_an_image_is_meant_as_a_source_whatever_is_declared(project: Project) ->
     assert project.dependencies("linux/level.xml") == [resolved(1, 3)]
 
 
-def test_platforms_do_not_meet(project: Project) -> None:
+def test_dependency_is_not_met_by_another_platform(project: Project) -> None:
     project.make("level.xml", ("level.xml", 0, (product_file("a.out"), source_file("*.a"))), platform="server")
     project.make("x.a", ("a.out", 0, ()))
 
@@ -241,7 +241,7 @@ def test_wildcards_stay_and_spawn_a_row_for_each_match(project: Project) -> None
     assert project.dependencies("linux/level.xml") == [wildcard, resolved(3, 0, 1)]
 
 
-def test_exclusions_take_away_from_wildcards_of_the_same_product_alone(project: Project) -> None:
+def test_exclusion_affects_only_wildcards_of_its_product(project: Project) -> None:
     project.make("level.xml", ("l.xml", 0, (product_file("*.dds"), product_file("!a/*"), source_file("!c.psd"))))
     project.make("other.xml", ("o.xml", 0, (product_file("*.dds"),)))
     for name in ("a/x", "b", "c"):
@@ -288,7 +288,7 @@ def test_other_links_of_a_product_with_equal_bytes_are_taken_over(project: Proje
     assert project.store.count("aptui_product_links") == 1
 
 
-def test_what_goes_and_comes_back_within_one_transaction_was_never_away(project: Project) -> None:
+def test_product_deleted_and_remade_in_one_transaction_keeps_its_links(project: Project) -> None:
     project.make("a.psd", ("a.dds", 0, ()))
     project.make("level.xml", ("level.xml", 0, (product_file("a.dds"),)))
     before = project.store.rows("SELECT * FROM ProductDependencies")
@@ -413,9 +413,7 @@ def actual(store: Store) -> list[tuple[object, ...]]:
 @pytest.mark.slow
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=_STEPS, batch=st.integers(1, 3))
-def test_the_rows_are_those_of_a_naive_look_whatever_came_first(
-    make_store: Callable[[], Store], steps: list[tuple], batch: int
-) -> None:
+def test_rows_equal_a_naive_computation_after_any_changes(make_store: Callable[[], Store], steps: list[tuple], batch: int) -> None:
     store = make_store()
     project = Project(store)
     for stem in _STEMS:

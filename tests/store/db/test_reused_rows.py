@@ -55,7 +55,7 @@ DECLARED: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_what_is_made_again_as_it_was_is_not_written(made: Store) -> None:
+def test_equal_products_are_not_written_again(made: Store) -> None:
     assert written(made, again(product(8, "linux/a"), product(9, "linux/b", sub_id=1), **DECLARED)) == 0
 
     assert made.rows(PRODUCTS) == [(1, "linux/a", 0, b"1"), (2, "linux/b", 1, b"1")]
@@ -110,7 +110,7 @@ def test_what_a_scan_found_missing_was_in_the_last_run(made: Store) -> None:
     assert made.rows("SELECT product_id FROM aptui_missing_scans") == [(1,)]  # the scan of these bytes stays valid
 
 
-def test_a_product_that_another_job_makes_from_now_on_is_a_row_of_that(made: Store) -> None:
+def test_product_of_another_job_has_a_row_of_that_job(made: Store) -> None:
     made.put(put_job=[job_row(2, job_key="Other")])
 
     made.put(
@@ -121,7 +121,7 @@ def test_a_product_that_another_job_makes_from_now_on_is_a_row_of_that(made: Sto
     assert made.rows("SELECT ProductID, JobPK, ProductName FROM Products") == [(1, 1, "linux/a"), (9, 2, "linux/b")]
 
 
-def test_rows_that_are_saved_twice_are_as_they_came(made: Store) -> None:
+def test_reuse_of_rows_does_not_change_the_given_rows(made: Store) -> None:
     rows = again(product(8, "linux/a", b"22"), product(9, "linux/c"), **DECLARED)
     told = {operation: list(listed) for operation, listed in rows.items()}
 

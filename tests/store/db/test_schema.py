@@ -120,7 +120,7 @@ def test_an_empty_file_is_filled(tmp_path: Path) -> None:
         ("UPDATE aptui_state SET value = 'x'", "old schema -1"),
     ],
 )
-def test_what_cannot_be_used_is_set_aside_and_said(path: Path, sql: str, said: str) -> None:
+def test_unusable_database_is_set_aside_and_reported(path: Path, sql: str, said: str) -> None:
     change(path, sql)
 
     note = schema.prepare(path)

@@ -68,7 +68,7 @@ def test_a_database_that_cannot_be_opened_is_let_go(tmp_path: Path) -> None:
     assert str(path) not in {os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")}
 
 
-def test_put_changes_what_is_there(store: Store) -> None:
+def test_put_replaces_existing_rows(store: Store) -> None:
     fill(store)
 
     store.put(
@@ -90,7 +90,7 @@ def test_put_changes_what_is_there(store: Store) -> None:
     assert store.rows("SELECT FileName, ModTime, Hash FROM Files") == [("TEXTURES/ärger.png", 8, 9), ("Textures/a.png", 5, 6)]
 
 
-def test_what_is_as_it_was_is_not_written(store: Store) -> None:
+def test_unchanged_rows_are_not_written(store: Store) -> None:
     fill(store)
     log = Path(f"{store.path}-wal")
     before = log.stat().st_size
@@ -102,7 +102,7 @@ def test_what_is_as_it_was_is_not_written(store: Store) -> None:
     assert store.rows("SELECT SourceName FROM Sources") == [("Textures/ärger.png",)]
 
 
-def test_rows_of_many_are_few_statements(store: Store) -> None:
+def test_many_rows_need_few_statements(store: Store) -> None:
     seen: list[str] = []
     most, fewer = MANY
     count = 2 * most + 2 * fewer + 3
@@ -203,7 +203,7 @@ def test_dropping_a_job_leaves_its_source_and_analysis(store: Store) -> None:
         ("drop_conflict", (1,), ("aptui_conflicts",)),
     ],
 )
-def test_each_drop_takes_its_own_rows(store: Store, operation: str, row: tuple[object, ...], tables: tuple[str, ...]) -> None:
+def test_each_drop_deletes_only_its_rows(store: Store, operation: str, row: tuple[object, ...], tables: tuple[str, ...]) -> None:
     fill(store)
 
     store.writer.run({operation: [row]}, durable=True)
@@ -269,7 +269,7 @@ def test_save_with_a_ticket_that_does_not_rise_is_refused(store: Store, ticket: 
     assert store.reader().state("seq") == "new"
 
 
-def test_saves_that_pile_up_are_merged_into_one_transaction(store: Store) -> None:
+def test_waiting_saves_are_merged_into_one_transaction(store: Store) -> None:
     entered, let_go = threading.Event(), threading.Event()
     holder = threading.Thread(target=lambda: store.writer._ask(lambda: (entered.set(), let_go.wait())))
     holder.start()
@@ -302,7 +302,7 @@ def test_saves_share_the_transaction_of_the_commit_that_follows_them(store: Stor
     assert (store.count("Sources"), store.count("aptui_intents")) == (1, 1)
 
 
-def test_a_save_that_is_refused_is_not_taken_for_the_fault_of_the_commit_behind_it(store: Store) -> None:
+def test_failed_commit_does_not_fail_the_earlier_save(store: Store) -> None:
     failures: list[KnownError] = []
     writer = Writer(store.path, store.saved.append, failures.append)
     writer.save(1, {"put_source": [source_row()]})
@@ -329,9 +329,7 @@ def test_a_save_that_is_refused_is_not_taken_for_the_fault_of_the_commit_behind_
         ("drop_source", (1,), True),
     ],
 )
-def test_what_deletions_rely_on_is_synced_and_nothing_else(
-    store: Store, operation: str, row: tuple[object, ...], is_synced: bool
-) -> None:
+def test_only_rows_needed_by_deletions_are_synced(store: Store, operation: str, row: tuple[object, ...], is_synced: bool) -> None:
     fill(store)
     store.put()
     said = statements_of(store)
@@ -350,7 +348,7 @@ def test_a_later_save_may_drop_what_an_earlier_one_put(store: Store) -> None:
     assert store.count("Sources") == 0
 
 
-def test_what_is_announced_are_the_products_that_there_are_now_under_every_run_key(store: Store) -> None:
+def test_announcement_has_an_intent_for_each_product_and_run(store: Store) -> None:
     fill(store)
     said = statements_of(store)
 
@@ -362,7 +360,7 @@ def test_what_is_announced_are_the_products_that_there_are_now_under_every_run_k
     assert "PRAGMA synchronous = FULL" in said
 
 
-def test_what_could_not_be_announced_is_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_announcement_returns_no_products(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(store)
     monkeypatch.setattr("aptui.store.db.writer._INTENTS_SQL", "INSERT INTO nowhere VALUES (?, ?, ?, ?, ?, ?)")
     key = PathKey("textures/ärger.png")
@@ -372,7 +370,7 @@ def test_what_could_not_be_announced_is_nothing(store: Store, monkeypatch: pytes
     assert store.writer.announce_intents([(key, (7,))])() == {}
 
 
-def test_intents_rest_until_their_runs_are_finished(store: Store) -> None:
+def test_intents_stay_until_their_runs_are_finished(store: Store) -> None:
     intents = [Intent(5, 1, "linux/a", DIGEST, 3, "[]"), Intent(6, 2, "linux/b", DIGEST, 4, '["linux/old"]')]
     store.writer.record_intents(intents)()
     assert store.writer.intents() == intents

@@ -15,7 +15,7 @@ SAME = [
 
 
 @pytest.mark.parametrize(("one", "other", "cause"), SAME)
-def test_what_is_each_jobs_own_is_masked(one: str, other: str, cause: str) -> None:
+def test_paths_and_numbers_of_a_job_are_masked(one: str, other: str, cause: str) -> None:
     assert (cause_of(one), cause_of(other)) == (cause, cause)
 
 

@@ -13,7 +13,7 @@ def words(column: CheckColumn, count: int) -> list[str]:
     return [texts[int(code)] for code in codes]
 
 
-def test_marks_stand_in_their_rows_and_those_of_unknown_jobs_nowhere() -> None:
+def test_check_marks_are_set_by_row_and_unknown_jobs_are_ignored() -> None:
     column = CheckColumn()
     assert (bool(column), column.mark(3), words(column, 2)) == (False, None, ["", ""])
 

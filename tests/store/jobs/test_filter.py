@@ -114,7 +114,7 @@ def hits(text: str, rows: Rows | None = None) -> list[int]:
         (r"[[:alpha:]]fbx", [3]), ("a|b", [2, 3, 4]), ("(?-i)[[:upper:]]ock", [0]), (r"rock\b", [2]), ("lua$ ärger", [4]),
     ],
 )  # fmt: skip
-def test_terms_hold_together(text: str, expected: list[int]) -> None:
+def test_all_terms_must_match(text: str, expected: list[int]) -> None:
     assert hits(text) == expected
 
 
@@ -218,7 +218,7 @@ def test_invalid_number_is_an_error_with_its_column(value: str) -> None:
     assert caught.value.column == 8
 
 
-def test_terms_know_where_their_pattern_stands() -> None:
+def test_term_has_the_column_of_its_pattern() -> None:
     terms = parse('a !key:"b c" failed').terms
 
     assert [(term.field, term.raw, term.column, term.is_negated) for term in terms if isinstance(term, TextMatch)] == [
@@ -270,7 +270,7 @@ def test_matching_reports_invalid_patterns() -> None:
         (".png$", r"`.` is any character: `\.png$`"),
     ],
 )
-def test_a_pattern_that_means_more_than_it_seems_earns_a_hint(text: str, hint: str) -> None:
+def test_pattern_with_a_wider_meaning_gets_a_hint(text: str, hint: str) -> None:
     assert parse(text).hint == hint
 
 
@@ -297,7 +297,7 @@ def test_the_search_engine_is_imported_by_the_first_search_alone() -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.text(st.sampled_from('ab "!:\\.*()[]{}?+|^$,1äÄ\n'), max_size=14))
-def test_whatever_is_typed_is_matched_or_explained(text: str) -> None:
+def test_any_text_is_a_filter_or_an_error_with_its_column(text: str) -> None:
     try:
         mask = parse(text, NOW_MS).matches(Rows(PATHS))
     except FilterError as error:
@@ -321,7 +321,7 @@ def test_the_picker_changes_status_terms_alone(text: str, words: list[str], expe
     assert with_statuses(text, words) == expected
 
 
-def test_the_picker_knows_what_is_asked_for() -> None:
+def test_statuses_of_a_filter_are_read_from_its_terms() -> None:
     assert parse("failed status:warn !completed a").statuses == ("failed", "warnings")
     assert parse(with_statuses("a", STATUS_WORDS)).statuses == STATUS_WORDS
 
@@ -366,7 +366,7 @@ def test_texts_are_unchanged_by_searches(words: list[str], some: set[int]) -> No
 
 
 @pytest.mark.usefixtures("small_chunks")
-def test_joined_texts_are_taken_as_they_are() -> None:
+def test_joined_texts_are_stored_in_order() -> None:
     column = Texts()
     column.extend_joined("a\0\0ä\0d".encode(), 4)
     column.extend_joined(b"e", 1)
@@ -375,7 +375,7 @@ def test_joined_texts_are_taken_as_they_are() -> None:
     assert [column[code] for code in range(len(column))] == ["a", "", "ä", "d", "e", "f", "g", "h", "i"]
 
 
-def test_many_texts_rank_as_few_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_text_column_ranks_like_a_small_one(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["b", "A", "a", "C", "B"]
     few = Texts(words).ranks(5).tolist()
     monkeypatch.setattr(columns_of_text, "_MOST_SORTED_BYTES", 0)

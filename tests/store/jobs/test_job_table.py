@@ -123,7 +123,7 @@ def test_facts_of_products_are_columns_once_there_are_some(store: Store) -> None
     assert parse("format:png").matches(bare).tolist() == [False, False]
 
 
-def test_facts_come_and_go_with_news(store: Store) -> None:
+def test_facts_are_set_and_removed_by_notices(store: Store) -> None:
     store.put(put_source=[source_row(1, "a.png")], put_job=[job_row(1, 1)])
     table = read_job_table(store.reader(), {})
     values = JobValues(1, "a.png", 1, "linux", "k", "image", 2, 0, 0, 1, 1, "", "", 5, ContentFacts(seconds=1.5))
@@ -154,7 +154,7 @@ def test_a_job_is_flaky_until_its_next_run(store: Store) -> None:
     assert parse("!is:flaky").matches(table).tolist() == [True, True, False]
 
 
-def test_a_jobs_retries_go_with_it(store: Store) -> None:
+def test_retries_are_deleted_with_their_job(store: Store) -> None:
     store.put(put_source=[source_row()], put_job=[job_row(1, run_key=5)], put_retries=[(1, 5, "crash")])
 
     store.put(drop_job=[(1,)])

@@ -79,7 +79,7 @@ class Oracle:
 
 @settings(max_examples=25, deadline=None)
 @given(products=PAIRS, sources=PAIRS, start=ONES, end=ONES, depth=st.integers(0, 3), is_foreign=st.booleans())
-def test_walks_and_ways_are_those_of_the_oracle(
+def test_walks_and_paths_equal_those_of_the_oracle(
     blank: Rows, products: Pairs, sources: Pairs, start: set[int], end: set[int], depth: int, is_foreign: bool
 ) -> None:
     oracle = Oracle(products, sources)
@@ -108,7 +108,7 @@ def test_walks_and_ways_are_those_of_the_oracle(
 
 @settings(max_examples=15, deadline=None)
 @given(products=PAIRS, start=ONES)
-def test_a_list_is_the_closure_and_orphans_are_the_rest(blank: Rows, products: Pairs, start: set[int]) -> None:
+def test_asset_list_is_the_closure_and_orphans_are_the_rest(blank: Rows, products: Pairs, start: set[int]) -> None:
     oracle = Oracle(products, [])
     seeds = {Node(at + 1) for at in start}
     with made(blank, products, [], is_foreign=False) as graph:
@@ -199,7 +199,7 @@ def test_a_uuid_that_a_source_answers_to_as_well_leads_to_it(rows: Rows) -> None
         assert sources([edge for edge in graph.needing([Node(-3)]) if edge.link is Link.UUID]) == {(0, 2, Link.UUID)}
 
 
-def test_platforms_do_not_mix(tmp_path: Path) -> None:
+def test_walk_stays_on_one_platform(tmp_path: Path) -> None:
     import sqlite3
 
     rows = Rows(tmp_path / "assetdb.sqlite", 2)
@@ -254,7 +254,7 @@ def test_unresolved_dependencies_are_listed_by_kind(rows: Rows) -> None:
     assert [(end.kind, end.product) for end in listed.loose_ends] == [("unmet", "linux/p0"), ("dangling", "linux/p1")]
 
 
-def test_facts_are_what_people_call_it(rows: Rows) -> None:
+def test_facts_have_the_names_that_users_know(rows: Rows) -> None:
     with graph_of(rows) as graph:
         source, product = (graph.facts([node])[node] for node in (Node(-1), Node(1)))
 

@@ -79,7 +79,7 @@ def test_changed_preloaders_are_returned_once(project: Project) -> None:
     assert writer.pop_preloaders() == {ids(project.store)["linux/other.mesh"]}
 
 
-def test_the_mark_of_catalogs_goes_with_the_first_change_of_a_product(project: Project) -> None:
+def test_changed_product_clears_the_catalog_mark(project: Project) -> None:
     writer, archive = project.store.writer, project.store.archive()
     changes, _names = writer.product_changes()
     project.store.put(put_state=[("other", "1")])
@@ -134,7 +134,7 @@ _CHANGES = st.lists(
         ("b.src", [("a.out", "a/*"), ("d.out", "c/d.out"), ("d/a.out", "a/a.out")]),
     ]
 )
-def test_catalogs_that_follow_change_by_change_are_those_that_are_written_whole(
+def test_catalogs_updated_by_changes_equal_those_written_whole(
     make_store: Callable[[], Store], changes: list[tuple[str, list[tuple[str, str]]]]
 ) -> None:
     project = Project(make_store())

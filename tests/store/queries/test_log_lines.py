@@ -33,7 +33,7 @@ def lines(store: Store, tmp_path: Path) -> LogLines:
     return LogLines(store.path, log_dir)
 
 
-def test_a_log_says_its_errors_and_its_warnings_each_once(lines: LogLines) -> None:
+def test_log_lines_are_listed_by_level_once(lines: LogLines) -> None:
     assert lines.list_known("error", [(1, RUN)]) == [""]
     assert lines.read("error", [(1, RUN)], nothing) == ["one"]
     assert lines.list_known("warning", [(1, RUN)]) == ["two"]

@@ -24,7 +24,7 @@ from tests.store.queries.test_session_history import job, session_row
         (31, [0, 0, 0], True),
     ],
 )
-def test_slower_is_what_lies_beyond_the_noise(now: int, before: list[float], is_slower: bool) -> None:
+def test_job_is_slower_only_beyond_the_noise(now: int, before: list[float], is_slower: bool) -> None:
     assert pace(now, before).is_slower is is_slower
 
 
@@ -34,7 +34,7 @@ def test_one_slow_run_among_the_earlier_ones_does_not_move_the_median() -> None:
     assert (found.median_ms, found.is_slower, round(found.factor)) == (100, True, 3)
 
 
-def test_faster_is_the_other_way_round() -> None:
+def test_job_is_faster_only_beyond_the_noise() -> None:
     assert pace(100, [500, 510, 490]).is_faster
     assert not pace(480, [500, 510, 490]).is_faster
 
@@ -63,7 +63,7 @@ def test_slower_jobs_are_found_until_they_run_at_their_pace_again(store: Store) 
     assert slower_jobs(reader) == {}
 
 
-def test_failed_and_restored_runs_say_nothing_of_the_pace(store: Store) -> None:
+def test_failed_and_restored_runs_do_not_count_for_the_pace(store: Store) -> None:
     sessions_of(store, {1: 100}, {1: 100}, {1: 100})
     sessions_of(store, {1: 9000}, outcome=1)
     job(store, 1, 990, duration_ms=9000, origin="from the store")
@@ -108,7 +108,7 @@ def final(store: Store, job_id: int, run_key: int, duration_ms: int) -> None:
     store.put(put_session=[session_row()])
 
 
-def test_a_final_is_no_slower_for_its_draft_was_fast(store: Store) -> None:
+def test_final_is_not_compared_with_its_draft(store: Store) -> None:
     draft(store, 1, 10, 100)
     final(store, 1, 20, 5000)
 
@@ -130,7 +130,7 @@ def test_drafts_are_compared_with_drafts_and_finals_with_finals(store: Store) ->
     assert slower_jobs(store.reader())[1].median_ms == 5050
 
 
-def test_what_is_kept_of_old_sessions_says_whether_it_was_a_draft(store: Store) -> None:
+def test_pruned_sessions_keep_drafts_and_finals_apart(store: Store) -> None:
     draft(store, 1, 10, 100)
     final(store, 1, 20, 5000)
     store.put(prune_session=[(1,)])

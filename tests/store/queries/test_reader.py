@@ -87,7 +87,7 @@ def test_listed_jobs_have_one_of_the_statuses_and_the_platform(reader: Reader, s
     assert found == [row for row in ALL if row[2] in statuses and platform in ("", row[1])]
 
 
-def test_state_has_epoch_and_seq(store: Store) -> None:
+def test_moment_is_the_stored_epoch_and_number(store: Store) -> None:
     reader = store.reader()
     assert reader.moment() == (0, 0)
 
@@ -240,7 +240,7 @@ def test_edges_of_a_source_are_as_declared(store: Store) -> None:
     ]
 
 
-def test_a_file_is_that_of_its_source_else_of_the_first_scan_folder(store: Store) -> None:
+def test_file_is_that_of_its_source_or_of_the_first_scan_folder(store: Store) -> None:
     gem = store.writer.sync_scan_folders([("project", "/project", 0), ("gem", "/gem", 1)])[0]["gem"]
     facts = {number: FileFact(number, RelPath("Tex/Ä.png"), number, 2, 3, 4) for number in (1, gem)}
     store.put(put_folder=[(number, "tex", DIGEST, (fact,)) for number, fact in facts.items()])

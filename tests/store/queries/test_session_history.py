@@ -99,7 +99,7 @@ def test_deleted_job_keeps_its_name_and_number(store: Store) -> None:
     assert store.archive().next_ids()[1] == 3
 
 
-def test_old_sessions_become_what_was_before(store: Store) -> None:
+def test_old_sessions_are_merged_into_the_time_before_all_sessions(store: Store) -> None:
     job(store, 1, 5, duration_ms=10)
     job(store, 2, 6, duration_ms=20)
     store.put(put_session=[session_row(ended_ms=9 * SECOND)])
@@ -121,7 +121,7 @@ def test_old_sessions_become_what_was_before(store: Store) -> None:
     assert archive.find_outdated_session(99 * SECOND, 0, 0) == 0, "the last one stays"
 
 
-def test_a_large_session_goes_in_parts(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_session_is_pruned_in_parts(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     from aptui.store.db import statements
 
     few = tuple(

@@ -154,7 +154,7 @@ def test_a_name_that_would_be_an_option_fails(template):
     assert invocation("true > {stem}", {"stem": "-rf"})
 
 
-def test_a_parameter_that_is_not_there_is_named():
+def test_missing_parameter_is_named():
     with pytest.raises(CommandError, match=r"the command uses \{params.quality\}, but there is no parameter 'quality'"):
         invocation("cat {params.quality}", {})
 
@@ -308,7 +308,7 @@ def test_products_of_the_common_platform_are_intermediates(room):
 
 @pytest.mark.real
 @pytest.mark.parametrize("name", ["two words.txt", "it's.txt", "$(x).txt", "[a].txt", "-v.txt", "caf\udce9.txt"])
-def test_a_run_copes_with_the_name_of_its_source(room, name):
+def test_command_runs_with_any_source_name(room, name):
     order = replace(room.order(name), rel=name.replace("\udce9", "\U0010ffe9"))
 
     result = room.run(builder('cp {source} "{products_dir}/{stem}.out"', "{stem}.out"), order)

@@ -62,7 +62,7 @@ def test_one_product_is_staged_as_a_file_and_more_in_a_folder(shared: Shared) ->
     assert shared.left() == ["1", "2", "2/0", "2/1", *EMPTY]
 
 
-def test_a_run_finds_nothing_of_the_one_before(shared: Shared) -> None:
+def test_run_finds_no_files_of_the_previous_run(shared: Shared) -> None:
     shared.run("sh -c 'cp $0 $1/x; echo 1 >$1/.hidden; mkdir -p deep/er; echo 1 >deep/er/a; ln -s / root' {source} {products_dir}")
     listed = shared.run("sh -c 'find . .. >&2; cp $0 $1/x' {source} {products_dir}")
 

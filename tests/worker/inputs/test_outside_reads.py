@@ -24,7 +24,7 @@ from aptui.worker.inputs.reads import find_named_by_content, is_of_the_system
         "assets/pack/../../secret/my key",
     ],
 )
-def test_content_that_names_a_file_outside_is_found_out(tmp_path: Path, said: str) -> None:
+def test_content_that_names_an_outside_file_is_found(tmp_path: Path, said: str) -> None:
     outside, source = tmp_path / "secret", tmp_path / "assets" / "pack" / "a.bin"
     source.parent.mkdir(parents=True)
     source.write_bytes(b"\xff\0 " + said.replace("{outside}", str(outside)).encode())
@@ -36,7 +36,7 @@ def test_content_that_names_a_file_outside_is_found_out(tmp_path: Path, said: st
 
 
 @pytest.mark.parametrize("said", ["my key", '"other/my key"', "/elsewhere/my key", "../my key", "x" * 10_000 + "my key", ""])
-def test_a_file_of_that_name_elsewhere_is_not_meant(tmp_path: Path, said: str) -> None:
+def test_file_of_the_same_name_in_another_folder_is_not_meant(tmp_path: Path, said: str) -> None:
     source = tmp_path / "a.bin"
     source.write_text(said)
 
