@@ -213,7 +213,7 @@ def test_a_failed_job_keeps_its_last_good_products_and_log(world: World) -> None
     assert job.first_fail_log == job.last_fail_log == job.log_file
 
 
-def test_products_are_deleted_on_failure_if_the_builder_says_so(world: World) -> None:
+def test_products_are_deleted_on_failure_if_configured(world: World) -> None:
     world.configure(builders=(scripter(deletes_products_on_failure=True),))
     world.restart()
     settled(world, a_s="", b_s="after a.s:main")
