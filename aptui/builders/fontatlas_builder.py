@@ -334,7 +334,7 @@ def _draw_page(size: tuple[int, int], sprites: list[Sprite]) -> Any:
 
 
 def write_metrics(name: str, text: bytes, page_count: int, request: ProcessJobRequest) -> None:
-    """Write the metrics, which need their pages: the products with the sub ids from 1."""
+    """Write the metrics. They depend on the pages, which are the products with sub ids from 1."""
     needs = [ProductDependency(request.source_uuid, number + 1) for number in range(page_count)]
     request.write_product(name, text, sub_id=0, asset_type=METRICS_ASSET_TYPE, dependencies=needs, dependencies_handled=True)
 

@@ -185,7 +185,7 @@ def loopback_uid(channel: socket.socket, table: Path = _TCP) -> int | None:
         return None
     for line in lines:
         fields = line.split()
-        if fields[1:3] == wanted and fields[9] != "0":  # a closed connection has no inode, and looks like one of root
+        if fields[1:3] == wanted and fields[9] != "0":  # a closed connection has no inode, and seems to belong to root
             return int(fields[7])
     return None
 

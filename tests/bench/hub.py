@@ -1,8 +1,8 @@
 """`python -m tests.bench hub [--count N]`: a game whose products need each other, and the cost of touching its hub.
 
-N sources with four product dependencies each, an asset id and three paths; every hundredth reads the hub, a material all of them
-share. Touching the hub must run the hub and those that read it, once each, and nothing else; touching a source that others only
-need at run time must run that source alone.
+N sources, each with four product dependencies: one by asset id, three by path. Every hundredth source reads the hub, a material
+that all share. Touching the hub must run only the hub and the sources that read it, once each; touching a source that others
+need only at run time must run only that source.
 """
 
 from __future__ import annotations

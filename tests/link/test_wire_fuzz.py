@@ -1,6 +1,6 @@
-"""The drill A1 in short: it passes, and it would notice if what waits for a client were not bounded.
+"""A short form of the drill A1. It passes, and it fails if the data that waits for a client is unlimited.
 
-Each runs in a process of its own: in one that has run other tests, memory that they gave back hides what grows.
+Each test runs in a process of its own, because free memory of earlier tests would hide the growth.
 """
 
 import os

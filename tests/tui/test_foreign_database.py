@@ -82,7 +82,7 @@ def test_panes_show_a_foreign_database_and_change_nothing(game):
 
 def test_log_of_a_job_is_read_from_the_folder_of_o3de(game):
     async def look(app, hands):
-        for _ in range(3):
+        for _ in range(2):
             await hands.press("down")
         await until(hands, lambda: "cannot read the file" in text(app))
 

@@ -183,7 +183,7 @@ class Conflicts:
         if name in owners:
             candidates[owners[name][0]] = owners[name][1]
         candidates.pop(job.id, None)
-        if name not in verdict.making[job]:  # its new products cannot exist beside its earlier one
+        if name not in verdict.making[job]:  # the job's new products conflict with a product of its earlier run
             verdict.take_away(name, job)
         for other in self._jobs_of(candidates):
             makes_it = name in verdict.making.get(other, (name,))

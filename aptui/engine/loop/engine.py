@@ -511,7 +511,7 @@ class Engine:
         self.scans.recheck(now)
         if not self.inbox:
             self.runs.post_results(now)
-            # Otherwise copies that were read with them could not be used.
+            # During changes, answers wait: the copies that were staged while their files were read could not be used.
             if self.digests.are_answered and not self._is_amid_changes:
                 self.digests.post_answers()
         until = now + _SLICE_S
@@ -522,7 +522,8 @@ class Engine:
         if self.is_committing:
             return
         self.digests.read_few()
-        if self.digests.are_waiting and not self._is_amid_changes:  # otherwise nothing could be copied while it is read
+        # During changes, files wait, because they could not be copied while they are read.
+        if self.digests.are_waiting and not self._is_amid_changes:
             self.digests.send(self.runs.pool)
         if self.inbox:
             return

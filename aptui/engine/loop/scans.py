@@ -331,7 +331,7 @@ class Scans:
         self._again.update((key, soon) for key in keys)
 
     def compare(self, facts: Iterable[FileFact]) -> None:
-        """Check those of these files again soon that differ from the facts."""
+        """Check a file again soon if it differs from its recorded fact."""
         from aptui.worker.inputs.reads import stamp_of  # a faster start: nothing is compared until the core asks for it
 
         for fact in facts:

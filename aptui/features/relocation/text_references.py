@@ -60,7 +60,7 @@ class Mended(Struct, frozen=True):
 
 
 def write_as_seen_from(folder: str, path: str) -> str:
-    """Return a relative path as it is written in a file of the relative `folder`."""
+    """Return `path` relative to `folder`; both are relative to the scan folder."""
     here, there = (folder.split("/") if folder else []), path.split("/")
     common = 0
     while common < min(len(here), len(there) - 1) and here[common].lower() == there[common].lower():

@@ -138,7 +138,8 @@ def _reading(answer: dict[str, Any]) -> Reading:
     return Reading(bytes.fromhex(answer["digest"]), Names.from_json(answer["names"]))
 
 
-# Files of scan folders about undeclared dependencies: `*_Dependencies.xml` (always shipped), `*.filetag` (not scanned).
+# Files in scan folders with rules about undeclared dependencies: `*_Dependencies.xml` names products that are always shipped,
+# `*.filetag` products that are not scanned.
 #
 # Both are at the top of a scan folder. A file that cannot be read has no rules, and is reported.
 

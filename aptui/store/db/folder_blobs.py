@@ -74,7 +74,7 @@ def find_files(data: bytes, scan_folder_id: int, key: str) -> list[FileFact]:
 
 
 def _places(names: str, wanted: str) -> Iterator[int]:
-    """Yield which of the names between NULs is `wanted`, counted from that behind the first NUL; a loop over all takes longer."""
+    """Yield the index of each name that equals `wanted`, a name between two NULs; index 0 is the name after the first NUL."""
     at = names.find(wanted)
     while at >= 0:
         yield names.count("\0", 0, at)

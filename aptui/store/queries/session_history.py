@@ -157,7 +157,7 @@ def _run(row: tuple[int, str, str, str, bytes, int, int, int, int, int, int]) ->
 #
 # One slow run says little where runs differ, and much where they do not. So a run counts as slower when it lies beyond the
 # noise of those before it, and is by a fourth and some milliseconds slower than the median. With only a few earlier runs there
-# is no reliable spread: then it must have taken twice as long. Drafts are compared with drafts and finals with finals: the
+# is no reliable spread: then it must have taken twice as long. Drafts are compared only with drafts and finals with finals: the
 # one that was made last decides.
 
 LAST_RUNS = 12

@@ -98,7 +98,7 @@ def _parent_of(process: int) -> int:
 
 
 def _stop_until_foreground() -> None:
-    """Stop the process group, again after `bg`: in the background nothing can be drawn."""
+    """Suspend the process group; suspend it again after `bg`, because a background process cannot draw."""
     terminal = cast(Any, sys.__stdin__).fileno()
     while True:
         os.killpg(0, signal.SIGSTOP)

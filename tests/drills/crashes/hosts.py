@@ -71,7 +71,7 @@ def read_only_cache(folder: Path) -> Report:
         world.cache = disk / "Cache"
         with mock.patch("aptui.engine.cache.cache.RESERVE_BYTES", 0):
             world.engine_run()
-            world.edit(3)
+            world.change(3)
             subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True, capture_output=True)
             report.faults += 1
             child = Child(world)
@@ -90,7 +90,7 @@ def locked_database(folder: Path, seconds: float) -> Report:
     report = Report("D1")
     world = World(folder / "project", sources=12, commands=2)
     world.engine_run()
-    world.edit(4)
+    world.change(4)
     with _lock_held_by_another_program(world.cache / "assetdb.sqlite"):
         child = Child(world)
         report.faults += 1
@@ -141,7 +141,7 @@ def damaged_database(folder: Path, count: int, seed: int, say: Say = print) -> R
         kind = dice.choice(("flip", "cut", "zero", "swap", "empty", "noise", "version"))
         report.faults += 1
         _damage(path, kind, dice)
-        world.edit(2)
+        world.change(2)
         statuses = []
         for _attempt in range(3):
             child = Child(world)
@@ -257,7 +257,7 @@ def deleted(folder: Path) -> Report:
         for victim in victims:
             path = world.cache / victim
             path.unlink() if path.is_file() else shutil.rmtree(path)
-        world.edit(3)
+        world.change(3)
         report.faults += 1
         world.engine_run()
         report.violations += [f"{victims}: {text}" for text in world.violations()]

@@ -33,7 +33,7 @@ def random_kills(
     ran_s = _build(world)
     for number in range(count):
         before = world.remember()
-        world.edit(12)
+        world.change(12)
         child = Child(world, mutant=mutant)
         if child.is_running_after(dice.uniform(0.0, ran_s)):
             report.faults += 1
@@ -64,7 +64,7 @@ def spread_kills(
     dice.shuffle(parts)
     for number, part in enumerate(parts):
         before = world.remember()
-        world.edit(12)
+        world.change(12)
         at = 1 + int(part * report.points)
         child = Child(world, fault=Fault(at), mutant=mutant)
         status, where = child.end(), f"kill {number} at point {at}"
@@ -83,7 +83,7 @@ def spread_kills(
 def _points(world: World) -> int:
     """Return the number of points of 12 edits of a built project."""
     world.engine_run()
-    world.edit(12)
+    world.change(12)
     child = Child(world)
     child.end()
     world.engine_run()
@@ -94,7 +94,7 @@ def _build(world: World) -> float:
     import time
 
     world.engine_run()
-    world.edit(12)
+    world.change(12)
     started = time.monotonic()
     Child(world).end()
     return (time.monotonic() - started) * 1.05

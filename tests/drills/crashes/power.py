@@ -162,7 +162,7 @@ def power_cuts(folder: Path, count: int, seed: int, *, mutant: str = "", say: Sa
         world.cache = disk.place / "Cache"
         world.engine_run()
         os.sync()
-        world.edit(8)
+        world.change(8)
         points = Child(world)
         points.end()
         report.points = points.points
@@ -171,7 +171,7 @@ def power_cuts(folder: Path, count: int, seed: int, *, mutant: str = "", say: Sa
         dice.shuffle(parts)
         for part in parts:
             at, before = 1 + int(part * report.points), world.remember()
-            world.edit(8)
+            world.change(8)
             where = f"cut at point {at}"
             if not _cut(world, disk, at, mutant):
                 continue

@@ -514,7 +514,7 @@ def kills(folder: Path, count: int, seed: int, *, mutant: str = "", say: Say = p
         is_early = number % 3 == 0
         if not is_early and not engine.until(lambda engine=engine: engine.is_idle):
             report.violations.append(f"kill {number}: it never comes to rest: {engine.output()}")
-        world.edit(12)
+        world.change(12)
         time.sleep(dice.uniform(0.0, 0.5 if is_early else 0.12))
         engine.process.kill()
         engine.end()
@@ -523,7 +523,7 @@ def kills(folder: Path, count: int, seed: int, *, mutant: str = "", say: Say = p
             report.violations.append(f"kill {number}: workers {left} outlive their engine")
         report.violations += [f"kill {number}, dead: {text}" for text in (*world.half_products(), *world.wrong_rows())]
         if dice.random() < 0.5:
-            world.edit(3)
+            world.change(3)
         with serving(world, report, mutant=mutant) as engine:
             engine.judge(report, f"kill {number}, restarted")
         if report.violations:

@@ -224,7 +224,7 @@ def _slow_operation(world: LiveWorld, engine: Serving, report: Report) -> None:
         for number in range(20):
             world.write(f"assets/slow/{number}.txt", f"lap {lap} {number}")
         time.sleep(0.1)
-    # One that waits says so; one that does not has begun by then.
+    # The engine reports that it waits for the lock, or it has wrongly begun to run jobs.
     if not engine.until(lambda: engine.runs or engine.status()["state"] == "held"):
         report.violations.append("nothing is heard of what came under the lock")
     if engine.runs:

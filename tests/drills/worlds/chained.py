@@ -66,9 +66,9 @@ class ChainedWorld(World):
             self.uuids[new] = self.uuids.pop(rel)
         self.anonymize(rel)
 
-    def edit(self, count: int) -> None:
+    def change(self, count: int) -> None:
         """Make changes at random: of sources, then of identities."""
-        super().edit(count)
+        super().change(count)
         for _ in range(count // 4):
             rel = self.random.choice(sorted(rel for rel in self.sources if rel.startswith("assets/")))
             self.random.choice((self.identify, self.anonymize))(rel)

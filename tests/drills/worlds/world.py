@@ -65,7 +65,7 @@ class World(Project):
         data = self.sources[new] = self.sources.pop(rel)
         self.good.update((name, hashlib.sha256(made).digest()) for name, made in self._made(new, data).items())
 
-    def edit(self, count: int) -> None:
+    def change(self, count: int) -> None:
         """Make `count` changes at random: edits, renames, deletions, new sources, overrides."""
         for _ in range(count):
             rel = self.random.choice(sorted(self.sources))

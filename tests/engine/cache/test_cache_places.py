@@ -90,9 +90,9 @@ def test_folders_used_in_turn_are_opened_once(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(confinement, "_FOLDERS_OPEN", len(kept))
     os_open, os_close = os.open, os.close
 
-    def open_folder(path: bytes, flags: int, **named: int) -> int:
+    def open_folder(path: bytes, flags: int, mode: int = 0o777, **named: int) -> int:
         opened.append(path)
-        held.append(os_open(path, flags, **named))
+        held.append(os_open(path, flags, mode, **named))
         return held[-1]
 
     def close_folder(descriptor: int) -> None:

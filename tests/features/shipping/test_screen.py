@@ -38,21 +38,21 @@ def asked(session, kind):
 def test_products_sources_and_folders_are_scanned_and_cleared(tmp_path):
     async def ask(app, pilot, pane, session):
         await go(pilot, pane, MODEL, Kind.PRODUCTS)
-        await press(pilot, "s")
+        await press(pilot, "U")
         await until(pilot, lambda: len(asked(session, ScanMissing)) == 1)
-        await press(pilot, "S")
+        await press(pilot, "X")
         await until(pilot, lambda: f"clear the scan results of '{MODEL}'?" in text(app))
         await press(pilot, "n")
         await until(pilot, lambda: "clear the scan results" not in text(app))
-        await press(pilot, "S")
+        await press(pilot, "X")
         await until(pilot, lambda: "clear the scan results" in text(app))
         assert not asked(session, ClearMissing)
         await press(pilot, "y")
         await until(pilot, lambda: len(asked(session, ClearMissing)) == 1)
         await go(pilot, pane, "textures/rock.png")
-        await press(pilot, "s")
+        await press(pilot, "U")
         await until(pilot, lambda: len(asked(session, ScanMissing)) == 2)
-        await press(pilot, "home", "s")
+        await press(pilot, "home", "U")
         await until(pilot, lambda: len(asked(session, ScanMissing)) == 3)
 
         product, source, folder = asked(session, ScanMissing)
@@ -83,7 +83,7 @@ def test_missing_command_accepts_a_pattern(tmp_path):
 def test_row_without_products_is_not_scanned(tmp_path):
     async def ask(app, pilot, pane, session):
         await go(pilot, pane, "scripts/door.lua")
-        await press(pilot, "s")
+        await press(pilot, "U")
         await shows(app, pilot, "has no products")
 
         assert asked(session, ScanMissing) == []
@@ -96,7 +96,7 @@ def test_busy_engine_scans_nothing(tmp_path):
     async def ask(app, pilot, pane, session):
         session.latest_progress = Progress(1, 0, 0, 0, 3, 1, 0, 0, is_scanning=False)
         await go(pilot, pane, MODEL, Kind.PRODUCTS)
-        await press(pilot, "s")
+        await press(pilot, "U")
         await shows(app, pilot, "the engine is busy")
         await press(pilot, ".")
         await shows(app, pilot, "Scan it for missing dependencies (when the engine is idle)")

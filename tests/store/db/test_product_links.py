@@ -74,7 +74,7 @@ class Project:
         self.store.put(drop_source=[(self.sources.pop(rel),)])
 
     def dependencies(self, name: str) -> list[tuple[object, ...]]:
-        """Return (guid, sub id, path, kind, flags, by asset id) of a product's rows."""
+        """Return a product's rows as (guid, sub id, path, kind, flags, whether the link is by asset id)."""
         sql = """SELECT d.DependencySourceGuid, d.DependencySubID, d.UnresolvedPath, d.UnresolvedDependencyType, d.DependencyFlags,
             d.FromAssetId, d.Platform FROM ProductDependencies d JOIN Products p ON p.ProductID = d.ProductPK
                 WHERE p.ProductName = ?"""

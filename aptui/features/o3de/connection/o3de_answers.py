@@ -267,7 +267,7 @@ class ClientAnswers:
         products = await self._database.ask(find)
         if not products:
             return {}
-        if asset == NO_ASSET:  # as O3DE: by path, only the id is filled in
+        if asset == NO_ASSET:  # like O3DE: the answer to a request by path has only the id
             return {"Found": True, "AssetInfo": (_info(products[0])[0], "", 0, NO_UUID)}
         root = f"{self._settings.cache_dir}/{products[0].name.partition('/')[0]}"
         return {"Found": True, "AssetInfo": _info(products[0]), "RootFolder": root}

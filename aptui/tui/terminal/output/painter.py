@@ -58,16 +58,16 @@ def find_shift(before: Mapping[int, str], after: Mapping[int, str]) -> Shift | N
 
 
 def _shift(before: Mapping[int, str], after: Mapping[int, str], count: int) -> tuple[int, Shift] | None:
-    """Return (number of lines that a movement saves, the movement)."""
+    """Return (number of lines that need no repainting after a scroll, the scroll)."""
     hits = [line for line, text in after.items() if before.get(line + count) == text and not text.isspace()]
     top, bottom = min(hits + [line + count for line in hits]), max(hits + [line + count for line in hits])
-    # Lines between them that do not move would have to be written again.
+    # Lines in between that do not move would have to be repainted.
     gain = len(hits) - sum(line not in after for line in range(top, bottom + 1))
     return (gain, Shift(top, bottom, count)) if gain >= _LEAST_GAIN else None
 
 
 def shift_lines(rows: Sequence[T], shift: Shift) -> list[T | None]:
-    """Return lines `top` to `bottom` after the movement; None = a line that became blank."""
+    """Return lines `top` to `bottom` after the scroll; None = a line that became blank."""
     block = list(rows[shift.top : shift.bottom + 1])
     count = shift.count
     return [*block[count:], *[None] * count] if count > 0 else [*[None] * -count, *block[:count]]
