@@ -1,4 +1,4 @@
-"""Frames of the screen → one animated SVG: a row that many frames share is drawn once, and seen while it stands on the screen.
+"""Frames of the screen → one animated SVG: a row that several frames share is drawn once, and is visible only during those frames.
 
 `tests.pictures` records the frames, and stores the animation in `pictures/`.
 """
@@ -21,18 +21,18 @@ _BLANK = "\u00a0"
 """A non-breaking blank, because viewers merge ordinary blanks."""
 
 Piece = tuple[int, str, str, str, bool, bool]
-"""(first cell, text, colour, colour of the ground, is bold, is italic)."""
+"""(first cell, text, colour, background colour, is bold, is italic)."""
 
 
 class Frame(NamedTuple):
-    """A frame and the seconds that it stays: the pieces of each row."""
+    """A frame: the seconds for which it is shown, and the pieces of each row."""
 
     rows: tuple[tuple[Piece, ...], ...]
     seconds: float
 
 
 def row_of(segments: Sequence[tuple[str, Style | None]]) -> tuple[Piece, ...]:
-    """Return the pieces of a row; blanks on a ground of their own are pieces too."""
+    """Return the pieces of a row; blanks with a different background are pieces, too."""
     pieces: list[Piece] = []
     at = 0
     for text, style in segments:

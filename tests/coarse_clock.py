@@ -1,6 +1,6 @@
-"""Files whose times are those of a coarse clock, as on FAT, NFSv3 and ext4 with small inodes: `os` reports them so.
+"""Makes `os` report file times of a coarse clock, as on FAT, NFSv3 and ext4 with small inodes.
 
-A test that calls `coarsen` has them in its process and in the processes that it starts.
+A test that calls `coarsen` gets these times in its process and in the processes that it starts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pytest
 
 TICK_VARIABLE = "PYTHON_COARSE_TICK_NS"
-"""Named as a variable that workers inherit."""
+"""The name begins with `PYTHON`, so that workers inherit the variable."""
 
 
 class _Entry:

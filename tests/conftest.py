@@ -1,6 +1,6 @@
-"""Makes the modules of this folder importable by all tests: by their names here, and as `tests.…`.
+"""Makes the modules of this folder importable by all tests: by their own names and as `tests.…`.
 
-The root of the checkout stays off the path: `pytest` alone has to test the package that is installed, not the folder beside this
+The root of the checkout is not on the path: plain `pytest` must test the installed package, not the package's folder beside this
 one.
 """
 
@@ -18,7 +18,7 @@ import pytest
 from forks import Forks
 from hypothesis import HealthCheck, settings
 
-# Containers often forbid it, and then each of some thousand processes compiles its imports again: half of the suite's time.
+# Containers often set it. Then each of several thousand processes compiles its imports again, which is half of the suite's time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
@@ -52,7 +52,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Disable garbage collection while tests are collected, and exclude the tests from it later: they live to the end."""
+    """Disable garbage collection while tests are collected, and exclude them from it later, because they exist until the end."""
     gc.disable()
     try:
         return (yield)
@@ -69,13 +69,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Leave the folders of tests that failed."""
+    """Delete the folders of tests unless a test failed."""
     if exitstatus == 0 and (short := session.config.stash.get(_short, "")):
         shutil.rmtree(short, ignore_errors=True)
 
 
 def pytest_unconfigure() -> None:
-    """End the processes that are forked from."""
+    """End the processes from which others are forked."""
     _forks.close()
 
 
@@ -104,7 +104,7 @@ _unused: list[Path] = []
 def _results_of_no_other_test(_folders_of_nobody: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Clear caches between tests, except the shipped themes and keys, which take long to read from YAML.
 
-    A folder in which a test left nothing is the next one's, unless a process may still be about to write there.
+    The next test gets the same folder if it is empty and no process can still write into it.
     """
     is_fast = request.node.get_closest_marker("fast") is not None
     if is_fast and _unused and os.listdir(_unused[0]) == ["aptui"] and os.listdir(_unused[0] / "aptui") == ["screen"]:

@@ -82,7 +82,7 @@ class Project:
         self.path(old).rename(target)
 
     def touch(self, rel: str | bytes, mtime_s: float | None = None) -> None:
-        """Give a file another time and leave its bytes."""
+        """Change the time of a file, but not its bytes."""
         os.utime(self.path(rel), None if mtime_s is None else (mtime_s, mtime_s))
 
     # ------------------------------------------------------------------------------------------------------------------ run
@@ -97,7 +97,7 @@ class Project:
     ) -> Ran:
         """Edit files, run an engine until it is idle, and return what it did.
 
-        A file is trusted by its times as soon as it is older than the scan: tests do not wait until a coarse clock has ticked on.
+        Times are trusted as soon as a file is older than the scan, so that tests do not wait for the tick of a coarse clock.
         """
         self.edit(edits)
         ran = Ran()
@@ -184,12 +184,12 @@ class Project:
 
 
 def run_name(notice: JobChanged) -> str:
-    """Return the name of a run as stories write it."""
+    """Return the name of a run in the form that stories use."""
     return job_name(notice.source, notice.job_key, notice.platform) + ("!" if notice.status == "failed" else "")
 
 
 def job_name(source: str, key: str, platform: str) -> str:
-    """Return the name of a job as stories write it."""
+    """Return the name of a job in the form that stories use."""
     if key.startswith("CreateJobs_"):
         return f"{source}:analysis"
     return f"{source}:{key}" + ("" if platform == HOST else f"@{platform}")

@@ -1,21 +1,21 @@
 """A whole engine without IO: the pipeline, and around it a fake loop, scanner, pool, writer, cache and clock.
 
-A crash may come before any action (`fuse`). With `rng` the outside world answers in any possible order.
+A crash can happen before any action (`fuse`). With `rng`, the outside world answers in a random possible order.
 
 A source of the `script` builder lists the work of its builder, line by line:
 
     include x / glob a/*  / uuid <hex>       source dependencies
-    job k [platform]      another job besides `main`; `jobs-from x` makes one for each line of x, which it also includes
+    job k [platform]      another job besides `main`; `jobs-from x` makes a job for each line of x, and includes x
     after x:k[#1,2]       Order; `print x:k` Fingerprint; `once x:k`; `only x:k`; `@platform` after the key names another platform
-    read x                found while processing; `reprocess x` asks for the jobs of another source
+    read x                x is found while processing; `reprocess x` requests the jobs of another source
     scribble x            its jobs write another line into x
-    extra n               one more product, sub id n; `make name` one of that name
+    extra n               one more product, with sub id n; `make name` makes a product of that name
     stage name=line;line  a job `chain` on platform common makes this intermediate with these lines; `stage+` puts a digest
                           of all in it
     critical, priority n, info text, FAIL, FAIL ANALYSIS, WARN, INTERMEDIATE
 
-A file `.aptui.yaml` is JSON: {builder: {"params": {...}, "platforms": {...}}}. The parameters of `script` enter its products; `job`
-is a job more.
+A file `.aptui.yaml` is JSON: {builder: {"params": {...}, "platforms": {...}}}. Products contain the parameters of `script`; `job`
+adds a job.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ _KINDS = {
     "only": DependencyKind.ORDER_ONLY,
 }
 BY_UUID = "uuid="
-"""Leads a source that is named by 32 hex digits."""
+"""Prefix of a source that is named by 32 hex digits."""
 CHAIN = "chain"
 """Key of the job that makes intermediates."""
 TWIN = scripter("twin").uuid
@@ -178,7 +178,7 @@ class World:
 
     Args:
         setup: the configuration.
-        rng: makes the order of everything random; None = the same order every time, one thing after the other.
+        rng: makes the order of all actions random; None = always the same order, one action after the other.
     """
 
     def __init__(self, setup: Setup | None = None, *, rng: random.Random | None = None) -> None:
@@ -198,16 +198,16 @@ class World:
         self.notices: list[Notice] = []
         self.commands: list[Command] = []
         self.rows_committed: Counter[str] = Counter()
-        """{operation: number of rows that commits saved}."""
+        """{operation: number of rows saved by commits}."""
         self.runs: Counter[str] = Counter()
         self.analyses: Counter[str] = Counter()
         self.order: list[str] = []
         self.kept: dict[tuple[str, int], dict[str, Digest]] = {}
-        """{(job, fingerprint): products} of the committed runs, as a store has them."""
+        """{(job, fingerprint): products} of the committed runs, as in a store of results."""
         self.contradictions: list[str] = []
-        """Jobs that made other products under a fingerprint than before."""
+        """Jobs that made different products with the same fingerprint."""
         self.fates: dict[str, list[Outcome | str]] = {}
-        """{job: how its next runs end}: an outcome, or the cause of the failure (`core.retry`)."""
+        """{job: results of its next runs}: each an outcome, or the cause of a failure (`core.retry`)."""
         self.commit_fates: dict[str, list[int]] = {}
         self.held: set[str] = set()
         self.unreadable: dict[str, str] = {}
@@ -220,7 +220,7 @@ class World:
         self.code = "1"
         """The code of the script builder on the disk; the engine uses the code of its own start."""
         self.tool = ""
-        """A program on the disk that its runs start, also as of the engine's start; "" without a program."""
+        """Version of a program that runs start; the engine uses the version of its own start; "" = no program."""
         self.blind = ""
         """The change that runs fail to report (code or tool), to see whether a check notices it."""
         self._folder_ids: dict[str, int] = {}
@@ -247,7 +247,7 @@ class World:
     def save_twice(self, rel: str, text: str, folder: str = "game") -> None:
         """Write a file in two steps, while the engine considers it as being written.
 
-        Its previous state counts until `_is_at_rest` releases it.
+        The engine uses the previous state until `_is_at_rest` releases the file.
         """
         key = key_of(RelPath(rel))
         pending = self.pipeline.jobs.memory.folders.get(parent(key))
@@ -256,7 +256,7 @@ class World:
         self.write(rel, text, folder)
 
     def save_alone(self, rel: str, text: str, folder: str = "game") -> bool:
-        """Write a known file and check it alone, as `loop.single_files` does; return whether that was enough."""
+        """Write a known file and check only that file, as `loop.single_files` does; return whether that was sufficient."""
         self.write(rel, text, folder)
         key, memory = key_of(RelPath(rel)), self.pipeline.jobs.memory
         if self._scan is not None or self.inbox or parent(key) in memory.folders or key.endswith((".meta", ".aptui.yaml")):
@@ -280,11 +280,11 @@ class World:
         self.missed[name] = None
 
     def touch(self, rel: str, folder: str = "game") -> None:
-        """Write a file with the bytes it has."""
+        """Write a file with its current bytes."""
         self.write(rel, self.disk.files[folder][rel].text, folder)
 
     def configure(self, **changes: object) -> None:
-        """Change the configuration; counts at the next start."""
+        """Change the configuration; it applies from the next start on."""
         self.setup = replace(self.setup, **changes)  # type: ignore[arg-type]
 
     def ask(self, verb: str, *, keys: tuple[str, ...] = (), names: tuple[str, ...] = ()) -> None:
@@ -309,7 +309,7 @@ class World:
         self.loaded: dict[int, tuple[str, str, int]] = {}
         """{run key: (the code in its worker, the tool and the disk's clock when it started)}."""
         self.hashes: list[tuple[FileFact, tuple[int, ...], bytes]] = []
-        """Files to be read, with the run keys of their copies and the digests that they had."""
+        """Files to be read, with the run keys of their copies and their previous digests."""
         self.again: dict[PathKey, None] = {}
         self.deleted: set[str] = set()
         """Products that the engine itself deleted and has not made again: they are not reported as missing."""
@@ -794,7 +794,7 @@ class World:
         self._post(RunsFinished(self._next(), tuple(results), self._now_ms))
 
     def deliver_killed(self) -> None:
-        """Let every killed run report its result after all."""
+        """Let every killed run report its result, although it was killed."""
         results = [self._perform_run(order, text) for order, text in self.killed.values()]
         self._post(RunsFinished(self._next(), tuple(results), self._now_ms))
 
@@ -1044,7 +1044,7 @@ class World:
         return found
 
     def forget_runs(self) -> None:
-        """Count from here."""
+        """Restart counting."""
         self.runs.clear()
         self.analyses.clear()
         self.order.clear()

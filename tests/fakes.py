@@ -53,7 +53,7 @@ from aptui.core.settings import file_key
 from aptui.core.state.conflicts import folders_above
 
 _WIDTHS = {operation: len(parameters.split(",")) for operation, parameters in ROW_OPERATIONS.items()}
-"""{row operation: how many values a row of it has}."""
+"""{row operation: number of values in its rows}."""
 
 Row = tuple[object, ...]
 
@@ -103,7 +103,7 @@ class Setup(Struct, frozen=True):
     companions: tuple[Companion, ...] = ()
     resting: tuple[str, ...] = ()
     excluded: tuple[tuple[str, str], ...] = ()
-    """(folder, platform) that is not made there."""
+    """(folder, platform): the sources of this folder are not built for this platform."""
     debug_output: bool = False
     tags: tuple[str, ...] = ()
     metadata_types: tuple[str, ...] = ()
@@ -195,7 +195,7 @@ class Index:
 
 
 class FakeArchive:
-    """Implementer of `core.rows.Archive`: shows what was applied with `save`, nothing else.
+    """Implementer of `core.rows.Archive`: contains only the rows that were applied with `save`.
 
     Rows that a database would refuse raise an error.
     """
@@ -542,7 +542,7 @@ class FakeArchive:
         return found
 
     def reason_of(self, job_id: int) -> tuple[str, str]:
-        """Look at the rows of runs."""
+        """Return the reason and the origin of the last successful run."""
         runs = [self.tables.runs[job_id, run_key] for run_key in sorted(self._index.runs.get(job_id, ()), reverse=True)]
         return next(((str(row[5]), str(row[12])) for row in runs if row[4] == Outcome.SUCCEEDED), ("", ""))
 
@@ -555,7 +555,7 @@ class FakeArchive:
         return max(tables.sources, default=0) + 1, max(tables.jobs, default=0) + 1, max(tables.products, default=0) + 1, run_key + 1
 
     def reopen(self) -> FakeArchive:
-        """Return what another process sees: the same rows, nothing unpacked."""
+        """Return the archive as another process opens it: the same rows, and nothing is unpacked yet."""
         other = FakeArchive()
         other.tables, other.max_run_key = self.tables, self.max_run_key
         other._index = self._index
@@ -573,7 +573,7 @@ class File(Struct, frozen=True):
     version: int
 
     def fact(self, scan_folder: int, rel: str, *, is_read: bool = False) -> FileFact:
-        """Return what `stat` says, with the digest if its bytes were read."""
+        """Return the facts that `stat` reports, with the digest if the bytes were read."""
         digest = sha(self.text) if is_read else Digest(b"")
         hash64 = int.from_bytes(digest[:8], "big")
         return FileFact(scan_folder, RelPath(rel), len(self.text), self.version, self.version, self.version, digest, hash64)
@@ -707,7 +707,7 @@ class FakeScanner:
 
     @staticmethod
     def _metas(facts: Mapping[int, Sequence[FileFact]]) -> dict[tuple[int, str], FileFact]:
-        """Return the files of a folder by scan folder and key: a source is named by one of its own scan folder."""
+        """Return the files of a folder by scan folder and key: identity files apply only to sources of their scan folder."""
         return {(part, key_of(fact.rel)): fact for part, found in facts.items() for fact in found}
 
     def _settings(self, fact: FileFact) -> str:

@@ -1,15 +1,15 @@
-"""Fork the Python processes of tests from one that has already imported their modules: a fifth of the time of a start.
+"""Forks the Python processes of tests from a process that has already imported their modules. A fork takes 1/5 of a start.
 
-Only the start of the interpreter and its imports are saved. The rest stays as with `subprocess.Popen`: a process of its own, a
+Only the start of the interpreter and its imports are saved. All else is as with `subprocess.Popen`: a separate process, a
 child of the test's process, with the given descriptors, environment, folder, session and arguments. At the end, modules are not
 torn down and the collector does not run, because both would copy the shared memory. All other processes are started as usual: other
 interpreters and switches, another `PYTHON…` variable, programs that are wrapped in others. Tests whose subject is a start opt out
 (`conftest`).
 
-What is forked as `aptui` has one of its own to fork from, a child that waits from its first moment: so are the engine that it
-starts and all workers their starters' children. A worker forked there has loaded what one has that was started, and nothing more.
+A process forked as `aptui` first forks a waiting child, from which its own children are forked, so that the engine that it
+starts and all workers are children of the process that starts them. A forked worker has loaded only the modules of a started one.
 
-It runs itself as that process: `python … forks.py DESCRIPTOR PROGRAM …`.
+The process to fork from runs this module: `python … forks.py DESCRIPTOR PROGRAM …`.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ _PROGRAMS = {
         *(["aptui.features.gateway.client", "aptui.features.gateway.gateway"] if importlib.util.find_spec("aiohttp") else []),
     ),
 }  # fmt: skip
-"""{program: what it needs}; nothing of builders, whose code a worker digests when it loads it."""
+"""{program: modules to import first}, except those of builders: a worker computes a digest of their code at the import."""
 _SWITCHES = {
     _WORKER: ({"-P", "-X utf8"},),
     _APTUI: (set(), {"-P"}, {"-P", "-X faulthandler"}),
 }
 _KEPT = ("LANG", "LC_ALL", "LC_CTYPE")
-"""Variables that an interpreter reads as it starts, beside `PYTHON…`; a forked child can be given a PYTHONPATH."""
+"""Variables, besides `PYTHON…`, that an interpreter reads only when it starts; PYTHONPATH can also be set in a forked child."""
 
 
 class Forks:
@@ -103,7 +103,7 @@ class Forks:
         subprocess.Popen._execute_child = start  # type: ignore[attr-defined]
 
     def close(self) -> None:
-        """End all processes that are forked from."""
+        """End all processes from which others are forked."""
         for nursery in self._nurseries.values():
             if nursery:
                 nursery.close()
@@ -154,7 +154,7 @@ class Forks:
         return self._nurseries.get(_key(program, environment))
 
     def prepare(self) -> None:
-        """Start the processes that are forked from: in this thread, because children die with the thread that started them."""
+        """Start the processes to fork from, in this thread, because they end with the thread that started them."""
         from aptui.engine.pool.spawning import python_environment
 
         self._is_prepared = True
@@ -172,8 +172,8 @@ def _program(command: list[str]) -> tuple[str, set[str]]:
 
 
 def _key(program: str, environment: dict[str, str]) -> tuple[str, ...]:
-    """Return the key that is equal for processes that can be forked from the same one."""
-    kept = () if program == _WORKER else _KEPT  # workers speak UTF-8
+    """Return a key; processes with equal keys can be forked from the same process."""
+    kept = () if program == _WORKER else _KEPT  # workers always use UTF-8
     said = (f"{name}={environment[name]}" for name in sorted(environment) if name.startswith("PYTHON") or name in kept)
     return (program, *(each for each in said if not each.startswith("PYTHONPATH=")))
 
@@ -218,7 +218,7 @@ class _Nursery:
 
 
 def _serve(channel: socket.socket) -> list[str]:
-    """Fork for every order; return in each child, with its command line."""
+    """Fork a child for every order; return only in the children, with their command lines."""
     while True:
         order, theirs, _flags, _address = socket.recv_fds(channel, _FRAME_BYTES, 64, socket.MSG_CMSG_CLOEXEC)
         if not order:
@@ -277,7 +277,7 @@ def _become(
 
 
 def _nest(theirs: list[int]) -> list[str]:
-    """Fork a waiting child from which this process forks; in a process forked from that, return its order."""
+    """Fork a waiting child for later forks and return []; in a process forked from that child, return its command line."""
     mine, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     said = dict(os.environ)
     if os.fork():
@@ -303,7 +303,7 @@ def _find_modules(words: list[str], environment: dict[str, str]) -> None:
 
 
 def _say(words: list[str], environment: dict[str, str]) -> None:
-    """Make /proc show the command line and environment of a started process; its mark comes first."""
+    """Make /proc show the command line and environment of a started process; the variables `APTUI_…` come first."""
     with open("/proc/self/stat", encoding="ascii") as file:
         fields = file.read().rpartition(")")[2].split()
     said = sorted((f"{name}={value}" for name, value in environment.items()), key=lambda each: not each.startswith("APTUI_"))

@@ -14,7 +14,7 @@ def own_homes(folder: Path, patch: pytest.MonkeyPatch) -> None:
 
 
 def own_project(folder: Path, patch: pytest.MonkeyPatch, files: dict[str, str] | None = None) -> Path:
-    """Make a project in `folder`/project, with homes beside it, a folder `assets` and {path: text}; go there."""
+    """Make a project in `folder`/project with a folder `assets` and the files {path: text}, and homes beside it; change to it."""
     own_homes(folder, patch)
     project = folder / "project"
     (project / "assets").mkdir(parents=True)

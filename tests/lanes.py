@@ -1,4 +1,4 @@
-"""Lanes and retries of the tests: which tests are fast, a check that they are, the order of tests, and the number of retries.
+"""Lanes and retries of the tests: marks fast tests and checks them, sorts the tests, and limits the number of retries.
 
 A test without the mark `real` or `slow` is `fast`: it starts no process, opens no socket and never sleeps, and fails when it
 does. A test that changes the current folder and does not restore it fails. A test may be retried once (`retry`) if its mark gives a
@@ -31,7 +31,7 @@ _REAL = {
     "socket.getaddrinfo": "asks for an address",
     "time.sleep": "sleeps",
 }
-"""{audit event: what a test does that raises it}."""
+"""{audit event: the forbidden action of a test that raises it}."""
 _FOLDER = pytest.StashKey[str]()
 """The folder in which a test began."""
 _SLOW_MODULE = re.compile(r"^pytestmark = pytest\.mark\.(real|slow)\b", re.MULTILINE)
@@ -88,9 +88,9 @@ _watch = _Watch()
 
 
 def _hear(event: str, arguments: tuple[Any, ...], real: Container[str] = frozenset(_REAL)) -> None:
-    """Pass on relevant events only: the screen alone calls `id`, which is an event, ten thousand times a test.
+    """Pass on only relevant events, because the screen alone calls `id`, which is an event, ten thousand times in a test.
 
-    No globals exist at the end.
+    Uses no globals, because they are already deleted when the interpreter ends.
     """
     if event in real:
         _watch.hear(event, arguments)
@@ -98,12 +98,12 @@ def _hear(event: str, arguments: tuple[Any, ...], real: Container[str] = frozens
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Install the audit hook, which stays; be interruptible, and keep the folders of xdist's workers short.
+    """Install the audit hook until the process ends; accept Ctrl+C; keep the folders of xdist's workers short.
 
-    A script's `pytest … &` begins with Ctrl+C ignored, and so would all that the tests start, and interrupt.
+    `pytest … &` in a script starts with SIGINT ignored. The programs that tests start and interrupt would inherit that.
 
-    The name of a socket has 107 bytes at most, and engines whose folder is longer share one in /tmp: with `popen-gw0` in every path
-    the engines of one worker's tests would be those of the other's.
+    The path of a socket has at most 107 bytes. Engines with a longer folder share a folder in /tmp: with `popen-gw0` in every path,
+    the engines of two workers' tests would share it.
     """
     sys.addaudithook(_hear)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -114,14 +114,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out modules without a fast test: importing what they need takes as long as the fast lane itself."""
+    """Leave out modules without a fast test: importing their requirements would take as long as all fast tests."""
     if config.option.markexpr != "fast" or collection_path.suffix != ".py":
         return None
     return True if _SLOW_MODULE.search(collection_path.read_text(encoding="utf-8")) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark fast tests, allow retries to tests with a reason, and let the longest modules begin."""
+    """Mark fast tests, allow a retry for tests with a reason, and put the longest modules first."""
     items.sort(key=lambda item: not item.nodeid.startswith(_LONGEST))
     for item in items:
         if not any(item.get_closest_marker(name) for name in ("real", "slow")):
@@ -189,7 +189,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the skipped tests, if wanted; fail the run when too many tests were tried again."""
+    """Write the skipped tests, if wanted; fail the run if too many tests were retried."""
     if (file := os.environ.get("APTUI_TEST_SKIPS")) and not hasattr(session.config, "workerinput"):
         Path(file).write_text(json.dumps(_skipped), encoding="utf-8")
     if session.exitstatus == pytest.ExitCode.OK and _retries(session.config) > MOST_RETRIES:

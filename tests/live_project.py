@@ -1,4 +1,4 @@
-"""A project with an engine that stays up beside it, turned by the test itself: no thread, no sleep, a deadline on every wait."""
+"""A project with a live engine whose loop the test itself runs: no thread, no sleep, a deadline for every wait."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Ticker:
 
 
 class LiveProject(Project):
-    """`live` is the engine, `runs` what it ran since `forget`, in the form of `disk_project.Ran`."""
+    """`live` is the engine; `runs` counts its runs since `forget`, in the form of `disk_project.Ran`."""
 
     live: EngineSupervisor
     desk: RequestHandler
@@ -97,13 +97,13 @@ class LiveProject(Project):
         self.until(lambda: self.is_idle, "idle")
 
     def until_product(self, name: str, data: str | bytes | None) -> None:
-        """Wait until a product holds `data` (None = until it is gone), and everything has come to rest."""
+        """Wait until a product contains `data` (None = until it is deleted) and the engine is idle."""
         wanted = data.encode() if isinstance(data, str) else data
         self.until(lambda: self.product(name) == wanted, f"{name} = {wanted!r}, not {self.product(name)!r}")
         self.until_idle()
 
     def save(self, rel: str, data: str | bytes | None) -> None:
-        """Write (None = delete) a file below `assets` that is only copied, and wait until its product holds the same."""
+        """Write (None = delete) a file below `assets` that is only copied, and wait until its product has the same bytes."""
         self.delete(f"assets/{rel}") if data is None else self.write(f"assets/{rel}", data)
         self.until_product(f"linux/{rel}", data)
 

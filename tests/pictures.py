@@ -42,7 +42,7 @@ PICTURES = {
     "builders": (LARGE, (("5", "shaders"), ("m", "Analysis")), "Metrics"),
     "small": (SMALL, (("1", "2 lines"),), "words/poem.words"),
 }
-"""{name: (size, ((what is pressed, words it brings), …), words that stand in the picture)}."""
+"""{name: (size, ((pressed keys, words that then appear), …), words that the picture must contain)}."""
 CAST = "cast"
 CAST_SIZE = (120, 30)
 CAST_STEPS: tuple[tuple[str, str, float], ...] = (
@@ -64,7 +64,7 @@ CAST_STEPS: tuple[tuple[str, str, float], ...] = (
     ("m", "Analysis", 2.4),
     ("1", "failed first", 0.8),
 )
-"""(Keys, words that appear, seconds that it stays); `play N` replays the notices of the recorded engine in N pieces."""
+"""(keys, words that appear, seconds for which the frame is shown); `play N` replays the recorded engine's notices in N pieces."""
 MOST_CAST_BYTES = 300_000
 
 
@@ -122,7 +122,7 @@ def _pieces(said: list[Notice], count: int) -> Iterator[list[Notice]]:
 
 
 def _set_to_work(here: Scene, engine: Engine) -> None:
-    """Have a failed job fail again, and jobs run."""
+    """Make a failed job fail again, and show running jobs."""
     from tests.tui.scene import NOW_MS
 
     said = here.notices()
@@ -139,7 +139,7 @@ def _set_to_work(here: Scene, engine: Engine) -> None:
 
 
 def _plain(svg: str) -> str:
-    """Return a picture without fonts of the network, and with names that do not change with every cell."""
+    """Return a picture without network fonts, whose element names do not depend on the content."""
     return _NAME.sub("aptui", _FACE.sub("", svg).replace("Fira Code, monospace", _FONTS).replace("Fira Code", _FONTS))
 
 

@@ -1,4 +1,4 @@
-"""Find prose that must be read twice: turns of phrase that a machine can see, in everything that people read.
+"""Find unclear turns of phrase, as far as a program can recognise them, in all text that people read.
 
 Run `python -m tests.prose [PATH ...]` to list them as `file:line kind: phrase (say instead)`; without a path it reads the whole
 project. `tests/test_prose.py` fails if it finds any. Code is not prose: fenced or indented in Markdown, or in backquotes.
@@ -129,7 +129,7 @@ def list_passages(paths: list[Path]) -> Iterator[Passage]:
 
 
 def find_turns(passage: Passage) -> Iterator[Turn]:
-    """Yield what must be written otherwise in a passage, in the order of the list of turns."""
+    """Yield the turns in a passage that must be rewritten, in the order of the list of turns."""
     text = _CODE.sub(lambda match: "`" + "\n" * match[0].count("\n") + "`", passage.text)
     # A turn may be broken over two lines: match on one line, and count line ends up to the match.
     joined = re.sub(r"[ \t]*\n[ \t]*(?:#:? )?(?=\S)", " ", text) if passage.kind != "Markdown" else text

@@ -1,11 +1,11 @@
-"""Which lines the whole suite reaches, in all of its processes and threads, also those that are killed; CPython 3.13 and later.
+"""Records the lines that the test suite reaches in all processes and threads, also in killed ones; CPython 3.13 and later.
 
-One file of a byte for each line of the package is mapped by every process that this interpreter starts. A line that is run first
-sets its byte and is then watched no longer (`sys.monitoring`), so that it costs next to nothing; and no process has to end well
-for its lines to count, as it has to for coverage.py, which reports what was found.
+A file with a byte for each line of the package is mapped by every process of this interpreter. The first run of a line
+sets its byte and ends the monitoring of that line (`sys.monitoring`), so that it costs hardly any time. A process need not exit
+cleanly for its lines to be recorded, unlike with coverage.py, which only prints the report.
 
-    python tests/reached.py begin FOLDER     make the map, and have all processes of this interpreter follow it from now on
-    python tests/reached.py report FOLDER    hand it to coverage.py: the table, and its floor
+    python tests/reached.py begin FOLDER     make the map, and make all later processes of this interpreter record into it
+    python tests/reached.py report FOLDER    report it with coverage.py: the table, checked against the minimum
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MAP, _FILES = "map", "files"
 
 
 def follow(folder: str) -> None:
-    """Set bytes in the map of the folder from now on; where it cannot be read (a sandbox), do nothing."""
+    """Record lines in the map of the folder from now on; do nothing if the map cannot be read (in a sandbox)."""
     try:
         with open(f"{folder}/{_FILES}", encoding="utf-8") as table, open(f"{folder}/{_MAP}", "r+b") as file:
             rows = [line.rstrip("\n").split(" ", 1) for line in table]
@@ -48,7 +48,7 @@ def follow(folder: str) -> None:
 
 
 def begin(folder: str) -> None:
-    """Make an empty map of the package's lines, and have the interpreter's processes follow it."""
+    """Make an empty map of the package's lines, and make later processes of the interpreter record into it."""
     import sysconfig
     from pathlib import Path
 
@@ -67,7 +67,7 @@ def begin(folder: str) -> None:
 
 
 def report(folder: str) -> float:
-    """Print what was reached, and return the share of lines in percent."""
+    """Print the report of reached lines, and return their share in percent."""
     from pathlib import Path
 
     import coverage

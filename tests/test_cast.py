@@ -32,7 +32,7 @@ def seen_at(svg: str, share: float) -> list[str]:
     return seen
 
 
-def test_each_moment_shows_its_own_frame():
+def test_animation_shows_each_frame_at_its_time():
     svg = svg_of([frame("head", "one"), frame("head", "two", seconds=2.0), frame("head", "one")], 20, poster=1)
 
     assert [seen_at(svg, share) for share in (0.0, 0.2, 0.3, 0.7, 0.8)] == [
@@ -52,7 +52,7 @@ def test_picture_shows_the_poster_frame_where_animation_is_off():
     assert groups == {"one": "hidden", "two": "visible"}
 
 
-def test_colours_weights_and_markup_are_kept():
+def test_svg_keeps_colours_bold_text_and_escaped_markup():
     row = row_of([("a<b", Style.parse("bold #ff0000 on #101010")), ("  ", QUIET), ("x", Style.parse("#112233 on #445566 reverse"))])
 
     svg = svg_of([Frame((row,), 1.0)], 6, poster=0)

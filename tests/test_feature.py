@@ -108,7 +108,7 @@ def test_every_folder_of_a_feature_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("each", tuple(feature.features()), ids=lambda each: each.name)
-def test_places_of_a_feature_can_be_loaded(each: Feature) -> None:
+def test_all_functions_that_a_feature_declares_can_be_loaded(each: Feature) -> None:
     places = [*each.points.values(), *each.requests.values(), *([each.answers] if each.answers else [])]
 
     assert all(feature.load(place) is not None for place in places)
@@ -154,7 +154,7 @@ _NAMES_USED_TWICE = {
     "main": "what the command line and a worker start",
     "paths": "`azlmbr.paths` is O3DE's name",
 }
-"""{name of modules that stand twice below `aptui/`: why}; it may only shrink."""
+"""{module name that occurs twice below `aptui/`: reason}; it may only shrink."""
 _CONVENTIONAL_NAMES = frozenset({"__init__", "verbs", "screen", "requests", "settings"})
 
 
@@ -224,9 +224,9 @@ for spec in pane.list_panes():
     spec.load()
 print("codes", codes, [main.main([verb]) for verb in sys.argv[1:]])
 """
-"""Uses a copy of the program: help, batch, doctor, what answers requests, all screens; then verbs that are gone."""
+"""Uses a copy of the program: help, batch, doctor, request handlers, all screens; then the verbs that are missing."""
 BUILT_ON = {"relocation": ["o3de"], "shipping": ["o3de"]}
-"""{feature: features that are built on it (`pyproject.toml` says why)}; they go with it."""
+"""{feature: features that depend on it (`pyproject.toml` has the reasons)}; they are removed together with it."""
 
 
 @pytest.mark.real

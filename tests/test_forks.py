@@ -78,7 +78,7 @@ def test_forked_process_reports_errors_and_signals_like_a_started_one(tmp_path: 
         assert killed.wait() == -signal.SIGKILL
 
 
-def test_its_folder_environment_and_session_are_those_that_were_asked_for(tmp_path: Path) -> None:
+def test_forked_process_has_the_requested_folder_environment_and_session(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import os\nprint(os.getcwd(), os.getsid(0), os.environ['WORD'], 'PATH' in os.environ, flush=True)\n")
     with started(tmp_path, start_new_session=True, env={"WORD": "said", **python_only()}) as process:
@@ -100,7 +100,7 @@ def test_its_folder_environment_and_session_are_those_that_were_asked_for(tmp_pa
     ids=lambda each: next(iter(each)),
 )
 @pytest.mark.filterwarnings("ignore")
-def test_process_with_options_that_a_fork_cannot_give_is_started(tmp_path: Path, changes: dict[str, object]) -> None:
+def test_process_is_started_if_a_fork_does_not_support_its_options(tmp_path: Path, changes: dict[str, object]) -> None:
     with started(tmp_path, **changes) as process:
         assert not is_forked(process)
         assert process.communicate(b"[]")[0] == b"[]"

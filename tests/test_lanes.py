@@ -1,4 +1,4 @@
-"""Lanes and second tries, tried on small suites of their own."""
+"""Lanes and retries, tested with small separate suites."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_only_the_test_that_leaves_its_folder_fails(suite: pytest.Pytester) -> N
 
 
 def test_modules_that_take_longest_come_first(suite: pytest.Pytester) -> None:
-    """Otherwise one of them may start last, and the other worker idles."""
+    """Otherwise such a module may start last, while the other worker is idle."""
     for name in ("tests/batch/test_a.py", "tests/drills/hostile/test_serve_hostile.py", "tests/tui/test_z.py"):
         file = suite.path / name
         file.parent.mkdir(parents=True)

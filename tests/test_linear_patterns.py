@@ -1,6 +1,6 @@
 """Python's `re` backtracks: a pattern from an untrusted source can block it for hours.
 
-Only places on a list build one from data.
+Only listed modules build a pattern from data.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def test_every_exit_code_is_in_the_readme() -> None:
 
 
 def test_a_jobs_state_is_assigned_in_one_line_of_one_file() -> None:
-    """The name of the variable does not matter; an object that assigns its own state is not a job."""
+    """The test ignores the name of the variable; an object that assigns its own state is not a job."""
     texts = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in _list_modules()}
     places = [
         f"{name}:{node.lineno}"
@@ -177,7 +177,7 @@ BANNED_WORDS = {
     "wish wished wishes": "request",
     "witness": "stale-result check",
 }
-"""{words that no identifier of ours has in it: what the field says instead}."""
+"""{words that are banned from our identifiers: the usual words for them}."""
 WORDS_WITH_A_REASON = {
     "look_up": "English for asking a cache or an index",
     "_look_up": "the same",
@@ -217,7 +217,7 @@ def _read_trees() -> list[tuple[Path, ast.Module]]:
 
 
 def _split_words(name: str) -> set[str]:
-    """Return the words of a name in either case: {"read", "run", "log"} of `ReadRunLog` and `_read_run_log`."""
+    """Return the words of a name in either case: {"read", "run", "log"} for `ReadRunLog` and `_read_run_log`."""
     return set(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().split("_"))
 
 
@@ -250,7 +250,7 @@ def test_a_banned_word_would_be_seen(line: str, is_it: bool) -> None:
 
 
 def test_docstrings_explain_parameters_that_exist() -> None:
-    """`Args:` lists names of the signature; of a class those of `__init__`, or the fields of a record."""
+    """`Args:` lists names of the signature; for a class, those of `__init__`, or the fields of a record."""
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno} {node.name}: {', '.join(unknown)}"
         for path, tree in _read_trees()
@@ -297,7 +297,7 @@ MIRRORED = frozenset({
     "Builder", "CreateJobsRequest", "CreateJobsResponse", "JobDependency", "JobDescriptor", "JobLog", "JobProduct", "Outcome",
     "PlatformInfo", "ProcessJobRequest", "ProcessJobResponse", "ProductDependency", "ProductFlag",
 })  # fmt: skip
-"""Public classes that stand twice: `sdk` and `azlmbr` mirror O3DE's names, which the core has too."""
+"""Public classes that are defined twice: `sdk` and `azlmbr` mirror O3DE's names, which the core has, too."""
 
 
 NOT_MODULES = frozenset(
@@ -364,7 +364,7 @@ def test_public_class_names_are_unique() -> None:
     assert {name: lines for name, lines in places.items() if len(lines) > 1 and name not in MIRRORED} == {}
 
 
-def test_no_statement_binds_by_number() -> None:
+def test_sql_statements_have_no_numbered_parameters() -> None:
     """Python 3.12.0 to 3.12.3 take `?1` for a name and warn when its value comes in a sequence: it is `?` or `:name`."""
     numbered = [
         f"{path.relative_to(ROOT)}:{number}"
@@ -389,7 +389,7 @@ def test_nothing_that_runs_in_ci_imports_the_screen() -> None:
     assert answer.stdout.strip() == "[]"
 
 
-def test_every_module_has_a_test_of_its_name_or_says_which_test_holds_it() -> None:
+def test_every_module_has_a_test_module_of_its_name_or_names_its_test_module() -> None:
     tests = Path(__file__).parent
     lost = []
     for file in _list_modules():

@@ -29,7 +29,7 @@ PROGRAMS = {
 ALIASES = {"chromium-browser": "chromium", "glslang": "glslangValidator", "httpd": "apache2", "luac": "luac5.4", "nodejs": "node"}
 """{other name of a program: its name in `PROGRAMS`}."""
 MISSING = "missing program: "
-"""Begin of the reason of a test that is skipped for a program."""
+"""Start of the reason of a test that is skipped because a program is missing."""
 MACHINE = "this machine: "
 """Start of the reason of a test that is skipped because the machine or its user cannot do something."""
 
@@ -83,8 +83,8 @@ def compare_skips(had: Mapping[str, str], had_not: Mapping[str, str], missing: s
     """Return what is wrong with the skipped tests of two runs, {test: reason}.
 
     Args:
-        had: of the run with the optional programs.
-        had_not: of the run without any.
+        had: skipped tests of the run with the optional programs.
+        had_not: skipped tests of the run without the optional programs.
         missing: programs that the first run could not have.
     """
     wrong = [

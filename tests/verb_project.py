@@ -1,4 +1,4 @@
-"""A tiny project for the tests of verbs: all kinds of job, one that fails, one that warns, a file without a builder."""
+"""A tiny project for the tests of verbs: all kinds of jobs, a job that fails, a job that warns, and a file without a builder."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ FILES = {
 
 
 Run = Callable[..., tuple[int, str, str]]
-"""Says words to `aptui` and returns its exit code, what it printed, and its errors."""
+"""Runs `aptui` with these words and returns its exit code, its output and its errors."""
 
 
 def runner(capsys: pytest.CaptureFixture[str]) -> Run:
@@ -98,5 +98,5 @@ def run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capsys:
 
 
 def write(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Write the project into `folder`/project and go there, with nothing of the user's own configuration."""
+    """Write the project into `folder`/project and change to it, without the user's own configuration."""
     return own_project(folder, monkeypatch, FILES)

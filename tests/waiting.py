@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 PATIENCE_S = 60.0
-"""How long a wait lasts at most: far more than a machine needs that is taken by others."""
+"""Default timeout (seconds): far more than a busy machine needs."""
 _EVERY_S, _SELDOM_S = 0.005, 0.5
-"""Minimum and maximum pause between two checks (seconds): as long as the last check took, which may start a process."""
+"""Minimum and maximum pause between two checks (seconds): as long as the last check, which may start a process."""
 
 T = TypeVar("T")
 Step = Callable[[float], object]
@@ -18,7 +18,7 @@ Step = Callable[[float], object]
 
 
 def came(is_so: Callable[[], T], patience_s: float = PATIENCE_S, step: Step | None = None) -> T:
-    """Look until something is so, `patience_s` seconds at most; return what the last look found."""
+    """Check until a condition is true, for at most `patience_s` seconds; return the result of the last check."""
     end_s = time.monotonic() + patience_s
     began_s = time.monotonic()
     while not (found := is_so()) and (left_s := end_s - (looked_s := time.monotonic())) > 0:
@@ -33,7 +33,7 @@ def came(is_so: Callable[[], T], patience_s: float = PATIENCE_S, step: Step | No
 def until(
     is_so: Callable[[], T], what: str | Callable[[], str] = "it", patience_s: float = PATIENCE_S, step: Step | None = None
 ) -> T:
-    """Look until something is so, and return what was found; fail with `what` when that is late."""
+    """Check until a condition is true, and return its result; after the timeout, fail with `what`."""
     found = came(is_so, patience_s, step)
     assert found, _in_vain(what, patience_s)
     return found
@@ -45,7 +45,7 @@ async def until_async(
     patience_s: float = PATIENCE_S,
     pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> T:
-    """Look until something is so while the loop goes on, and return what was found; fail with `what` when that is late."""
+    """Check until a condition is true while the loop runs, and return its result; after the timeout, fail with `what`."""
     end_s = time.monotonic() + patience_s
     while not (found := is_so()):
         assert time.monotonic() < end_s, _in_vain(what, patience_s)

@@ -71,7 +71,7 @@ _QUOTES = "'\"`"
 
 
 class FailOn(Action):
-    """`--fail-on`: a level goes to `fail_on`, a factor to `fail_slower`, `flaky` to `fail_flaky`; all may be given."""
+    """Parses `--fail-on`: a level sets `fail_on`, a factor sets `fail_slower`, `flaky` sets `fail_flaky`; it may be repeated."""
 
     def __call__(self, parser: ArgumentParser, namespace: Namespace, values: Any, _option: str | None = None) -> None:
         """Store one value."""

@@ -46,9 +46,9 @@ PAGE_ASSET_TYPE = UUID("3c9d5c1e-7f0b-5b64-8f0e-2a4c9d7e1e02")
 
 MOST_SPRITES = 10_000
 _LEAST_RATIO = 1.02
-"""Area of a page over that of its sprites below which packing is not tried, because it hardly ever succeeds."""
+"""Minimum ratio of a page's area to the area of its sprites; below it, packing hardly ever succeeds and is not tried."""
 _SMALLEST_SIDE, _STEP = 16, 8
-"""First side that is tried for a page whose sides are not powers of two, and the distance to the next (pixels)."""
+"""First tried side of a page whose sides are not powers of two, and the step to the next tried side (pixels)."""
 Side = Annotated[int, Meta(ge=0, le=16384)]
 
 
@@ -135,7 +135,7 @@ class AtlasBuilder(SimpleBuilder):
             facts = {"width": page.width, "height": page.height, "format": "png"}
             request.add_product(name, sub_id=number + 1, asset_type=PAGE_ASSET_TYPE, facts=facts)
         text = describe_frames(sprites, settings, names, sizes, options)
-        # Not by path: that of a picture means its source.
+        # Dependencies by asset id, because the path of a picture would mean its source.
         needs = [ProductDependency(request.source_uuid, number + 1) for number in range(len(pages))]
         request.write_product(
             f"{request.stem}.json", text, sub_id=0, asset_type=FRAMES_ASSET_TYPE, dependencies=needs, dependencies_handled=True
@@ -199,7 +199,7 @@ def _read_sprites(files: list[MatchedFile], options: AtlasParams, request: Proce
 def pack(sprites: list[Sprite], options: AtlasParams, source: str) -> list[tuple[int, int]]:
     """Place all sprites; return the sizes (width, height) of the pages.
 
-    The smallest page that holds all is chosen; if the largest does not, there are several of it.
+    Chooses the smallest page that holds all sprites; if the largest page is too small, uses several of the largest size.
 
     Raises:
         JobError: a sprite is larger than a page.
@@ -207,7 +207,7 @@ def pack(sprites: list[Sprite], options: AtlasParams, source: str) -> list[tuple
     distinct = {id(each.pixels): each for each in sorted(sprites, key=lambda each: (-max(each.shape), -min(each.shape), each.name))}
     margin = 2 * options.extrude + options.padding
     boxes = [(each.shape[0] + margin, each.shape[1] + margin, key) for key, each in distinct.items()]
-    # A page has padding between sprites, not beside its right and lower edge.
+    # A page has padding between sprites, but not at its right and lower edge.
     sizes = _list_sizes(options)
     largest = max(sizes[-1])
     for width, height, key in boxes:

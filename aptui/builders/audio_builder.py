@@ -2,7 +2,7 @@
 
 Sounds are read, mixed, resampled and written in blocks, so that memory does not grow with their length; the product has at most
 `max_mib`, whatever the header of the source says. Samples are rounded here and handed over as integers: libsndfile's own
-conversion of floats truncates, and wraps what is too loud. libsndfile draws a random serial number for an Ogg file, which
+conversion of floats truncates, and wraps samples above 1. libsndfile draws a random serial number for an Ogg file, which
 `files.ogg_file` replaces.
 """
 
@@ -66,7 +66,7 @@ FORMATS = {
 }
 """{value of the parameter `format`: how it is written}; an empty subtype is PCM with `bits`."""
 _BITS_OF = {"PCM_S8": 8, "PCM_U8": 8, "PCM_16": 16, "PCM_24": 24, "ALAW": 16, "ULAW": 16, "IMA_ADPCM": 16, "MS_ADPCM": 16}
-"""{subtype of a source: bits of its samples}; of others they are not whole."""
+"""{subtype of a source: bits of a sample}; the samples of other subtypes are not integers."""
 _LOSSY_BITS = 24
 """Bits of the samples that lossy encoders get."""
 
@@ -80,22 +80,22 @@ BLOCK_FRAMES, _BLOCK_CHANNELS = 65536, 8
 """Frames of a block with at most 8 channels; blocks with more channels have fewer frames."""
 
 _UNKNOWN_FRAMES = 1 << 62
-"""libsndfile gives a number near 2**63 for a stream whose header does not say."""
+"""Frame counts above this are unknown: libsndfile returns nearly 2**63 for a stream whose header has no length."""
 
 MOST_MIB = 1024
-"""Size of a product unless the project allows more: 100 minutes of stereo."""
+"""Default maximum size of a product (MiB): 100 minutes of stereo."""
 
 MOST_CHANNELS = 1024
-"""Channels that libsndfile reads."""
+"""Maximum number of channels that libsndfile reads."""
 
 MOST_RATE_FACTOR = 256
-"""Maximum ratio of sample rates: beyond it a small file could become an enormous one."""
+"""Maximum ratio of two sample rates: with a larger ratio, a small source could become an enormous product."""
 
 _SHORT_DATA = re.compile(r"^\s*(?:data|SSND)\s*:\s*(\d+).*should be\s*(\d+)", re.MULTILINE)
-"""A line of libsndfile's parse log: the header promises another size than the file has."""
+"""Matches a line of libsndfile's parse log that reports a wrong size in the header."""
 
 _UNRECOGNISED, _UNSUPPORTED_ENCODINGS = 1, (4, 34)
-"""Numbers of libsndfile's errors (src/common.h); all others are called damage."""
+"""Error numbers of libsndfile (src/common.h); all other errors are reported as damage."""
 
 _SUPPORTED = "supported sounds are WAV, FLAC, Ogg (Vorbis, Opus), MP3, AIFF"
 _READABLE = ("a WAV", "a FLAC", "an Ogg", "an MP3", "an AIFF", "a Wave64", "a Core", "a Sun")
@@ -104,7 +104,7 @@ _WAV_ENCODINGS = {
     0x55: "MP3", 0x92: "AC-3", 0xFF: "AAC", 0x160: "WMA", 0x161: "WMA", 0x162: "WMA", 0x163: "WMA", 0x2000: "AC-3",
     0x566F: "Vorbis", 0xFFFE: "PCM",
 }  # fmt: skip
-"""Names of the ways in which samples are packed in a WAV (mmreg.h)."""
+"""Names of the sample encodings of a WAV (mmreg.h)."""
 _READ_WAV_ENCODINGS = frozenset((0x01, 0x02, 0x03, 0x06, 0x07, 0x11, 0x31, 0x40, 0x55, 0xFFFE))
 
 
@@ -113,7 +113,7 @@ class _BadAudioError(Exception):
 
 
 class _Loudness:
-    """Counts the samples that did not fit, and keeps the highest."""
+    """Counts the samples above full scale, and keeps the highest value."""
 
     def __init__(self) -> None:
         self.clipped_count = 0
@@ -127,7 +127,7 @@ def _or_null(least: float, most: float, description: str) -> dict[str, Any]:
 
 
 class _Shape(Struct):
-    """The changes of a sound that need a first pass over it: a factor, and the frames that stay (`end` 0: all)."""
+    """Changes of a sound that need a first pass over it: a gain factor, and the range of frames to keep (`end` 0: to the last)."""
 
     gain: float = 1.0
     start: int = 0
@@ -183,7 +183,7 @@ class AudioBuilder:
     def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
         """Convert the source block by block.
 
-        A source without samples fails, as it is a damaged one more often than a wanted one.
+        A source without samples fails, because a file without samples is usually damaged.
         """
         import soundfile
 
@@ -209,7 +209,7 @@ class AudioBuilder:
 
 @contextmanager
 def _open_sound(file: IO[bytes], layout: WavLayout | None, request: ProcessJobRequest) -> Iterator[Any]:
-    """Open a sound for libsndfile: by its name, or if that would not find the samples, as what is between them in the file."""
+    """Open a sound for libsndfile: by its path, or as a `PlainWav` if libsndfile would not find the samples in the file."""
     import soundfile
 
     if layout is not None:
@@ -222,7 +222,7 @@ def _open_sound(file: IO[bytes], layout: WavLayout | None, request: ProcessJobRe
 
 
 def _check_wav(layout: WavLayout, request: ProcessJobRequest) -> None:
-    """Refuse a WAV whose header cannot be true, and warn of a size that is not."""
+    """Reject a WAV with an impossible header, and warn of a wrong size in the header."""
     if len(layout.format) < 16:
         raise _BadAudioError("damaged WAV sound: it has no description of its samples (fmt)")
     encoding, channels = (int.from_bytes(layout.format[at : at + 2], "little") for at in (0, 2))
@@ -244,7 +244,7 @@ def _check_wav(layout: WavLayout, request: ProcessJobRequest) -> None:
 
 @contextmanager
 def _quiet(is_needed: bool) -> Iterator[None]:
-    """Keep what the MP3 decoder prints by itself out of the log of the job."""
+    """Keep the output that the MP3 decoder prints by itself out of the job's log."""
     if not is_needed:
         yield
         return
@@ -259,7 +259,7 @@ def _quiet(is_needed: bool) -> Iterator[None]:
 
 
 def _reason(code: int, file: IO[bytes]) -> str:
-    """Return why libsndfile failed, without its own words."""
+    """Return the cause of libsndfile's error, without the text of libsndfile."""
     head = file.read(4096)
     kind = describe_kind(head)
     noun = kind.split(" ", 1)[-1] if kind.startswith(_READABLE) else "sound"
@@ -333,7 +333,7 @@ def _convert(
 
 
 def _choose_rate(present: int, options: Mapping[str, Any], request: ProcessJobRequest) -> int:
-    """Return the sample rate of the product; with `keep`, the nearest one that the format has at or above the source's."""
+    """Return the sample rate of the product; with `keep`, the nearest rate of the format that is not below the source's rate."""
     form, wanted = FORMATS[options["format"]], options["sample_rate"]
     rate = present if wanted == "keep" else int(wanted)
     if (form.rates and rate not in form.rates) or rate > form.most_rate:
@@ -398,7 +398,7 @@ def _choose_gain(meter: SoundMeter, options: Mapping[str, Any], request: Process
 
 
 def _reshape(blocks: Iterator[Samples], shape: _Shape, rate: int, options: Mapping[str, Any]) -> Iterator[Samples]:
-    """Yield the frames that stay, with their gain and fades."""
+    """Yield the frames that are kept, with gain and fades applied."""
     import numpy as np
 
     fade_in, fade_out = (round(options[name] * rate) for name in ("fade_in", "fade_out"))
@@ -424,7 +424,7 @@ def _name_marks(product_name: str) -> str:
 
 
 def _write_marks(marks: Marks, frames: int, rate: int, product_path: str, request: ProcessJobRequest) -> None:
-    """Add loop points and markers to a WAV; of other formats write a file beside it."""
+    """Add loop points and markers to a WAV; for other formats, write them into a separate product."""
     marks.end_within(frames)
     for text in marks.remarks:
         request.log.warning(f"{request.source}: {text}")
@@ -448,7 +448,7 @@ def _choose_channels(present: int, options: Mapping[str, Any]) -> int:
 
 
 def _blocks(source: Any, request: ProcessJobRequest, *, warns: bool) -> Iterator[Samples]:
-    """Yield the frames of `source`; one that ends before its header says is damaged."""
+    """Yield the frames of `source`. A source that ends earlier than its header states is damaged."""
     read_count = odd_count = 0
     block_frames = max(1, BLOCK_FRAMES * _BLOCK_CHANNELS // max(_BLOCK_CHANNELS, source.channels))
     while len(block := source.read(block_frames, dtype="float64", always_2d=True)):
@@ -464,7 +464,7 @@ def _blocks(source: Any, request: ProcessJobRequest, *, warns: bool) -> Iterator
     text = f"ends after {read_count} of {source.frames} samples"
     if source.format != "MP3":
         raise _BadAudioError(f"damaged {source.format} sound: it {text}")
-    # An MP3 without a length in its header has an estimated one.
+    # The length of an MP3 without a length in its header is an estimate.
     if warns:
         request.log.warning(f"{request.source}: it {text}")
 

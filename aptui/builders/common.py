@@ -17,11 +17,11 @@ from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobDescriptor, Para
 Schema = Mapping[str, Any]
 _LONGEST_SHOWN, _LONGEST_TEXT = 60, 200
 Contradiction = Callable[[Mapping[str, Any]], str]
-"""Says in one line which given parameters contradict each other, or ""."""
+"""Returns one line that names contradictory parameters, or ""."""
 
 
 def no_contradiction(_params: Mapping[str, Any]) -> str:
-    """Find nothing: for builders whose parameters are independent."""
+    """Return "": for builders whose parameters cannot contradict each other."""
     return ""
 
 
@@ -32,7 +32,7 @@ def one_job_per_platform(
     additional_fingerprint: str = "",
     contradiction: Contradiction = no_contradiction,
 ) -> CreateJobsResponse:
-    """Return one job for each platform of `request`, keyed by the builder's configured name; or why its parameters are wrong."""
+    """Return one job for each platform of `request`, keyed by the builder's configured name; or the error in its parameters."""
     named = f"builder {_show_value(request.builder_name)}" + (f" ({kind})" if kind != request.builder_name else "")
     jobs = []
     for platform in request.platforms:
@@ -49,7 +49,7 @@ def one_line(error: BaseException | str) -> str:
 
 
 def shorten(text: str) -> str:
-    """Return `text` cut to a length that a message bears."""
+    """Return `text`, shortened to fit into a message."""
     return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1]}…"
 
 

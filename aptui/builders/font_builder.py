@@ -1,6 +1,6 @@
 """The `font` builder: checks TrueType and OpenType fonts table by table, and subsets them to the requested glyphs and features.
 
-Reading, subsetting and packing are fontTools'. Time stamps stay those of the source, so that equal sources give equal bytes.
+fontTools reads, subsets and packs the fonts. Time stamps are those of the source, so that equal sources give equal bytes.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class FontReport:
         self._request.log.warning(f"{self._request.source}: {text}")
 
     def describe(self, what: str, error: Exception) -> str:
-        """Return that `what` is damaged; the words of fontTools go into the log."""
+        """Return the message that `what` is damaged; the message of fontTools is logged."""
         self._request.log.info(f"{self._request.source}: {what}: fontTools: {one_line(error)}")
         return f"{what} is damaged: {describe_damage(error)}"
 
@@ -193,7 +193,7 @@ def _product(data: bytes, options: Mapping[str, Any], request: ProcessJobRequest
 
 
 def open_checked(data: bytes, report: FontReport) -> tuple[Any, list[str]]:
-    """Return a font whose tables were checked, and the tables that fontTools cannot read, which it no longer has.
+    """Return a font whose tables were checked, and the names of the tables that fontTools cannot read, which are removed.
 
     Raises:
         BrokenFontError: it cannot be used.
@@ -299,7 +299,7 @@ def _check_table(font: Any, tag: str) -> None:
 
 
 def _leave_out(font: Any, unread: list[str], report: FontReport) -> None:
-    """Remove tables that cannot be cut: damaged ones, pictures that need another library, and those of Apple's layout."""
+    """Remove tables that cannot be subset: damaged tables, pictures that need another library, and tables of Apple's layout."""
     for tag in [tag for tag in font.keys() if tag != "GlyphOrder"]:  # noqa: SIM118 -- a TTFont is not a mapping
         if tag in unread:
             del font[tag]
@@ -311,7 +311,7 @@ def _leave_out(font: Any, unread: list[str], report: FontReport) -> None:
 
 
 def _cut(font: Any, options: Mapping[str, Any], report: FontReport) -> None:
-    """Reduce `font` to the parts that `options` request."""
+    """Subset `font` to the parts that `options` request."""
     subset = library("fontTools.subset", "fonttools")
     subset_options = subset.Options()
     subset_options.recalc_timestamp = False

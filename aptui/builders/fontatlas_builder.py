@@ -230,7 +230,7 @@ def choose_characters(
     wanted = {character for character in wanted if character.isprintable()}
     known = font.getBestCmap() or {}
     warn_of_missing_characters(font, "".join(sorted(wanted)), report)
-    # A font need not have all of a range: that names a block of Unicode.
+    # A font may lack characters of a range, because a range names a block of Unicode.
     codes = sorted(({ord(character) for character in wanted} | set(code_points([*options.ranges]))) & known.keys())
     if not codes:
         raise BrokenFontError("lacks all characters that the parameters name")
@@ -240,7 +240,7 @@ def choose_characters(
 
 
 def _list_characters(path: str, data: bytes) -> str:
-    """Return the characters of a file: of translations those of the texts, otherwise all."""
+    """Return the characters of a file: only those of the texts if it has translations, otherwise all."""
     try:
         if path.lower().endswith(_TRANSLATIONS):
             messages = (message for catalog in read_catalogs(path, data) for message in catalog.messages.values())

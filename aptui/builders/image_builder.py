@@ -142,7 +142,7 @@ class PictureJob:
         self.format: str = options["format"]
 
     def warn(self, text: str) -> None:
-        """Report a fault of the source, or a loss.
+        """Warn of a fault in the source, or of a loss in the conversion.
 
         Raises:
             PictureError: the project wants a failure instead (`strict`).
@@ -152,7 +152,7 @@ class PictureJob:
         self.request.log.warning(f"{self.name}: {text}")
 
     def note(self, text: str) -> None:
-        """Report what was done."""
+        """Log a change of the picture."""
         self.request.log.info(f"{self.name}: {text}")
 
 
@@ -201,7 +201,7 @@ def _load(picture: ImageFile.ImageFile, job: PictureJob) -> None:
 
 
 def _read_deep(picture: ImageFile.ImageFile, opened: Callable[[], ImageFile.ImageFile], job: PictureJob) -> DeepPicture | None:
-    """Return a picture with more than 8 bits a channel, or None if Pillow's 8 are all or have to do."""
+    """Return a picture with more than 8 bits a channel, or None if the picture has only 8 or only 8 can be read."""
     if picture.mode in ("I", "F"):
         raise PictureError("32 bits a channel are not supported; save it with 8 or 16 bits")
     if not is_deep(picture):
@@ -273,7 +273,7 @@ def _to_srgb(picture: Image.Image, profile: bytes, job: PictureJob) -> Image.Ima
 
 def _fit_for_format(picture: Image.Image, job: PictureJob) -> Image.Image:
     """Return `picture` in a mode of the requested format, without metadata."""
-    picture.info = {}  # writers take profiles, comments and resolutions from here
+    picture.info = {}  # empty, because writers take profiles, comments and resolutions from here
     if job.options["grayscale"]:
         picture = picture.convert("LA" if picture.mode in ("RGBA", "LA") else "L")
     if job.format == "jpeg" and picture.mode in ("RGBA", "LA"):
@@ -284,7 +284,7 @@ def _fit_for_format(picture: Image.Image, job: PictureJob) -> Image.Image:
 
 
 def _on_white(picture: Image.Image, job: PictureJob) -> Image.Image:
-    """Return `picture` without alpha, and warn if that shows."""
+    """Return `picture` on white, without alpha, and warn if the result looks different."""
     from PIL import Image
 
     opaque_mode = "RGB" if picture.mode == "RGBA" else "L"
@@ -337,7 +337,7 @@ def _write_level(picture: Image.Image | DeepPicture, level: int, job: PictureJob
     if job.format != "png":
         arguments["quality"] = job.options["quality"]
     if job.format == "webp" and job.options["lossless"]:
-        # Here `quality` would mean effort.
+        # With `lossless`, Pillow's `quality` would mean compression effort.
         arguments = {"lossless": True}
     with open(job.request.product_path(name), "wb") as file:
         if isinstance(picture, DeepPicture):

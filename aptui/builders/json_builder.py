@@ -1,7 +1,7 @@
 """The `json` builder: validates JSON and writes it minified, indented or as it is; it never interprets the data.
 
 The text is validated by the standard library's parser, but written from its own tokens: numbers, escapes and the order of keys
-(even of duplicate ones) come out as they went in, so that no integer is too long and no float is rounded.
+(even of duplicate keys) do not change, so that no integer is too long and no float is rounded.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class JsonBuilder:
 
 
 def _contradiction(params: Mapping[str, Any]) -> str:
-    """Find an `indent` beside an explicit `minify: true`; beside the default one, it wins."""
+    """Return the error of an `indent` with an explicit `minify: true`. With the default `minify`, `indent` wins."""
     if params.get("indent") is not None and params.get("minify"):
         return "parameter 'indent' contradicts 'minify: true', give one of them"
     return ""
@@ -157,7 +157,7 @@ def _warn_of_duplicates(text: str, source: str, log: JobLog) -> None:
 
 
 def _show_key(key: str) -> str:
-    """Return `key` quoted, in ASCII (it may hold half a surrogate pair), and not longer than a line bears."""
+    """Return `key` quoted, in ASCII (it may hold half a surrogate pair), and shortened to fit into a line."""
     text = json.dumps(key)
     return text if len(text) <= _LONGEST_KEY_SHOWN else f'{text[: _LONGEST_KEY_SHOWN - 4]}..."'
 

@@ -38,7 +38,7 @@ _BRACES = re.compile(r"\{\{|\}\}|\{(\w*)(?:[!:,][^{}]*)?\}")
 _PLURAL_FORMS = re.compile(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;]+);?\s*")
 _SAME_TYPE = {"i": "d", "u": "d", "X": "x", "E": "e", "F": "f", "G": "g"}
 _MOST_NUMBERS = 200
-"""Numbers for which the rule of the plural forms is tried."""
+"""Number of integers, from 0, for which the rule of the plural forms is tried."""
 
 
 class LocaleParams(Struct, frozen=True, kw_only=True):
@@ -143,7 +143,7 @@ def check_catalog(catalog: TextCatalog, source: str) -> Iterator[Mistake]:
 
 
 def compare_keys(catalog: TextCatalog, source: str, template: TextCatalog, template_path: str) -> Iterator[Mistake]:
-    """Yield the keys that only one of a catalog and its template has."""
+    """Yield the keys that are only in a catalog or only in its template."""
     for key, message in template.messages.items():
         if key not in catalog.messages:
             where = f"{template_path}:{message.line}"
@@ -195,7 +195,7 @@ def _list(found: Counter[str]) -> str:
 
 
 def _percent(text: str) -> Sequence[str]:
-    """Return the placeholders of printf; those without a number get the one of their place."""
+    """Return the placeholders of printf; a placeholder without a number gets the number of its place."""
     found: list[str] = []
     for match in _PERCENT.finditer(text):
         if match[3]:
@@ -205,7 +205,7 @@ def _percent(text: str) -> Sequence[str]:
 
 
 def _braces(text: str) -> Sequence[str]:
-    """Return the placeholders in braces; those without a name get the number of their place."""
+    """Return the placeholders in braces; a placeholder without a name gets the number of its place."""
     found: list[str] = []
     for match in _BRACES.finditer(text):
         if match[1] is not None:

@@ -1,7 +1,7 @@
 """The `lua` builder: checks the syntax of Lua scripts, and writes them as they are or as bytecode.
 
 Bytecode comes from a `luac` program if it is installed, otherwise from the Lua in the package lupa; neither runs the
-script. Bytecode is that of one version of Lua, one width of pointers and numbers, one byte order: name the version that the game
+script. Bytecode fits only one version of Lua, one width of pointers and numbers, one byte order: name the version that the game
 has.
 """
 
@@ -160,7 +160,7 @@ def _by_library(data: bytes, options: Mapping[str, Any], request: ProcessJobRequ
     lupa = library(_MODULES[options["version"]], "lupa")
     runtime = lupa.LuaRuntime(encoding=None, register_eval=False, register_builtins=False, unpack_returned_tuples=True)
     compile_ = runtime.execute(_LOAD)
-    # A first line for the shell is the business of the program `lua`; its end stays, so that lines count as they do in the file.
+    # Only the program `lua` accepts a first line for the shell. Its line end is kept, so that line numbers are those of the file.
     text = re.sub(rb"\A(?:\xef\xbb\xbf)?#[^\r\n]*", b"", data).removeprefix(b"\xef\xbb\xbf")
     # Without `d`, LuaJIT orders constant tables at random.
     how = (b"sd" if options["strip"] else b"d") if options["version"] == "luajit" else options["strip"]

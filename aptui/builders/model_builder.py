@@ -54,7 +54,7 @@ MOST_SHOWN = 50
 _TRIANGLES = 4
 _STRIPS_AND_FANS = (5, 6)
 _LIBRARIES = ("trimesh", "Pillow")
-"""They read and write the formats that are not glTF."""
+"""Packages that read and write the formats other than glTF."""
 _GPU_TEXTURES = {"ktx2": ("KHR_texture_basisu", "image/ktx2"), "dds": ("MSFT_texture_dds", "image/vnd-ms.dds")}
 """{extension of a texture: (glTF extension that refers to it, media type)}."""
 
@@ -215,7 +215,7 @@ def _run_gltfpack(document: Document, ratio: float, options: ModelParams, reques
 
 
 def _hide_files(tree: Object) -> dict[bytes, str]:
-    """Put a few bytes into the place of each image in a file, because gltfpack copies or loses files; return {bytes: URI}."""
+    """Replace each image that is a file by a few bytes, because gltfpack copies or loses files; return {bytes: URI}."""
     hidden: dict[bytes, str] = {}
     for image in as_objects(tree.get("images")):
         if "uri" in image:
@@ -237,7 +237,7 @@ def _show_files(document: Document, hidden: dict[bytes, str]) -> None:
 
 
 def _name_textures(tree: Object, extension: str) -> None:
-    """Let textures in files refer to the products of the `texture` builder, which have this extension and lower-case names."""
+    """Make textures that are files refer to products of the `texture` builder, which have this extension and lower-case names."""
     feature, kind = _GPU_TEXTURES[extension]
     changed = set()
     for index, image in enumerate(as_objects(tree.get("images"))):
@@ -269,7 +269,7 @@ def _write(request: ProcessJobRequest, name: str, data: bytes, tree: Object, nee
 
 
 def _count(tree: Object) -> tuple[int, int]:
-    """Return how many triangles and vertices a checked document's meshes have, each mesh and each set of vertices once."""
+    """Return the number of triangles and vertices of a checked document; each mesh and each set of vertices is counted once."""
     accessors = as_objects(tree.get("accessors"))
     triangles = 0
     vertices: dict[object, int] = {}

@@ -221,7 +221,7 @@ def name_variant(macros: Mapping[str, str | int]) -> str:
 def list_included(
     request: CreateJobsRequest | ProcessJobRequest, include_paths: Sequence[str], *, refuses: bool = False
 ) -> list[str]:
-    """Return the files that the source includes, directly or not, relative to the scan folder, and where others were missed.
+    """Return the files that the source includes, directly or not, relative to the scan folder, and missing places.
 
     Args:
         request: whose source.
@@ -271,7 +271,7 @@ def _directives(text: str) -> str:
 
 
 def _places(file: str, name: str, include_paths: Sequence[str]) -> Iterator[str]:
-    """Yield where a compiler looks for `name`, in its order."""
+    """Yield the paths where a compiler searches `name`, in the compiler's order."""
     yield placed(file, name)
     for folder in include_paths:
         yield posixpath.normpath(posixpath.join(folder, name))
@@ -370,7 +370,7 @@ def _describe(named: str, base: str, options: Mapping[str, Any], request: Proces
         name = f"{base}.{language}"
         program, *arguments = _CROSS[language]
         output = [] if program == "naga" else ["--output"]
-        made = os.path.join(request.temp_dir, f"made.{language}")  # naga goes by the extension
+        made = os.path.join(request.temp_dir, f"made.{language}")  # naga chooses the language by the extension
         request.run_program([program, named, *arguments, *output, made])
         os.replace(made, request.product_path(name))
         products.append(JobProduct(name, zlib.crc32(name.encode()), SHADER_ASSET_TYPE))
@@ -378,7 +378,7 @@ def _describe(named: str, base: str, options: Mapping[str, Any], request: Proces
 
 
 def _folder_without_marks(data: bytes, included: Sequence[str], include_paths: Sequence[str], request: ProcessJobRequest) -> str:
-    """Return where to compile: the scan folder, or a copy of the shader and its includes if any begins with a byte order mark.
+    """Return the folder to compile in: the scan folder, or a copy of the shader and its includes if any has a byte order mark.
 
     Compilers take the mark for a character of the program.
     """
@@ -455,7 +455,7 @@ _FAMILIES = {
     "slangc": (_slangc_arguments, _SLANGC_LINE),
     "glslang": (_glslang_arguments, _GLSLANG_LINE),
 }
-"""{part of a compiler's file name: (its arguments, its messages)}."""
+"""{part of a compiler's file name: (function for its arguments, pattern of its messages)}."""
 
 
 def _macros(options: Mapping[str, Any]) -> list[str]:
@@ -471,7 +471,7 @@ def _report(status: int, found: Sequence[CompilerMessage], output: str, *, reque
     for message in found:
         if not message.is_error and not is_silent:
             request.log.warning(_format_placed(message, request.source))
-    # A shader that does not compile does not link either; that message has no place.
+    # A shader that does not compile does not link either; the linker's message has no line.
     wrong = [each for each in found if each.is_error]
     errors = [_format_placed(each, request.source) for each in [each for each in wrong if each.where] or wrong]
     if status == 0:

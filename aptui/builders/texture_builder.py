@@ -154,7 +154,7 @@ class TextureBuilder(SimpleBuilder):
 
 
 def choose_usage(usage: str, stem: str) -> str:
-    """Return what a texture is used for; `auto` goes by the end of its name."""
+    """Return the usage of a texture; `auto` chooses it by the end of the file name."""
     return usage if usage != "auto" else _USAGE_OF_ENDING.get(re.split(r"[_\-.]", stem.lower())[-1], "color")
 
 
@@ -177,7 +177,7 @@ def choose_format(options: TextureParams, platform: PlatformInfo, usage: str, *,
 
 
 def _list_images(options: TextureParams, source: str) -> list[str]:
-    """Return the paths of the pictures that become layers or faces: only the source unless there are any."""
+    """Return the paths of the pictures that become layers or faces; only the source if the parameters name none."""
     return [_place(path, source) for path in options.faces or options.layers] or [source]
 
 

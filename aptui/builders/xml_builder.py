@@ -1,6 +1,6 @@
 """The `xml` builder: checks that XML is well-formed, and writes it as it is, or without comments and blanks.
 
-Expat does the reading, and nothing else: no DTD is fetched, and a document that declares entities is refused, as a few
+Only expat reads the document: no DTD is fetched, and a document that declares entities is refused, as a few
 lines of them expand to gigabytes or to files of the host (CWE-776, CWE-611). The output consists of slices of the source, so
 that entities, CDATA, attribute quotes and the encoding do not change.
 """
@@ -43,7 +43,7 @@ _EAST_ASIAN = {
     **dict.fromkeys(("big5", "big5-hkscs", "cp950", "x-x-big5"), "big5hkscs"),
     **dict.fromkeys(("euc-kr", "ks_c_5601-1987", "cp949", "windows-949"), "cp949"),
 }
-"""{name in a declaration: Python's codec, the widest of its family, as what calls itself GB2312 often is GBK}."""
+"""{name in a declaration: Python's widest codec of that family, because text declared as GB2312 is often GBK}."""
 
 _BLANKS = " \t\r\n"
 
@@ -116,7 +116,7 @@ class XmlBuilder:
 
 
 class _Element:
-    """An open element. `blanks` are its texts of blanks alone, needless if it holds elements and no other text."""
+    """An open element. `blanks` are its texts that have only blanks; programs ignore them if it has children and no other text."""
 
     def __init__(self, *, is_preserved: bool) -> None:
         self.is_preserved = is_preserved
@@ -126,9 +126,9 @@ class _Element:
 
 
 class _XmlReading:
-    """One pass of expat over a document; `needless` are the (start, end) of bytes that mean nothing to programs.
+    """One pass of expat over a document; `needless` are the (start, end) of bytes that programs ignore.
 
-    Expat reports where each event begins; it ends where the next one begins.
+    Expat reports only the start of each event; an event ends where the next event begins.
     """
 
     def __init__(self, encoding: str | None, *, is_dtd_forbidden: bool) -> None:
@@ -241,7 +241,7 @@ def _find_encoding(data: bytes) -> str:
 
 
 def _as_expat_reads(data: bytes) -> tuple[bytes, str | None]:
-    """Return `data` in UTF-8, and the encoding that it had if expat does not know that: those of East Asia.
+    """Return `data` in UTF-8, and its original encoding if expat does not support that (encodings of East Asia).
 
     Raises:
         _RefusedError: it has bytes that the declared encoding does not have.
@@ -256,7 +256,7 @@ def _as_expat_reads(data: bytes) -> tuple[bytes, str | None]:
 
 
 def _wrong_bytes(data: bytes) -> str:
-    """Return where (`line:column`) and that `data` is not in the encoding that it declares, "" if it is."""
+    """Return the message, with `line:column`, that `data` is not in the encoding that it declares; "" if it is."""
     name = "UTF-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else _find_encoding(data) or "UTF-8"
     encoding = _EAST_ASIAN.get(name.lower(), name)
     try:
@@ -270,7 +270,7 @@ def _wrong_bytes(data: bytes) -> str:
 
 
 def _encoding(data: bytes) -> str:
-    """Return an encoding in which the marks of XML are the bytes that they are in `data`."""
+    """Return an encoding in which the markup characters of XML are the same bytes as in `data`."""
     if data.startswith((b"\xff\xfe", b"<\0")):
         return "utf-16-le"
     return "utf-16-be" if data.startswith((b"\xfe\xff", b"\0<")) else "ascii"

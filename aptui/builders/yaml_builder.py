@@ -30,7 +30,7 @@ from aptui.sdk import (
 )
 
 YAML_ASSET_TYPE = UUID("d4c1f6a8-3b70-5e92-8a14-7b5e20d9cf06")
-"""Asset type of a product that is YAML; one that is JSON has that of the `json` builder."""
+"""Asset type of YAML products; JSON products have the asset type of the `json` builder."""
 
 JSON_ASSET_TYPE = UUID("8f4d5f5a-5a0e-5d0b-9a3c-6f1c2b7d1e01")
 

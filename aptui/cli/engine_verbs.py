@@ -132,7 +132,7 @@ def start(arguments: Namespace) -> int:
 
 
 def _forget_gateway(config: Config) -> None:
-    """Remove the record that the gateway of a crashed engine left, which would be taken for that of the next gateway."""
+    """Remove the record that the gateway of a crashed engine left; it could be mistaken for the record of the next gateway."""
     record = gateways.find_gateway(config.cache_dir)
     if record is not None and not record.is_alive:
         gateways.retract(config.cache_dir)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class JobRowColumns:
-    """Columns of a list of rows; `builder_of` names a builder by its UUID, `facts` and `checks` are by job id."""
+    """Columns of a list of rows; `builder_of` names a builder by its UUID, `facts` and `checks` have job ids as keys."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """`help` and `docs`: the reference as help, text, man page and Markdown; verbs, keys of `aptui.yaml`, filters, HTTP addresses.
 
 Every page is generated: from the parsers of the verbs, the schema, the fields of the filter, the OpenAPI document. Tests:
-`tests/cli/test_manual.py`, `tests/cli/test_manual.py`.
+`tests/cli/test_manual.py`.
 """
 
 from __future__ import annotations

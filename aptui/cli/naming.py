@@ -203,7 +203,7 @@ def _ambiguous(word: str, rows: Sequence[JobRow]) -> UserError:
 
 
 def path_matcher(pattern: str) -> Callable[[str], bool]:
-    """Return a function: whether a path, or its last part if `pattern` has no `/`, matches a pattern with `*` or `?`."""
+    """Return a function that reports whether a path (its last part if `pattern` has no `/`) matches a pattern with `*` or `?`."""
     match = wildcard(pattern).fullmatch
     if "/" not in pattern:
         return lambda text: match(text) is not None or match(text.rpartition("/")[2]) is not None

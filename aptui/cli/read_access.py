@@ -67,7 +67,7 @@ def open_snapshot(path: Path, config: Config | None) -> Iterator[Reader]:
 
 
 def _missing(config: Config, path: Path) -> KnownError:
-    """Return the error for a missing database; it is another one if an engine is running, because that engine had a database."""
+    """Return the error for a missing database. A running engine gets a different message, because its database was deleted."""
     if (answer := engine_answer(config)) is None:
         return NoDatabaseError(path)
     if trouble := answer["health"]["disk"]:

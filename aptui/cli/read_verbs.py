@@ -346,7 +346,7 @@ def _engine_line(answer: dict[str, Any]) -> str:
 def engine_process(config: Config) -> int | None:
     """Return the process that holds the cache's lock, 0 = none, None = unknown.
 
-    Reads the kernel's list of locks. Trying the lock could make an engine that starts at this moment find it taken.
+    Reads the kernel's list of locks. Testing the lock itself could make an engine fail that starts at this moment.
     """
     try:
         facts = os.stat(own_folder(config.cache_dir) / "lock")

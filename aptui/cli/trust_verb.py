@@ -142,7 +142,7 @@ def _ask_git(folder: Path, *words: str) -> str | None:
 
 
 def ask_in_lines(config: Config, state: records.Trust) -> bool:
-    """Ask on a terminal whether to trust a project, and record the answer; else report that it is untrusted, return False."""
+    """Ask whether to trust a project, and record a yes; without a terminal, only report its code. Return whether it is trusted."""
     for line in change_lines(config, state) or ["you have not trusted this project yet"]:
         printing.say(line, "yellow")
     for line in runnable_lines(config, _MOST_NAMED):

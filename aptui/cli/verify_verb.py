@@ -213,7 +213,7 @@ def list_completed(project: OpenedProject, builders: Mapping[bytes, Builder]) ->
     rows = [
         row
         for row in project.database.jobs(statuses=["completed"])
-        if row.job_id and row.builder in builders and not row.is_restored  # a new run would make other products
+        if row.job_id and row.builder in builders and not row.is_restored  # a restored result has products of an earlier run
     ]
     if not rows:
         raise UserError("there is no completed job to run again", hint="'aptui batch' processes the project")

@@ -80,7 +80,7 @@ class DeclaredPlatforms:
         return tuple(Platform(name, tags) for name, tags in self.tags.items() if name in chosen)
 
     def is_known(self, reference: str, node: Node) -> bool:
-        """Whether a word is a platform or a tag; a mistake if it is neither."""
+        """Whether a word is a platform or a tag; record a mistake if it is neither."""
         known = self.tags.keys() | {tag for tags in self.tags.values() for tag in tags}
         if reference.lower() in known:
             return True
@@ -351,7 +351,7 @@ class BuilderCompiler:
         return pattern
 
     def _platforms_of(self, node: Node) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-        """Return its platforms and their parameters: the entry of the id applies, else those of tags, else `*`."""
+        """Return a builder's platforms and their parameters: the entry of the id applies, else those of the tags, else `*`."""
         listed = node.get("platforms")
         rules = {key.lower(): rule for key, rule in listed.value.items()} if listed else {}
         for key, rule in rules.items():
@@ -426,7 +426,7 @@ class BuilderCompiler:
                 yield rule
 
     def _reference(self, node: Node) -> ReferenceRule:
-        """Return a rule whose groups are the ones that its path uses."""
+        """Return a reference rule, whose regular expression must have every group that its path uses."""
         given: dict[str, Node] = node.value if isinstance(node.value, dict) else {"regex": node}
         regex = scalars.compile_regex(given["regex"])
         path = given["path"].value if "path" in given else ""

@@ -94,7 +94,7 @@ def _list_trusted_owners() -> set[int]:
 
 
 def _is_unmapped(uid: int) -> bool:
-    """Whether a user id stands for all users of the host that a container does not know, root among them."""
+    """Whether a user id stands for all users of the host that are unknown in this container, including root."""
     try:
         unknown = int(Path("/proc/sys/kernel/overflowuid").read_text())
         everybody = Path("/proc/self/uid_map").read_text().split()

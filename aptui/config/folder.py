@@ -115,7 +115,7 @@ def _places(node: Node, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...]
 def files_above(rel: str, project: Project) -> Iterator[tuple[str, str, str]]:
     """Yield (relative folder, file relative to its scan folder, absolute path) of the files above `rel`, the nearest last.
 
-    Of two files with one relative path the one in the earlier scan folder counts, as for every file.
+    If two files have the same relative path, the file in the earlier scan folder is used, as for every file.
     """
     is_ignored = ignore_matcher(project.ignore_regex)
     parts = rel.split("/") if rel else []

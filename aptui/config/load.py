@@ -42,7 +42,7 @@ def load(
     Args:
         sets: `KEY=VALUE` of `--set`, the last wins.
         platforms: exactly these ids; None = the enabled ones.
-        workers: instead of the configured number; 0 is one per core.
+        workers: number of workers instead of the configured number; 0 = one per core.
 
     Raises:
         ConfigErrors: all mistakes that were found.

@@ -92,7 +92,7 @@ class MergedTree:
         return tuple(self.absolute(node.value) for node in self.items(key))
 
 
-# Environment variables that the configuration names: builders get them, and their values decide about products.
+# Environment variables that the configuration names: builders get them, and their values affect products.
 #
 # Only the environment at the start of this process counts. Only digests are stored and compared: a value may be a
 # secret.
@@ -133,7 +133,7 @@ def differing(config: Config, other: Mapping[str, object]) -> list[str]:
 
 
 SHIPPED_LAYERS = 2
-"""Number of the first layers, which come with the package."""
+"""Number of shipped layers; they are the first layers."""
 _NAMED = (("builders",), ("scan_folders",))
 """Lists that are merged by the names of their entries."""
 
@@ -189,7 +189,7 @@ def _parse_layer(data: bytes, name: str) -> Node:
 
 
 def _merge(base: Node, top: Node, path: tuple[str, ...] = ()) -> Node:
-    """Lay `top` over `base`: mappings key by key, `ignore` appended, named lists by their names; the rest is replaced."""
+    """Merge `top` over `base`: mappings key by key, named lists by names; `ignore` is appended, everything else is replaced."""
     if isinstance(base.value, dict) and isinstance(top.value, dict):
         merged = dict(base.value)
         for key, node in top.value.items():

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _LARGEST_LIST_BYTES = 32_768
 """Size at which the older half of the list of written files is dropped."""
 _PRINTING = "printing "
-"""Begins the state of a file that a process prints to; its process id follows. Other states are size and time."""
+"""Prefix of the state of a file that a process prints to; the process id follows. Other states are size and time."""
 _being_written: set[str] = set()
 """Real paths of the files that this process writes for its user now."""
 

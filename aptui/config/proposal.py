@@ -89,7 +89,7 @@ _USAGES = {
     "data": ("*_orm.*", "*_data.*", "*_lut.*"),
     "ui": ("*_ui.*", "ui/*", "*/ui/*"),
 }
-"""{usage of a texture: common names of its files}. `ui` alone does not count: pictures of 2D games have that name, too."""
+"""{usage of a texture: common names of its files}. `ui` alone is ignored: pictures of 2D games have these names, too."""
 _GPU_TEXTURES = ShippedBuilder("textures", "texture", BUILDERS[0].extensions, module="etcpak")
 
 
@@ -348,7 +348,7 @@ def _patterns_of(statement: ast.stmt) -> Iterator[str]:
 
 
 def _find_usages(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return {usage: the patterns that have files} of textures for a GPU, {} if nothing shows that there are any."""
+    """Return {usage: patterns that match files} for textures of a GPU, {} if no file name suggests these textures."""
     endings = tuple(f".{each}" for each in _GPU_TEXTURES.extensions)
     pictures = [name.lower() for name in names if name.lower().endswith(endings)]
     seen = {

@@ -92,7 +92,7 @@ class Alert(Struct, frozen=True):
 
 
 class AlertSettings(Struct, frozen=True):
-    """All of `on:`; two digests of one event are at least `quiet_s` apart."""
+    """All settings of `on:`; two digests of one event are at least `quiet_s` apart."""
 
     alerts: tuple[Alert, ...] = ()
     quiet_s: float = QUIET_S

@@ -26,7 +26,7 @@ def identify(
 ) -> ToolSettings | None:
     """Find a program (a path below the project if it has a slash, else by PATH) and digest it, unless `known` is up to date.
 
-    With `is_file` any file counts, by its path.
+    With `is_file`, `name` may be any readable file, executable or not.
     """
     path = _which(name, project_dir, os.R_OK if is_file else os.X_OK)
     if path is None:
@@ -56,7 +56,7 @@ def _which(name: str, project_dir: Path, access: int) -> str | None:
 def tools_digest(tools: Iterable[ToolSettings]) -> bytes:
     """Return the part of a builder's fingerprint that depends on its tools, b"" without tools.
 
-    A tool given by a path counts by its name and content: the folder of the project does not matter.
+    A tool given by a path enters with its name and content, so that the project's folder does not matter.
     """
     identities = [(tool.name, "" if "/" in tool.name else tool.path, tool.stamp[0], tool.digest) for tool in tools]
     return hashlib.sha256(canonical(identities).encode()).digest() if identities else b""

@@ -124,7 +124,7 @@ def follow_edit(project_dir: Path, file: Path, before: bytes, after: bytes) -> N
     try:
         replace_bytes(place, msgspec.json.encode(msgspec.structs.replace(known, layers=layers)), mode=PRIVATE, is_synced=False)
     except KnownError:
-        return  # the next start asks
+        return  # the next start asks for trust again
 
 
 def revoke(project_dir: Path) -> bool:
@@ -166,7 +166,7 @@ class RunnableCode(Struct, frozen=True):
     files: tuple[str, ...]
 
     def counts(self) -> list[tuple[int, str]]:
-        """Return (number, noun) of each kind that has any."""
+        """Return (number, noun) of each kind of code that the project has."""
         kinds = (
             (self.commands, "command"),
             (self.hooks, "hook"),

@@ -56,7 +56,7 @@ class Check(Struct, frozen=True):
     command: tuple[str, ...] = ()
 
     def wants(self, rel: str) -> bool:
-        """Whether it is about this source."""
+        """Whether the check applies to this source."""
         return not self.files or any(_compile_regex(regex).fullmatch(rel) for regex in self.files)
 
 
@@ -121,4 +121,4 @@ def _compile_regex(regex: str) -> re.Pattern[str]:
 
 @cache
 def _compile_name_regex(regex: str) -> re.Pattern[str]:
-    return re.compile(regex)  # a rule about names may be about capital letters
+    return re.compile(regex)  # case-sensitive, because a rule for names may forbid capital letters

@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from msgspec import Struct, field
 
-# Programs that take an argument for code, and where in a command line; no value from a file name may stand there.
+# Programs that run an argument as code, and the position of this argument; it must not contain a value from a file name.
 
 
 class TemplateError(Exception):
@@ -35,7 +35,7 @@ class Word(Struct):
 
 
 def check(words: Sequence[Word]) -> set[str]:
-    """Check a simple command; return the parameters that stand in place of a program's name.
+    """Check a simple command; return the parameters that are used as a program's name.
 
     Raises:
         TemplateError: a program would run the value of a placeholder as code.
@@ -124,9 +124,9 @@ _SCRIPTS = {
         ("awk", "gawk", "mawk", "nawk", "original-awk"), (re.compile(r"-f|--file|-e|--source"), frozenset(("-F", "-v")))
     ),
 }
-"""{program whose first operand is a script: options that name the script elsewhere; options of awk with an argument}."""
+"""{program whose first operand is a script: options that name the script elsewhere; for awk, its options that take an argument}."""
 _WRAPPERS = _PREFIXES | frozenset(["bwrap", "busybox", "chroot", "docker", "flock", "nsenter", "podman", "unshare"])
-"""Programs that start another one, after words of their own."""
+"""Programs that start another program, whose name follows their own options and arguments."""
 _INPUT = frozenset(["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"])
 _ALWAYS_CODE = frozenset(
     ["at", "batch", "dc", "ed", "ex", "gdb", "gnuplot", "m4", "mysql", "octave", "psql", "rsh", "runuser", "sqlite3", "ssh", "su"]
@@ -140,7 +140,7 @@ _SCRIPT_READERS = (
     (re.compile(r"node|nodejs|deno|bun"), re.compile(r"run"), re.compile(r"-e|-p|-pe|--eval|--print|eval")),
     (re.compile(r"lua[\d.]*|luajit|Rscript|julia|guile|tclsh|osascript|php[\d.]*"), re.compile(r"--vanilla"), re.compile(r"-e|-r")),
 )
-"""(interpreters, their options without a word of their own, their options that bring the code)."""
+"""(interpreters, their options without an argument, their options whose argument is the code)."""
 _COMPARISONS = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
 
 
@@ -149,7 +149,7 @@ def _base(word: Word) -> str:
 
 
 def _programs(words: Sequence[Word]) -> Iterator[tuple[int, str]]:
-    """Yield (index, name) of the program that a command starts, and of those that it starts for it (`env`, `xargs` …)."""
+    """Yield (index, name) of the program that a command starts, and of each program that this one starts (`env`, `xargs` …)."""
     is_first = True
     for index, word in enumerate(words):
         if is_before_command(word) and not (word.text == "in" and not is_first):
@@ -268,7 +268,7 @@ class Slot(Struct, frozen=True):
 
 
 class Template(Struct, frozen=True):
-    """A checked command line. `program_params` are parameters that stand in place of a program's name."""
+    """A checked command line. `program_params` are parameters that are used as a program's name."""
 
     text: str
     slots: tuple[Slot, ...]
@@ -324,10 +324,10 @@ class _Document(Struct):
     """A here-document that begins with the next line.
 
     Args:
-        word: ends it.
-        strips: tabs at the beginning of its lines do not count.
-        is_quoted: the shell puts no values into it.
-        reader: the program that takes it for code, "" = none.
+        word: the word that ends the document.
+        strips: whether the shell ignores tabs at the beginning of its lines.
+        is_quoted: whether the shell leaves references in it as they are.
+        reader: the program that runs it as code, "" = none.
     """
 
     word: str
@@ -342,15 +342,15 @@ class _Line(Struct):
     words: list[Word] = field(default_factory=list)
     word: Word | None = None
     is_target: bool = False
-    """The next word is where a redirection leads."""
+    """Whether the next word is the target of a redirection."""
     cases: int = 0
     """Number of open `case` statements, in which a `)` ends a pattern."""
     documents: list[_Document] = field(default_factory=list)
-    """Here-documents of this command, and of those that are piped into it."""
+    """Here-documents of this command, and of commands that are piped into it."""
     strings: list[str] = field(default_factory=list)
-    """Placeholders in their here-strings."""
+    """Placeholders in the here-strings of these commands."""
     is_string: bool = False
-    """The next word is a here-string."""
+    """Whether the next word is a here-string."""
 
     def put(self, text: str) -> None:
         """Add text to the current word; begin a word if none is open."""
@@ -359,7 +359,7 @@ class _Line(Struct):
         self.word.text += text
 
     def end_word(self) -> None:
-        """The word is complete."""
+        """End the current word."""
         word, self.word = self.word, None
         if word is None:
             return
@@ -381,7 +381,7 @@ class _Scan:
         self.program_params: set[str] = set()
         self._documents: list[_Document] = []
         self._reader = ""
-        """The last program that takes its standard input for code: a loop or a group around it may have a here-document."""
+        """The last program that runs its standard input as code: a here-document of a loop or group around it may be that input."""
         self._refused = ""
 
     def commands(self, closer: str) -> None:
@@ -495,7 +495,7 @@ class _Scan:
         line.word.names += [slot.name for slot in self.slots[before:] if slot.around is not Around.COMMENT]
 
     def _refuse_until(self, closer: str, line: _Line, why: str) -> None:
-        """Read on to `closer`; a placeholder before it is refused. `why` is `place|hint`."""
+        """Read on to `closer`, and refuse placeholders before it. `why` is `place|hint`."""
         outer, self._refused = self._refused, self._refused or why
         line.put("\1")
         self._at += 1
@@ -511,7 +511,7 @@ class _Scan:
                 self._at += 1
 
     def _parenthesis(self, line: _Line, character: str) -> None:
-        if character == ")":  # it ends a pattern of `case`, or is one too many
+        if character == ")":  # it ends a pattern of `case`, or has no opening parenthesis
             line.end_word()
             line.words.clear()
             self._at += 1
@@ -569,7 +569,7 @@ class _Scan:
         line.word = None
 
     def _end_of_document(self, word: str, *, strips: bool) -> tuple[int, int]:
-        """Return (where its text ends, where the next line begins)."""
+        """Return (end of the document's text, start of the next line)."""
         at = self._at
         while at < len(self._text):
             end = self._text.find("\n", at)
@@ -593,7 +593,7 @@ class _Scan:
         line.is_target = False
 
     def _find_reader(self, line: _Line) -> None:
-        """Note which program takes the here-documents and here-strings of a command for code."""
+        """Note which program runs the here-documents and here-strings of a command as code."""
         reader = input_reader(line.words)
         self._reader = reader or self._reader
         if not line.words or line.words[0].text in _CLOSERS:

@@ -70,12 +70,12 @@ def find_cycles(edges: Edges, names: Mapping[int, str], wanted: Iterable[int]) -
     """Return a shortest cycle through the first name of each strongly connected component that holds any of `wanted`.
 
     Args:
-        edges: {thing: what it needs}.
-        names: of every thing in `edges`.
+        edges: {node: the nodes that it needs}.
+        names: {node: its name} for every node in `edges`.
         wanted: components without any of these are left out.
 
     Returns:
-        Chains of names that begin and end with the same one, sorted.
+        Chains of names, sorted; each begins and ends with the same name.
     """
     asked = set(wanted)
     found = []

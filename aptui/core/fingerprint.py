@@ -1,8 +1,8 @@
 """Fingerprints: the inputs of a job as a manifest of named digests, and one number over it; no files are read here.
 
 A manifest is a tuple of (kind, name, digest): a `rule` (everything the configuration says about builder and platform, expanded by
-`rule_entries`), what `.aptui.yaml` files adjust, the plan, the source, its dependencies and companions, the jobs it depends
-on. Equal manifests, equal fingerprints; and where two differ, the difference names the very input that changed (`explain`).
+`rule_entries`), adjustments by `.aptui.yaml` files, the plan, the source, its dependencies and companions, the jobs it depends
+on. Equal manifests have equal fingerprints. If two manifests differ, `explain` names the input that changed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FOUND = frozenset({"discovered", "found places"})
 _DIGEST_HEX = 32
 _OF_COMMANDS = ("command", "products", "depfile", "dependency_regex", "warning_regex", "error_regex", "links_file", "is_persistent")
 _OF_REFERENCES = ("regex", "path", "kind", "load", "is_beside", "is_in_source")
-"""Fields that count. Add new fields at the end, so that builders that do not use them keep their fingerprints."""
+"""Fields that the digest covers. Add new fields at the end, so that builders that do not use them keep their fingerprints."""
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode  # `dumps` would make an encoder for every manifest
 
 
@@ -74,11 +74,11 @@ def rule_entries(builder: Builder, platform: Platform, *, debug_output: bool) ->
 
 
 _REQUIRED = object()
-"""Instead of a default value, for a field without one."""
+"""Placeholder for the default value of a field that has no default."""
 
 
 def _digest_fields(record: CommandRule | ReferenceRule, names: Iterable[str]) -> str:
-    """Return one digest over the fields of a record that count, by name.
+    """Return one digest over the fields of a record that have these names.
 
     A field that has its default value is left out.
     """
@@ -114,7 +114,7 @@ def number(manifest: Sequence[Entry]) -> int:
 
 
 def product_entries(job: Job, sub_ids: tuple[int, ...]) -> str:
-    """Return one digest over the (named) products of a job: what an Order dependency covers."""
+    """Return one digest over the products of a job, or over the named ones; an Order dependency covers these."""
     parts = [
         f"{product.name}\t{product.sub_id}\t{product.flags & ~ProductFlag.CACHED}\t{product.digest.hex()}"
         for product in sorted(job.products, key=lambda product: (product.sub_id, product.name))

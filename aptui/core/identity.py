@@ -1,4 +1,4 @@
-"""Identities of sources: the UUID of each, from its `.meta` file or else from its path; files are read elsewhere."""
+"""Identities of sources: each has a UUID from its `.meta` file, or else from its path. No file is read here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aptui.core.paths import from_text, name_uuid, path_uuid
 from aptui.core.project import COMMON_PLATFORM
 
 META_SUFFIX = ".meta"
-"""Suffix that makes the name of an identity file from that of its source."""
+"""Suffix of identity files: the name of the file is the name of its source and this suffix."""
 FILE_VERSION = 1
 """Version of the form of identity files, as the reference program writes it."""
 
@@ -44,7 +44,7 @@ def path_uuids(rel: RelPath) -> tuple[SourceUuid, ...]:
 
 
 def legacy_of(source: Source) -> tuple[SourceUuid, ...]:
-    """Return the further UUIDs of a source: earlier ones, those of its path, and one that it claims without success."""
+    """Return the further UUIDs of a source: its earlier UUIDs, those of its path, and the UUID that it claims but cannot have."""
     named = source.identity
     claimed = () if named is None or named.problem else (named.uuid, *named.legacy)
     others = (*claimed, *(() if source.is_duplicate else path_uuids(source.rel)))
@@ -57,14 +57,14 @@ def names_of(source: Source) -> tuple[str, ...]:
 
 
 def intermediate_uuid(source: Source, builder: bytes, sub_id: int, rel: RelPath) -> SourceUuid:
-    """Return the UUID of the intermediate `rel` that `builder` makes of `source`: that of its path, if the source's is."""
+    """Return the UUID of the intermediate `rel` that `builder` makes of `source`: a path UUID if `source` has a path UUID."""
     if source.uuid == path_uuids(source.rel)[0]:
         return path_uuids(rel)[0]
     return SourceUuid(name_uuid(f"{format_braced(source.uuid)}:{format_braced(builder)}:{sub_id}".encode()))
 
 
 def find_identified(name: str) -> str:
-    """Return the name of the intermediate product whose identity file `name` is, "" if it is not one."""
+    """Return the name of the intermediate product that has the identity file `name`, "" if `name` is not an identity file."""
     return name.removesuffix(META_SUFFIX) if name.startswith(_COMMON) and name.endswith(META_SUFFIX) else ""
 
 
@@ -84,19 +84,19 @@ def render_new(identity: SourceIdentity) -> bytes:
 
 
 def duplicate_uuid(scan_folder: str, rel: RelPath) -> SourceUuid:
-    """Return the UUID of a duplicate path without an identity file: its path alone is that of another source too."""
+    """Return the UUID of a duplicate path without an identity file; it covers the scan folder: two sources have the path."""
     return SourceUuid(name_uuid(from_text(f"{scan_folder}:{rel}".lower())))
 
 
 def duplicate_prefix(scan_folder: str) -> str:
-    """Return the prefix of a duplicate path's product names: the same in every cache, whatever number the folder has."""
+    """Return the prefix of a duplicate path's product names. It does not depend on the id of the scan folder."""
     plain = _NOT_IN_PREFIXES.sub("_", scan_folder.lower())
     changed = f"-{hashlib.sha256(scan_folder.lower().encode()).hexdigest()[:6]}" if plain != scan_folder.lower() else ""
     return f"({plain}{changed})"
 
 
 def make_contested_uuid(key: PathKey) -> SourceUuid:
-    """Return a substitute UUID for a source that may not have the one it claims."""
+    """Return a substitute UUID for a source that may not have the UUID that it claims."""
     return SourceUuid(name_uuid(from_text(f"contested:{key}")))
 
 

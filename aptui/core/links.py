@@ -1,4 +1,4 @@
-"""Declared product dependencies, normalised; which products they mean is `store.db.product_links`' question.
+"""Declared product dependencies, normalised; `store.db.product_links` finds the products that they mean.
 
 The rules are those of the reference program's `PathDependencyManager.cpp`.
 """
@@ -11,7 +11,7 @@ from aptui.core.model import LinkKind, ProductLink
 from aptui.core.paths import is_below, normalize
 
 IMAGE_EXTENSIONS = (".tif", ".tiff", ".bmp", ".gif", ".jpg", ".jpeg", ".tga", ".png")
-"""Extensions of products that mean the source: an image is named by artists, whatever a builder makes of it."""
+"""Extensions of product paths that name a source instead: artists write the name of the image, not of its product."""
 EXCLUSION = "!"
 """First character of a path that excludes."""
 LOAD_MASK = 0xF
@@ -19,7 +19,7 @@ LOAD_MASK = 0xF
 PRE_LOAD = 0
 """Value of these bits if the dependency is loaded before the product is ready."""
 _LONGEST = 4_096
-"""Characters of a path; no system has longer ones (limits.h: PATH_MAX)."""
+"""Maximum length of a path in characters; no system has longer paths (limits.h: PATH_MAX)."""
 
 
 def path_link(path: str, kind: LinkKind, flags: int, root: str = "") -> ProductLink:
@@ -56,7 +56,7 @@ def path_link(path: str, kind: LinkKind, flags: int, root: str = "") -> ProductL
 def settle_links(links: Iterable[ProductLink]) -> tuple[tuple[ProductLink, ...], tuple[str, ...]]:
     """Return links without duplicates, and the paths that are both included and excluded, which are left out.
 
-    The first of two links to the same target counts, whatever the flags of the second one are.
+    Of two links to the same target the first is kept, whatever the flags of the second are.
     """
     found: dict[tuple[object, ...], ProductLink] = {}
     for link in links:
@@ -68,5 +68,5 @@ def settle_links(links: Iterable[ProductLink]) -> tuple[tuple[ProductLink, ...],
 
 
 def is_wildcard(path: str) -> bool:
-    """Whether a path stands for all that it matches."""
+    """Whether a path is a pattern."""
     return "*" in path

@@ -95,7 +95,7 @@ TABLE: dict[JobState | None, dict[Trigger, Cell]] = {
 
 
 def follow(state: JobState | None, triggers: Iterable[Trigger]) -> JobState | None:
-    """Return the state that any number of jobs in `state` reach together by these triggers.
+    """Return the state that a job in `state` reaches by these triggers, one after the other.
 
     Raises:
         InvalidTransition: a cell on the way is empty.

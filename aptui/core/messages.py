@@ -36,14 +36,14 @@ class FolderSeen(Struct, frozen=True):
     Args:
         seq: the event's number.
         folder: relative folder in lower case, "" = top.
-        facts: files that won their path and are new or changed, or all of them when `is_reassessed`; digest present when
+        facts: files that won their path and are new or changed, or all files when `is_reassessed`; with a digest if it is
             remembered.
-        gone: keys that were remembered here and no longer exist.
+        gone: keys of stored files of this folder that no longer exist.
         clashes: {key of each clashing file: the other names} for files of one scan folder that differ only in case; their
             facts are not in `facts` but here: (fact, others).
         rows: the new rows of the folder table: (scan folder id, folder digest, all files of that part) for each scan folder
             that has it.
-        settings: the text of its settings (`core.settings`), "" = none, None = unchanged.
+        settings: the text of the folder's settings file (`core.settings`), "" = no file, None = unchanged.
         identities: contents of the `.meta` files beside `facts`, by the key of the source; sources without one are absent.
     """
 
@@ -117,7 +117,7 @@ class OutsideSeen(Struct, frozen=True):
 
 
 class RunsFinished(Struct, frozen=True):
-    """Results of runs, analyses among them, in the order they came."""
+    """Results of runs and analyses, in the order in which they arrived."""
 
     seq: int
     results: tuple[AnalyseResult | RunResult, ...]
@@ -138,7 +138,7 @@ class ProductsCommitted(Struct, frozen=True):
 
 
 class ProductsLost(Struct, frozen=True):
-    """Products recorded but not in the cache any more (product names)."""
+    """Recorded products are no longer in the cache (product names)."""
 
     seq: int
     names: tuple[str, ...]
@@ -217,9 +217,9 @@ class KillRuns(Struct, frozen=True):
 
 
 class JobCommit(Struct, frozen=True):
-    """One job's part of a commit: move `products` in, save its rows, delete the names in `stale`; `touched` get a new time.
+    """One job's part of a commit: move `products` in, save its rows, delete `stale` names, set a new time for `touched` names.
 
-    Its rows are those that `Pipeline.commit_rows` returns. `is_first`: the job has no products that these replace. `identities`:
+    `Pipeline.commit_rows` returns its rows. `is_first`: the job has no earlier products. `identities`:
     `.meta` files of its intermediates, (product, bytes, whether it replaces an existing file), in place before the products.
     `is_durable`: the products are synced already.
     """
@@ -235,7 +235,7 @@ class JobCommit(Struct, frozen=True):
 
 
 class CommitProducts(Struct, frozen=True):
-    """Commit these jobs together, before the next event is handled. It is the last command of its answer."""
+    """Commit these jobs together, before the next event is handled; the last command in the answer to an event."""
 
     cause: int
     commits: tuple[JobCommit, ...]
@@ -282,7 +282,7 @@ class DiscardStaging(Struct, frozen=True):
 
 
 class RecheckFiles(Struct, frozen=True):
-    """These files changed while they were read: look at them again soon."""
+    """These files changed while they were read: check them again soon."""
 
     cause: int
     keys: tuple[PathKey, ...]
@@ -296,9 +296,9 @@ class CompareFiles(Struct, frozen=True):
 
 
 class DescribeAnew(Struct, frozen=True):
-    """Runs used other code, or other tools, than those of the description of the builder `builder`.
+    """Runs used code or tools that differ from those in the description of the builder `builder`.
 
-    None of its runs starts until it is described again, which takes another pipeline.
+    No run of this builder starts until the builder is described again, which needs a new pipeline.
     """
 
     cause: int

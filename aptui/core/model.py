@@ -21,13 +21,13 @@ PathKey = NewType("PathKey", str)
 Digest = NewType("Digest", bytes)
 """SHA-256 of a file's bytes, 32 bytes; `NO_DIGEST` when not known or the file is missing."""
 RunKey = NewType("RunKey", int)
-"""Rising number of one attempt at a job; 0 = none. Never reused."""
+"""Number of one run of a job; later runs have higher numbers, and no number is used again. 0 = no run."""
 SourceUuid = NewType("SourceUuid", bytes)
 """16 bytes, big-endian, as O3DE's `Sources.SourceGuid` holds them."""
 
 NO_DIGEST = Digest(b"")
 DUPLICATE_MARK = "\U0010ff01"
-"""Between path and scan folder in the key of a duplicate path (`FileFact.is_duplicate`); no name has it (`core.paths.to_text`)."""
+"""Separates path and scan folder in the key of a duplicate path (`FileFact.is_duplicate`); no name has it (`paths.to_text`)."""
 UNKNOWN_SIZE = -1
 """Size of a file if only its digest is known."""
 
@@ -56,7 +56,7 @@ class FileFact(Struct, frozen=True):
 
 
 class DependencyKind(IntEnum):
-    """Meaning of a job dependency: whether the job waits for the other job, and runs again when that one changes.
+    """Meaning of a job dependency: whether the job waits for the other job, and runs again when the other job changes.
 
     FINGERPRINT: runs again, does not wait. ORDER: both. ORDER_ONCE: waits, unless the other has ever completed. ORDER_ONLY:
     waits. The names and meanings are those of O3DE's `JobDependencyType`.
@@ -188,19 +188,19 @@ SETTLED = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED})
 class Job(Struct, eq=False):
     """One job in memory: (source, builder, platform, key). An analysis is a job with `key` = ANALYSIS_KEY and platform "".
 
-    `fingerprint` belongs to the last *committed* run, 0 = none; `planned` to the pending plan, None = not known yet. `inputs`
-    is the manifest of the last committed run, `planned_inputs` that of the plan: ((kind, name, digest hex), ...). `reason` says
-    why the last plan needed a run, `origin` where the committed result came from, "" if a run of this engine made it.
+    `fingerprint` is that of the last *committed* run, 0 = none; `planned` that of the pending plan, None = unknown yet. `inputs`
+    is the manifest of the last committed run, `planned_inputs` that of the plan: ((kind, name, digest hex), ...). `reason` is
+    why the last plan needed a run, `origin` the place that the committed result came from, "" = a run of this engine.
     `discovered` are source dependencies found while processing (depfile). For an analysis `fingerprint` and `planned` are
     analysis fingerprints, `plans` and `edges` the answer of the last success.
 
-    `tried` are the kinds of failure (`core.retry`) of the retried runs of the present plan, `flaky` those before the committed
-    run, as text. `stale_count`: runs in a row whose source changed while they ran. `is_doubted`: settled in memory but stored
-    as pending, because a change of a dependency is not saved yet. `is_unsaved`: without a row, or with one from before its
-    source changed; the row of its folder waits for it. `is_due`: its final is to be made now (`pipeline.feedback`).
+    `tried` are the kinds of failure (`core.retry`) of the retried runs of the present plan; `flaky` those before the committed
+    run, as text. `stale_count`: consecutive runs whose source changed while they ran. `is_doubted`: settled in memory but stored
+    as pending, because a change of a dependency is not saved yet. `is_unsaved`: without a row, or its row is older than the
+    change of its source; the folder's row is saved after the job's row. `is_due`: its final must be made now (`pipeline.feedback`).
     `is_fetched`: the result before the present plan came from elsewhere, so that its duration is not that of a run. `ties` are
-    the files that its run used. `failure` is that of its last run, kept until a run succeeds or is no longer needed. `lost` are
-    products that were found missing or changed: their files may still exist.
+    the files that its run used. `failure` is the failure of its last run, until a run succeeds or is not needed. `lost` are
+    products that were missing or changed when they were checked; their files may still exist.
     """
 
     source: Source
@@ -252,7 +252,7 @@ class Job(Struct, eq=False):
 
     @property
     def full_reason(self) -> str:
-        """Why its last plan needed a run and where its result came from, in one sentence."""
+        """The reason why its last plan needed a run, and the origin of its result, in one sentence."""
         return with_origin(self.reason, self.origin)
 
     def set_reason(self, reason: str) -> None:
@@ -267,7 +267,7 @@ class Job(Struct, eq=False):
 
     @property
     def is_finishing(self) -> bool:
-        """Whether its present plan is to put a final in place of the draft that it has."""
+        """Whether its present plan is to replace its draft by a final."""
         return is_of_draft(self.inputs) and not is_of_draft(self.planned_inputs)
 
     @property
@@ -277,19 +277,19 @@ class Job(Struct, eq=False):
 
 
 def with_origin(reason: str, origin: str) -> str:
-    """Return one sentence of both; `store.queries.reader.REASON_SQL` says the same."""
+    """Combine a reason and an origin into one sentence; `store.queries.reader.REASON_SQL` gives the same text."""
     sentence = f"its result is {origin}" if origin else ""
     return f"{reason}; {sentence}" if reason and sentence else reason or sentence
 
 
 ANALYSIS_KEY = "\x00analyse"
 LISTED_ANALYSIS = "CreateJobs_"
-"""Begins the job key of a failed analysis where jobs are listed, as in O3DE; the UUID of its builder follows."""
+"""Beginning of the job key of a failed analysis in lists of jobs, as in O3DE; the UUID of its builder follows."""
 _ANALYSIS = "analysis"
 
 
 def describe_key(job_key: str, builder: str = "") -> str:
-    """Return a job key for users: that of an analysis is `analysis:BUILDER`, or `analysis` if the name is unknown."""
+    """Return a job key for users; for an analysis `analysis:BUILDER`, or `analysis` if the builder's name is unknown."""
     if not job_key.startswith(LISTED_ANALYSIS):
         return job_key
     return f"{_ANALYSIS}:{builder}" if builder and not builder.startswith("{") else _ANALYSIS
@@ -298,7 +298,7 @@ def describe_key(job_key: str, builder: str = "") -> str:
 class SourceIdentity(Struct, frozen=True):
     """Content of a source's `.meta` file.
 
-    `legacy` are earlier UUIDs, `original` the path of the source when the file was made, `digest` that of the file's bytes, and
+    `legacy` are earlier UUIDs, `original` is the path of the source when the file was made, `digest` covers the file's bytes, and
     `problem` says why it cannot be used, "" = it can.
     """
 
@@ -313,9 +313,9 @@ class SourceIdentity(Struct, frozen=True):
 class Source(Struct, eq=False):
     """A source with its jobs, products and edges: the unit that is loaded from the database and released to it.
 
-    `fact` is None when the file is gone. `jobs` by (builder uuid, platform, key), analyses included. `trouble` says why it
-    cannot be analysed (a case clash, unreadable bytes), "" = it can. `last_ticket` is the last order to save rows of it; until
-    that is acknowledged the source stays in memory. `identity` is the content of its `.meta` file, `misidentity` why that
+    `fact` is None if the file does not exist. `jobs`: {(builder uuid, platform, key): job}, with analyses. `trouble` is why it
+    cannot be analysed (a case clash, unreadable bytes), "" = it can. `last_ticket` is the ticket of its last ordered rows; until
+    this ticket is acknowledged, the source stays in memory. `identity` is the content of its `.meta` file, `misidentity` why this
     identity cannot be used, "" = it can.
     """
 

@@ -1,7 +1,7 @@
 """Notices and log records: what the engine reports, each with `cause`, the `seq` of the event that led to it.
 
-They stand apart from `messages`, so that a program that only listens creates these few records alone: each costs most of a
-millisecond at its start.
+They are not in `messages`, so that a program that only receives notices creates few classes at its start: each class takes almost a
+millisecond.
 
 Tests: `tests/core/pipeline/test_run_results.py`.
 """
@@ -32,7 +32,7 @@ class LogLevel(IntEnum):
 class LogRecord(Struct, frozen=True):
     """One line of a job's log.
 
-    `window` is the reference program's word for where it came from; `context` are key/value pairs shown with it.
+    `window` is the origin of the line, as the reference program names it; `context` are key/value pairs shown with the line.
     """
 
     level: int
@@ -43,10 +43,10 @@ class LogRecord(Struct, frozen=True):
 
 
 class JobChanged(Struct, frozen=True):
-    """The whole state of one job: an idempotent upsert. `status` is the one that users see; "" when the job is gone.
+    """The whole state of one job: an idempotent upsert. `status` is the status that users see; "" when the job is gone.
 
-    `is_run` is False if no run happened: its inputs did not change, or it is gone. `facts` are those of its products, together;
-    `flaky` are the failures of runs before one succeeded (`core.retry`), "" = none. `is_draft`: its products are drafts
+    `is_run` is False if no run happened: its inputs did not change, or it is gone. `facts` are the combined facts of its products;
+    `flaky` are the failures of runs before a run succeeded (`core.retry`), "" = none. `is_draft`: its products are drafts
     (`core.quality`). `is_critical`: it runs before others.
     """
 
@@ -79,13 +79,13 @@ class JobChanged(Struct, frozen=True):
 
     @property
     def is_of_its_source(self) -> bool:
-        """Whether it runs, or failed, because the bytes of its own source changed (`core.fingerprint.explain`)."""
+        """Whether the job runs, or failed, because the bytes of its source changed (`core.fingerprint.explain`)."""
         is_unfinished = self.status in ("pending", "processing", "failed") or (self.status == "completed" and self.run_key)
         return bool(is_unfinished) and f"source '{self.source.lower()}' changed" in self.reason.lower()
 
     @property
     def failure(self) -> str:
-        """Describe a failed job: which one, and why. If the error begins with the path, the path is not repeated."""
+        """Describe a failed job by its name and its error. If the error begins with the path, the path is not repeated."""
         return f"failed {self.source} ({self.platform}, {self.job_key}): {self.error.removeprefix(f'{self.source}:').lstrip()}"
 
 
@@ -116,8 +116,8 @@ class Progress(Struct, frozen=True):
 
     `*_ms` are the three timers: the duration so far of this scan, its analyses and its jobs; `eta_ms` is -1 while unknown.
     `least_ms`: minimum remaining time, -1 = unknown. `jobs_done` and `jobs_failed` count runs of this engine, `done_before` and
-    `failed_before` those of them that ended before the present session (`done_now`, `failed_now` are the others),
-    `failing_count` the jobs and analyses that are failed now, -1 = unknown.
+    `failed_before` the runs among them that ended before the present session (`done_now`, `failed_now` the other ones),
+    `failing_count` is the number of jobs and analyses that are failed now, -1 = unknown.
     """
 
     cause: int
@@ -140,7 +140,7 @@ class Progress(Struct, frozen=True):
 
     @property
     def pending_count(self) -> int:
-        """How many jobs and analyses have not ended yet."""
+        """Number of jobs and analyses that have not ended yet."""
         return self.analyses_waiting + self.analyses_running + self.jobs_waiting + self.jobs_running
 
     @property
@@ -180,7 +180,7 @@ class HealthChanged(Struct, frozen=True):
 
 
 class ConnectionsChanged(Struct, frozen=True):
-    """Clients connected or disconnected: lists all connected ones.
+    """Clients connected or disconnected; the notice lists all clients that are connected now.
 
     `gateway` is the gateway's report on its clients, None = no gateway.
     """

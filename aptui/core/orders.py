@@ -77,9 +77,9 @@ class ProcessOrder(Struct, frozen=True):
 
 
 class CopyOrder(Struct, frozen=True):
-    """Copy one source to the file `staged`.
+    """Copy one source file to the file `staged`.
 
-    Nothing is written when its digest equals `present_digest`: the product is there already. With `takes_pointers` the pointer of
+    Nothing is written if its digest equals `present_digest`: the product exists already. With `takes_pointers` the pointer of
     a file that Git LFS has not fetched is copied like any other source.
     """
 
@@ -91,7 +91,7 @@ class CopyOrder(Struct, frozen=True):
 
 
 class HashOrder(Struct, frozen=True):
-    """Read the files at these absolute paths; one answer each, in order.
+    """Read the files at these absolute paths; the result has one entry for each path, in the same order.
 
     `copies` are, for each file, the paths at which copies may be staged while it is read, unless its digest is the one in
     `known` (b"" = none): a job that copies it then need not read it again. With `asks_writers` a file that another process
@@ -140,11 +140,11 @@ class StagedProduct(Struct, frozen=True):
 
 
 class Read(Struct, frozen=True):
-    """A file below a scan folder that a run opened for reading, declared or not: its absolute path, and the code that opened it.
+    """A file below a scan folder that a run opened for reading, declared or not. `path` is absolute.
 
-    `where` is "file:line", or the name of a program. `digest` is the hex digest of the bytes, "" when missing; it is absent if
-    the read can only lead to a warning, and then only existing files are named. `is_hidden`: another scan folder has a file of
-    that path, too, so that no scan reads its bytes or notices that it is missing; if it is missing, an earlier scan folder has
+    `where` is the code that opened it: "file:line", or a program's name. `digest` is the hex digest of the bytes, "" if missing;
+    it is absent if the read can only cause a warning; such reads name only existing files. `is_hidden`: another scan folder has a
+    file of this path, too, so no scan reads its bytes or notices that it is missing; if it is missing, an earlier scan folder has
     one.
     """
 
@@ -157,7 +157,7 @@ class Read(Struct, frozen=True):
 class AnalyseResult(Struct, frozen=True):
     """Answer of `create_jobs`. `error` is "" on success, else one line; `kind` is the kind of failure, as in `RunResult`.
 
-    `is_unfinished`: it requested the files that a new pattern matches; `edges` declare that pattern, and the analysis is
+    `is_unfinished`: the analysis requested the files that a new pattern matches; `edges` declare this pattern, and the analysis is
     repeated.
     """
 
@@ -177,12 +177,12 @@ class AnalyseResult(Struct, frozen=True):
 class RunResult(Struct, frozen=True):
     """Result of one run of a job. `error` is "" on success, else one line, the first error.
 
-    `source_digest` and `source_hash64` are those of the bytes that the builder received. `discovered` are dependencies found
+    `source_digest` is the digest of the bytes that the builder received. `discovered` are dependencies found
     while processing: ((absolute path, digest hex or "" when missing), ...). `origin` says where the result comes from if
     no builder ran, else "". `kind` is the kind of failure (`core.retry`), "" = unknown, or another run would fail too. `probed`
     are ((absolute path, "" = searched for and missing), (listed folder and `/*`, digest of its names), ...): a stored result
-    counts only if they are the same. `is_private`: it is not stored, because it read files that its key does not cover.
-    `is_final`: it is a final, though a draft was requested (`core.quality`). `is_durable`: its staged products are synced;
+    counts only if these are unchanged. `is_private`: the result is not stored, because the run read files outside its key.
+    `is_final`: the result is a final, though a draft was requested (`core.quality`). `is_durable`: its staged products are synced;
     otherwise the commit syncs them.
     """
 
@@ -213,8 +213,8 @@ class HashResult(Struct, frozen=True):
     """Answer to a `HashOrder`: per path (digest, hash64, size, mtime_ns, ctime_ns, inode), None if gone or changed while read.
 
     Digest b"" and size -1 mean that the file cannot be read; `errors` then holds {index: text} as pairs. `staged` are (index,
-    duration in ms) of the files whose copies are all staged and durable; `unasked` those of them for which this worker could not
-    check whether another process was writing.
+    duration in ms) of files whose copies are all staged and durable; `unasked` are the indices of those that this worker could not
+    check for other processes that were writing to them.
     """
 
     order: int

@@ -1,4 +1,4 @@
-"""The override rule: of files with one relative path, in any case, that of the earlier scan folder wins. No file is read here."""
+"""The override rule: if files have the same relative path, ignoring case, the earlier scan folder wins. No file is read here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Clash = tuple[FileFact, tuple[RelPath, ...]]
 
 
 def has_own_identity(key: str, metadata_types: tuple[str, ...]) -> bool:
-    """Whether a file gets its identity from a `.meta` file, or is one: such files do not override files of the same path."""
+    """Whether a file gets its identity from a `.meta` file, or is one; such files do not override files of the same path."""
     return bool(metadata_types) and key.removesuffix(".meta").endswith(metadata_types)
 
 

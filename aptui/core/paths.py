@@ -1,4 +1,4 @@
-"""File names as text and bytes, and the identity of a path; which scan folder wins is `overrides`'. No file is touched here."""
+"""File names as text and bytes, and the identity of a path. No file is touched here; `overrides` decides which file wins."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def key_of(rel: str) -> PathKey:
-    """Return what identifies a source across scan folders: its relative path in lower case."""
+    """Return the key that identifies a source across scan folders: its relative path in lower case."""
     return PathKey(rel.lower())
 
 
@@ -67,13 +67,13 @@ def name_beside(source_rel: str, file_name: str) -> str:
 
 
 def cache_path(name: str) -> str:
-    """Return the place of a product (or of a folder of products) in the cache: those on `common` in the folder of intermediates."""
+    """Return the path of a product, or of a folder of products, in the cache; those on `common` are in the intermediate folder."""
     platform, slash, rest = name.partition("/")
     return f"{INTERMEDIATES}{slash}{rest}" if platform == COMMON_PLATFORM else name
 
 
 def product_at(path: str) -> str:
-    """Return the name of the product at this path in the cache: `cache_path` backwards."""
+    """Return the name of the product at this path in the cache: the inverse of `cache_path`."""
     top, slash, rest = path.partition("/")
     return f"{COMMON_PLATFORM}{slash}{rest}" if top == INTERMEDIATES else path
 
@@ -97,12 +97,12 @@ def normalize(path: str) -> RelPath:
 
 
 def parent(rel: str) -> str:
-    """Return the folder of `rel`, "" for one at the top."""
+    """Return the folder of `rel`, "" if `rel` is at the top."""
     return rel.rpartition("/")[0]
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether `path` lies in `folder` or deeper; "" is the folder of all, and no folder is below itself."""
+    """Whether `path` is in `folder` or in a folder below it; "" contains every path, and no folder is below itself."""
     if not folder:
         return bool(path)
     return len(path) > len(folder) + 1 and path.startswith(folder) and path[len(folder)] == "/"

@@ -53,7 +53,7 @@ def wildcard(pattern: str) -> re.Pattern[str]:
 def is_like(pattern: str, text: str) -> bool:
     """Whether a wildcard pattern matches `text`, case-sensitively.
 
-    For many patterns that are asked once each, where `wildcard` would cost a compilation.
+    For many patterns that are each used once: `wildcard` would compile every one of them.
     """
     if "?" in pattern or "**/" in pattern:
         return _compile(pattern).fullmatch(text) is not None
@@ -78,7 +78,7 @@ def _compile(pattern: str) -> re.Pattern[str]:
 
 
 def literal_prefix(pattern: str) -> str:
-    """Return the folder, with its slash, below which everything lies that a wildcard pattern can match; "" for anywhere."""
+    """Return the folder, with its slash, that contains everything that a wildcard pattern can match; "" for any folder."""
     found = _SPECIAL.search(pattern)
     head = pattern[: found.start()] if found else pattern
     return head[: head.rfind("/") + 1]
@@ -90,7 +90,7 @@ WILDCARDS = frozenset("*?")
 
 
 def ignore_matcher(ignore_regex: str) -> Callable[[str], bool]:
-    """Return `is_ignored(rel)` for `Project.ignore_regex`; an empty one ignores nothing."""
+    """Return `is_ignored(rel)` for `Project.ignore_regex`; an empty regex ignores nothing."""
     if not ignore_regex:
         return lambda _rel: False
     match = re.compile(ignore_regex, _FLAGS).fullmatch
@@ -111,8 +111,8 @@ def below_matcher(ignore_regex: str) -> Callable[[str], bool]:
 class PatternSet:
     """Finds the builders whose patterns match a path, for many builders at once.
 
-    Nearly all patterns are `*.ext`: those take one look-up per dot of the file's name. `*` needs none. The rest are joined to
-    one regex per builder, behind one regex of all of them, so that a path that matches no builder costs a single match.
+    Nearly all patterns are `*.ext`, which take one look-up per dot of the file's name; `*` takes no look-up. The rest are joined to
+    one regex per builder. A regex of all patterns is tried first, so that a path that matches no builder costs a single match.
     """
 
     def __init__(self, builders: Sequence[Sequence[Pattern]]) -> None:
@@ -165,14 +165,14 @@ class _Gated:
         self.gates = _join([regex.pattern for _, regex in self._regexes])
 
     def matching(self, path: str) -> list[int]:
-        """Return the indices of those that match `path`."""
+        """Return the indices of the builders whose regexes match `path`."""
         if not any(gate.fullmatch(path) for gate in self.gates):
             return []
         return [index for index, regex in self._regexes if regex.fullmatch(path)]
 
 
 def leave_out(patterns: Iterable[Pattern], excluded: Sequence[Pattern]) -> tuple[Pattern, ...]:
-    """Return `patterns` so that none of them matches what one of `excluded` matches; those have no groups."""
+    """Return `patterns` changed so that they match no path that `excluded` matches; patterns in `excluded` have no groups."""
     if not excluded:
         return tuple(patterns)
     others = "|".join(f"(?:{pattern.regex})" for pattern in excluded)
@@ -186,7 +186,7 @@ def leave_out(patterns: Iterable[Pattern], excluded: Sequence[Pattern]) -> tuple
 
 
 def matches(pattern: Pattern, rel: str, root: str) -> bool:
-    """Whether a pattern matches `rel` in the scan folder at `root`; slow, for questions about one path."""
+    """Whether a pattern matches `rel` in the scan folder at `root`; slow, for a query about a single path."""
     return re.fullmatch(pattern.regex, f"{root}/{rel}" if pattern.is_absolute else rel, _FLAGS) is not None
 
 
@@ -198,7 +198,7 @@ def _suffix(pattern: Pattern) -> str:
 
 
 def _join(regexes: Iterable[str]) -> list[re.Pattern[str]]:
-    """Join what can be joined: groups would be renumbered, and flags for the whole may only stand in front."""
+    """Join regexes where that is possible; joining renumbers groups, and global flags are valid only at the beginning."""
     plain: list[str] = []
     alone: list[re.Pattern[str]] = []
     for regex in regexes:

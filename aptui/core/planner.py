@@ -1,4 +1,4 @@
-"""The planner: which builders a source has, and which jobs follow without an analysis; no state of its own.
+"""The planner: which builders a source has, and which jobs it has without an analysis; it keeps no state.
 
 Tests: `tests/core/test_priority.py`.
 """
@@ -20,7 +20,7 @@ _ASKED_SIZE = 1 << 15
 
 
 class MatchedBuilders(Struct, frozen=True):
-    """The builders that want a path; `copies`: how many jobs it has if all are plain copies, settings of folders apart, else 0.
+    """The builders that want a path. `copies`: number of its jobs, without folder settings, if all are plain copies, else 0.
 
     `kind` is the same for all paths of one scan folder that the same patterns match.
     """
@@ -31,7 +31,7 @@ class MatchedBuilders(Struct, frozen=True):
 
 
 class Planner:
-    """Answers from the configuration and the settings of folders alone."""
+    """Finds the builders, platforms and jobs of a source from the configuration and the folder settings alone."""
 
     def __init__(self, project: Project, settings: SettingsTree | None = None) -> None:
         self._builders = project.builders
@@ -51,7 +51,7 @@ class Planner:
         return self.find(rel, scan_folder).builders
 
     def find(self, rel: RelPath, scan_folder: int) -> MatchedBuilders:
-        """Return what wants `rel`."""
+        """Return the builders that want `rel`, as a record."""
         found = self._asked.get((rel, scan_folder))
         if found is None:
             matching = () if is_settings(rel) else self._patterns.builders_for(rel, self._roots.get(scan_folder, ""))
@@ -99,7 +99,7 @@ class Planner:
         return sum(len(self.platforms_of(builder, file)) for builder in found.builders)
 
     def inline_plans(self, builder: Builder, source: Source | FileFact) -> tuple[JobPlan, ...]:
-        """Return the jobs of a rule that needs no analysis: one for each platform, or for `common`, its key the builder's name."""
+        """Return the jobs of a rule without an analysis: one per platform, or one for `common`; the key is the builder's name."""
         platforms = self.platforms_of(builder, source)
         plans = self._inline.get((builder.uuid, platforms))
         if plans is None:
@@ -122,7 +122,7 @@ class Planner:
         return f"; '{wide}' of builder '{loser}' and '{narrow}' of builder '{winner}' both match it: {advice}"
 
     def order_of(self, builder: bytes) -> int:
-        """Return where a builder stands in the configuration; unknown ones last."""
+        """Return the position of a builder in the configuration; unknown builders come last."""
         return self._order.get(builder, len(self._order))
 
 
@@ -132,7 +132,7 @@ def _priority(builder: Builder) -> int:
     return builder.priority
 
 
-# Metadata companions: files beside a source, or shared by all sources of a kind, that are inputs of its jobs.
+# Metadata companions: files beside a source, or shared by all sources of a kind, that are inputs of the source's jobs.
 
 
 class Companions:
@@ -175,7 +175,7 @@ class Companions:
         return key in self._files
 
     def is_shared_with(self, key: PathKey, rel: str) -> bool:
-        """Whether the shared companion `key` is one of `rel`."""
+        """Whether the shared companion `key` is a companion of `rel`."""
         return any(
             regex.fullmatch(rel) is not None
             for companion, regex in self._rules

@@ -1,4 +1,4 @@
-"""The order in which ready jobs start: one tuple, compared left to right; those that need resources stand in lanes of their own."""
+"""The order in which ready jobs start: one tuple, compared left to right; jobs that need resources have lanes of their own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Names = tuple[str, ...]
 
 
 class ResourceUse(Struct, frozen=True):
-    """How one resource is used: `holders` are jobs by name, `waiting_count` the jobs that could start if it were free."""
+    """Use of one resource: `holders` are names of jobs, `waiting_count` is the number of jobs that could start if it were free."""
 
     name: str
     limit: int
@@ -32,8 +32,8 @@ class Resources:
     A killed run may continue for a moment; its result comes after it has ended.
 
     Args:
-        limits: (name, how many there are).
-        builders: those of the project.
+        limits: (name of a resource, number of runs that may hold it at a time).
+        builders: the builders of the project.
     """
 
     def __init__(self, limits: Iterable[tuple[str, int]], builders: Iterable[Builder]) -> None:
@@ -42,25 +42,25 @@ class Resources:
         self._holders: dict[str, dict[int, Job]] = {name: {} for name in self.limits}
 
     def needs(self, job: Job) -> Names:
-        """Return what a run of `job` holds; analyses hold nothing."""
+        """Return the resources that a run of `job` holds; analyses hold none."""
         return () if job.is_analysis else self._needs.get(job.builder, ())
 
     def are_free(self, names: Names) -> bool:
-        """Whether one of each is free."""
+        """Whether another run may hold each of these resources."""
         return all(len(self._holders[name]) < self.limits[name] for name in names)
 
     def acquire(self, job: Job) -> None:
-        """`job` starts."""
+        """Record that `job` starts and holds its resources."""
         for name in self.needs(job):
             self._holders[name][job.run_key] = job
 
     def release(self, run_key: int) -> None:
-        """The run with this key is over."""
+        """Record that the run with this key has ended and holds nothing any more."""
         for held in self._holders.values():
             held.pop(run_key, None)
 
     def holders(self, name: str) -> Names:
-        """Return the jobs that hold one, in the order of their starts."""
+        """Return the jobs that hold this resource, in the order of their starts."""
         return tuple(f"{job.source.rel}@{job.platform}:{job.key}" for job in self._holders[name].values())
 
 
@@ -68,7 +68,7 @@ Rank = tuple[bool, bool, int, bool, bool, bool, int, str, str, str]
 
 
 _STALE_SHARE, _STALE_LEAST = 4, 1024
-"""Stale entries are thrown away once there are several times as many as live ones."""
+"""Stale entries are removed when the heap has more entries than 4 times the live ones plus 1024."""
 _MAX_BOOSTED = 20_000
 
 
@@ -147,7 +147,7 @@ class ReadyQueue:
         self._put(job, self.rank(job))
 
     def put_first(self, job: Job) -> None:
-        """Let `job` be the next one, whatever its rank."""
+        """Make `job` the next job to start, whatever its rank."""
         self._put(job, (False, False, -(1 << 62), *self.rank(job)[3:]))
 
     def _put(self, job: Job, rank: Rank) -> None:
@@ -206,23 +206,23 @@ class LanedQueue(ReadyQueue):
         return chain(super().__iter__(), *self._lanes.values())
 
     def waiting_for(self, name: str) -> int:
-        """Return how many jobs wait for this resource, which is in use, and perhaps for others."""
+        """Return how many jobs need this resource, 0 if it is free; they may wait for other resources, too."""
         if self._resources.are_free((name,)):
             return 0
         return sum(len(lane) for names, lane in self._lanes.items() if name in names)
 
     def push(self, job: Job) -> None:
-        """Add `job`, or move it to where it now belongs."""
+        """Add `job`, or move it to its present lane and rank."""
         lane = self._lane_of(job)
         super().push(job) if lane is None else lane.push(job)
 
     def put_first(self, job: Job) -> None:
-        """Make `job` the next one, whatever its rank, as soon as its resources are free."""
+        """Make `job` the next job to start, whatever its rank, as soon as its resources are free."""
         lane = self._lane_of(job)
         super().put_first(job) if lane is None else lane.put_first(job)
 
     def discard(self, job: Job) -> None:
-        """Forget `job` if it is here."""
+        """Remove `job` from its lane if it is queued."""
         lane = self._lane_of(job)
         super().discard(job) if lane is None else lane.discard(job)
 
@@ -236,7 +236,7 @@ class LanedQueue(ReadyQueue):
         return super().pop() if lane is None else lane.pop() if job is not None else None
 
     def _best(self) -> tuple[Job | None, ReadyQueue | None]:
-        """Return the best job and its lane, None = this queue."""
+        """Return the best job and its lane; if the lane is None, the job is in this queue itself."""
         best, found = super().peek(), None
         rank = self.head_rank() if best is not None else None
         for names, lane in self._lanes.items():

@@ -13,11 +13,11 @@ from aptui.core.asset_checks import Check
 from aptui.core.retry import RetryRule
 
 COMMON_PLATFORM = "common"
-"""The platform of jobs that make intermediates; O3DE's word. No scan folder has it among its platforms."""
+"""The platform of jobs that make intermediates, as O3DE names it. No scan folder has this platform."""
 SHARE_OF_MEMORY = -1
-"""Memory limit that workers derive from their machine; only for Python builders."""
+"""Memory limit that workers compute from the memory of their machine; only for Python builders."""
 INTERMEDIATES = "Intermediate Assets"
-"""Name of their scan folder, and of its folder in the cache."""
+"""Name of the scan folder of intermediates, and of its folder in the cache."""
 
 
 class Platform(Struct, frozen=True):
@@ -52,7 +52,7 @@ class PatternKind(IntEnum):
 class Pattern(Struct, frozen=True):
     """`text` as the user wrote it; `regex` is its translation for `re.fullmatch` with IGNORECASE on the relative path.
 
-    `is_absolute`: on the absolute path, which O3DE matches the patterns of its builders with.
+    `is_absolute`: the regex is matched with the absolute path, as O3DE does for its builders.
     """
 
     kind: PatternKind
@@ -116,7 +116,7 @@ class ReferenceRule(Struct, frozen=True):
 
 
 class FileRule(Struct, frozen=True):
-    """Parameters, as canonical JSON, that a builder has for sources that match one of `patterns`."""
+    """`params`, as canonical JSON, are parameters of a builder for sources that match one of `patterns`."""
 
     patterns: tuple[Pattern, ...]
     params: str
@@ -136,23 +136,23 @@ class Builder(Struct, frozen=True):
     `uuid` is the name UUID of `aptui:builder:<name>`; `code_digest` covers its code and tools (b"" for none); `origin` says where
     the code is: "entry:<name>", "file:<absolute path>:<class>", or "". `params` is canonical JSON (sorted keys) of
     the parameters common to all platforms; `platform_params` maps a platform id to canonical JSON that overrides `params` key
-    by key; `platforms` are the enabled platform ids of its jobs, in order. `needs_analysis` is false for rules whose one job
+    by key; `platforms` are the enabled platform ids of its jobs, in order. `needs_analysis` is false for rules whose single job
     per platform is known without an analysis (copy, command). `references` are searched for in its products; a copy with
-    references is an ordinary job, not one of a batch (`is_plain_copy`). `undeclared_reads` None = as the project configures.
+    references is an ordinary job, not a plain copy (`is_plain_copy`). `undeclared_reads` None = the setting of the project.
     `makes_intermediates`: its products are sources of other builders, made once for all platforms. `traces_reads`:
     a command runs under `strace`, which reports its reads (reads of Python builders are always reported).
 
-    `adapter` is set if the code at `origin` has a foreign form: "module:function" that a worker calls with this record to get a
-    builder, and `environment` is text for that function alone. Without an `origin`, this record stands for all builders that
-    the function finds (`engine.registry`). `code_files` are the files of its code and its tools, (absolute path, SHA-256 in
-    hex): a run reports the ones that it really used (`core.run_report`). `params_schema` is the schema of its parameters by its
-    class, as JSON; "" = none. It does not affect products. `trusted_params` are parameters that name programs, commands or
+    `adapter` is set if the code at `origin` has a foreign form: the "module:function" that workers call with this record to get a
+    builder; `environment` is a text that only this function uses. Without an `origin`, this record stands for all builders that
+    the function finds (`engine.registry`). `code_files` are the files of its code and its tools: (absolute path, SHA-256 in
+    hex); a run reports the files that it really used (`core.run_report`). `params_schema` is the parameter schema of its
+    class as JSON, "" = none; it does not affect products. `trusted_params` are parameters that name programs, commands or
     places outside the project: a folder's `.aptui.yaml` must not set them. `variables` are the configured environment
-    variables, (name, digest of the value, "" = not set): its runs get them, and they affect products. `retry` None = as the
-    project configures. `resources` are the names of the resources that each of its runs holds (`Project.resources`), sorted.
+    variables: (name, digest of the value, "" = not set); its runs get them, and they affect products. `retry` None = that of the
+    project. `resources` are the names of the resources that each of its runs holds (`Project.resources`), sorted.
     `has_drafts`: it makes a draft first, and its final when nothing else is pending (`core.quality`). `rules` set parameters by
-    file; a later one wins. Files that match `exclude` are not its sources: `patterns` of the configuration leave them out
-    already, and those of its class do once they are known. With `steps` it is a chain of builders in one job, and its parameters
+    file; a later rule wins. Files that match `exclude` are not its sources: configured `patterns` exclude them
+    already, and the patterns of its class do once they are known. With `steps` it is a chain of builders in one job; its parameters
     are named `step.parameter` (`worker.step_chain`). `fault` says why its code cannot be imported, "" = it can: its
     analyses and jobs fail with that text.
     """
@@ -198,7 +198,7 @@ class Builder(Struct, frozen=True):
 
     @property
     def needs_analysis(self) -> bool:
-        """Whether `create_jobs` has to be asked in a worker."""
+        """Whether a worker has to call `create_jobs` to find its jobs."""
         return self.kind is BuilderKind.PYTHON
 
     @property
@@ -222,7 +222,7 @@ class Companion(Struct, frozen=True):
 
 
 class Project(Struct, frozen=True):
-    """The part of the configuration that the core needs; the paths of cache and logs are part of the engine's.
+    """The part of the configuration that the core needs; the paths of cache and logs are in the engine's configuration.
 
     `builders` are in the order of the configuration. `signature` changes whenever a setting changes that affects jobs;
     `scan_signature` whenever scan folders or ignore rules change. `ignore_regex` matches (fullmatch, IGNORECASE) relative paths
@@ -231,9 +231,9 @@ class Project(Struct, frozen=True):
     `declared_builders` are the names in the configuration, `declared_platforms` its ids and tags, enabled or not.
     `metadata_types` are extensions (lower case, with their dot) of files that a `.meta` file identifies, so that they do not
     override each other. `touches_unchanged`: a product that was made again with equal bytes gets a new time. `unlisted_builder`
-    has the configuration of Python builders without an entry; `checks` are those that block. `retry` applies to builders
+    is the configuration of Python builders that have no entry; `checks` are the blocking checks. `retry` applies to builders
     without a rule of their own; `resources` are (name, number of runs that may hold it at a time). Without `makes_finals` jobs
-    keep their drafts. `run_settings` are the engine's settings that can make any run fail, `memory_settings` those that can
+    keep their drafts. `run_settings` are the engine's settings that can make any run fail, `memory_settings` the settings that can
     make a run fail for lack of memory, as in `core.pipeline.failures`.
     """
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 KIND = "quality"
-"""The kind of the entry that the manifest of a draft has."""
+"""Kind of the entry that marks the manifest of a draft."""
 QUALITY_VARIABLE = "APTUI_QUALITY"
 """Environment variable with the quality that a command has to make."""
 _Manifest = tuple[tuple[str, str, str], ...]
@@ -29,12 +29,12 @@ _ENTRY = (KIND, Quality.DRAFT.value, Quality.DRAFT.value)
 
 
 def as_draft(manifest: _Manifest) -> _Manifest:
-    """Return the same manifest as that of a draft."""
+    """Return this manifest with the entry that marks a draft."""
     return (*manifest[:1], _ENTRY, *manifest[1:])
 
 
 def as_final(manifest: _Manifest) -> _Manifest:
-    """Return the same manifest as that of a final."""
+    """Return this manifest without the entry that marks a draft."""
     return (*manifest[:1], *manifest[2:]) if is_of_draft(manifest) else manifest
 
 
@@ -44,7 +44,7 @@ def is_of_draft(manifest: _Manifest) -> bool:
 
 
 def is_of_any_draft(entries: _Manifest) -> bool:
-    """Whether these are the entries of a draft's manifest, in whatever order (`core.run_history` keeps none)."""
+    """Whether these are the entries of a draft's manifest, in any order (`core.run_history` does not keep their order)."""
     return any(kind == KIND for kind, _name, _digest in entries)
 
 

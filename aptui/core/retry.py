@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 EXIT = "exit "
-"""Before the status of a command that ended with one, as in `exit 75`."""
+"""Beginning of the kind of failure of a command with an exit status, as in `exit 75`."""
 _BY_SIGNAL = range(129, 160)
 """Exit statuses of shells whose program was killed by a signal."""
 _KILLED = 137
@@ -20,7 +20,7 @@ Entry = tuple[str, str, str]
 CHECK = "check"
 """The kind of a failure by a check: the run succeeded, and its products must not be published."""
 ENDLESS = "endless"
-"""The kind of a job that was given up because its inputs changed under each of its runs."""
+"""The kind of failure of a job that was given up because its inputs changed during each of its runs."""
 
 
 class FailureKind(StrEnum):
@@ -36,7 +36,7 @@ class FailureKind(StrEnum):
 
 
 class RetryRule(Struct, frozen=True):
-    """A run that failed of one of `on` (a `FailureKind`, or `exit 75`) is tried again, `times` at most for one plan of a job."""
+    """A run whose kind of failure is in `on` (a `FailureKind`, or `exit 75`) is retried, at most `times` for one plan of a job."""
 
     times: int
     on: tuple[str, ...]
@@ -47,7 +47,7 @@ class RetryRule(Struct, frozen=True):
 
 
 def _meanings(kind: str) -> Iterable[str]:
-    """Yield the further meanings of a command's exit status."""
+    """Yield the kinds of failure that also cover a command's exit status."""
     if not kind.startswith(EXIT):
         return
     status = int(kind.removeprefix(EXIT))
@@ -59,7 +59,7 @@ def _meanings(kind: str) -> Iterable[str]:
 
 
 def flaky(tried: Iterable[str]) -> str:
-    """Return the kinds of failure of the runs before one that succeeded, "" if no kind says anything about the job."""
+    """Return, as text, the kinds of failure of the runs before a run succeeded; runs of unknown kind are left out."""
     return ", ".join(kind for kind in tried if kind)
 
 
@@ -78,7 +78,7 @@ class JobFailure(Struct, frozen=True, array_like=True):
     """One failure.
 
     `kind` is a `FailureKind`, `exit N`, CHECK or ENDLESS. `inputs` is the manifest that the job failed with, () if it was
-    refused before it had one. `settings` are those of `core.pipeline.failures.list_settings`, () if no setting can have made it
+    refused before it had a manifest. `settings` come from `core.pipeline.failures.list_settings`, () if no setting can make it
     fail. `committed` is the run that made the products that the job still has, None without products.
     """
 

@@ -70,10 +70,10 @@ def source_row(source: Source) -> Row:
 
 
 def as_planned(fact: FileFact, digest: Digest) -> FileFact:
-    """Return a source in the state of its last planning, with the digest of its row.
+    """Return the file of a source as it was when the source was last planned; `digest` is that of the source's row.
 
-    A folder's row follows when all its files have been read. In between, the file may have changed and changed back. Compared
-    with the folder's row alone it would seem unchanged, and products of the other bytes would stay. The size of those bytes is
+    A folder's row is saved when all its files have been read. Before that, the file may have changed and changed back. Compared
+    with the folder's row alone it would seem unchanged, and products of the other bytes would stay. The size of the other bytes is
     unknown.
     """
     return fact if fact.digest == digest else replace(fact, digest=digest, size=UNKNOWN_SIZE)
@@ -98,12 +98,12 @@ def job_row(job: Job, state: JobState | None = None) -> Row:
 def make_committed_row(
     job: Job, number: int, inputs: Manifest, origin: str, counts: tuple[int, int], log_file: str, times_ms: tuple[int, int]
 ) -> Row:
-    """Return the parameters of "put_job" as they are once its commit is done.
+    """Return the parameters of "put_job" for a job whose commit is done.
 
     Args:
         number: the fingerprint over `inputs`.
         counts: (errors, warnings).
-        times_ms: (how long the run took, when it came back).
+        times_ms: (duration of the run, time of its result).
     """
     duration_ms, completed_ms = times_ms
     return (
@@ -142,7 +142,7 @@ def product_row(product_id: int, job: Job, product: Product) -> Row:
 
 
 def product_rows(product_id: int, job: Job, product: Product) -> Iterator[tuple[str, Row]]:
-    """Yield (operation, parameters) of a product and all that it declares."""
+    """Yield (operation, parameters) of a product and of everything that it declares: links, former sub ids and facts."""
     yield "put_product", product_row(product_id, job, product)
     for at, link in enumerate(product.links):
         prefix = literal_prefix(link.path) if is_wildcard(link.path) else None
@@ -178,9 +178,9 @@ def edge_rows(source: Source, builder: bytes) -> list[Row]:
 
 
 def pack_plan(plan: JobPlan | None, discovered: tuple[tuple[str, str], ...]) -> str:
-    """Return a plan and the discovered dependencies as JSON; "" for a plain one (its analysis or rule has the rest).
+    """Return a plan and the discovered dependencies as JSON; "" for a plain plan (its analysis or rule has the rest).
 
-    A critical plan is not plain, because readers of rows have to see that.
+    A critical plan is not plain, because readers of rows need to see that it is critical.
     """
     if plan is None or (not discovered and _is_plain(plan)):
         return ""
@@ -188,7 +188,7 @@ def pack_plan(plan: JobPlan | None, discovered: tuple[tuple[str, str], ...]) -> 
 
 
 def unpack_plan(text: str, key: str, platform: str) -> tuple[JobPlan, tuple[tuple[str, str], ...]]:
-    """Return what `pack_plan` packed."""
+    """Return the plan and the discovered dependencies that `pack_plan` packed."""
     if not text:
         return JobPlan(key, platform), ()
     plan, discovered = json.loads(text)
@@ -202,7 +202,7 @@ def pack_analysis(job: Job) -> str:
 
 
 def unpack_analysis(text: str) -> tuple[tuple[JobPlan, ...], tuple[SourceEdge, ...]]:
-    """Return what `pack_analysis` packed."""
+    """Return the plans and edges that `pack_analysis` packed."""
     if not text:
         return (), ()
     plans, edges = json.loads(text)
@@ -239,7 +239,7 @@ def _plan_from_json(data: list[Any]) -> JobPlan:
     )
 
 
-# Files that only plain copies want, as records: what the pipeline holds of each copy until it is placed, and its rows.
+# Plain copies: the record of each copy that the pipeline keeps until the copy is placed, and its rows.
 
 NEW_SOURCE = "new source"
 """Reason of new copies, the same as for any new job."""
@@ -257,7 +257,7 @@ class CopyRule(Struct, frozen=True):
 
 
 class PlainCopy(Struct, frozen=True):
-    """One copy of a file; `number` is the fingerprint over `manifest`, `job` who made it last, None where the file is new."""
+    """One copy of a file; `number` is the fingerprint over `manifest`, `job` the job that made it last, None if the file is new."""
 
     job_id: int
     source_id: int
@@ -274,7 +274,7 @@ class PlainCopy(Struct, frozen=True):
 
 
 def plain_copy(ids: tuple[int, int, int], rule: CopyRule, key: PathKey, fact: FileFact, duration_ms: int) -> PlainCopy:
-    """Return the copy of a new file; `ids`: of its job and its source, and its run key."""
+    """Return the copy of a new file; `ids` are (job id, source id, run key)."""
     return PlainCopy(*ids, rule, key, fact, *manifest_of(rule, fact), product_of(rule, key, fact), duration_ms)
 
 
@@ -319,17 +319,17 @@ def commit_rows(copy: PlainCopy, product_id: int, now_ms: int) -> list[tuple[str
 
 
 def _step_back(copy: PlainCopy) -> str:
-    """Return the history step from the new state of a copy to the previous one."""
+    """Return the history step from the new state of a copy to its previous state."""
     if copy.job is None:
         return run_history.BEGINNING
     before = run_history.moment(copy.job.inputs, copy.job.products)
     return run_history.make_committed_step(before, run_history.moment(copy.manifest, (copy.product,)))
 
 
-# The seam to the asset database: the questions that the core may ask of it, and the names of the rows it has saved.
+# The interface to the asset database: the queries of the core, and the operations on rows that the core orders.
 #
-# The real implementer is `store.db.archive`; tests use a fake of dicts. Every answer shows committed rows only: what was ordered
-# saved and is not acknowledged yet, the pipeline overlays from memory.
+# `store.db.archive` implements it; tests use a fake of dicts. Every answer shows committed rows only: the pipeline adds from
+# memory the rows that it ordered saved and that are not acknowledged yet.
 
 SETTINGS_STATE = "settings:"
 """Prefix of the keys in `aptui_state` of the texts of `core.settings`; the relative folder follows."""
@@ -383,7 +383,7 @@ ROW_OPERATIONS: dict[str, str] = {
 
 
 class Archive(Protocol):
-    """The stored state, by key; in batches, because one question a file would cost more than the answer."""
+    """The stored state, by key. Queries are batched, because one query per file would cost more than its answer."""
 
     def sources(self, keys: Sequence[PathKey]) -> dict[PathKey, Source]:
         """Return the stored sources among `keys`, each with all its jobs (analyses too), products and edges.
@@ -408,7 +408,7 @@ class Archive(Protocol):
     def dependents(self, targets: Sequence[str]) -> dict[str, set[PathKey]]:
         """Return {target: keys of sources with an edge on it}; targets are keys or 32 hex digits, compared in lower case.
 
-        Job dependencies (type bit 2) and discovered ones count as edges; wildcard edges do not.
+        Job dependencies (type bit 2) and discovered dependencies are included; wildcard edges are not.
         """
         ...
 
@@ -426,7 +426,7 @@ class Archive(Protocol):
     def read_removed(self) -> dict[bytes, tuple[str, bytes]]:
         """Return {SHA-256: (relative path, UUID)} of sources that went without their identity file.
 
-        They stand below `core.identity.REMOVED_SOURCE_STATE`.
+        Their keys in `aptui_state` begin with `core.identity.REMOVED_SOURCE_STATE`.
         """
         ...
 
@@ -473,7 +473,7 @@ class Archive(Protocol):
         ...
 
     def outside(self) -> dict[str, OutsideFile]:
-        """Return {absolute path: what it was} of the files outside all scan folders that runs found (`core.run_report`)."""
+        """Return {absolute path: its state} of the files outside all scan folders that runs found (`core.run_report`)."""
         ...
 
     def settings(self) -> dict[str, str]:

@@ -43,7 +43,7 @@ class SessionEnd(StrEnum):
 
 
 BEGINNING = "0"
-"""The step of a first run: there was nothing before it."""
+"""The step of a first run, which has no earlier state to go back to."""
 _DIGEST_BYTES = 16
 Made = tuple[str, str, int]
 """A product of some run: name, the first 128 bits of its digest in hex, size."""
@@ -57,7 +57,7 @@ class RunStep(Struct, frozen=True):
 
 
 def list_made(products: Iterable[Product]) -> tuple[Made, ...]:
-    """Return products as the history keeps them."""
+    """Return products in the form that the history keeps."""
     return tuple((product.name, product.digest[:_DIGEST_BYTES].hex(), product.size) for product in products)
 
 
@@ -78,7 +78,7 @@ def digest(products: Sequence[Product]) -> bytes:
 
 
 def make_committed_step(before: RunStep, now: RunStep) -> str:
-    """Return the step that a run carries which was committed."""
+    """Return the step that is stored with a committed run."""
     return step(now, before) if before.inputs else BEGINNING
 
 
@@ -98,7 +98,7 @@ def step(known: RunStep, wanted: RunStep) -> str:
 
 
 def apply_step(known: RunStep, text: str) -> RunStep:
-    """Return the moment that `step` was made for."""
+    """Return the inputs and products that the packed `step` leads to."""
     if not text:
         return known
     if text == BEGINNING:

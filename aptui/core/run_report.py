@@ -1,6 +1,6 @@
-"""Run reports: the digest of a run's code and tools, its start, the files it read; and whether its result counts.
+"""Run reports: the digest of a run's code and tools, its start, and the files that it read; they decide if its result counts.
 
-A result is tied to the files that the run really read, not to the plan: the pipeline compares both before anything is
+A result depends on the files that the run really read, not on the planned ones: the pipeline compares both before a result is
 committed, stored or shared. Reads of a C library or of a program are not seen: such files count if they are declared, or
 discovered while processing.
 
@@ -28,7 +28,7 @@ WHOLE_FACTS = ("width", "height", "triangles", "rate")
 NUMBER_FACTS = (*WHOLE_FACTS, "seconds")
 FACTS = (*NUMBER_FACTS, "format")
 MOST = (1 << 53) - 1
-"""The highest whole number, which every reader of JSON has exactly."""
+"""The highest whole number that every reader of JSON represents exactly."""
 LONGEST_FORMAT = 32
 
 
@@ -70,7 +70,7 @@ Stamp = tuple[int, ...]
 """(size, mtime_ns, ctime_ns, inode) of a file, () = it does not exist. A time of 0 is unknown, and equals any other."""
 NO_FILE: Stamp = ()
 TICK_NS = 10_000_000
-"""Resolution of the kernel's clock for files (CONFIG_HZ=100): a changed file may have a time that is earlier by this."""
+"""Resolution of the kernel's clock for files (CONFIG_HZ=100): the time of a changed file may be too early by this much."""
 
 
 class UsedFile(Struct, frozen=True):
@@ -86,8 +86,8 @@ class Used(Struct, frozen=True):
     Args:
         code: `code_digest` of the files of the builder's code and tools as this run had them, b"" for none.
         began_ns: when the run began, nanoseconds since the epoch; 0 = unknown.
-        files: files that it opened, as they were then and at its end; and files that the engine checked after it.
-        found: files that it named while processing, as they were when they were digested, which was at its end.
+        files: files that it opened, with their stamps at the opening and at its end; and files that the engine checked after it.
+        found: files that it reported as dependencies, with their stamps when they were digested, at its end.
         changed: absolute paths of files that changed while it ran, so that its result does not count.
     """
 
@@ -104,10 +104,10 @@ NOTHING_USED = Used()
 class Ties(Struct):
     """The files that the present run of a job is tied to; not stored.
 
-    `known` are the stamps, by absolute path, that files of its manifest had at its start; `unproven` are the paths of files
-    whose bytes could not be confirmed then. `report` is that of an analysis that is not sealed yet. `doubted` are files that
-    seemed to change during the last run. `changed` names, for users, the files that changed during it, "" = its source.
-    `runs_here`: the fetched result had other inputs.
+    `known`: {absolute path: stamp at the start of the run} for files of its manifest; `unproven` are the paths of files
+    whose bytes could not be confirmed then. `report` belongs to an analysis that is not sealed yet. `doubted` are files that
+    seemed to change during the last run. `changed` is a text that names the files that changed during this run, "" = its source.
+    `runs_here`: the job runs on this machine, because the fetched result had other inputs.
     """
 
     known: dict[str, Stamp] = field(default_factory=dict)
@@ -131,9 +131,9 @@ def is_young(used: Used, stamp: Stamp) -> bool:
 
 
 def code_digest(files: Iterable[tuple[str, str]]) -> bytes:
-    """Return one digest over files of code, (path, SHA-256 in hex) each.
+    """Return one digest over files of code, each given as (path, SHA-256 in hex).
 
-    Names count without their folders, so that a project may move; they are sorted, so that only bytes count.
+    It covers names without their folders, so that a project may move, and does not depend on the order of the files.
     """
     digest = hashlib.sha256()
     for name, code in sorted((path.rpartition("/")[2], code) for path, code in files):
@@ -151,13 +151,13 @@ def _digest_described(files: tuple[tuple[str, str], ...]) -> bytes:
     return code_digest(files)
 
 
-# Files outside of every scan folder that runs read; no scan visits them, so runs and re-stats report what they are.
+# Files outside all scan folders that runs read. No scan visits them; runs, and later `stat` calls, report their state.
 #
 # Size, time and digest of each are stored in `aptui_state`, one row each: the next engine can tell by a `stat`
 # whether the file is still the same.
 
 OUTSIDE_STATE = "outside:"
-"""Prefix of the keys of their rows; the absolute path follows."""
+"""Prefix of the keys of these files in `aptui_state`; the absolute path follows."""
 _DIGEST_HEX = 32
 
 
@@ -169,7 +169,7 @@ class OutsideFile(Struct, frozen=True):
 
 
 def outside_file(digest: str, stamp: Stamp, read_ns: int) -> OutsideFile:
-    """Return what a file with this SHA-256 (hex) and stamp is; its reading began at `read_ns` or later."""
+    """Return the record of a file with this SHA-256 (hex) and stamp; its reading began at `read_ns` or later."""
     return OutsideFile(digest[:_DIGEST_HEX], stamp_read_at(stamp, read_ns))
 
 
@@ -179,7 +179,7 @@ def dump(file: OutsideFile) -> str:
 
 
 def load(rows: Iterable[tuple[str, str]]) -> dict[str, OutsideFile]:
-    """Return {absolute path: what it was} of rows ((path, text), ...)."""
+    """Return {absolute path: record of the file} of rows ((path, text), ...)."""
     found = {}
     for path, text in rows:
         digest, stamp = json.loads(text)

@@ -27,7 +27,7 @@ from aptui.shared.param_schema import mistakes
 FILE_NAME = ".aptui.yaml"
 SKIP = "skip"
 RULE = "\0rule"
-"""In place of the name of a settings file, for parameters that a rule of the configuration sets."""
+"""Stands for the name of the settings file of parameters that a rule of the configuration sets."""
 
 Json = object
 """Result of `json.loads`."""
@@ -49,7 +49,7 @@ class FolderAdjustment(Struct, frozen=True):
     """Adjustments of one builder by the folders above a source.
 
     `order` is sent to workers as canonical JSON: {"params": {...}, "platforms": {platform: {...}}}, "" for nothing. `skips`
-    maps platforms that are left out to the place that says so.
+    maps each skipped platform to the position of the setting that skips it.
     """
 
     builder: str = ""
@@ -59,7 +59,7 @@ class FolderAdjustment(Struct, frozen=True):
     entries: Manifest = ()
     """Entries for the manifest of an analysis, which gets all settings."""
     platform_entries: Mapping[str, Manifest] = field(default_factory=dict)
-    """{platform: for the manifest of its jobs}: only what has an effect there."""
+    """{platform: entries for the manifests of its jobs}, only those of settings that have an effect on the platform."""
 
 
 NOTHING = FolderAdjustment()
@@ -101,7 +101,7 @@ def is_settings(rel: str) -> bool:
 
 
 def merge_params(builder: Builder, order: str) -> tuple[dict[str, Json], dict[str, dict[str, Json]]]:
-    """Return a builder's parameters under an `Adjustment.order`: (those of all platforms, {platform: the overrides})."""
+    """Return a builder's parameters under a `FolderAdjustment.order`: (parameters of all platforms, {platform: overrides})."""
     params: dict[str, Json] = json.loads(builder.params)
     platforms: dict[str, dict[str, Json]] = {name: json.loads(text) for name, text in builder.platform_params}
     if order:
@@ -118,7 +118,7 @@ class SettingsTree:
     Args:
         project: its builders and platforms.
         texts: {relative folder in lower case: the text of its file}.
-        places: of the parameters of rules, as `Config.places` has them; only questions of people need them.
+        places: positions of the parameters of rules, in the form of `Config.places`; needed only for texts that users see.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class SettingsTree:
         return [(self._folders[folder].file, self._folders[folder].problem) for folder in self._above(key)]
 
     def adjustment(self, key: PathKey, builder: Builder) -> FolderAdjustment:
-        """Return what rules of `builder`, and the folders above `key`, change for that source."""
+        """Return the adjustments of a source by the rules of `builder` and by the folders above `key`."""
         rules = self._rules.get(builder.uuid, ())
         layers: _Layers = tuple((RULE, str(at)) for at, rule in enumerate(rules) if any(each.fullmatch(key) for each in rule))
         for folder in self._above(key):
@@ -229,7 +229,7 @@ class SettingsTree:
         )
 
     def _add_rule(self, number: int, builder: Builder, values: dict[Slot, Value]) -> None:
-        """Lay a rule of the configuration over the builder's parameters."""
+        """Apply a rule of the configuration on top of the builder's parameters."""
         rule = builder.rules[number]
         for name, value in json.loads(rule.params).items():
             where = self._places.get(place_key((builder.name, f"rules {number}", name)), "")
@@ -257,7 +257,7 @@ class SettingsTree:
     # ----------------------------------------------------------------------------------------------------------- checking
 
     def _check_text(self, text: str) -> _Folder:
-        """Parse a text, with the problems that it has in this project."""
+        """Parse the text of a settings file and find the problems that it has in this project."""
         data = json.loads(text)
         found = _Folder(data["file"], data.get("error", ""), data.get("builders", {}), data.get("places", {}))
         for pattern, each in data.get("files", {}).items():
@@ -349,7 +349,7 @@ def choose_references(rules: Mapping[str, Json], platform: str, tags: Iterable[s
 
 
 def _effective(values: Mapping[Slot, Value], platform: str, own: Collection[str]) -> dict[Slot, Value]:
-    """Return what has an effect on one platform; `own` are the parameters that the project sets for it alone."""
+    """Return the values that have an effect on one platform; `own` are parameters that the project sets for this platform alone."""
     found = {("", name): value for (scope, name), value in values.items() if not scope and name not in own}
     found.update({("", name): value for (scope, name), value in values.items() if scope == platform})
     return found

@@ -62,7 +62,7 @@ _OF_THE_PROJECT = (
 class _RegistryCache(Struct):
     """The contents of the cache file.
 
-    `signature` covers interpreter and installed packages; `entries` by name, `files` by path, `adapted` by adapter and environment.
+    `signature` covers interpreter and installed packages. Keys: `entries` name, `files` path, `adapted` adapter and environment.
     """
 
     signature: str = ""
@@ -72,15 +72,15 @@ class _RegistryCache(Struct):
 
 
 def complete(config: Config, cache_file: Path, notify: Callable[[str], None] = lambda _sentence: None) -> tuple[Builder, ...]:
-    """Return the builders of `config` with version, patterns, fingerprint and code digest of their classes, and the project's own.
+    """Return the builders of `config`, with version, patterns, fingerprint and code digest of their classes, and of `builders/`.
 
-    A builder with an adapter and no origin is replaced by those that its adapter finds. One whose origin is `entry:NAME` may
-    also name a class in the project's `builders/` folder; one that is configured so is not added a second time. Patterns given
+    A builder with an adapter and no origin is replaced by those that its adapter finds. A builder with the origin `entry:NAME` may
+    also name a class in the project's `builders/` folder; such a class is not added a second time. Patterns given
     in the configuration win over those of the class. Names of files in `builders/` that start with `_` are for helpers.
 
     Args:
         config: the checked configuration.
-        cache_file: of the registry; may be absent, unreadable or unwritable.
+        cache_file: the registry's file; may be absent, unreadable or unwritable.
         notify: called with errors of scripts that adapters run; other builders continue to work.
 
     Raises:
@@ -126,7 +126,7 @@ def complete(config: Config, cache_file: Path, notify: Callable[[str], None] = l
 def _adapt_builders(
     config: Config, memory: _RegistryCache, notify: Callable[[str], None]
 ) -> tuple[tuple[Builder, ...], dict[str, ClassAnswer]]:
-    """Return the configured builders, with those that adapters find in place of their stand-ins, and the adapters' answers."""
+    """Return the configured builders, each stand-in replaced by the builders that its adapter finds, and the adapters' answers."""
     builders = config.project.builders
     questions = {_adapter_key(builder): ClassQuestion(stand_in=builder) for builder in builders if _is_stand_in(builder)}
     if not questions:
@@ -153,14 +153,14 @@ def _adapt_builders(
 def find_adapted_folders(cache_file: Path) -> list[str]:
     """Return the folders of the code that adapters found the last time, sorted.
 
-    A change there is a change of builders.
+    A change in these folders is a change of builders.
     """
     answers = _read_remembered(cache_file).adapted.values()
     return sorted({os.path.dirname(path) for answer in answers for path, *_ in answer.files})
 
 
 def code_files(cache_file: Path) -> dict[str, list[str]]:
-    """Return {a module in a project's `builders/` folder: it, and modules beside it that it imported}, as last described."""
+    """Return {module in a project's `builders/` folder: this module, and modules beside it that it imports}, as last described."""
     return {path: [name for name, *_ in answer.files] for path, answer in _read_remembered(cache_file).files.items()}
 
 
@@ -242,7 +242,7 @@ def _describe_version(found: ClassDescription) -> str:
 
 
 def _fill_steps(builder: Builder, parts: Sequence[tuple[ClassDescription, ClassAnswer]]) -> Builder:
-    """Complete a builder with steps from their classes: all of them count for its fingerprint and its parameters."""
+    """Complete a builder with steps from their classes: its fingerprint and its parameters cover all steps."""
     names = [step.name for step in builder.steps]
     steps = tuple(
         replace(step, origin=found.origin, patterns=step.patterns or _patterns(found))
@@ -279,7 +279,7 @@ def _fill_steps(builder: Builder, parts: Sequence[tuple[ClassDescription, ClassA
 
 
 def _make_unlisted(builder: Builder, unlisted: Builder) -> Builder:
-    """Return a builder that has no entry in the configuration, with all that the project says about such builders."""
+    """Return a builder without an entry in the configuration, with the project's settings for such builders."""
     return replace(builder, **{field: getattr(unlisted, field) for field in _OF_THE_PROJECT})
 
 
@@ -311,12 +311,12 @@ def _raise_incomplete(answer: ClassAnswer, path: str) -> None:
 
 
 def _keep_classes(answer: ClassAnswer, path: str, known: ClassAnswer | None) -> ClassAnswer:
-    """Return the answer for a file that cannot be imported, with its builders as they were known, or as its text shows them.
+    """Return the answer for a file that cannot be imported: its builders as they were stored, or as its text describes them.
 
     The digests of its code are those of the files now: builders whose code did not change have no work because of that.
 
     Raises:
-        UserError: nothing shows which builders it has; without them their sources would lose their products.
+        UserError: it is unknown which builders the file has; without its builders, their sources would lose their products.
     """
     if known is not None and known.classes:
         files = [(name, 0, 0, _digest_of(name)) for name, *_ in known.files if os.path.isfile(name)]
@@ -334,15 +334,15 @@ def _describe_error(answer: ClassAnswer) -> str:
 
 
 def _describe_fault(answer: ClassAnswer, path: str) -> str:
-    """Return why a file in `builders/` cannot be imported, with its place; `path` may be an origin."""
+    """Return why a file in `builders/` cannot be imported, with the position of the error; `path` may be an origin."""
     name = os.path.basename(path.removeprefix("file:").partition(".py")[0])
     return f"{FOLDER}/{name}.py:{answer.line or 1}: {_describe_error(answer)}"
 
 
 def read_classes(path: str) -> list[ClassDescription]:
-    """Return the builders that the text of a file shows, without running it: classes with a name and patterns written out.
+    """Return the builders in the text of a file, without running it: classes whose name and patterns are literals.
 
-    After a mistake in its grammar only what stands before it counts.
+    After a syntax error, only the text before the error is read.
     """
     import ast
 
@@ -493,7 +493,7 @@ def _answers(questions: dict[str, ClassQuestion], known: dict[str, ClassAnswer],
 
 
 def _current(answer: ClassAnswer) -> ClassAnswer | None:
-    """Return the answer if all files of the code are unchanged, with their new times; else None."""
+    """Return the answer, with the present times of its files, if no code file has changed; else None."""
     if answer.error or not answer.files or not all(problem.is_lasting for problem in answer.problems):
         return None
     if any(shutil.which(tool) for tool in answer.missing_tools):
@@ -519,7 +519,7 @@ def _digest_of(path: str) -> str:
 
 
 def ask_child(questions: list[ClassQuestion], sandbox: Sandbox | None) -> list[ClassAnswer]:
-    """Import builders in a child process, which runs in `sandbox` if there is one, and return what they are.
+    """Import builders in a child process, which runs in `sandbox` if there is one, and return their descriptions.
 
     Raises:
         UserError: the process hangs, or its answer cannot be read.
@@ -560,7 +560,7 @@ def _subject(question: ClassQuestion) -> str:
 
 
 def _signature() -> str:
-    """Return a value that changes with the interpreter and the installed packages: `pip` touches the folder it installs to."""
+    """Return a value that changes with the interpreter and the installed packages: `pip` changes the time of its target folder."""
     parts = [sys.version, sys.executable]
     for folder in sys.path:
         if folder.endswith(("site-packages", "dist-packages")):
@@ -595,18 +595,18 @@ def _remember(cache_file: Path, memory: _RegistryCache, before: _RegistryCache) 
 
 # Checks of builders' parameters against their classes' `params_schema`, before anything runs.
 #
-# Those in `.aptui.yaml` are `core.settings`'s.
+# `core.settings` checks the parameters in `.aptui.yaml`.
 
 
 def complete_checked(config: Config, memory: Path, notify: Callable[[str], None] = lambda _sentence: None) -> tuple[Builder, ...]:
     """Return the builders of a configuration as `registry.complete` does, their parameters checked.
 
     Args:
-        memory: the file in which `registry` remembers what it saw.
+        memory: the cache file of the registry.
         notify: called with an error in a script that an adapter runs.
 
     Raises:
-        UserError: what `registry.complete` raises, and every parameter that is unknown or has a wrong value, with its place.
+        UserError: as `registry.complete`; or a parameter is unknown or has a wrong value: the error lists each one with its place.
     """
     builders = complete(config, memory, notify)
     check(builders, config.places)

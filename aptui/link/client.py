@@ -1,6 +1,6 @@
 """A client's end of the local socket, for the command line and for the reading thread of a screen; `places` finds the socket.
 
-One thread reads: it alone calls `ask`, `next_news`, `news` and `close`. Any thread may `post`; the answer is handed over by the
+Only the reading thread calls `ask`, `next_news`, `news` and `close`. Any thread may `post`; the answer is handed over by the
 reading thread. News that come while an answer is awaited are kept for `next_news`.
 """
 
@@ -30,9 +30,9 @@ from aptui.shared.forms import prepare_form
 
 _RECEIVE_BYTES = 1 << 18
 _LINE_LIMIT_BYTES = 64 << 20
-"""An engine is trusted, but not to fill the memory of a broken client."""
+"""Maximum length of a line. The engine is trusted, but must not fill the client's memory if a fault occurs."""
 _SEND_LIMIT = (10, 0)
-"""Send timeout in seconds and microseconds. An engine reads many times a second; one that reads nothing within it is stuck or
+"""Send timeout in seconds and microseconds. An engine reads many times a second; if it reads nothing in this time, it is stuck or
 stopped."""
 
 
@@ -57,21 +57,21 @@ class RequestRefused(KnownError):
 
 
 class _Mistaken(RequestRefused, UserError):
-    """Exit code 3."""
+    """A refusal because of the client's mistake: exit code 3."""
 
 
 class _Busy(RequestRefused, BusyError):
-    """Exit code 4."""
+    """A refusal because the engine is busy: exit code 4."""
 
 
 class _Troubled(RequestRefused, HostError):
-    """Exit code 2."""
+    """A refusal because of trouble in the engine: exit code 2."""
 
 
 _FAMILIES: dict[int, type[RequestRefused]] = {UserError.exit_code: _Mistaken, BusyError.exit_code: _Busy}
 
 Then = Callable[[Answer | KnownError], None]
-"""Called with the answer, or with the reason why none comes."""
+"""Called with the answer, or with the reason why no answer comes."""
 
 
 class EngineWelcome(Struct, frozen=True):
@@ -105,14 +105,14 @@ class EngineClient:
 
     @classmethod
     def of(cls, cache_dir: places.Folder, kind: str = "cli", name: str = "", timeout_s: float = 5.0, *, path: str = "") -> Self:
-        """Connect to the engine of a cache; every client that means one project comes this way.
+        """Connect to the engine of a cache; every client of a certain project uses this function.
 
         Args:
             cache_dir: the cache folder.
             kind: what the client is.
             name: its name, for the list of connections.
             timeout_s: maximum time for the hello.
-            path: where the engine listens, "" = as the cache or the registry says.
+            path: the socket of the engine, "" = the socket in the record of the cache or of the registry.
 
         Raises:
             NoEngine: no engine of this cache runs. HostError: the cache belongs to another user; see `connect`.
@@ -274,7 +274,7 @@ class EngineClient:
         """Wait for messages and receive them; return whether any came before the deadline.
 
         Raises:
-            EngineGone: nothing more will come.
+            EngineGone: the connection has ended.
         """
         if self._end is not None:
             raise self._end
@@ -320,7 +320,7 @@ class EngineClient:
     # ------------------------------------------------------------------------------------------------------------- ending
 
     def hang_up(self) -> None:
-        """End the connection from any thread; the reading thread finds it ended."""
+        """End the connection. Any thread may call this; the reading thread then finds the connection ended."""
         with self._writing:
             self._shut_down()
 

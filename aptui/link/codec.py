@@ -35,7 +35,7 @@ class Bounds(Struct, frozen=True):
     """Limits of the fields of a message.
 
     Args:
-        text: characters of a text; `items`: of a list.
+        text: maximum characters of a text; `items`: maximum entries of a list.
         patterns: texts with `*` or `?` in one list; each has at most `shared.globs.PATTERN_LIMIT` characters.
     """
 
@@ -52,7 +52,7 @@ class Excess(NamedTuple):
 
 
 def beyond(record: Any, bounds: Bounds) -> Excess | None:
-    """Return the field of a record that is too large, None without one."""
+    """Return a field of a record that is too large, None if all fields are small enough."""
     for name in record.__struct_fields__:
         excess = _too_much(getattr(record, name), bounds)
         if excess:
@@ -146,15 +146,15 @@ def replace_surrogates(value: object) -> object:
 T = TypeVar("T")
 
 LINE_LIMIT_BYTES = 1 << 20
-"""Longest request, its line feed left out."""
+"""Maximum length of a request in bytes, without its line feed."""
 _LAST_NUMBER = LAST_NUMBER
 _BOUNDS = Bounds(text=16_384, items=LINE_LIMIT_BYTES)
-"""Paths have 4,096 bytes at most (limits.h), each a few characters in text form; lists end with the line."""
+"""A path has at most 4,096 bytes (limits.h), each up to a few characters in text form. The line limit also limits lists."""
 _ENVELOPE = frozenset({"id", "verb"})
 _MANY = b'{"notices":"'
-"""Beginning of every line with many notices, never of another line."""
+"""Beginning of every line with many notices; no other line begins like this."""
 _NOTICE_NAMES = {"EngineMessage": "Said", "ShowRequested": "ShowAsked"}
-"""{class of a notice: its name on the wire}, where older clients have another than ours."""
+"""{class of a notice: its name on the wire}, if older clients use another name than ours."""
 _encoder = msgspec.json.Encoder()
 
 
@@ -188,7 +188,7 @@ class LineBuffer:
         """Take `data` and yield each line that is now whole, without its line feed.
 
         Raises:
-            TooLong: a line is longer than the limit, whole or not; nothing of it is kept.
+            TooLong: a line, complete or not, is longer than the limit; nothing of it is kept.
         """
         *ended, rest = data.split(b"\n")
         for piece in ended:
@@ -210,7 +210,7 @@ class LineBuffer:
 
 
 def encode_request(number: int, verb: Verb) -> bytes:
-    """Return the line of the request `verb`; its answer has `number`, which is not 0."""
+    """Return the line of the request `verb`; the answer has the same `number`, which is not 0."""
     return _line(f'{{"id":{number},"verb":"{wire_name(type(verb))}"', _robust(verb))
 
 
@@ -285,7 +285,7 @@ class AnswerLine(NamedTuple):
 
 
 class RefusalLine(NamedTuple):
-    """A refusal of request `number`, 0 = of the connection or of an unreadable line; `code` is the exit code for it."""
+    """A refusal of request `number` (0: of the connection or of an unreadable line); `code` is the exit code for it."""
 
     number: int
     what: str
@@ -327,13 +327,13 @@ def encode_notice(notice: Notice, epoch: int, seq: int) -> bytes:
 
 
 def encode_notices(notices: Sequence[Notice], epoch: int, seqs: Sequence[int]) -> bytes:
-    """Return the line of notices that are all of one kind; `seqs` are their places."""
+    """Return the line of notices that are all of one kind; `seqs` are their sequence numbers."""
     head = f'{_name_notice(type(notices[0]))}","epoch":{epoch},"seqs":['
     return b"".join((_MANY, head.encode(), ",".join(map(str, seqs)).encode(), b'],"told":', _robust(notices), b"}\n"))
 
 
 def decode_message(line: bytes) -> AnswerLine | RefusalLine | NoticeLine | NoticeLines | None:
-    """Return a message of an engine; None for a kind of a newer engine.
+    """Return a message of an engine; None for a kind that only newer engines have.
 
     Raises:
         MalformedLine: the line is not a JSON object.
@@ -412,7 +412,7 @@ def _name_notice(record: type[Notice]) -> str:
 
 
 def _line(head: str, body: bytes) -> bytes:
-    """Return the object `body` with the fields of `head`, an object that has not ended, before its own."""
+    """Return the object `body` with the fields of `head`, an object without `}`, before its own fields."""
     return b"".join((head.encode(), b"}\n" if body == b"{}" else b"," + body[1:] + b"\n"))
 
 

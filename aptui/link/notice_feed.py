@@ -1,4 +1,4 @@
-"""Coalesced notices for clients that draw: the newest of each thing since the last interval, many in a line.
+"""Coalesced notices for clients that draw: the newest notice of each thing since the last interval, many in one line.
 
 A coalesced stream ends in the same state as the full one: each job, product, source and the health are as their newest notice says.
 Only intermediate states are left out. If a job ended and became pending again within one interval, its last end is sent before its
@@ -23,7 +23,7 @@ from aptui.link.codec import NoticeLine
 # Lines that wait to be sent to one client, in order; the server limits their number.
 
 _SEND_LINES = 1_000
-"""Lines of one `sendmsg`; the kernel takes 1,024 pieces at most (UIO_MAXIOV)."""
+"""Maximum number of lines in one `sendmsg`; the kernel accepts at most 1,024 pieces (UIO_MAXIOV)."""
 
 
 class Outbox:
@@ -41,10 +41,10 @@ class Outbox:
         self._channel = channel
         self._lines: deque[bytes] = deque()
         self._places: dict[object, int] = {}
-        """{key: how many lines were put before the one that has it, those that are sent among them}."""
+        """{key: number of lines, sent ones included, that were put before the line with this key}."""
         self._sent = 0
         self._cut = b""
-        """The unsent rest of a line whose beginning is sent: it can no longer be replaced."""
+        """The unsent rest of a line whose beginning was sent; this line can no longer be replaced."""
         self.waiting_bytes = 0
         self.taken_s = now
         self.is_blocked = False
@@ -104,7 +104,7 @@ class Outbox:
 BEAT_S = 0.1
 """Interval of notices for screens (seconds): a screen draws as often."""
 _MANY, BUSY_BEAT_S = 200, 0.25
-"""After a beat of more news than these the next comes as late as a screen draws news that do not end: many are overtaken then."""
+"""After an interval with more than `_MANY` notices the next is longer, as busy screens draw less often: many are replaced."""
 _AT_ONCE = 2_000
 """Maximum notices of one interval; encoding them takes the loop 1 to 2 ms. The remaining ones follow once clients have received
 these."""

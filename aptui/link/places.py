@@ -1,9 +1,9 @@
-"""Where the engines of one user are: state folder, sockets, the registry of running engines, and the owner of a socket.
+"""Paths and records of one user's engines: state folder, sockets, registry of running engines, and the owner of a socket.
 
 The run-time directory would be the usual place, but it disappears with the last login session, and the user could not return to an
 engine that continues. A network mount cannot carry a socket between machines but would show it on all of them.
 
-A cache is identified by device and inode of its folder (`config.dirs.identity_of`), for its record is copied along with it. Clients
+A cache is identified by device and inode of its folder (`config.dirs.identity_of`), as its record is copied along with it. Clients
 connect with `EngineClient.of`: it ignores the record of another cache, and hangs up if the engine's hello names another cache. An
 engine serves a path: it lets go of a cache folder that was moved, replaced or deleted (`live.supervisor`).
 """
@@ -30,7 +30,7 @@ from aptui.shared.forms import prepare_form
 Folder: TypeAlias = "str | os.PathLike[str]"
 
 SOCKET_PATH_BYTES = 108
-"""unix(7): `sun_path`, with the zero byte at its end."""
+"""Maximum length of a socket's path, including the zero byte at its end (unix(7), `sun_path`)."""
 TEMPORARY = "/tmp"  # noqa: S108  # not $TMPDIR: it may differ between two logins, which would never find each other's engine
 _HASH_DIGITS = 16
 _SOCKET, _RECORD, _OUTPUT = "socket", "engine.json", "output.log"
@@ -50,7 +50,7 @@ class EngineRecord(Struct, frozen=True):
         pid: its process; `pid_started` is that process's start in clock ticks since boot, so that a pid used again is not taken for
             it.
         project: path of the project, `cache` of the cache.
-        version: of its aptui, `protocol` of its wire (link/port.py).
+        version: version of its aptui; `protocol` is that of its wire (link/port.py).
         started_ms: when it was announced, in milliseconds since 1970.
         socket: where it listens.
         cache_id: device and inode of the cache folder: a copy of the folder has a copy of the record, but another inode.
@@ -163,7 +163,7 @@ class Credentials(NamedTuple):
 
     @property
     def is_trusted(self) -> bool:
-        """Whether it is the same user, or root."""
+        """Whether the process belongs to this user or to root."""
         return self.uid in (os.geteuid(), 0)
 
 
@@ -259,7 +259,7 @@ def is_same_cache(cache_dir: Folder, path: Folder, identity: str) -> bool:
 def engine_of(cache_dir: Folder) -> EngineRecord | None:
     """Return the running engine of a cache, from the record in the cache, else from this user's registry; None if no engine runs.
 
-    A record that came with a copy of another cache does not count (`is_same_cache`). The record may name any socket: the client
+    A record that came with a copy of another cache is ignored (`is_same_cache`). The record may name any socket: the client
     checks the other end when it connects (`peer_credentials`, and the cache in the engine's hello).
     """
     for path in (engine_record(cache_dir), engine_dir(cache_dir) / _RECORD):
@@ -271,15 +271,15 @@ def engine_of(cache_dir: Folder) -> EngineRecord | None:
 
 
 def listening_at(cache_dir: Folder) -> str:
-    """Return the socket on which a client reaches the engine of a cache: that of its record, else the default one."""
+    """Return the socket on which a client reaches the engine of a cache: the socket in its record, otherwise the default socket."""
     record = engine_of(cache_dir)
     return record.socket if record is not None else socket_path(cache_dir)
 
 
 def engines() -> list[EngineRecord]:
-    """Return this user's engines, latest first; an engine that was killed is among them until its cache has a new one.
+    """Return this user's engines, latest first; a killed engine is included until its cache has a new engine.
 
-    A record that names a socket in another registry came with a copy of that registry, and does not count.
+    A record that names a socket in another registry came with a copy of that registry, and is ignored.
     """
     folder = state_dir()
     try:

@@ -14,7 +14,7 @@ from typing import ClassVar, Protocol
 from msgspec import Struct
 
 PROTOCOL = 2
-"""Raised when a verb or a notice changes its form; both ends say theirs in the first message."""
+"""Protocol version, increased when a verb or a notice changes its form; both ends send their version in the first message."""
 
 
 class EngineHello(Struct, frozen=True):
@@ -50,7 +50,7 @@ class Subscribe(Struct, frozen=True):
 
 
 class ReprocessJobs(Struct, frozen=True):
-    """Run jobs again: those of the sources `keys` (relative paths in lower case, or `*` patterns), or these jobs.
+    """Run jobs again: the jobs of the sources `keys` (relative paths in lower case, or `*` patterns), or the given jobs.
 
     Answered with {count}.
     """
@@ -123,7 +123,7 @@ class Disconnect(Struct, frozen=True):
 
 
 class RestartWorker(Struct, frozen=True):
-    """End a worker in good order; another takes its place. Answered with {}."""
+    """Stop a worker cleanly; a new worker replaces it. Answered with {}."""
 
     number: int
 
@@ -245,7 +245,7 @@ class Request(Protocol):
     """A client's request without an answer yet. A second answer, or an answer to a closed client, has no effect."""
 
     client: int
-    """Number of the connection, the one in `shared.health.Connection`."""
+    """Number of the connection, as in `shared.health.Connection`."""
     verb: Verb
 
     def answer(self, **fields: object) -> None:

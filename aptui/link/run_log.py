@@ -1,4 +1,4 @@
-"""The answer to `port.ReadRunLog`, for clients; apart from the requests, so that clients without logs do not import its records.
+"""The answer to `port.ReadRunLog`, for clients. It has its own module, so that clients without logs do not import its records.
 
 Tests: `tests/cli/test_main.py`.
 """

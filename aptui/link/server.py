@@ -31,10 +31,10 @@ from aptui.shared.sanitize import sanitize
 
 _RECEIVE_BYTES = 1 << 14
 _ANSWERS_BYTES = 1 << 16
-"""Answers that wait for the end of the turn; beyond, they are sent at once, and a client that does not take them is not read any
+"""Maximum bytes of answers held until the end of a turn. More are sent at once; a client that does not take them is not read any
 more."""
 _ACCEPTS = 64
-"""Connections of one turn at most; a storm of them must not keep the loop."""
+"""Maximum connections accepted in one turn, so that a burst of connections does not block the loop."""
 _ACCEPT_AGAIN_S = 1.0
 """Pause of accepting after the process ran out of file descriptors; the listening socket would wake the loop without end."""
 _HELLO_BYTES = 1 << 12
@@ -80,9 +80,9 @@ class _Client:
         self.is_coalesced = False
         self.lines = codec.LineBuffer(_HELLO_BYTES)
         self.answers: Iterator[bytes] = iter(())
-        """Lines that came and were not taken yet."""
+        """Received request lines that are not handled yet."""
         self.begun_s: float | None = now
-        """When its unfinished message began, or the connection."""
+        """When its unfinished message began, or when the connection began if its first message did not."""
         self.outbox = Outbox(channel, now)
 
     @property
@@ -110,7 +110,7 @@ class ClientRequest:
             self.refuse(f"the answer cannot be written: {error}", "this is a mistake in aptui", 2)
 
     def refuse(self, what: str, hint: str = "", code: int = 3) -> None:
-        """Send a refusal with the exit code it would be."""
+        """Send a refusal; `code` is the exit code for it."""
         self._say(codec.encode_refusal(self._number, what, hint, code))
 
     def _say(self, line: bytes) -> None:
@@ -154,7 +154,7 @@ class LinkServer:
         self._subscribers: tuple[_Client, ...] = ()
         """Replaced, never changed: a client may be dropped while a notice is published."""
         self._drawing: tuple[_Client, ...] = ()
-        """Clients that receive coalesced notices; replaced, too."""
+        """Clients that receive coalesced notices; this tuple is replaced, never changed, too."""
         self._feed = NoticeFeed()
         self._reported: set[_Client] = set()
         """Clients with new lines since the last flush."""
@@ -254,7 +254,7 @@ class LinkServer:
                 self._send(client, self._clock())
 
     def flush(self) -> None:
-        """Send what waits; the loop calls this once per turn, after everything else."""
+        """Send all waiting lines; the loop calls this once per turn, after everything else."""
         now = self._clock()
         due = self._feed_deadline()
         if due is not None and now >= due:

@@ -163,7 +163,7 @@ class SourceDependency(Struct):
 class JobDependency(Struct):
     """A job depends on another job: the one with `job_key` of `source` on `platform` (that of the job itself, or `common`).
 
-    `uuid` wins over `source`. `*` in `source` is any text, `/` included: the jobs of all sources that match, as they come and go.
+    `uuid` wins over `source`. `*` in `source` is any text, `/` included: the jobs of all matching sources, also of later ones.
     """
 
     source: str
@@ -202,7 +202,7 @@ class CreateJobsResponse(Struct):
 class LoadBehavior(IntEnum):
     """When the runtime loads a dependency of a product: before the product is ready, right after it, or on demand.
 
-    It is what the low bits of a dependency's flags say.
+    The low bits of a dependency's flags contain this value.
     """
 
     PRE_LOAD = 0
@@ -211,7 +211,7 @@ class LoadBehavior(IntEnum):
 
 
 class PathDependencyKind(IntEnum):
-    """Kind of the path of a `PathDependency`: a source (all its products are meant), or a product without its platform."""
+    """Kind of the path of a `PathDependency`: a source (it stands for all its products), or a product without its platform."""
 
     SOURCE_FILE = 0
     PRODUCT_FILE = 1
@@ -229,10 +229,10 @@ class ProductDependency(Struct):
 
 
 class PathDependency(Struct):
-    """A product needs others at run time, known by a path; it re-runs nothing, and nothing of that path need exist yet.
+    """A product needs others at run time, known by a path. It re-runs nothing, and a file of that path need not exist yet.
 
     `path` is relative to the scan folders (a source's may be absolute too), or to the folder of the product's own platform; case
-    does not count. In it `*` is any text, `/` included, and a leading `!` excludes the path from the
+    is ignored. In `path`, `*` is any text, `/` included, and a leading `!` excludes the path from the
     matches of this product's paths with `*`. A PRODUCT_FILE with the extension of an image (`.png`, `.tif` ...) counts as a
     SOURCE_FILE, because builders name images by their sources. `load` is as in `ProductDependency`.
     """
@@ -251,12 +251,12 @@ class JobProduct(Struct):
     file name if there are several. `legacy_sub_ids` are those that it had in earlier versions of the builder.
 
     `dependencies` and `path_dependencies` are the products that it needs at run time. `dependencies_handled` says that they are all
-    of them: a job that declares some without saying so for any product gets a warning.
+    dependencies. A job that declares dependencies but never sets this for any product gets a warning.
 
     `folder` is for intermediates alone: a folder, relative to the scan folders, that stands in place of the source's.
 
     `facts` are for filters and checks: `width` and `height` in pixels, `format` (in lower case), `seconds`, `triangles`, `rate`
-    (samples a second); they decide about nothing else.
+    (samples a second); they affect nothing else.
     """
 
     path: str
@@ -296,19 +296,19 @@ class JobLog:
         self._write = write
 
     def debug(self, text: str, **context: object) -> None:
-        """Say something only developers want."""
+        """Log a message for developers only."""
         self._write(0, text, _pairs(context))
 
     def info(self, text: str, **context: object) -> None:
-        """Say something worth keeping."""
+        """Log a message for users."""
         self._write(1, text, _pairs(context))
 
     def warning(self, text: str, **context: object) -> None:
-        """Warn; counted on the job."""
+        """Log a warning; the job counts it."""
         self._write(2, text, _pairs(context))
 
     def error(self, text: str, **context: object) -> None:
-        """Report an error; counted on the job, and does not fail it by itself."""
+        """Log an error; the job counts it, and does not fail because of it alone."""
         self._write(3, text, _pairs(context))
 
 
@@ -348,10 +348,10 @@ class _Request(_KeywordFields):
         return os.path.splitext(os.path.basename(self.source))[0]
 
     def read_named(self, path: str, *, named_by: str = "", most_bytes: int = MOST_BYTES) -> bytes:
-        """Return the bytes of a file that content names, never of one outside the project's scan folders.
+        """Return the bytes of a file that content names, but never of a file outside the project's scan folders.
 
         Args:
-            path: what it names, as `placed_name` returns it: relative to `scan_folder`, or absolute.
+            path: the name in the content, as `placed_name` returns it: relative to `scan_folder`, or absolute.
             named_by: the file that names it, for messages; the source by default.
             most_bytes: a larger file is refused.
 
@@ -497,7 +497,7 @@ class ProcessJobRequest(_Request):
 
         Args:
             arguments: the program, by name (found in PATH) or absolute path, and its arguments.
-            folder: where it runs.
+            folder: the folder in which the program runs.
             limits: as in `aptui.sdk.run_program`.
 
         Raises:

@@ -29,10 +29,10 @@ MOST_OUTPUT_CHARACTERS = 1_000_000
 
 
 MOST_CPU_S = 120
-"""Processor time of a compiler: large shaders take seconds."""
+"""Default limit of a program's processor time (seconds): compilers take seconds for large shaders."""
 
 MOST_DATA_BYTES = 2 << 30
-"""Memory of a compiler: large shaders take less than a tenth."""
+"""Default limit of a program's memory (bytes): compilers need less than a tenth of this for large shaders."""
 
 
 class TooLongError(JobError):
@@ -112,7 +112,7 @@ def run_program(
 
     Args:
         arguments: the program, by name (found in PATH) or absolute path, and its arguments.
-        folder: where it runs.
+        folder: the folder in which the program runs.
         cpu_s: limit of processor time in seconds, `MOST_CPU_S` by default: a few macros of a shader can take hours.
         memory_bytes: limit of memory, `MOST_DATA_BYTES` by default.
 

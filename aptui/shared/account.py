@@ -68,7 +68,7 @@ class Account:
             self._sums.setdefault(builder, SharingSum()).add(SharingSum(**counts))
 
     def by_builder(self) -> dict[str, SharingSum]:
-        """Return {builder: its counts} as they are now, those that saved most first."""
+        """Return {builder: its current counts}; builders that saved most come first."""
         with self._lock:
             copies = {name: total([one]) for name, one in self._sums.items()}
         return dict(sorted(copies.items(), key=lambda item: (-item[1].saved_ms, item[0])))
@@ -84,7 +84,7 @@ class Account:
 
 
 def total(sums: Iterable[SharingSum]) -> SharingSum:
-    """Return the sum of several."""
+    """Return the sum of several `SharingSum`."""
     result = SharingSum()
     for one in sums:
         result.add(one)

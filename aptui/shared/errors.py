@@ -31,7 +31,7 @@ class KnownError(Exception):
 
 
 def install_advice(extra: str) -> str:
-    """Return the command that installs the packages of an extra; it names each, because aptui is on no package index."""
+    """Return the command that installs the packages of an extra; it names each package, because aptui is not on a package index."""
     import shlex
     from importlib.metadata import PackageNotFoundError
 
@@ -54,13 +54,13 @@ def _packages(extra: str) -> list[str]:
 
 
 class UserError(KnownError):
-    """Your file, your configuration, your arguments: exit code 3."""
+    """An error in the user's file, configuration or arguments: exit code 3."""
 
     exit_code = 3
 
 
 class HostError(KnownError):
-    """The disk, a permission, a limit of the machine: exit code 2."""
+    """A problem with the disk, a permission or a limit of the machine: exit code 2."""
 
 
 class BusyError(KnownError):

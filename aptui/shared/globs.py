@@ -23,16 +23,16 @@ class _Piece:
         self._regex = re.compile(re.escape(text).replace(r"\?", "[^/]"), _FLAGS)
 
     def is_at(self, text: str, at: int) -> bool:
-        """Whether the piece matches at this place."""
+        """Whether the piece matches at the index `at`."""
         return at >= 0 and self._regex.match(text, at) is not None
 
     def first(self, text: str, start: int) -> int:
-        """Return the first place from `start` on, -1 = none."""
+        """Return the first index from `start` on at which the piece matches, -1 = no match."""
         found = self._regex.search(text, start)
         return found.start() if found else -1
 
     def last(self, text: str, start: int, end: int) -> int:
-        """Return the last place from `start` on where it ends before `end`, -1 = none."""
+        """Return the last index from `start` on at which the piece matches and ends at or before `end`, -1 = no match."""
         return next((at for at in range(end - self.length, start - 1, -1) if self.is_at(text, at)), -1)
 
 

@@ -25,7 +25,7 @@ class WatchMode(StrEnum):
 class WatchedRoot(Struct, frozen=True):
     """One watched root: `path` is text for people, `detail` a sentence or "".
 
-    `watches` is what the kernel holds.
+    `watches` is the number of watches that the kernel holds for it.
     """
 
     path: str
@@ -37,7 +37,7 @@ class WatchedRoot(Struct, frozen=True):
 class WorkerInfo(Struct, frozen=True):
     """One worker process: `state` is starting, idle, working or ending; `job` its current job ("" = none), since `age_ms`.
 
-    Of a cluster, also its scheduler, which may be lost, and workers that may be unfit for any job.
+    Also the scheduler of a cluster, which may be lost, or a worker of a cluster, which may be unfit for any job.
     """
 
     number: int
@@ -52,7 +52,7 @@ class WorkerInfo(Struct, frozen=True):
 class Connection(Struct, frozen=True):
     """One client of the engine: `kind` is tui, cli, batch or a name that the client chose.
 
-    `waiting_bytes` are written to it and not read yet.
+    `waiting_bytes` were sent to the client, which has not read them yet.
     """
 
     number: int

@@ -48,7 +48,7 @@ def _lines(family: Family) -> Iterator[str]:
 
 
 def _escape(value: str) -> str:
-    """Return an escaped text; half a surrogate pair has no UTF-8."""
+    """Return an escaped text; UTF-8 cannot encode a lone surrogate."""
     whole = value.encode("utf-8", "replace").decode()
     return whole.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 

@@ -157,10 +157,10 @@ def table(
     """Write an aligned table; on a terminal a row is one line, a pipe and `LineOutput` get everything. Cells are made safe here.
 
     Args:
-        header: one text a column.
-        rows: as many texts each.
+        header: one text per column.
+        rows: each has one text per column.
         right: indices of columns that are numbers; they are never cut.
-        spare: indices of columns that a narrow terminal can do without, the first to go first.
+        spare: indices of columns that are left out on a narrow terminal, in this order.
         stream: stdout by default.
     """
     stream = stream or sys.stdout

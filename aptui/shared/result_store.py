@@ -16,7 +16,7 @@ class StoreError(HostError):
 
 
 class Mismatch(StoreError):
-    """A store has other bytes than a name says: another digest, another length, an unknown or unauthentic record."""
+    """Stored bytes do not match their name: another digest, another length, an unknown or unauthentic record."""
 
 
 class StoreRefused(StoreError):

@@ -1,6 +1,6 @@
 r"""Sanitizing: untrusted text (of builders, file names, logs) is made safe for a terminal.
 
-Escape sequences go, in their 7-bit and 8-bit forms, finished or not. Remaining control characters are *shown* instead
+Escape sequences are removed, in 7-bit and 8-bit form, finished or not. Remaining control characters are *shown* instead
 of obeyed, so that the remains cannot form a new sequence: C0 as its picture (`␛`), C1, bidirectional and
 zero-width controls as U+FFFD. Bytes of a file name that are not UTF-8 (`core.paths.to_text`) appear as `\xNN`. The raw text
 stays where it was: in the log file, in the database.

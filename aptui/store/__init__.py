@@ -1,1 +1,1 @@
-"""The asset database and the logs: the only room that imports sqlite3 and peewee."""
+"""The asset database and the logs: the only package that imports sqlite3 and peewee."""

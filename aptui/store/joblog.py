@@ -1,4 +1,4 @@
-"""Log files in the reference's record form: those of jobs and the engine's own; other modules decide what is logged.
+"""Log files in the reference's record form: the logs of jobs and the engine's own log; other modules decide what is logged.
 
 A record is `~~<ms>~~<severity>~~<thread id hex>~~<window>~~<message>`, one physical line, severities 0 (debug) to 5
 (exception). Further content of a record is written as messages too: context as `C: [key] = value` before each line it belongs
@@ -36,16 +36,16 @@ _NAME_BYTES = 255
 """Longest file name of the file systems we know (NAME_MAX)."""
 
 _RECORD = re.compile(r"~~(?P<ms>.*?)~~(?P<severity>.*?)~~(?P<thread>.*?)~~(?P<window>.*?)~~(?P<text>.*)", re.DOTALL)
-# Unlike the reference we do not take a path on drive C for context that does not parse.
+# Unlike the reference program, a path on drive C is not treated as malformed context.
 _IS_CONTEXT = re.compile(r"C:(?![\\/])|(?i:ctx:|context:)")
 _CONTEXT = re.compile(r"(?:C:|(?i:ctx:|context:))\s*\[([^\n\r\[\]]+)\]\s*=\s*(.*)", re.DOTALL)
 _LINE_END = re.compile(r"\r\n|\n|\r")
-# Short forms are upper case, long ones any case: what the reference's log viewer takes for a prefix.
+# The prefixes that the reference program's log viewer accepts: short forms in upper case, long forms in any case.
 _PREFIXES = (
     (re.compile(r"W:|(?i:warn:|warning:)"), LogLevel.WARNING),
     (re.compile(r"E:|(?i:err:|error:)"), LogLevel.ERROR),
 )
-# O3DE prints to windows that show rich text; a line that was cut has lost the end of its span.
+# O3DE prints to windows that show rich text; in a line that was cut, the end tag of the span is missing.
 _SPAN = re.compile(r'<span\s+severity="(err|warn)"\s*>(.*?)(?:</span>|$)', re.IGNORECASE | re.DOTALL)
 _COMPILER_TIME = re.compile(r"\A\s*\d+:\d\d(?=\s)")
 _TALLY = re.compile(r"^(\d{1,9}) errors, (\d{1,9}) warnings$")
@@ -67,25 +67,25 @@ class JobLogLine(Struct, frozen=True):
 
 
 def name_of(job: Job, folders: Mapping[int, str]) -> str:
-    """Return where the log of a job's last run lies, relative to the log folder; `folders` is {id: name} of scan folders."""
+    """Return the path of the log of a job's last run, relative to the log folder; `folders` is {id: name} of scan folders."""
     if job.is_analysis:
         return analysis_log_name(job.source.rel, job.builder)
     return log_name(folders[job.source.scan_folder], job.source.rel, job.platform, job.key, job.builder, job.run_key)
 
 
 def log_name(scan_folder: str, rel: str, platform: str, key: str, builder: bytes, run_key: int) -> str:
-    """Return where the log of one run lies, relative to the log folder; `scan_folder` is its name, `builder` 16 bytes."""
+    """Return the path of the log of one run, relative to the log folder; `scan_folder` is its name, `builder` 16 bytes."""
     crc = zlib.crc32("\n".join((scan_folder, rel, platform, key, uuid_text(builder))).encode())
     return f"JobLogs/{_shorten(rel, f'-{crc:08x}-{run_key}.log')}"
 
 
 def analysis_log_name(rel: str, builder: bytes) -> str:
-    """Return where the log of the last analysis lies, relative to the log folder."""
+    """Return the path of the log of the last analysis, relative to the log folder."""
     return f"JobLogs/{_shorten(rel, f'-{uuid_text(builder)}_createJobs.log')}"
 
 
 def _shorten(rel: str, ending: str) -> str:
-    """Return `rel` + `ending` with every part cut to the length of a file name; a cut part ends in its CRC to stay unique."""
+    """Return `rel` + `ending` with every part cut to the length of a file name; a cut part ends with its CRC to stay unique."""
     *folders, name = rel.split("/")
     return "/".join((*(_cut(folder, _NAME_BYTES) for folder in folders), _cut(name, _NAME_BYTES - len(ending)) + ending))
 
@@ -137,7 +137,7 @@ def _encode(lines: Sequence[str]) -> bytes:
 
 
 def lines_of(records: Sequence[LogRecord]) -> list[JobLogLine]:
-    """Return the lines that will be read of these records when they are written."""
+    """Return the lines that `parse` will return for these records after they are written."""
     now_ms = time.time_ns() // 1_000_000
     return parse_text("".join(f"{line}\n" for record in records for line in _record_lines(record, now_ms)), now_ms)
 
@@ -174,12 +174,12 @@ def _context_key(key: str) -> str:
 
 
 def is_tally(text: str) -> bool:
-    """Whether a line has only the numbers of errors and warnings."""
+    """Whether a line contains only the numbers of errors and warnings."""
     return _TALLY.match(text) is not None
 
 
 def spoken(text: str) -> str:
-    """Return the text of a line for users: O3DE's last line of a log counts "1 errors"."""
+    """Return the text of a line for users, with correct plurals in O3DE's last line of a log ("1 errors")."""
     found = _TALLY.match(text)
     return f"{count(int(found[1]), 'error')}, {count(int(found[2]), 'warning')}" if found else text
 
@@ -230,7 +230,7 @@ def _split(line: str, now_ms: int) -> tuple[int, str, str, int]:
 
 
 def _clean(level: int, window: str, message: str) -> tuple[int, str]:
-    """Return the level of a message's prefix, and the message without the parts for programs."""
+    """Return the level given by a message's prefix, and the message without the parts that are only for programs."""
     for prefix, level_name in _PREFIXES:
         match = prefix.match(message)
         if match:
@@ -261,7 +261,7 @@ class EngineLog:
 
     Args:
         started_ms: time of the run that begins.
-        begins: what its first record says; "" = three records, as the reference's logs have them.
+        begins: text of the first record; "" = three first records, as in the reference program's logs.
     """
 
     def __init__(self, folder: Path, base: str, started_ms: int, begins: str = "") -> None:
@@ -285,7 +285,7 @@ class EngineLog:
         )
 
     def append(self, *records: LogRecord) -> None:
-        """Append records; a full log is rolled before."""
+        """Append records; rename a full log before this."""
         data = _encode([line for record in records for line in _record_lines(record)])
         try:
             if self._file.tell() and self._file.tell() + len(data) > ENGINE_LOG_BYTES:

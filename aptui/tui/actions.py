@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class Actions:
-    """A part of the app: `engine.pause` in a binding of the app calls `action_pause` of the app's `engine`.
+    """A part of the app that has actions: the binding `engine.pause` calls `action_pause` of the part `engine` of the app.
 
     Textual calls `check_action` first, as for widgets. The app lists its parts in `app.PARTS`.
     """

@@ -57,11 +57,11 @@ if TYPE_CHECKING:
 
 
 _FIRST_ROWS_WITHIN_S = 0.4
-"""Maximum wait of the first paint for rows (seconds); those of 100,000 jobs take a quarter of a second."""
+"""Maximum wait of the first paint for rows (seconds); reading the rows of 100,000 jobs takes a quarter of a second."""
 
 
 _FOREIGN_PANES_AFTER_S = 1.0
-"""Delay before other distributions are searched for panes: the search takes longer than all else at a start."""
+"""Delay before other distributions are searched for panes (seconds): this search is the slowest step of a start."""
 
 
 def _palette() -> type[Provider]:
@@ -166,7 +166,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         return {f"role-{role}": "ansi_default" for role in theming.ROLES}
 
     def on_mount(self) -> None:
-        """Set up the frame; all that takes time comes after it."""
+        """Set up the frame; slow steps run after the frame was drawn."""
         self.clock.start()
         self.keys.apply()
         self.screen.bindings_updated_signal.subscribe(self, lambda _screen: self.bar.update_hints())
@@ -282,7 +282,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         shell_commands.run(self, event.text, self.commands())
 
     def on_command_line_command_closed(self) -> None:
-        """Go back to the hints."""
+        """Show the hints again."""
         self.bar.close()
 
     def question(self, text: str, choices: Sequence[Choice]) -> None:
@@ -379,7 +379,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
     # ------------------------------------------------------------------------------------------------------------ the end
 
     def exit(self, *arguments: Any, **named: Any) -> None:
-        """Quit; before that, the pane stores its memory."""
+        """Store the values that the pane remembers, then quit."""
         if self.pane is not None and not self._exit:
             self.pane.deactivate()
         super().exit(*arguments, **named)
@@ -394,9 +394,9 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
 
 
 def _collect_garbage_again() -> None:
-    """Enable the garbage collector, without existing objects; before the first paint it would cost a tenth of the time.
+    """Enable the garbage collector for new objects only; before the first paint it would take a tenth of the time.
 
-    Updates are many small records without cycles, so it runs rarely.
+    Updates are many small records without cycles, so the collector runs rarely.
     """
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)

@@ -27,7 +27,7 @@ class LatestOnly(Generic[R]):
         name: name of the thread.
         handle: called in the thread with the kind and the request.
         last: kind that waits until nothing else is requested.
-        pause_s: debounce: while requests arrive faster than every `3 * pause_s`, wait for a pause of `pause_s`; 0 = no wait.
+        pause_s: debounce time: while requests arrive faster than every `3 * pause_s`, wait for a pause of `pause_s`; 0 = no wait.
     """
 
     def __init__(self, name: str, handle: Callable[[str, R], object], *, last: str = "", pause_s: float = 0.0) -> None:
@@ -60,7 +60,7 @@ class LatestOnly(Generic[R]):
             return bool(self._waiting) or self._is_handling
 
     def is_superseded(self, kind: str = "", wait_s: float = 0.0) -> bool:
-        """Return whether a newer request of this kind waits or `close` was called; wait for that up to `wait_s`."""
+        """Wait up to `wait_s` for a newer request of this kind or for `close`; return whether one of the two has happened."""
         with self._condition:
             return self._condition.wait_for(lambda: kind in self._waiting or self._is_closed, wait_s)
 
@@ -149,7 +149,7 @@ class BackgroundTask:
     ) -> bool:
         """Start `work` unless work is in progress; return whether it was started.
 
-        At its end one of the other functions is called in the UI's thread.
+        When the work ends, one of the other functions is called in the UI's thread.
         """
         if self._thread is not None or self._is_closed:
             return False

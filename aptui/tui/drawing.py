@@ -1,10 +1,10 @@
 """Frames of the screen: at most ten frames a second, and none while nothing happens.
 
 A frame hands updates to every pane, then draws the lines of the frame and the visible pane. Updates wait until the line and the
-processor are free, because drawing them would delay the next key. While they do not end, they are drawn four times a second, and
+processor are free, because drawing them would delay the next key. If updates keep coming, they are drawn four times a second, and
 twice a second if they take long to apply.
 
-Many updates are applied in parts and drawn after the last part. A key that arrives in between is next: until its echo is sent, no
+Many updates are applied in parts and drawn after the last part. A key in between goes first: until its echo is sent, no
 part is applied and no update is drawn.
 
 Tests: `tests/tui/test_main_screen.py`, `tests/tui/test_shell.py`.
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 FRAME_S = 0.1
 """Minimum interval of frames after a burst (seconds)."""
 _BURST = 6
-"""Frames without a wait after an idle time: a filter that a key changed needs two or three, the first rows five."""
+"""Number of frames without a wait after an idle time: a filter that a key changed needs two or three, the first rows five."""
 
 NEWS_FRAME_S, MANY_NEWS_FRAME_S = 0.25, 0.5
 """Minimum intervals of frames for updates after a burst (seconds): normally, and if updates take long to apply."""
 _NEWS_BURST, _NEWS_QUIET_S = 3, 1.0
-"""Frames for updates without a wait, after 1 s without one: results of the user's actions appear at once."""
+"""Number of update frames without a wait, after this time without updates (seconds), so that the user sees results at once."""
 
 _SHARE, _LONGEST_REST_S = 3, 1.0
-"""Wait after a frame before one for updates: three times its duration, at most 1 s; keys come first on a busy processor."""
+"""Wait between a frame and a frame for updates: three times the first one's duration, at most 1 s, so that keys come first."""
 _STORM_SHARE = 40
 """An update takes long to apply if 40 times its duration exceed `NEWS_FRAME_S`."""
 

@@ -35,7 +35,7 @@ class PaneSwitcher(Actions):
         specs: all panes.
         memory: remembers the pane that was shown.
         wake: asks for a frame.
-        read_jobs: reads the table of jobs again, for a pane that was not mounted when it was handed out.
+        read_jobs: reads the table of jobs again, for a pane that was mounted after the table was handed out.
         hold: makes keys wait until the returned function is called.
     """
 
@@ -78,7 +78,7 @@ class PaneSwitcher(Actions):
         return self.pane.status() if self.pane is not None else ""
 
     async def show_first(self) -> None:
-        """Show the pane of the last time, or the first one."""
+        """Show the pane that was shown when the screen was last left, or the first pane."""
         wanted = self._memory.get("shell.tab", "")
         if self._specs:
             await self.action_show(wanted if wanted in {spec.id for spec in self._specs} else self._specs[0].id)
@@ -196,7 +196,7 @@ class PaneSwitcher(Actions):
     # --------------------------------------------------------------------------------------------------------------- sheets
 
     def open_sheet(self, name: str, lines: Sequence[Any] | None = None) -> None:
-        """Show a sheet in place of the pane, with these lines or as it is."""
+        """Show a sheet in place of the pane, with these lines or with its current content."""
         if not self.sheet:
             self.remember_focus()
         self.sheet = name

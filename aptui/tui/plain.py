@@ -111,7 +111,7 @@ def follow(session: Session, out: TextIO, is_over: Callable[[float], bool]) -> N
 
 
 def until_key(wait_s: float) -> bool:
-    """Wait for a key and read it; a terminal that is gone counts as one."""
+    """Wait for a key, read it and return True; also return True if the terminal is gone."""
     readable, _, _ = select.select([0], [], [], wait_s)
     return bool(readable) and (os.read(0, 64) is not None)
 

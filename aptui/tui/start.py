@@ -85,14 +85,14 @@ def run(
 
 
 def _read_early(cache_dir: Path) -> EarlyRead:
-    """Begin to read the jobs; 100,000 take a quarter of a second, as long as the remaining imports."""
+    """Begin to read the jobs; reading 100,000 jobs takes a quarter of a second, as long as the remaining imports."""
     from aptui.tui.data.early_read import EarlyRead
 
     return EarlyRead(asset_database(cache_dir))
 
 
 def _prepare_signals(app: AptuiApp, folder: Any) -> None:
-    """SIGHUP: save and end, the terminal is gone. SIGTERM: quit. SIGUSR1: write the stacks of all threads, even if they hang."""
+    """SIGHUP (the terminal is gone): save and end. SIGTERM: quit. SIGUSR1: write the stacks of all threads, even if they hang."""
     import faulthandler  # for start-up
 
     def hung_up(number: int, _frame: object) -> None:

@@ -17,9 +17,9 @@ from aptui.core.retry import FailureKind
 from aptui.sdk import CreateJobsResponse, JobDescriptor, SourceDependency, SourceDependencyKind, canonical_json
 
 _SHOWN = 100
-"""Characters of a path, or a job key, in a message."""
+"""Maximum characters of a path or job key in a message."""
 _LONGEST_KEY = 4096
-"""Maximum characters of a job key, as of a path. Every row, log line and screen line of its job contains it."""
+"""Maximum characters of a job key; the same as for a path. Every row, log line and screen line of a job contains its key."""
 
 
 class AnswerRefused(Exception):
@@ -35,7 +35,7 @@ def plans_and_edges(
 ) -> tuple[tuple[JobPlan, ...], tuple[SourceEdge, ...]]:
     """Return the jobs and the source dependencies that a builder named.
 
-    The later of two jobs with the same key and platform counts; the engine drops jobs for platforms that it does not make.
+    If two jobs have the same key and platform, the later job is used. The engine drops jobs for platforms that it does not make.
 
     Raises:
         Refused: an additional fingerprint without an analysis fingerprint, or values of wrong types.
@@ -86,7 +86,7 @@ def _plan(job: JobDescriptor, root: str) -> JobPlan:
 
 
 def edges_of(dependencies: Iterable[SourceDependency]) -> tuple[SourceEdge, ...]:
-    """Return the edges that source dependencies stand for, each once."""
+    """Return one edge for each distinct source dependency."""
     return tuple(dict.fromkeys(_edges(dependencies)))
 
 
@@ -105,7 +105,7 @@ def _source_key(source: str, root: str) -> PathKey:
 
 
 def _path(path: str) -> str:
-    """Return a path that a builder named; a NUL, which damaged files contain, is refused: no system call accepts it."""
+    """Return a path that a builder named. A path with a NUL (from a damaged file) is refused, because no system call accepts it."""
     if "\0" in path:
         raise ValueError(f"the path {path[:_SHOWN]!r} holds a NUL")
     return _text(normalize(path))
@@ -127,7 +127,7 @@ def _text(text: str) -> str:
 
 
 MOST_CHARS = 16 << 20
-"""Maximum characters of an answer file of a command; 100,000 dependencies take fewer."""
+"""Maximum characters of a command's answer file; a file with 100,000 dependencies is smaller."""
 
 
 def read_answer_text(path: str) -> str:

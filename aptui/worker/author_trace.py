@@ -1,4 +1,4 @@
-"""Exceptions of builders, formatted for their authors: the error names the line of their code, the traceback has only their frames.
+"""Formats exceptions of builders for their authors: the error names the line of their code, the traceback shows only their frames.
 
 Tests: `tests/worker/test_builder_run.py`.
 """
@@ -30,7 +30,7 @@ def describe_error(error: BaseException) -> tuple[str, list[str]]:
 
 
 def _cut(shown: traceback.TracebackException) -> None:
-    """Remove the frames of aptui from a traceback and from those of its causes, as long as others are left."""
+    """Remove the frames of aptui from the tracebacks of an exception and of its causes, unless no other frames are left."""
     frames = [frame for frame in shown.stack if not frame.filename.startswith(_PACKAGE) or frame.filename.startswith(_BUILDERS)]
     shown.stack[:] = frames or shown.stack
     for other in (shown.__cause__, shown.__context__):

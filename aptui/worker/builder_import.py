@@ -1,4 +1,4 @@
-"""Import of a builder's class by its `origin`, in worker processes only: builder code may do anything.
+"""Imports a builder's class by its `origin`. Only worker processes do this, because builder code may do anything.
 
 Origins: `entry:NAME` (an entry point of the group `aptui.builders`, looked up in the metadata of installed packages),
 `entry:NAME:MODULE:CLASS` (already resolved, which saves the worker the search) and `file:PATH:CLASS` (a file in a
@@ -25,7 +25,7 @@ _FILE_PREFIX = "aptui_project_builders_"
 
 
 class NoSuchBuilder(Exception):
-    """An origin does not exist; `known` are the existing names."""
+    """The origin does not exist; `known` lists the existing names."""
 
     def __init__(self, what: str, known: tuple[str, ...] = ()) -> None:
         super().__init__(what)
@@ -36,7 +36,7 @@ def load_builder(builder: Builder) -> Any:
     """Import the code of a builder and return an instance of it.
 
     Raises:
-        JobError: its file cannot be imported, or it lacks a package or a program.
+        JobError: the builder's file cannot be imported, or a package or program that it needs is missing.
         NoSuchBuilder: the code does not exist.
         Exception: any exception of its import.
     """
@@ -102,7 +102,7 @@ def find_entry_point(name: str) -> str:
 
 
 def load_file(path: str) -> ModuleType:
-    """Import the Python file at `path` under a name of its own; files beside it can be imported by it.
+    """Import the Python file at `path` under a unique module name; its code can import the files beside it.
 
     Its folder may be a scan folder, so nothing is written there: no `__pycache__`.
     """

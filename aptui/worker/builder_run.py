@@ -1,6 +1,6 @@
 """One call of a builder: `analyse` and `process`. Runs in a worker, or in the foreground for `aptui rerun`; never in the engine.
 
-Unless the builder kills the process, every failure becomes a result: an exception, a false product claim, a process left behind.
+Every failure becomes a result (an exception, a false product claim, a process left behind), unless the builder kills the process.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from aptui.worker.outputs.declared_references import add_references
 from aptui.worker.outputs.products import StagingFolders, discard, remove_tree, stage_products
 from aptui.worker.processes import end_children
 
-# One step of a run, however the builder ends it: an exception, a call of `sys.exit`, a process left behind is a `RunEnding`.
+# One step of a run. However the builder ends it (exception, `sys.exit`, a process left behind), the result is a `RunEnding`.
 
 
 class Stale(Exception):
@@ -114,7 +114,7 @@ def _attempt(log: RunLog, step: Callable[[], None]) -> RunEnding:
 
 
 def failure(log: RunLog, text: str, trace: Iterable[str] = (), *, kind: str = "") -> RunEnding:
-    """Log why a run failed, unless its first logged error says so, and return that ending; `trace` are lines of a traceback."""
+    """Log why a run failed, unless its first logged error is the same; return the ending. `trace` has the lines of a traceback."""
     text = one_line(valid_text(text))
     is_silent = kind.startswith(EXIT) and not log.records()
     if not (log.first_error and text == log.first_error):
@@ -146,7 +146,7 @@ def _memory_limit() -> str:
 
 
 Load = Callable[[Builder], Any]
-"""Returns the instance of a builder's class; imports its code at the first call."""
+"""Function that returns the instance of a builder's class; the first call imports the builder's code."""
 
 
 class BatchSharing(Struct, frozen=True):
@@ -154,7 +154,7 @@ class BatchSharing(Struct, frozen=True):
 
     The runs use `folders` one after the other. `meanwhile` is called when a command has started, and again when it takes long;
     its owner reports earlier runs. `environment` are the variables of all commands, because `os.environ` is slow. `programs` are
-    those that run across jobs.
+    programs that keep running between jobs.
     """
 
     folders: ReusableWorkspace
@@ -399,7 +399,7 @@ class _BuilderRun:
             self.probed = self._seen.find_probed()
 
     def check_ending(self, ending: RunEnding) -> RunEnding:
-        """Return how the run ended: STALE, whatever its outcome, if observed reads changed."""
+        """Return how the run ended: STALE instead of success or failure if a file that it read has changed."""
         if not _counts(self.builder):
             return ending
         self.used_files, self.changed = self._seen.list_used(), ending.changed
@@ -551,7 +551,7 @@ def _dependency_digest(path: str) -> str:
 
 
 class _Peak:
-    """Peak memory of this process, or of its ended children, from now on."""
+    """Measures the peak memory of this process, or of its ended children, since this object was created."""
 
     def __init__(self) -> None:
         self._children_kib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
@@ -609,4 +609,4 @@ def _set_temp(path: str) -> None:
         os.environ.pop("TMPDIR", None)
     tempfile = sys.modules.get("tempfile")
     if tempfile is not None:
-        vars(tempfile)["tempdir"] = None  # it caches the first answer
+        vars(tempfile)["tempdir"] = None  # `tempfile` caches the first folder that it finds

@@ -29,7 +29,7 @@ SYNC_EACH_BELOW = 32
 _READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 """O_NONBLOCK: opening a FIFO must not hang; it has no effect on regular files."""
 _START_WRITING = 2
-"""SYNC_FILE_RANGE_WRITE of sync_file_range(2). It proves nothing, and its errors come back from `fsync`."""
+"""SYNC_FILE_RANGE_WRITE of sync_file_range(2). It only starts writing; `fsync` waits for the end and reports errors."""
 _WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 StatKey = tuple[int, int, int, int]
@@ -91,7 +91,7 @@ def hash_open(descriptor: int, copy_to: int = -1, copy: _Copy | None = None) -> 
 def read_small(descriptor: int, size: int) -> bytes:
     """Read a file of fewer than `CHUNK_BYTES` with one call; one byte more than `size`, its size before, shows that it grew.
 
-    A larger request takes several times as long as the read: memory for all of it is mapped, and unmapped again.
+    A larger buffer would take several times as long as the read, because all its memory is mapped and unmapped.
     """
     return os.read(descriptor, size + 1)
 
@@ -100,7 +100,7 @@ def hash_file(path: str, *, sees_through: bool = False, copy: _Copy | None = Non
     """Hash the file at `path`; return the hashes and the stat that holds for them.
 
     Args:
-        sees_through: give a Git LFS pointer the digest of the file that it stands for.
+        sees_through: for a Git LFS pointer, return the digest of the file that it stands for.
         copy: receives the bytes too, unless the file is such a pointer.
 
     Raises:
@@ -173,7 +173,7 @@ def sync_file(path: str) -> None:
 
 
 def sync_open(descriptors: Sequence[int]) -> dict[int, str]:
-    """Make the bytes of open files durable; return {descriptor: why} of those that are not.
+    """Make the bytes of open files durable; return {descriptor: error} of those for which it failed.
 
     All writes are started before the first wait, so that the files share one commit of the file system's journal.
     """
@@ -203,7 +203,7 @@ def sync_file_system(path: str) -> None:
 
 
 def hash_files(order: HashOrder) -> HashResult:
-    """Answer a `HashOrder`; a file that cannot be read is an answer, too."""
+    """Answer a `HashOrder`; the answer names the error of a file that cannot be read."""
     files: list[tuple[bytes, int, int, int, int, int] | None] = []
     errors = []
     copies = _Copies(order)
@@ -228,7 +228,7 @@ def discard_copies(order: HashOrder) -> None:
 
 
 class _Copy:
-    """Copies of one file, written while it is hashed: all of them, or none."""
+    """Copies of one file, written while the file is hashed. Either all copies are made, or none."""
 
     def __init__(self, paths: Sequence[str], known: bytes, *, is_synced: bool, asks_writers: bool) -> None:
         self._paths, self._known, self._is_synced = paths, known, is_synced
@@ -247,7 +247,7 @@ class _Copy:
         return is_written is True
 
     def make(self, data: bytes, digest: bytes, mode: int) -> None:
-        """Copy a small file whose bytes are these."""
+        """Copy a small file that has the bytes `data`."""
         if digest != self._known:
             self.begin(mode)
             self.write(data)
@@ -302,7 +302,7 @@ class _Copies:
         self._syncs_each = sum(map(bool, order.copies)) < SYNC_EACH_BELOW
 
     def of(self, index: int) -> _Copy | None:
-        """Return the copies to be made of a file, None when none is wanted."""
+        """Return the copies to be made of a file, None if the order requests none."""
         paths = self._order.copies[index] if self._order.copies else ()
         if not paths:
             return None
@@ -311,11 +311,11 @@ class _Copies:
         return self._wanted[index]
 
     def list_unasked(self, staged: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-        """Return the staged files that were not checked for another process writing them while they were read."""
+        """Return the staged files for which no check showed whether another process wrote to their source during the read."""
         return tuple(index for index, _took_ms in staged if not self._wanted[index].is_asked) if self._order.asks_writers else ()
 
     def durable(self) -> tuple[tuple[int, int], ...]:
-        """Return (index, milliseconds) of the files whose copies are made, when they are durable."""
+        """Make the copies durable; return (index, milliseconds) of the files that were copied."""
         made = {index: copy for index, copy in self._wanted.items() if copy.is_made}
         if made and not self._syncs_each:
             try:

@@ -40,14 +40,14 @@ _MISSING_FILE = re.compile(r"no such file or directory:? ?'?(/[^'\n]*)?", re.IGN
 
 
 def _is_of_sandbox(text: str) -> bool:
-    """Whether a message may come from the sandbox. A missing file in a folder that is visible is missing everywhere."""
+    """Whether the sandbox may have caused a message. A file that is missing in a visible folder is missing outside, too."""
     if _HIDDEN.search(text):
         return True
     return any(found[1] and not os.path.isdir(os.path.dirname(found[1])) for found in _MISSING_FILE.finditer(text))
 
 
 class CommandOutput(Protocol):
-    """Output of a running command; threads other than the reading one may call it."""
+    """Output of a running command; threads other than the reading thread may call its methods."""
 
     @property
     def byte_count(self) -> int:
@@ -77,12 +77,12 @@ class RunLog:
 
     @property
     def warnings(self) -> int:
-        """Warnings so far, dropped ones too."""
+        """Number of warnings so far, including those whose records were dropped."""
         return self._counts[LogLevel.WARNING]
 
     @property
     def errors(self) -> int:
-        """Errors so far, dropped ones too."""
+        """Number of errors so far, including those whose records were dropped."""
         return self._counts[LogLevel.ERROR]
 
     def write(self, level: int, text: str, context: tuple[tuple[str, str], ...] = ()) -> None:
@@ -140,7 +140,7 @@ class RunLog:
         """Return (stamp, the last records) from any thread; no records if the stamp is still `seen`."""
         with self._settling:
             output = self._output
-            # Counted before they are read: records that come in between are reported twice, and none is left out.
+            # The stamp is made before the records are read: a record added in between is reported twice, but none is left out.
             stamp = len(self._head) + len(self._tail) + self._dropped + self._settled_bytes + (output.byte_count if output else 0)
             stamp += self._progress_count
             if stamp == seen:
@@ -229,7 +229,7 @@ def _valid_pairs(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], .
 # Answers requests for the log of a run in progress, independent of the run's own thread.
 #
 # Requests arrive on their own socket pair, and one thread reads them. So no other code consumes a request, no request waits
-# behind orders, and the run is never interrupted: without requests a run costs the setting of a variable. Each request names a run
+# behind orders, and the run is never interrupted: without requests a run only sets a variable. Each request names a run
 # and gets an answer, even if that run is not in progress here. Native code that holds the GIL only delays the answer.
 
 ADDRESS_BYTES = 72 << 20

@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from aptui.worker.builder_run import BatchSharing
 
 _DESCRIPTOR_FLOOR = 128
-"""A free descriptor above this means that builders leak files: the worker asks to be replaced before it runs out."""
+"""If the lowest free descriptor is above this, builders leak files: the worker asks to be replaced before it runs out."""
 _RECEIVE_BYTES = 1 << 18
 HELD_S = 0.02
-"""Maximum delay of an answer that waits for others (seconds); the engine waits as long before it commits."""
+"""Maximum delay of an answer that is held to be sent with later ones (seconds); the engine waits as long before it commits."""
 _LEAST_SHARE_BYTES, _LARGEST_SHARE_BYTES = 2 << 30, 8 << 30
 """Range of the default memory limit. It counts addresses, not pages, and libraries reserve addresses that they never use."""
 
@@ -61,7 +61,7 @@ class Worker:
         self._platforms: dict[str, Any] = {}
         self._runs = 0
         self._held: list[RunResult] = []
-        """Results of commands that wait for others, to share one write and one wake-up of the engine."""
+        """Results of commands, held back so that several share one write and one wake-up of the engine."""
         self._held_since_s = 0.0
         self._sharing: dict[str, BatchSharing] = {}
         """{builder: shared state of its runs}; all builders share the folders."""
@@ -163,7 +163,7 @@ class Worker:
     def _flush_overdue(self, *, takes_long: bool = False) -> None:
         """Send held results if they have waited long enough, or if a command `takes_long`.
 
-        The engine considers the first run without an answer as the one in progress.
+        The engine takes the first run without an answer for the one in progress.
         """
         if takes_long or time.monotonic() - self._held_since_s >= HELD_S:
             self._flush()
@@ -259,7 +259,7 @@ def memory_limit_of(builder: Builder, limit_bytes: int) -> int:
 
 
 def _with_answerer(limit_bytes: int) -> int:
-    """Return the limit for code that shares the process with the worker's own thread, whose memory is added."""
+    """Return the memory limit plus the memory of the worker's own thread, which runs in the same process."""
     return limit_bytes and limit_bytes + ADDRESS_BYTES
 
 
@@ -297,7 +297,7 @@ def _flush_streams() -> None:
         try:
             stream.flush()
         except (OSError, ValueError):
-            pass  # the builder closed it; that is its own loss
+            pass  # the builder closed the stream, so its output is lost
 
 
 def _leave(status: int) -> NoReturn:

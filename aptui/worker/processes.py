@@ -14,7 +14,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 KILLED = "command killed by SIGKILL: likely out of memory"
 """Beginning of the error of a run that the pool retries."""
 _SETTLE_S = 0.05
-"""Children that are just ending (the last of a shell's pipeline) get this long before they count as left behind."""
+"""Time (seconds) that children have to end (the last of a shell's pipeline) before they are reported as left behind."""
 _lasting: dict[int, int | None] = {}
 """{pid: wait status, None while it runs} of children that outlive a run on purpose (`worker.commands.persistent`)."""
 _TOLERATED = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")
@@ -33,7 +33,7 @@ def adopt_orphans() -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when `parent` dies; leave at once if it already did. 0 = the process that started it."""
+    """Have the kernel kill this process when `parent` dies; exit now if it is dead already. 0 = the process that started it."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if parent and os.getppid() != parent:
         os._exit(1)
@@ -51,7 +51,7 @@ def signal_name(number: int) -> str:
 
 
 def end_children() -> list[str]:
-    """End every child of this process that still runs; return what to call them: `sleep (pid 4711)`.
+    """End every child of this process that still runs; return their names for messages: `sleep (pid 4711)`.
 
     Zombies are reaped and not named: an ended process that the builder did not wait for is harmless.
     """
@@ -74,7 +74,7 @@ def end_children() -> list[str]:
 def await_child(name: str, timeout_s: float) -> None:
     """Wait for children called `name`, which end when their work is done; kill them if they do not end.
 
-    While other children live, they still have work; they get the same time limit as those.
+    While other children live, these may still have work, so all children get the same time limit.
     """
     started = time.monotonic()
     pause_s = 0.0005
@@ -153,7 +153,7 @@ def _read(path: str) -> bytes:
 
 
 def family(session: int, mark: str) -> set[int]:
-    """Return the processes of a worker: its session, those with `mark` in their environment, descendants of any.
+    """Return the processes of a worker: its session, processes with `mark` in their environment, and the descendants of all these.
 
     A child may leave the process group by setpgid, the session by setsid, and its parent by forking twice, but hardly ever does all
     of these and also empties its environment.

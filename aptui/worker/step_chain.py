@@ -54,7 +54,7 @@ class _Made(Struct):
 
 
 class _Run(Struct):
-    """State of one job: `products` of the last step so far, and `others` that no later step processes."""
+    """State of one job: `products` of the latest step, and `others`: earlier products that no later step processes."""
 
     request: ProcessJobRequest
     answer: ProcessJobResponse
@@ -92,7 +92,7 @@ class StepChain:
         return answer
 
     def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
-        """Run all steps; the products of the last one, and those that no step processes, are the products."""
+        """Run all steps; the job's products are those of the last step, and those that no later step processes."""
         run = _Run(request, ProcessJobResponse(Result.SUCCESS), request.log)
         run.log = JobLog(lambda level, text, context: _write(run, level, text, context))
         for number, (step, builder) in enumerate(self._steps):
@@ -111,7 +111,7 @@ class StepChain:
         return run.answer
 
     def shutdown(self) -> None:
-        """Shut down the builders that have something to shut down."""
+        """Shut down the builders that have a `shutdown` method."""
         for _step, builder in self._steps:
             getattr(builder, "shutdown", lambda: None)()
 
@@ -201,7 +201,7 @@ def _split_jobs(request: ProcessJobRequest) -> list[JobDescriptor]:
 
 
 def _list_jobs(run: _Run, asked: ProcessJobRequest, builder: Any) -> list[JobDescriptor]:
-    """Ask a later step which jobs a product of the step before has; its dependencies are those of the run."""
+    """Ask a later step which jobs a product of the step before needs; its dependencies become those of the run."""
     request = CreateJobsRequest(
         builder_name=asked.builder_name,
         scan_folder=asked.scan_folder,
@@ -244,7 +244,7 @@ def _check_result(answer: CreateJobsResponse | ProcessJobResponse, run: _Run) ->
 
 
 def _choose_sources(run: _Run, step: BuilderStep, before: BuilderStep, folder: str) -> dict[str, tuple[str, ...]]:
-    """Return {relative path: `made_of` of its products} of the products that a step processes; the others leave the chain."""
+    """Return {relative path: `made_of` for its products} of the products that a step processes; put the rest in `others`."""
     sources = {}
     for made in run.products:
         rel = os.path.relpath(made.path, folder)
@@ -260,7 +260,7 @@ def _choose_sources(run: _Run, step: BuilderStep, before: BuilderStep, folder: s
 
 
 def _place_product(product: JobProduct, asked: ProcessJobRequest) -> str:
-    """Return the absolute path of a product of a step; one that is elsewhere is copied to the products of the step."""
+    """Return the absolute path of a step's product; a product outside the step's `products_dir` is copied into it."""
     path = os.path.normpath(os.path.join(asked.products_dir, product.path))
     if os.path.islink(path) or not os.path.isfile(path):
         raise JobError(f"the product '{os.path.basename(path)}' is not a file")
@@ -270,7 +270,7 @@ def _place_product(product: JobProduct, asked: ProcessJobRequest) -> str:
 
 
 def _find_outside(paths: Sequence[str], asked: ProcessJobRequest) -> Iterator[str]:
-    """Yield the files of the project among the dependencies of a later step, which are not products of the step before."""
+    """Yield the dependencies of a later step that are files of the project, not products of the step before."""
     for path in paths:
         if os.path.exists(os.path.join(asked.scan_folder, path)) and not os.path.isabs(path):
             continue
@@ -315,7 +315,7 @@ class _Naming:
         """Begin the step."""
 
     def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
-        """Raise its error, or add the name of the step to it."""
+        """Add the name of the step to the error of its builder."""
         if isinstance(error, (JobError, NamedFileError, ParamError)):
             raise JobError(f"step '{self._step.name}': {error}") from None
         if isinstance(error, Exception) and not isinstance(error, Cancelled):

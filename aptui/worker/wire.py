@@ -129,7 +129,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 @cache
 def _decoder(kind: FrameKind) -> msgspec.msgpack.Decoder[Record]:
-    # Made on first use: each costs about a millisecond of looking at annotations, and most processes need two or three of them.
+    # Decoders are made on first use: each takes about a millisecond to read annotations, and most processes need two or three.
     return msgspec.msgpack.Decoder(prepare_form(_TYPES[kind]))
 
 

@@ -358,7 +358,7 @@ def test_locked_cache_is_exit_code_4(run: Run, project: Path) -> None:
         (Summary(jobs_failed=1, is_interrupted=True), "warning", 130),
     ],
 )
-def test_exit_codes(summary: Summary, fail_on: str | None, code: int) -> None:
+def test_exit_code_follows_from_the_summary_and_fail_on(summary: Summary, fail_on: str | None, code: int) -> None:
     assert exit_code(summary, fail_on) == code
 
 

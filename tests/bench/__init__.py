@@ -1,4 +1,4 @@
-"""Benchmarks: one command a row, figures as ratios against a peer measured in the same run."""
+"""Benchmarks: one command for each row; figures are ratios to a peer that is measured in the same run."""
 
 import os
 

@@ -3,7 +3,7 @@
 A database whose products need each other, the same every time,
 and the row that queries its graph, compared with a plain walk in Python over the same rows.
 
-The first product is a hub that every fifth one needs; the others need earlier products, near ones more often, so that there are
+The first product is a hub that every fifth product needs; others need earlier products, near ones more often, so that there are
 no cycles and closures are deep. Only one platform has dependencies.
 """
 

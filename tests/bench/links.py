@@ -1,7 +1,7 @@
-"""Product dependencies by path: the cost of resolving them as products appear, at one, two and four times the number of both.
+"""Product dependencies by path: the cost of resolving them as products appear, at three sizes (factors 1, 2 and 4).
 
 Half of the links name a product exactly, half with `*` in a folder of their own. Every product comes in a transaction with 255
-others, as commits do, and meets what was unmet before. Two peers run beside it: only inserting the rows, without queries,
+others, as in commits, and resolves earlier unmet links. Two peers run beside it: only inserting the rows, without queries,
 and joining each transaction's products with all unresolved dependencies by LIKE (once, because it takes long). The best run
 counts.
 """
@@ -98,7 +98,7 @@ def _check(path: Path, count: int) -> None:
 
 
 def _plain_insert(folder: Path, count: int) -> float:
-    """Return the seconds of inserting as many rows, in as many transactions, knowing what they say."""
+    """Return the seconds of inserting the same number of rows and transactions, with known content."""
     path = _fresh(folder / f"insert-{count}")
     sql = "INSERT INTO ProductDependencies VALUES (NULL, ?, ?, 0, 'linux', 2, '', 0, 0)"
     with closing(sqlite3.connect(path, isolation_level=None)) as database:

@@ -153,7 +153,7 @@ def subscribers(bench: Bench) -> None:
     none: list[_Cost] = []
     many: list[_Cost] = []
     with engine_of(project) as engine:
-        _again(engine)  # warm
+        _again(engine)  # the first run only warms caches
         for _run in range(bench.runs):
             none.append(_again(engine))
             with gateway_of(project) as (url, token, pid), _crowd(url, token) as crowd:

@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 _TOLD_US = 1000.0
-"""Shorter spans are not named."""
+"""Spans shorter than this (microseconds) are not listed."""
 
 
 class Sample(Struct, frozen=True):

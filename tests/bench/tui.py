@@ -147,7 +147,7 @@ def _ratios(values: Sequence[float], peers: Sequence[float]) -> list[float]:
 
 @row
 def attach(room: Room) -> None:
-    """To a running engine: rows painted, and the engine's state on the status line."""
+    """Attach to a running engine: the time until rows are painted, and until the status line has the engine's state."""
     project = room.project()
     engine = Engine(project)
     try:
@@ -294,7 +294,7 @@ def _spent(terminal: TimedTerminal, seconds: float) -> tuple[float, float]:
 
 @row
 def line(room: Room) -> None:
-    """A line of 16 KB/s and 150 ms while an engine sends ten thousand notices a second.
+    """A link of 16 KB/s and 150 ms round trip, while an engine sends ten thousand notices a second.
 
     Measures the time from a key to its echo on the far screen.
 
@@ -345,7 +345,7 @@ def _cursor_line(lines: list[str]) -> int:
 
 @row
 def rest(room: Room) -> None:
-    """Nothing happens: memory before and after the search is loaded, processor time and bytes."""
+    """An idle screen: memory before and after the search is loaded, processor time and bytes."""
     for jobs in room.jobs:
         terminal, _ = room.opened(jobs)
         with terminal:
@@ -364,7 +364,7 @@ def rest(room: Room) -> None:
 
 @row
 def log(_room: Room) -> None:
-    """A log of 1 GB: its lines as the log pane asks for them, without a terminal."""
+    """A log of 1 GB: the time to read lines as the log pane requests them, without a terminal."""
     tui_widgets.log_files(1024)
 
 

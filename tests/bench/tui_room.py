@@ -1,6 +1,6 @@
 """Instruments of the rows of `tui`.
 
-A terminal that records the arrival time of bytes, a screen replayed from them, and an engine that only sends notices.
+A terminal that records the arrival time of bytes, a screen replayed from those bytes, and an engine that only sends notices.
 """
 
 from __future__ import annotations

@@ -218,7 +218,7 @@ def log_files(megabytes: int = 1024) -> None:
 
 
 def clipboard() -> None:
-    """The copy drill: all twelve must arrive."""
+    """The drill of copying: all twelve texts must arrive at the clipboard."""
     from tests.tui.terminal.test_clipboard import CONFIGURATIONS, arrives
 
     for configuration in CONFIGURATIONS:

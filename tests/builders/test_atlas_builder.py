@@ -109,7 +109,7 @@ def test_equal_pictures_are_stored_once(bench: BuilderBench) -> None:
     assert len({str(frame["frame"]) for frame in frames.values()}) == 1
 
 
-def test_slices_pivots_and_the_list_form_are_written(bench: BuilderBench) -> None:
+def test_slices_and_pivots_of_frames_are_written_as_an_array(bench: BuilderBench) -> None:
     write_sprite(bench, "menu/ui/a.png", np.full((20, 30, 4), 255, np.uint8))
     settings = '{"sprites": ["./ui/*.png"], "frames": {"menu/ui/a.png": {"slice": [4, 5, 6, 7], "pivot": [0.5, 1]}}}'
     bench.write("menu/hud.atlas", settings)
@@ -149,7 +149,7 @@ def test_mistake_is_explained(bench: BuilderBench, text: str, params: dict[str, 
     assert message in bench.fail("hud.atlas", **params)
 
 
-def test_sprite_larger_than_the_power_of_two_below_max_size_is_refused(bench: BuilderBench) -> None:
+def test_sprite_larger_than_the_largest_page_of_a_power_of_two_is_refused(bench: BuilderBench) -> None:
     write_sprite(bench, "ui/wide.png", np.full((8, 80, 4), 255, np.uint8))
     bench.write("hud.atlas", '{"sprites": ["ui/*.png"]}')
 
@@ -166,7 +166,7 @@ def test_settings_of_an_unknown_sprite_warn(bench: BuilderBench) -> None:
     assert bench.warnings == ["hud.atlas: 'frames' names ui/gone.png, which is not among the sprites"]
 
 
-def test_the_list_of_frames_needs_its_pages(bench: BuilderBench) -> None:
+def test_list_of_frames_depends_on_all_its_pages(bench: BuilderBench) -> None:
     draw_sprites(bench, 30)
 
     bench.build(bench.write("hud.atlas", '{"sprites": ["ui/*.png"]}'), max_size=128)

@@ -48,7 +48,7 @@ def test_samples_of_equal_or_lower_depth_stay_exact(bench, wished, bits):
     assert (samples[:, 0] * 32768 == every).all()
 
 
-def test_24_bits_stay_exact_and_are_rounded_to_16(bench):
+def test_24_bit_samples_stay_exact_or_are_rounded_to_16_bits(bench):
     values = np.array([-(1 << 23), -129, -127, 0, 127, 129, 383, 385, (1 << 23) - 1], dtype=np.int32)
     source = bench.write("a.wav", encoded(values << 8, subtype="PCM_24"))
 
@@ -82,13 +82,13 @@ def test_every_format_is_read(bench, kind, subtype, source):
 @pytest.mark.parametrize(
     ("present", "wished", "count"), [(1, "stereo", 2), (2, "mono", 1), (6, "mono", 1), (6, "keep", 6), (2, "stereo", 2)]
 )
-def test_channels(bench, present, wished, count):
+def test_channels_parameter_sets_the_number_of_channels(bench, present, wished, count):
     *_, samples = opened(bench.build(bench.write("a.wav", encoded(sine(channels=present, level=0.2))), channels=wished))
 
     assert samples.shape == (RATE // 2, count)
 
 
-def test_mono_is_the_mean_and_stereo_the_same_twice(bench):
+def test_mono_is_the_mean_of_the_channels_and_stereo_repeats_one_channel(bench):
     *_, mono = opened(bench.build(bench.write("a.wav", encoded(np.full((9, 2), [0.5, 0.25]))), channels="mono"))
     *_, stereo = opened(bench.build(bench.write("b.wav", encoded(np.full((9, 1), 0.5))), channels="stereo"))
 
@@ -96,7 +96,7 @@ def test_mono_is_the_mean_and_stereo_the_same_twice(bench):
     assert stereo.tolist() == [[0.5, 0.5]] * 9
 
 
-def test_many_channels_cannot_become_stereo(bench):
+def test_stereo_of_a_sound_with_six_channels_is_refused(bench):
     source = bench.write("a.wav", encoded(sine(channels=6)))
 
     assert bench.fail(source, channels="stereo").startswith("a.wav: 6 channels cannot become stereo")
@@ -163,7 +163,7 @@ def test_unknown_format_is_refused_with_the_known_ones(bench):
         ("mp3", "a.mp3", "MP3", "MPEG_LAYER_III", 44100), ("adpcm", "a.wav", "WAV", "IMA_ADPCM", 44100),
     ],
 )  # fmt: skip
-def test_lossy_formats_hold_the_sound(bench, form, name, kind, subtype, rate):
+def test_lossy_formats_keep_pitch_and_level(bench, form, name, kind, subtype, rate):
     source = bench.write("a.flac", encoded(sine(channels=2), "FLAC"))
 
     products = bench.build(source, format=form)
@@ -252,7 +252,7 @@ def test_the_overshoot_of_a_lossy_decoder_is_only_noted(bench):
     assert any("samples clipped" in text for severity, text in bench.lines if severity == 1)
 
 
-def test_not_a_number_becomes_silence_or_full_scale(bench):
+def test_nan_sample_becomes_silence_and_an_infinite_one_full_scale(bench):
     *_, samples = opened(bench.build(bench.write("a.wav", encoded(np.array([np.nan, np.inf, -np.inf]), subtype="FLOAT"))))
 
     assert (samples[:, 0] * 32768).tolist() == [0, 32767, -32768]
@@ -354,7 +354,7 @@ INNER_WORDS = re.compile(
 
 @pytest.mark.parametrize("is_padded", [True, False])
 @pytest.mark.parametrize("text", [b"INFOINAM\3\0\0\0abc", b"INFOabcd"])
-def test_odd_list_without_a_pad_byte_is_accepted(bench, is_padded, text):
+def test_list_chunk_of_odd_size_is_accepted_with_and_without_a_pad_byte(bench, is_padded, text):
     source = bench.write("a.wav", wav((b"fmt ", wav_header()), (b"LIST", text), (b"data", SAMPLES), is_padded=is_padded))
 
     *_, samples = opened(bench.build(source))
@@ -407,7 +407,7 @@ def test_sample_rates_that_are_far_apart_are_refused(bench):
 
 
 @pytest.mark.parametrize("params", [{}, {"sample_rate": 48000}, {"channels": "mono"}])
-def test_samples_that_are_not_numbers_warn_and_do_not_spread(bench, params):
+def test_nan_and_infinite_samples_warn_and_do_not_affect_their_neighbours(bench, params):
     samples = np.full((RATE, 2), 0.25)
     samples[1000, 0], samples[2000, 1], samples[3000, 0] = np.nan, np.inf, -np.inf
 
@@ -539,7 +539,7 @@ def test_loudness_does_not_depend_on_the_sample_rate(rate):
 
 
 @pytest.mark.parametrize(("params", "expected"), [({"loudness": -30}, -30), ({"loudness": -8, "peak": -10}, -10)])
-def test_a_sound_gets_its_loudness_as_far_as_its_peak_allows(bench, params, expected):
+def test_loudness_is_reached_unless_the_peak_limit_is_reached_first(bench, params, expected):
     source = bench.write("a.wav", encoded(tone(-20, 3), rate=48000))
 
     _, _, rate, samples = opened(bench.build(source, **params))
@@ -548,7 +548,7 @@ def test_a_sound_gets_its_loudness_as_far_as_its_peak_allows(bench, params, expe
     assert np.abs(samples).max() <= 10 ** (params.get("peak", -1) / 20)
 
 
-def test_peak_makes_a_loud_sound_quieter_and_leaves_a_quiet_one(bench):
+def test_peak_limit_changes_only_a_sound_that_is_louder(bench):
     loud, quiet = bench.write("loud.wav", encoded(sine(level=0.9))), bench.write("quiet.wav", encoded(sine(level=0.1)))
 
     assert np.abs(opened(bench.build(loud, peak=-6))[3]).max() == pytest.approx(10 ** (-6 / 20), abs=0.002)
@@ -577,7 +577,7 @@ def loop_chunk(first, last):
     )
 
 
-def test_silence_is_not_trimmed_but_warned_of(bench):
+def test_silent_sound_is_not_trimmed_and_warns(bench):
     source = bench.write("a.wav", encoded(np.zeros((500, 1))))
 
     assert len(opened(bench.build(source, trim=-60, loudness=-20))[3]) == 500

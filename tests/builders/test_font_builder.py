@@ -90,7 +90,7 @@ def test_packing_and_unpacking_keep_the_glyphs(bench, flavor, signature):
     assert bench.build(f"b.{flavor}") == {f"b.{flavor}": packed}
 
 
-def test_an_otf_stays_one(bench):
+def test_otf_font_keeps_its_format(bench):
     source = bench.write("a.otf", otf())
 
     assert list(bench.build(source)) == ["a.otf"]
@@ -116,7 +116,7 @@ def test_font_is_subset_to_the_requested_glyphs(bench, params, glyphs):
     assert font["maxp"].numGlyphs == len(glyphs)
 
 
-def test_characters_that_are_not_there_warn(bench):
+def test_requested_characters_without_glyphs_warn(bench):
     assert bench.build(bench.write("a.ttf", TTF), text="La é\n")
     assert bench.warnings == ["a.ttf: has no glyphs for U+0020 U+00E9"]
 
@@ -413,14 +413,14 @@ def test_composite_glyph_that_holds_itself_fails(bench):
     assert "is a component of itself" in bench.fail(bench.write("a.ttf", saved(font)))
 
 
-def test_layers_of_layers_are_counted_when_a_font_is_cut(bench):
+def test_nested_colour_layers_fail_when_a_font_is_subset(bench):
     source = bench.write("a.ttf", layers_of_layers())
 
     assert bench.build(source)
     assert "stands for far more than its size" in bench.fail(source, unicodes=["U+4E00"])
 
 
-def test_calls_of_subroutines_are_counted_when_a_font_is_cut(bench):
+def test_too_many_subroutine_calls_fail_when_a_font_is_subset(bench):
     font = opened(otf())
     top = font["CFF "].cff.topDictIndex[0]
     for level in range(12):
@@ -433,7 +433,7 @@ def test_calls_of_subroutines_are_counted_when_a_font_is_cut(bench):
 
 
 @pytest.mark.parametrize(("module", "name"), [("fontTools.ttLib", "fonttools"), ("brotli", "brotli")])
-def test_a_missing_library_says_how_to_get_it(bench, monkeypatch, module, name):
+def test_missing_library_is_reported_with_its_install_command(bench, monkeypatch, module, name):
     monkeypatch.setitem(sys.modules, module, None)
 
     error = bench.fail(bench.write("a.ttf", TTF), flavor="woff2")

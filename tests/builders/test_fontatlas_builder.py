@@ -47,7 +47,7 @@ def glyph_of(metrics, character):
     return next(each for each in metrics["glyphs"] if each["unicode"] == ord(character))
 
 
-def test_a_distance_field_is_where_the_metrics_say(bench):
+def test_distance_field_of_a_glyph_is_at_the_bounds_in_the_metrics(bench):
     metrics, (page,) = draw(bench, size=100, spread=8)
 
     letter = glyph_of(metrics, "L")
@@ -66,7 +66,7 @@ def test_a_distance_field_is_where_the_metrics_say(bench):
     assert metrics["metrics"]["ascender"] == 0.8
 
 
-def test_pictures_cover_the_outline(bench):
+def test_picture_of_a_glyph_covers_its_outline(bench):
     metrics, (page,) = draw(bench, size=20, mode="picture")
 
     box = glyph_of(metrics, "L")["atlasBounds"]

@@ -190,7 +190,7 @@ def test_scene_that_lists_a_child_warns_unless_strict(bench, sample):
     assert bench.fail(source, strict=True) == bench.warnings[0]
 
 
-def test_json_of_a_glb_padded_with_nul_warns(bench, sample):
+def test_glb_whose_json_is_padded_with_nul_warns(bench, sample):
     sample = embedded(sample)
     sample.tree["asset"]["generator"] = "x"
     text = json.dumps(sample.tree).encode()
@@ -202,7 +202,7 @@ def test_json_of_a_glb_padded_with_nul_warns(bench, sample):
     assert bench.warnings == ["a.glb: the JSON of the GLB is padded with NUL, which must be blanks"]
 
 
-def test_buffer_whose_bytes_are_elsewhere_warns_and_stays(bench, sample):
+def test_buffer_without_bytes_in_the_model_warns_and_is_kept(bench, sample):
     sample.tree["buffers"].insert(0, {"byteLength": 16})
     for view in sample.tree["bufferViews"]:
         view["buffer"] = 1
@@ -217,7 +217,7 @@ def test_buffer_whose_bytes_are_elsewhere_warns_and_stays(bench, sample):
     assert tree["bufferViews"][9] == {"buffer": 1, "byteLength": 16}
 
 
-def test_model_whose_buffers_are_all_elsewhere_is_packed(bench):
+def test_model_with_no_buffer_bytes_is_packed(bench):
     tree = {"asset": {"version": "2.0"}, "buffers": [{"byteLength": 16}], "bufferViews": [{"buffer": 0, "byteLength": 16}]}
 
     made, chunk = read_glb(bench.build(bench.write("a.gltf", json.dumps(tree)))["a.glb"])
@@ -225,7 +225,7 @@ def test_model_whose_buffers_are_all_elsewhere_is_packed(bench):
     assert (made["buffers"], made["bufferViews"], chunk) == (tree["buffers"], tree["bufferViews"], b"")
 
 
-def test_whole_numbers_may_be_written_with_a_point(bench, sample):
+def test_indices_written_as_floats_are_accepted(bench, sample):
     for view in sample.tree["bufferViews"]:
         view["buffer"] = 0.0
     sample.tree["meshes"][0]["primitives"][0]["indices"] = 3.0
@@ -263,7 +263,7 @@ def test_weights_that_do_not_add_up_warn(sample):
 
 
 @pytest.mark.parametrize(("given", "missing"), [("JOINTS_0", "WEIGHTS_0"), ("WEIGHTS_0", "JOINTS_0")])
-def test_joints_and_weights_go_together(sample, given, missing):
+def test_joints_without_weights_or_weights_without_joints_are_refused(sample, given, missing):
     del sample.tree["meshes"][0]["primitives"][0]["attributes"][missing]
 
     errors, _ = mistakes(embedded(sample).tree, sample.numbers)
@@ -308,7 +308,7 @@ def test_picture_that_is_cut_off_or_damaged_is_named(sample, data, error):
     assert mistakes(sample.tree, sample.numbers)[0] == [f"image 0: {error}"]
 
 
-def test_whole_jpeg_is_right(sample):
+def test_complete_jpeg_has_no_mistakes(sample):
     sample = embedded(sample)
     sample.tree["images"][0]["uri"] = data_uri(JPEG)
 
@@ -410,7 +410,7 @@ def test_bounds_that_are_not_those_of_the_data_warn_or_fail(bench, sample):
     assert bench.fail(source, strict=True) == f"rock.gltf: {POSITION}: max[1] is 2, and the data has 1"
 
 
-def test_bounds_rounded_to_the_datas_precision_are_right(sample):
+def test_bounds_rounded_to_the_precision_of_the_data_have_no_mistakes(sample):
     sample = embedded(sample)
     change(sample, 0, "f", 3, 0.1)
     change(sample, 0, "f", 6, 0.1)
@@ -441,7 +441,7 @@ def test_sparse_accessor_values_are_applied(sample):
 
 
 @pytest.mark.parametrize("rows", [[3, 1], [1, 1], [1, 4]])
-def test_sparse_indices_rise_and_stay_within(sample, rows):
+def test_sparse_indices_that_do_not_rise_or_are_too_large_are_refused(sample, rows):
     sample = embedded(sample)
     sparse(sample, rows, [0.0] * 6)
 

@@ -60,14 +60,14 @@ def test_vertices_are_merged_dropped_and_put_in_order_of_use():
     assert second.tolist() == [2, 1, 0]
 
 
-def test_triangles_without_area_stay_if_there_are_no_others():
+def test_triangles_without_area_are_kept_if_the_list_has_only_such_triangles():
     _, (indices,) = order_vertices([np.zeros((3, 3), "<f4")], [np.array([0, 1, 2])])
 
     assert indices.tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize(("count", "kind"), [(65535, "<u2"), (65536, "<u4")])
-def test_indices_have_16_bits_while_none_restarts_the_primitive(count, kind):
+def test_indices_have_16_bits_unless_an_index_would_restart_the_primitive(count, kind):
     assert to_indices(np.array([count - 1]), count).dtype == kind
 
 

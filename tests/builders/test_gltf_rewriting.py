@@ -50,7 +50,7 @@ def shape(tree):
     return {name: len(listed) for name, listed in tree.items() if isinstance(listed, list)}
 
 
-def test_used_objects_and_numbers_stay(sample):
+def test_rewriting_keeps_used_objects_and_their_numbers(sample):
     before = shape(sample.tree)
 
     tree, numbers = rewritten(sample)
@@ -105,7 +105,7 @@ def test_library_without_scenes_keeps_all_objects(sample):
     assert [each.get("name") for each in made["materials"]] == [None, "spare"]
 
 
-def test_primitives_of_one_set_of_vertices_share_them(sample):
+def test_primitives_with_equal_vertices_share_their_accessors(sample):
     without_skin(sample)
     (first,) = sample.tree["meshes"][0]["primitives"]
     sample.tree["meshes"].append({"primitives": [json.loads(json.dumps(first))]})
@@ -140,7 +140,7 @@ def test_morph_targets_follow_their_vertices(sample):
     assert numbers(primitive["targets"][1]["NORMAL"]) == [[0, 0, 1]] * 4
 
 
-def test_quantised_mesh_gets_its_scale_back_by_a_node(sample):
+def test_child_node_restores_the_scale_of_a_quantised_mesh(sample):
     tree, numbers = rewritten(without_skin(sample), quantises=True)
 
     attributes = tree["meshes"][0]["primitives"][0]["attributes"]
@@ -175,7 +175,7 @@ def test_positions_of_a_skinned_mesh_are_not_quantised(sample):
         ({"extensionsUsed": ["KHR_materials_clearcoat", "KHR_lights_punctual"]}, ""),
     ],
 )
-def test_document_that_may_have_unknown_references_has_an_obstacle(sample, change, reason):
+def test_document_with_possible_unknown_references_cannot_be_rewritten(sample, change, reason):
     assert obstacle(parse_document(glb({**sample.tree, **change}, sample.numbers))) == reason
 
 
@@ -193,7 +193,7 @@ def test_wrong_index_in_an_extension_fails(sample, where, extension):
         rewritten(sample)
 
 
-def test_many_sets_of_few_vertices_do_not_grow_without_bound(sample, monkeypatch):
+def test_many_vertex_sets_that_share_accessors_are_refused_at_the_size_limit(sample, monkeypatch):
     without_skin(sample)
     monkeypatch.setattr("aptui.builders.gltf.data.FREE_EXPANDED_BYTES", 0)
     monkeypatch.setattr("aptui.builders.gltf.data.MOST_EXPANDED_PER_BYTE", 1)

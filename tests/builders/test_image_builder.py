@@ -35,7 +35,7 @@ def only(products):
     return opened(data)
 
 
-def test_a_png_stays_the_same_picture(bench):
+def test_png_product_has_the_same_pixels_as_its_source(bench):
     image = picture("RGBA")
 
     products = bench.build(bench.write("art/a.b.tif", encoded(image, "TIFF")))
@@ -129,7 +129,7 @@ SIZES = [
 
 
 @pytest.mark.parametrize(("params", "size"), SIZES)
-def test_sizes(bench, params, size):
+def test_product_has_the_requested_size(bench, params, size):
     assert only(bench.build(bench.write("a.png", encoded(picture())), **params)).size == size
 
 
@@ -159,7 +159,7 @@ def test_mips_go_down_to_one_pixel_with_the_level_in_the_sub_id(bench):
 
 
 @pytest.mark.parametrize("mode", ["L", "LA", "RGB", "RGBA", "I;16"])
-def test_mips_of_every_mode(bench, mode):
+def test_mips_are_made_for_every_pixel_mode(bench, mode):
     assert len(bench.build(bench.write("a.png", encoded(picture(mode))), mips=True)) == 6
 
 
@@ -198,7 +198,7 @@ def test_equal_sources_give_equal_bytes_across_processes(bench, made_elsewhere, 
     assert made_elsewhere(bench, source, **params) == digests_of(first)
 
 
-def test_quality_matters_in_lossy_formats_and_lossless_is(bench):
+def test_lower_quality_gives_fewer_bytes_and_lossless_keeps_the_pixels(bench):
     source = bench.write("a.png", encoded(picture()))
 
     for wished in ("jpeg", "webp"):
@@ -226,7 +226,7 @@ def test_broken_exif_is_ignored(bench):
     assert only(bench.build(bench.write("a.png", data))).size == (40, 20)
 
 
-def test_exif_that_pillow_stumbles_over_warns(bench, monkeypatch):
+def test_exif_data_that_pillow_cannot_read_warns(bench, monkeypatch):
     def stumble(_picture, *, in_place):
         raise struct.error("unpack requires\na buffer")
 
@@ -315,7 +315,7 @@ def test_every_cut_of_a_picture_fails_or_succeeds_with_one_line(bench):
 
 
 @pytest.mark.slow
-def test_project_may_allow_more_pixels_than_pillow(bench):
+def test_project_can_allow_more_pixels_than_the_limit_of_pillow(bench):
     source = bench.write("a.png", encoded(Image.new("1", (15000, 15000))))
 
     assert only(bench.build(source, max_size=16, max_megapixels=1000)).size == (16, 16)
@@ -331,7 +331,7 @@ def test_a_decompression_bomb_fails(bench):
 
 
 @pytest.mark.slow
-def test_project_may_allow_pixels_between_both_pillow_limits(bench):
+def test_picture_between_the_two_limits_of_pillow_is_accepted_without_a_warning(bench):
     source = bench.write("a.png", encoded(Image.new("1", (9600, 9600))))
 
     assert only(bench.build(source, max_size=16, max_megapixels=100)).size == (16, 16)
@@ -357,7 +357,7 @@ def test_analysis_does_not_import_pillow():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_each_product_says_how_large_it_is(bench):
+def test_each_product_has_its_size_as_facts(bench):
     response = bench.process(bench.write("a.png", encoded(picture(size=(40, 20)))), format="webp", mips=True)
 
     assert [product.facts for product in response.products][:2] == [

@@ -37,7 +37,7 @@ def test_indented_text_is_as_json_dumps_lays_it_out(tree, indent):
 
 
 @given(tree=TREES, indent=INDENTS)
-def test_text_without_comments_is_left_alone(tree, indent):
+def test_comment_removal_keeps_text_without_comments_unchanged(tree, indent):
     text = json.dumps(tree, indent=indent, ensure_ascii=False)
 
     assert json_builder._without_comments(text) == text
@@ -75,7 +75,7 @@ def test_indent_formats_the_text(bench):
     assert bench.build(source, indent=2)["a.json"].decode() == '{\n  "a": [\n    1,\n    {}\n  ],\n  "b": []\n}\n'
 
 
-def test_neither_minified_nor_indented_stays_as_it_is(bench):
+def test_text_without_minify_and_indent_is_unchanged(bench):
     text = '{ "a" :1 }\n\n'
 
     assert bench.build(bench.write("a.json", text), minify=False)["a.json"].decode() == text
@@ -91,7 +91,7 @@ def test_equal_sources_give_equal_bytes_across_processes(bench, made_elsewhere, 
     assert made_elsewhere(bench, source) == digests_of(first)
 
 
-def test_the_digest_of_the_bytes_read_is_remembered(bench):
+def test_request_stores_the_digest_of_the_source_that_was_read(bench):
     import hashlib
     from uuid import UUID
 
@@ -193,10 +193,10 @@ def test_a_source_that_vanished_fails_naming_it(bench):
     assert "gone.json" in response.error
 
 
-def test_indent_contradicts_an_explicit_minify_only(bench):
+def test_indent_contradicts_only_an_explicit_minify(bench):
     assert bench.analyse("a.x", {"indent": 2}).result is Result.SUCCESS
     assert "'indent' contradicts 'minify: true'" in bench.analyse("a.x", {"indent": 2}, {"server": {"minify": True}}).error
 
 
-def test_a_wrong_parameter_fails_the_job_too(bench):
+def test_wrong_parameter_also_fails_the_job(bench):
     assert "unknown parameter 'x'" in bench.fail(bench.write("a.json", "[]"), x=1)

@@ -179,7 +179,7 @@ def test_very_many_mistakes_are_summed_up(bench, monkeypatch):
     assert bench.warnings[2:] == ["a.csv: 3 more of the kind: missing text"]
 
 
-def test_a_template_in_another_charset_is_read(bench):
+def test_po_file_in_another_charset_is_read(bench):
     text = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=ISO-8859-15\\n"\nmsgid "a"\nmsgstr "€"\n'
 
     assert tables(bench, bench.write("a.po", text.encode("iso-8859-15")))["a.json"]["a"] == "€"

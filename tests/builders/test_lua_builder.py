@@ -63,7 +63,7 @@ def test_a_broken_script_fails_naming_its_line(bench, version):
 
 
 @pytest.mark.usefixtures("no_programs")
-def test_versions_of_the_language_differ(bench):
+def test_script_is_checked_with_the_requested_version_of_the_language(bench):
     source = bench.write("a.lua", "x = 7 // 2\n")
 
     assert bench.fail(source, version="5.1") == "a.lua:1: unexpected symbol near '/'"
@@ -95,12 +95,12 @@ def test_equal_sources_give_equal_bytecode_in_another_process(bench, made_elsewh
 
 @pytest.mark.usefixtures("no_programs")
 @pytest.mark.parametrize("data", [b"", b"-- \xff\xfe bytes\nx = '\xe9'\n", b"\xef\xbb\xbfx = 1\n", b"# shell line only"])
-def test_odd_but_right_scripts_are_accepted(bench, data):
+def test_unusual_valid_scripts_are_accepted(bench, data):
     assert bench.build(bench.write("a.lua", data), compile="bytecode")
 
 
 @pytest.mark.usefixtures("no_programs")
-def test_nothing_of_the_script_runs(bench):
+def test_compiling_does_not_run_the_script(bench):
     assert bench.build(bench.write("a.lua", "while true do end error('ran')"), compile="bytecode")
 
 
@@ -121,7 +121,7 @@ def test_a_compiler_runs_in_the_scan_folder_with_a_relative_name(bench, fake_lua
 
 @pytest.mark.real
 @pytest.mark.usefixtures("no_lupa")
-def test_a_compiler_checks_where_there_is_no_library(bench, fake_luac):
+def test_luac_checks_scripts_if_lupa_is_not_installed(bench, fake_luac):
     assert bench.build(bench.write("a.lua", "fine"), compile="check") == {"a.lua": b"fine"}
     assert fake_luac()[1] == "-p -- a.lua"
 

@@ -71,7 +71,7 @@ def test_faces_of_a_ply_keep_their_colours(bench, monkeypatch):
     assert [place for place, _ in found][3:] == [(1, 0, 0), (1, 1, 0), (0, 1, 0)]
 
 
-def test_vertices_of_other_colours_are_not_merged(bench):
+def test_vertices_of_different_colours_are_not_merged(bench):
     head = PLY.replace("vertex 3", "vertex 4").replace("element face", "property uchar red\nelement face")
     head = head.replace("property uchar red\n", "property uchar red\nproperty uchar green\nproperty uchar blue\n")
     body = "0 0 0 255 0 0\n0 0 0 255 0 0\n1 0 0 255 0 0\n0 0 0 0 255 0\n3 0 2 3\n"
@@ -94,7 +94,7 @@ def test_package_that_trimesh_lacks_is_named(bench, monkeypatch):
     assert bench.fail(bench.write("a.off", OFF)) == "a.off: needs the Python package 'scipy': pip install scipy"
 
 
-def test_materials_of_one_texture_decode_it_once(bench, monkeypatch):
+def test_texture_shared_by_many_materials_is_decoded_at_most_a_few_times(bench, monkeypatch):
     count = 40
     corners = "v 0 0 0\nv 1 0 0\nv 0 1 0\nvt 0 0\n"
     faces = "".join(f"usemtl m{number}\nf 1/1 2/1 3/1\n" for number in range(count))
@@ -277,7 +277,7 @@ def test_a_texture_of_too_many_pixels_is_not_decoded(bench):
     assert any("9600x9600 are more than 64 million" in text for text in bench.warnings)
 
 
-def test_a_ply_names_its_texture(bench):
+def test_texture_named_by_a_ply_is_a_dependency(bench):
     source = bench.write("art/a.ply", PLY.replace("element face", "comment TextureFile my wood.png\nelement face"))
 
     assert bench.dependencies(source) == ["art/my wood.png"]
@@ -336,7 +336,7 @@ def test_a_broken_model_fails_by_name(bench, source, data, error):
     assert found != error or not error.endswith(": ")
 
 
-def test_a_missing_library_says_how_to_get_it(bench, monkeypatch):
+def test_missing_library_is_reported_with_its_install_command(bench, monkeypatch):
     monkeypatch.setitem(sys.modules, "trimesh", None)
 
     assert (

@@ -52,7 +52,7 @@ def test_a_gltf_becomes_one_glb_with_its_buffer_and_images(bench, sample):
     assert mistakes(tree, chunk) == ([], [])
 
 
-def test_images_may_stay_files(bench, sample):
+def test_images_can_remain_separate_files(bench, sample):
     tree, chunk = read_glb(bench.build(sample.write(bench), textures="files", optimise=False)["rock.glb"])
 
     assert tree["images"] == [{"uri": "rock%20face.png"}]
@@ -74,7 +74,7 @@ def test_several_buffers_become_one_and_equal_images_are_held_once(bench, sample
     assert mistakes(tree, chunk) == ([], [])
 
 
-def test_a_buffer_for_readers_without_a_compression_keeps_its_place(bench, sample):
+def test_fallback_buffer_of_a_compression_extension_keeps_its_index(bench, sample):
     fallback = {"byteLength": 64, "extensions": {"EXT_meshopt_compression": {"fallback": True}}}
     sample.tree["buffers"].append(fallback)
     compressed = {"buffer": 0, "byteOffset": 0, "byteLength": 48}
@@ -88,7 +88,7 @@ def test_a_buffer_for_readers_without_a_compression_keeps_its_place(bench, sampl
     assert mistakes(tree, chunk) == ([], [])
 
 
-def test_output_copy_copies_only_the_source(bench, sample):
+def test_output_copy_makes_only_a_copy_of_the_source(bench, sample):
     source = sample.write(bench)
 
     response = bench.process(source, output="copy")
@@ -125,7 +125,7 @@ def test_equal_sources_give_equal_bytes_across_processes(bench, made_elsewhere, 
     assert made_elsewhere(bench, source) == digests_of(first)
 
 
-def test_numbers_and_names_of_the_json_stay(bench, sample):
+def test_numbers_and_text_in_the_json_stay_exact(bench, sample):
     sample.tree["extras"] = {"big": 12345678901234567890, "small": 1e-40, "minus": -0.0, "text": "é\u2028"}
 
     tree, _ = read_glb(bench.build(sample.write(bench))["rock.glb"])
@@ -173,7 +173,7 @@ def test_uri_with_file_scheme_is_refused(bench):
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"images": 3, "buffers": [1, {"uri": 4}]}', "\xff"])
-def test_a_broken_source_declares_nothing_and_is_analysed(bench, text):
+def test_analysis_of_a_broken_source_succeeds_without_dependencies(bench, text):
     assert bench.dependencies(bench.write("a.gltf", text.encode("latin-1"))) == []
 
 
@@ -285,7 +285,7 @@ def test_model_that_gltfpack_would_damage_fails(bench, sample, gltfpack):
     assert bench.build(source)
 
 
-def test_only_jobs_that_use_a_program_depend_on_it(bench, sample, gltfpack):
+def test_fingerprint_contains_a_program_only_if_the_job_uses_it(bench, sample, gltfpack):
     source = sample.write(bench)
 
     def fingerprint(**params):
@@ -335,7 +335,7 @@ def test_real_gltfpack_halves_a_model(bench):
     assert "EXT_meshopt_compression" in tree["extensionsRequired"]
 
 
-def test_another_reader_finds_the_same_surface(bench, sample):
+def test_trimesh_reads_the_same_surface_from_the_product(bench, sample):
     trimesh = pytest.importorskip("trimesh")
     for key in ("skins", "animations"):
         del sample.tree[key]

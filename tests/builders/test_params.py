@@ -69,7 +69,7 @@ def test_every_parameter_is_in_the_manual_with_its_default(kind):
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_pointers_wrong_parameters_and_vanished_sources_fail_by_name(bench, kind):
+def test_lfs_pointer_wrong_parameter_and_deleted_source_fail_with_the_source_name(bench, kind):
     bench.builder = kind()
     source = bench.write(f"a{kind.patterns[0][1:]}", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
 
@@ -116,7 +116,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("kind", "name", "value", "is_right"), CASES)
-def test_values_are_checked(kind, name, value, is_right):
+def test_parameter_values_are_checked_against_the_schema(kind, name, value, is_right):
     schema = schema_of(kind.params_schema)
     if is_right:
         assert check_params(schema, {name: value})[name] == value
@@ -133,7 +133,7 @@ def test_an_unknown_parameter_fails_analysis_naming_builder_and_nearest(bench):
     assert response.error == "builder 'textures' (image): unknown parameter 'fromat', did you mean 'format'?"
 
 
-def test_an_unknown_parameter_like_no_other_lists_the_known(bench):
+def test_unknown_parameter_without_a_similar_name_lists_the_known_names(bench):
     bench.name = "image"
     error = bench.analyse("a.x", {"zzz": 1}).error
 
@@ -155,7 +155,7 @@ def test_a_wrong_value_of_one_platform_names_it(bench):
     )
 
 
-def test_a_long_or_many_lined_value_stays_one_short_line(bench):
+def test_long_value_with_many_lines_is_shown_in_one_short_line(bench):
     error = bench.analyse("a.x", {"format": "x\n" * 500}).error
 
     assert "\n" not in error

@@ -221,7 +221,7 @@ def test_unknown_stage_fails(bench, fake):
 # ------------------------------------------------------------------------------------------------------------ dependencies
 
 
-def test_nested_includes_and_missed_paths_are_dependencies(bench):
+def test_nested_includes_and_searched_missing_paths_are_dependencies(bench):
     bench.write("fx/near.glsl", '#include "../lib/far.glsl"\n')
     bench.write("lib/far.glsl", '  #  include   "near2.glsl" // comment\n#include "../fx/a.frag"\n')
     bench.write("inc/found.glsl", "")
@@ -241,7 +241,7 @@ def test_nested_includes_and_missed_paths_are_dependencies(bench):
     ]
 
 
-def test_includes_of_every_platform_count_and_those_outside_do_not(bench):
+def test_includes_of_all_platforms_are_dependencies_except_those_outside(bench):
     source = bench.write("a.frag", '#include "x.glsl"\n#include "../../y.glsl"\n')
 
     response = bench.analyse(source, {}, {"server": {"include_paths": ["inc"]}})
@@ -324,7 +324,7 @@ def test_a_real_compiler_makes_spirv_without_our_paths(bench, name):
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_a_real_compilers_errors_have_their_places(bench, name):
+def test_errors_of_a_real_compiler_have_file_and_line(bench, name):
     write_real(bench)
     bench.write("inc/light.glsl", "\nfloat light( { }\n")
 
@@ -428,7 +428,7 @@ def test_variant_is_compiled_with_its_macros_into_a_product_of_its_own(bench, fa
     assert "-DFOG= -DLIGHTS=4 -DSUN=2" in note()[1]
 
 
-def test_shader_without_macros_keeps_its_name_among_variants(bench, no_programs):
+def test_variant_without_macros_keeps_the_plain_job_key(bench, no_programs):
     jobs = bench.analyse(bench.write("a.frag", ""), {"variants": {"FOG": [None, 1]}}).jobs
 
     assert [job.job_key for job in jobs if job.platform == "linux"] == ["mine", "mine.FOG-1"]

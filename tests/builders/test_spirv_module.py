@@ -92,7 +92,7 @@ def test_stage_inputs_outputs_and_constants_are_listed():
 
 
 @pytest.mark.parametrize("data", [b"", b"module", bytes(20), MODULE[:-2], b"\x03\x02\x23\x07" + bytes(20)])
-def test_other_bytes_are_refused(data):
+def test_bytes_that_are_not_a_valid_module_are_refused(data):
     with pytest.raises(BrokenSpirvError):
         reflect(data)
 
@@ -144,7 +144,7 @@ def test_workgroup_size_is_reported(tmp_path):
 
 @pytest.mark.real
 @needs("glslangValidator", "spirv-cross")
-def test_spirv_cross_finds_the_same(tmp_path):
+def test_reflection_agrees_with_spirv_cross(tmp_path):
     compile_shader(tmp_path, "frag", SOURCE)
     text = subprocess.run(["spirv-cross", "a.spv", "--reflect"], cwd=tmp_path, check=True, capture_output=True).stdout
     theirs, ours = json.loads(text), reflect((tmp_path / "a.spv").read_bytes())

@@ -204,7 +204,7 @@ def test_mips_keep_the_coverage_of_alpha() -> None:
     assert (lost[3][..., 3] > 127).mean() < wanted / 2
 
 
-def test_premultiplied_texture_says_so(bench: BuilderBench) -> None:
+def test_premultiplied_texture_has_the_flag_of_premultiplied_alpha(bench: BuilderBench) -> None:
     pixels = np.full((4, 4, 4), (200, 100, 50, 128), np.uint8)
     bench.write("a.png", png(pixels))
 
@@ -214,7 +214,7 @@ def test_premultiplied_texture_says_so(bench: BuilderBench) -> None:
     assert file.dfd[4 + 8 + 3] == 1, "the flag of premultiplied alpha"
 
 
-def test_premultiplied_mips_are_the_straight_mips_multiplied(bench: BuilderBench) -> None:
+def test_premultiplied_mips_equal_the_straight_mips_times_alpha(bench: BuilderBench) -> None:
     pixels = np.zeros((2, 2, 4), np.uint8)
     pixels[0] = (255, 0, 0, 255)
     pixels[1] = (0, 255, 0, 51)
@@ -281,7 +281,7 @@ def test_damaged_picture_fails_in_plain_words(bench: BuilderBench) -> None:
     assert bench.fail("a.png") == "a.png: damaged PNG: the file ends too early"
 
 
-def test_cube_map_and_array_hold_all_their_images(bench: BuilderBench) -> None:
+def test_cube_map_and_array_contain_all_their_images(bench: BuilderBench) -> None:
     for at, face in enumerate(("px", "nx", "py", "ny", "pz", "nz")):
         bench.write(f"sky_{face}.png", png(np.full((8, 8, 4), (40 * at, 0, 0, 255), np.uint8)))
     names = [f"{{name}}_{face}.png" for face in ("px", "nx", "py", "ny", "pz", "nz")]
@@ -314,7 +314,7 @@ def test_bc_texture_whose_side_is_not_divisible_by_four_warns(bench: BuilderBenc
     assert "30x20 is not a multiple of 4" in bench.warnings[0]
 
 
-def test_progress_rises_to_one_and_drafts_differ(bench: BuilderBench) -> None:
+def test_progress_rises_to_one_and_a_draft_differs_from_the_final(bench: BuilderBench) -> None:
     bench.write("photo.png", png(draw_photo(128, 160)))
 
     final = bench.build("photo.png")
@@ -328,7 +328,7 @@ def test_progress_rises_to_one_and_drafts_differ(bench: BuilderBench) -> None:
 
 
 @pytest.mark.real
-def test_two_processes_make_equal_bytes(tmp_path: Path) -> None:
+def test_equal_sources_give_equal_bytes_across_processes(tmp_path: Path) -> None:
     (tmp_path / "photo.png").write_bytes(png(draw_photo(64, 48)))
     code = """
 import sys; from pathlib import Path

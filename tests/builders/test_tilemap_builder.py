@@ -86,7 +86,7 @@ def test_zstd_is_read_if_its_package_is_installed(bench):
     assert build_map(bench, write_map(bench, data))["layers"][0]["data"] == TILES
 
 
-def test_a_map_names_its_pictures_alone(bench):
+def test_product_of_a_map_depends_only_on_its_pictures(bench):
     source = write_map(bench)
 
     level = build_map(bench, source)
@@ -99,7 +99,7 @@ def test_a_map_names_its_pictures_alone(bench):
     assert product.path_dependencies == [PathDependency("tiles/ground.png", load=product.path_dependencies[0].load)]
 
 
-def test_chunks_of_an_infinite_map_stay_chunks(bench):
+def test_chunks_of_an_infinite_map_are_kept(bench):
     chunks = (
         '<data encoding="csv"><chunk x="-2" y="0" width="2" height="1">1,2</chunk>'
         '<chunk x="0" y="0" width="1" height="1">9</chunk></data>'
@@ -132,7 +132,7 @@ def test_objects_have_their_shapes_and_properties(bench):
     assert text["text"] == {"wrap": True, "text": "Hi"}
 
 
-def test_a_template_fills_its_objects_and_brings_its_tileset(bench):
+def test_template_fills_in_its_objects_and_adds_its_tileset_to_the_map(bench):
     bench.write("tiles/things.tsx", TILESET.replace("ground", "things") + "</tileset>")
     bench.write("tiles/things.png", png(16, 16))
     bench.write(
@@ -158,7 +158,7 @@ def test_a_template_fills_its_objects_and_brings_its_tileset(bench):
     ]  # fmt: skip
 
 
-def test_tmj_is_read_as_tmx_is(bench):
+def test_tmj_and_tmx_of_the_same_map_give_equal_products(bench):
     from_tmx = build_map(bench, write_map(bench))
     text = json.dumps({**from_tmx, "tilesets": [{"firstgid": 1, "source": "../tiles/ground.tsx"}], "editorsettings": {"x": 1}})
 
@@ -287,7 +287,7 @@ def ldtk(tile=3, cells=4):
     return {"jsonVersion": "1.5.3", "defs": defs, "levels": [], "worlds": []}, {"identifier": "L0", "layerInstances": [layer]}
 
 
-def test_an_ldtk_project_gets_its_separate_levels_and_loses_the_rules(bench):
+def test_ldtk_project_includes_its_separate_levels_without_editor_rules(bench):
     project, level = ldtk()
     project["levels"] = [{"identifier": "L0", "externalRelPath": "world/L0.ldtkl"}]
     bench.write("tiles/ground.png", png(16, 16))

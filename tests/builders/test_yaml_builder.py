@@ -25,7 +25,7 @@ def test_a_copy_keeps_every_byte(bench):
     assert (bench.products_dir / "Level.yml").read_bytes() == text.encode()
 
 
-def test_json_is_laid_out_or_without_blanks(bench):
+def test_json_output_is_indented_and_min_output_has_no_blanks(bench):
     source = bench.write("a.yaml", "b: [1, é]\na: {}\n")
 
     assert bench.build(source, output="json") == {"a.json": '{\n  "b": [\n    1,\n    "é"\n  ],\n  "a": {}\n}\n'.encode()}
@@ -33,7 +33,7 @@ def test_json_is_laid_out_or_without_blanks(bench):
     assert bench.process(source, output="min").products[0].asset_type == JSON_ASSET_TYPE
 
 
-def test_values_mean_what_yaml_1_2_says(bench):
+def test_values_are_converted_by_the_rules_of_yaml_1_2(bench):
     text = "yes: yes\nhex: 0x10\noctal: 0o17\nnone: ~\nfloat: 1e3\nday: 2020-02-30\ntext: '12'\n1: one\nlong: >-\n  a\n  b\n"
 
     assert as_json(bench, text) == {
@@ -49,7 +49,7 @@ def test_values_mean_what_yaml_1_2_says(bench):
     }
 
 
-def test_merged_keys_give_way_to_own_and_to_earlier_ones(bench):
+def test_own_keys_override_merged_keys_and_earlier_merges_override_later_ones(bench):
     text = "a: &a {x: 1, y: 1}\nb: &b {y: 2, z: 2}\nc: {<<: [*a, *b], x: 3}\n"
 
     assert as_json(bench, text)["c"] == {"x": 3, "y": 1, "z": 2}

@@ -41,7 +41,7 @@ def test_every_verb_has_help_and_project_option(verb: str, capsys: pytest.Captur
     assert "--project DIR" in capsys.readouterr().out
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_option_prints_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["--version"]) == 0
 
     assert capsys.readouterr().out == f"aptui {__version__}\n"

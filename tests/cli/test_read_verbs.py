@@ -150,7 +150,7 @@ def test_a_raw_log_is_refused_on_a_terminal(run: Run, monkeypatch: pytest.Monkey
     assert run("log", "x.words@linux", "--raw")[0] == 3
 
 
-def test_a_log_as_json_and_of_a_numbered_run(run: Run) -> None:
+def test_log_is_printed_as_json_and_by_the_number_of_a_run(run: Run) -> None:
     first = json.loads(run("log", "x.words@linux", "--json")[1])
     again = json.loads(run("log", "x.words@linux", "--json", "--run", "1")[1])
     code, _, err = run("log", "x.words@linux", "--run", "7")
@@ -161,7 +161,7 @@ def test_a_log_as_json_and_of_a_numbered_run(run: Run) -> None:
     assert "there is no run 7" in err
 
 
-def test_log_of_job_without_lines_reports_that(run: Run) -> None:
+def test_log_of_a_job_without_lines_reports_an_empty_log(run: Run) -> None:
     code, out, err = run("log", "a.txt@linux")
 
     assert (code, out) == (0, "")
@@ -199,7 +199,7 @@ def test_a_name_without_job_is_a_mistake(run: Run, name: str) -> None:
 # -------------------------------------------------------------------------------------------------------- status, builders
 
 
-def test_status_counts(run: Run) -> None:
+def test_status_counts_jobs_and_products(run: Run) -> None:
     answer = json.loads(run("status", "--json")[1])
     told = run("status")[1]
 

@@ -44,7 +44,7 @@ def test_checks_are_compiled_and_read_back_from_the_stored_form(folder: Path) ->
     assert remembered == compiled
 
 
-def test_only_blocking_checks_belong_to_the_project_and_change_its_signature(folder: Path) -> None:
+def test_only_blocking_checks_change_the_signature_of_the_project(folder: Path) -> None:
     bare = load(write(folder)).project
     warned = load(write(folder, "checks: {small: {bytes: '<= 1KiB'}}\n")).project
     blocked = load(write(folder, "checks: {small: {bytes: '<= 1KiB', level: block}}\n"))

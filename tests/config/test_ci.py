@@ -30,7 +30,7 @@ def test_each_recipe_is_yaml_with_valid_aptui_commands(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_nothing_asks_the_asset_database_before_a_batch_made_one(name: str) -> None:
+def test_recipes_run_batch_before_lint_and_verify(name: str) -> None:
     lines = re.findall(r"(?:run: |- )aptui (\w+)", Path(FOLDER, name).read_text(encoding="utf-8"))
 
     assert lines[0] == "batch"
@@ -61,7 +61,7 @@ def test_the_image_runs_a_verb_by_default() -> None:
 
 
 @pytest.mark.parametrize("name", [*RECIPES, "Dockerfile"])
-def test_recipes_check_every_package_to_its_hash(name: str) -> None:
+def test_recipes_install_only_packages_with_checked_hashes(name: str) -> None:
     text = Path(FOLDER, name).read_text(encoding="utf-8")
 
     installs = re.findall(r"pip install (.*)", text)

@@ -42,7 +42,7 @@ def test_unknown_placeholder_is_found_outside_single_quotes(line: str, unknown: 
         ("tr;x", "tr"),
     ],
 )
-def test_the_program_of_a_line_is_its_first_plain_word(line: str, program: str) -> None:
+def test_program_of_a_command_line_is_its_first_plain_word(line: str, program: str) -> None:
     assert program_of(line) == program
 
 
@@ -55,7 +55,7 @@ def test_an_unknown_placeholder_is_a_mistake_with_its_place_and_the_list(tmp_pat
         load(tmp_path)
 
 
-def test_a_missing_program_is_named_each_time_with_its_builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_program_is_reported_with_its_builder_at_every_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "aptui.yaml").write_text(
         PROJECT + "builders:\n  - {name: u, patterns: ['*.x'], version: 1, command: 'sqush {source}'}\n"
     )
@@ -68,7 +68,7 @@ def test_a_missing_program_is_named_each_time_with_its_builder(tmp_path: Path, m
     assert list(missing_programs(load(tmp_path))) == []
 
 
-def test_bad_addresses_are_mistakes_with_their_places(tmp_path: Path) -> None:
+def test_invalid_addresses_are_reported_with_their_places(tmp_path: Path) -> None:
     lists = "serve:\n  allowed: [10.0.0.1, bad..host]\n  connections: [{id: x, address: '?', port: 4}]\n"
     (tmp_path / "aptui.yaml").write_text(f"{PROJECT}builders: []\n{lists}")
 

@@ -49,7 +49,7 @@ def project(tmp_path, monkeypatch):
         ("logs", "../logs", "# the end\n", '# the end\nlogs: "../logs"\n'),
     ],
 )
-def test_only_the_value_changes(key, value, before, after):
+def test_edit_changes_only_the_value_in_the_text(key, value, before, after):
     assert PROJECT.count(before) == 1
     assert edit_text(PROJECT, "x", key, value) == PROJECT.replace(before, after)
 
@@ -85,7 +85,7 @@ def test_a_missing_mapping_is_made():
 
 
 @pytest.mark.parametrize("value", ["true", "1e3", "a: b", "# x", "- x", "*x", " pad ", "\x1b[31m", "\u2028", '"', "no", "岩"])
-def test_any_text_is_read_back_as_it_was_given(value):
+def test_any_text_is_written_so_that_yaml_reads_it_unchanged(value):
     from aptui.config.yaml.nodes import read_yaml
 
     assert read_yaml(edit_text("", "x", "name", value).encode(), "x").plain() == {"name": value}
@@ -152,7 +152,7 @@ def test_typed_number_becomes_a_number(text, value):
     assert value_of(text) == value
 
 
-def test_mistakes_are_those_of_the_schema():
+def test_values_are_checked_against_the_schema():
     assert "a whole number" in mistake_in("workers", "many")
     assert "a duration" in mistake_in("limits.process", "soon")
     assert mistake_in("workers", 4) == mistake_in("limits.memory", "2GiB") == mistake_in("ignore", ["*.tmp"]) == ""

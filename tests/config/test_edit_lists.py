@@ -68,7 +68,7 @@ def test_only_differing_entries_change(text, entries, after):
     assert read_yaml(changed.encode(), "x").plain()["serve"][key.partition(".")[2]] == entries
 
 
-def test_entries_in_another_order_are_written_as_a_whole():
+def test_list_with_reordered_entries_is_written_as_a_whole():
     assert read_yaml(with_entries(FLOW, "x", "serve.rejected", ["10.0.0.0/8", "1.2.3.4"]).encode(), "x").plain() == {
         "serve": {"rejected": ["10.0.0.0/8", "1.2.3.4"], "port": 1}
     }

@@ -93,7 +93,7 @@ def test_example_configuration_is_compiled_completely(write: Write, tmp_path: Pa
     assert data.uuid == name_uuid(b"aptui:builder:data")
 
 
-def test_references_become_rules_and_survive_storing(write: Write) -> None:
+def test_references_become_rules_and_survive_the_stored_form(write: Write) -> None:
     said = "{regex: '(?P<n>x)', path: 'a/{n}', kind: product, load: pre, relative_to: source, look_in: source}"
     folder = write(builders_of(f"  - {{name: a, copy: [x], references: ['b(.)', {said}]}}\n"))
 
@@ -117,7 +117,7 @@ def test_disabled_host_platform_stays_enabled_with_a_warning(write: Write) -> No
     assert loaded.warnings[0].endswith("aptui.yaml:2:30: 'linux' is the host's platform, so it is always on")
 
 
-def test_platforms_that_were_not_requested_rest(write: Write) -> None:
+def test_enabled_platforms_that_were_not_requested_are_resting(write: Write) -> None:
     folder = write(f"{SMALL}platforms: {{linux: {{}}, server: {{}}, android: {{enabled: false}}, web: {{}}}}\n")
 
     loaded = load(folder, platforms=["server", "android"])
@@ -160,7 +160,7 @@ def test_platform_id_overrides_tag_and_tag_overrides_star(write: Write) -> None:
     assert builder.platform_params == (("linux", '{"q":2}'),)
 
 
-def test_a_builder_skipped_everywhere_is_not_there(write: Write) -> None:
+def test_builder_skipped_on_all_platforms_is_left_out(write: Write) -> None:
     assert load(write(builders_of('  - {name: b, copy: ["*"], platforms: {linux: skip}}\n'))).project.builders == ()
 
 
@@ -194,7 +194,7 @@ def test_every_field_of_a_builder_is_compiled(write: Write) -> None:
     assert builder.command.error_regex == "E (?P<message>.*)"
 
 
-def test_using_copy_by_name_is_the_copy_rule(write: Write) -> None:
+def test_builder_that_uses_copy_is_a_copy_rule(write: Write) -> None:
     builder = load(write(builders_of('  - {name: b, uses: copy, patterns: ["*.x"]}\n'))).project.builders[0]
 
     assert (builder.kind, builder.origin, builder.needs_analysis) == (BuilderKind.COPY, "", False)
@@ -209,7 +209,7 @@ def test_worker_memory_defaults_to_a_share_of_the_machine(write: Write, said: st
     assert builder.memory_limit_bytes == limit
 
 
-def test_limits_apply_to_builders_without_their_own(write: Write) -> None:
+def test_global_limits_apply_to_builders_without_own_limits(write: Write) -> None:
     loaded = load(write(builders_of("  - {name: b, uses: image}\n") + "limits: {analyse: 500ms, process: 90, memory: 1kB}\n"))
 
     assert (loaded.limits.analyse_s, loaded.limits.process_s, loaded.limits.memory_bytes) == (0.5, 90.0, 1000)
@@ -272,7 +272,7 @@ def test_companions_are_appended_or_replace_an_extension(write: Write) -> None:
         ("cache/linux/a.txt", False),
     ],
 )
-def test_ignore_rules_mean_what_they_mean_in_gitignore(write: Write, path: str, expected: bool) -> None:  # a table
+def test_ignore_rules_match_as_in_gitignore(write: Write, path: str, expected: bool) -> None:  # a table
     rules = "ignore: ['*.tmp', 'raw/*', old, {regex: 'backup_[0-9]+'}]\n"
     folder = write(f"scan_folders: [{{name: game, path: .}}]\n{rules}")
 
@@ -294,7 +294,7 @@ def test_workers_default_to_the_number_of_cores(write: Write) -> None:
     assert load(folder, sets=["workers=3"], workers=0).workers == dirs.core_count()
 
 
-def test_braces_in_a_glob_give_a_warning(write: Write) -> None:
+def test_braces_in_a_glob_give_a_warning_that_they_match_literally(write: Write) -> None:
     loaded = load(write(builders_of('  - {name: b, copy: ["*.{png,jpg}"]}\n')))
 
     assert "aptui.yaml:3:22: braces and brackets stand for themselves" in loaded.warnings[0]
@@ -318,14 +318,14 @@ def test_user_layer_overrides_project_and_options_override_both(write: Write) ->
     assert [Path(file).name for file, _ in loaded.layers] == ["defaults.yaml", "builders.yaml", "aptui.yaml", "aptui.yaml"]
 
 
-def test_a_value_of_an_option_is_yaml(write: Write) -> None:
+def test_value_of_a_set_option_is_parsed_as_yaml(write: Write) -> None:
     loaded = load(write(SMALL), sets=['builders=[{name: a, copy: ["*.x"]}]', "platforms.server.enabled=true"])
 
     assert [rule.name for rule in loaded.project.builders] == ["a"]
     assert [platform.id for platform in loaded.project.platforms] == ["linux", "server"]
 
 
-def test_places_of_builder_parameters_are_kept_for_the_registry(write: Write) -> None:
+def test_configuration_stores_the_place_of_every_builder_parameter(write: Write) -> None:
     text = "scan_folders: [{name: a, path: .}]\nbuilders:\n  - {name: t, uses: image, params: {a: 1}, platforms: {linux: {b: 2}}}\n"
     folder = write(text)
 
@@ -334,7 +334,7 @@ def test_places_of_builder_parameters_are_kept_for_the_registry(write: Write) ->
     assert places == {"t": "aptui.yaml:3:21", "t\nparams\na": "aptui.yaml:3:37", "t\nlinux\nb": "aptui.yaml:3:64"}
 
 
-def test_the_project_is_the_nearest_folder_upwards(write: Write, tmp_path: Path) -> None:
+def test_project_is_the_nearest_folder_above_with_a_configuration(write: Write, tmp_path: Path) -> None:
     folder = write(SMALL)
 
     assert dirs.find_project(folder / "assets") == folder
@@ -345,7 +345,7 @@ def test_the_project_is_the_nearest_folder_upwards(write: Write, tmp_path: Path)
 # signatures
 
 
-def test_signatures_change_only_with_deciding_keys(write: Write) -> None:
+def test_signatures_change_only_with_keys_that_affect_products(write: Write) -> None:
     first = load(write(EXAMPLE))
     cosmetic = load(write(EXAMPLE.replace("# the host's", "# our") + "workers: 2\nlimits: {process: 5m}\n"))
     ruled = load(write(EXAMPLE.replace("webp", "png")))
@@ -374,7 +374,7 @@ def write_tool(folder: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("tool", ["./tool.sh", "{name: sh, files: [./tool.sh]}", "{name: sh, files: [tool.sh]}"])
-def test_upgrading_a_tool_changes_the_builder_though_no_yaml_changed(write: Write, tool: str) -> None:
+def test_changed_tool_changes_the_code_digest_of_its_builder(write: Write, tool: str) -> None:
     folder = write(builders_of(f'  - {{name: b, command: x, patterns: ["*"], tools: [{tool}]}}\n'))
     write_tool(folder, "one")
     first, again = load(folder), load(folder)
@@ -407,7 +407,7 @@ def test_removed_tool_is_reported_without_a_change_of_yaml(write: Write) -> None
         load(folder)
 
 
-def test_tools_are_probed_in_the_path(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tool_is_found_in_a_later_folder_of_the_path(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bin").mkdir()
     write_tool(tmp_path / "bin", "one")
     monkeypatch.setenv("PATH", f"{tmp_path / 'nowhere'}:{tmp_path / 'bin'}")
@@ -436,7 +436,7 @@ def test_an_unchanged_configuration_is_the_same_and_not_compiled_again(write: Wr
 
 
 @pytest.mark.real
-def test_the_unchanged_path_imports_no_yaml(write: Write) -> None:
+def test_loading_an_unchanged_configuration_imports_no_yaml_modules(write: Write) -> None:
     folder = write(EXAMPLE)
     code = f"""
 import json, sys
@@ -469,7 +469,7 @@ def test_damaged_stored_form_is_ignored(write: Write, tmp_path: Path, damage: Ca
 
 
 @pytest.mark.real
-def test_stored_form_of_another_shape_is_ignored(write: Write, tmp_path: Path) -> None:
+def test_stored_form_with_unknown_fields_is_ignored(write: Write, tmp_path: Path) -> None:
     folder = write(EXAMPLE)
     first = load(folder)
     (kept,) = (tmp_path / "kept" / "aptui" / "config").iterdir()
@@ -506,7 +506,7 @@ def test_removed_scan_folder_is_reported_without_a_change_of_yaml(write: Write) 
         load(folder)
 
 
-def test_records_survive_the_compiled_form(write: Write) -> None:
+def test_compiled_form_restores_an_equal_configuration(write: Write) -> None:
     loaded = load(write(EXAMPLE), workers=1)
 
     assert compiled._unpack(json.loads(packing.canonical(compiled.pack(loaded)))) == loaded

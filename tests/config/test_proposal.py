@@ -40,7 +40,7 @@ def tree(root: Path, names: set[str]) -> Path:
 
 
 @pytest.mark.parametrize("engine", TREES)
-def test_each_engine_gets_the_project_that_fits_it(tmp_path: Path, engine: str) -> None:
+def test_project_of_each_game_engine_gets_its_rules(tmp_path: Path, engine: str) -> None:
     names, root, rules = TREES[engine]
 
     found = proposal.propose(tree(tmp_path, names))
@@ -65,7 +65,7 @@ def test_a_folder_of_art_gets_builders_for_sprites_maps_and_texts(tmp_path: Path
     }
 
 
-def test_files_of_desktops_and_editors_are_neither_proposed_nor_counted(tmp_path: Path) -> None:
+def test_files_left_by_desktops_and_editors_are_ignored(tmp_path: Path) -> None:
     left_behind = {"Thumbs.db", "sub/desktop.ini", "a.png~", "#b.png#", ".~lock.c.odt#", "__pycache__/x.png"}
 
     found = proposal.propose(tree(tmp_path, {"a.png", *left_behind}))
@@ -100,13 +100,13 @@ def test_names_of_materials_propose_textures_with_rules(tmp_path: Path) -> None:
     ]
 
 
-def test_pictures_of_an_interface_alone_stay_pictures(tmp_path: Path) -> None:
+def test_folder_with_only_interface_pictures_gets_no_texture_rule(tmp_path: Path) -> None:
     found = proposal.propose(tree(tmp_path, {"ui/button.png", "hero.png"}))
 
     assert [(rule.does, rule.usages) for rule in found.rules] == [("image", {})]
 
 
-def test_textures_without_their_package_are_a_comment_beside_the_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texture_rule_without_its_package_becomes_a_comment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proposal, "find_spec", lambda _module: None)
 
     found = proposal.propose(tree(tmp_path, MATERIALS))
@@ -116,7 +116,7 @@ def test_textures_without_their_package_are_a_comment_beside_the_pictures(tmp_pa
     assert [builder.origin for builder in load(tmp_path).project.builders] == ["entry:image"]
 
 
-def test_rules_in_comments_only_give_a_project_without_builders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proposal_with_only_commented_rules_has_no_builders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proposal.shutil, "which", lambda _name: None)
 
     proposal.write(proposal.propose(tree(tmp_path, {"x.frag"})))
@@ -135,7 +135,7 @@ def test_files_of_own_builders_are_not_proposed_for_copying(tmp_path: Path, line
     assert (rule.does, rule.patterns) == ("copy", ("*.xyz",))
 
 
-def test_project_whose_own_builders_take_everything_has_no_rule(tmp_path: Path) -> None:
+def test_project_whose_own_builders_cover_all_files_gets_no_rule(tmp_path: Path) -> None:
     folder = tree(tmp_path, {"a.atlas", "builders/x.py"})
     (folder / "builders/x.py").write_text('class Atlas:\n    patterns = ["*.atlas"]\n')
 
@@ -144,7 +144,7 @@ def test_project_whose_own_builders_take_everything_has_no_rule(tmp_path: Path) 
     assert (found.rules, "builders: []" in found.text()) == ((), True)
 
 
-def test_git_ignores_the_cache_once(tmp_path: Path) -> None:
+def test_cache_is_added_to_gitignore_only_once(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".gitignore").write_text("*.o")
 

@@ -267,7 +267,7 @@ def test_a_mistake_in_folders_and_rules_is_named_with_its_place(complain: Compla
     assert complain(f"{text}\n") == [expected]
 
 
-def test_a_link_to_a_scan_folder_is_the_same_folder(complain: Complain, tmp_path: Path) -> None:
+def test_scan_folder_that_is_a_link_to_another_scan_folder_is_refused(complain: Complain, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("assets")
 
     assert complain("scan_folders: [{name: a, path: assets}, {name: b, path: link}]") == [
@@ -281,7 +281,7 @@ def test_several_mistakes_are_all_reported_in_the_order_of_the_file(complain: Co
     assert [line.split(":")[0] for line in found] == ["1", "2", "4"]
 
 
-def test_several_mistakes_in_meaning_are_all_reported(complain: Complain) -> None:
+def test_mistakes_that_the_schema_cannot_find_are_all_reported(complain: Complain) -> None:
     found = complain(
         "scan_folders: [{name: a, path: no}]\nbuilders: [{name: a}, {name: b, copy: [{regex: '('}, /x]}]\nignore: ['!x']\n"
     )
@@ -319,7 +319,7 @@ REFUSED = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
-def test_dangerous_or_broken_yaml_is_refused_not_expanded(complain: Complain, name: str) -> None:
+def test_dangerous_or_broken_yaml_is_refused_before_it_is_expanded(complain: Complain, name: str) -> None:
     data, expected = REFUSED[name]
 
     (found,) = complain(data)
@@ -327,7 +327,7 @@ def test_dangerous_or_broken_yaml_is_refused_not_expanded(complain: Complain, na
     assert found.startswith(expected)
 
 
-def test_an_empty_file_only_lacks_scan_folders(complain: Complain) -> None:
+def test_empty_file_is_reported_as_having_no_scan_folders(complain: Complain) -> None:
     assert complain("# nothing\n")[0].startswith("1:1: no scan folders")
 
 
@@ -354,7 +354,7 @@ def test_a_mistake_in_an_option_names_the_option(complain: Complain, option: str
     assert found.replace(".params.x:", ":").replace(".order:", ":").startswith(expected)
 
 
-def test_an_unknown_platform_lists_the_known(complain: Complain, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_about_an_unknown_platform_lists_the_known_ones(complain: Complain, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aptui.config.compiler.host_platform", lambda: "linux")
 
     found = complain(SMALL + "platforms: {server: {enabled: false}}\n", platforms=["sever"])
@@ -387,7 +387,7 @@ def test_pipe_or_folder_in_place_of_a_file_is_refused_at_once(tmp_path: Path, mo
         load(tmp_path)
 
 
-def test_a_folder_without_a_project_says_how_to_begin(tmp_path: Path) -> None:
+def test_folder_without_a_project_is_refused_with_the_advice_to_run_init(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no 'aptui.yaml' in .*; 'aptui init' writes one"):
         load(tmp_path)
 

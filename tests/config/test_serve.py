@@ -63,7 +63,7 @@ def test_undeclared_reads_of_project_and_builder_change_no_signature(folder: Pat
         ({"python": ", undeclared_reads: perhaps"}, "ignore, warn or add"),
     ],
 )
-def test_undeclared_reads_are_refused_where_they_have_no_effect(folder: Path, said: dict[str, str], message: str) -> None:
+def test_undeclared_reads_setting_is_refused_where_it_has_no_effect(folder: Path, said: dict[str, str], message: str) -> None:
     write(folder, **said)
 
     with pytest.raises(ConfigErrors, match=message):

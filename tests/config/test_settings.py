@@ -78,7 +78,7 @@ def test_retry_of_a_copy_rule_is_refused(load: Load) -> None:
         load(of_copy=", retry: {times: 1}")
 
 
-def test_resources_are_remembered_and_change_no_signature(load: Load) -> None:
+def test_resources_are_stored_and_do_not_change_the_signature(load: Load) -> None:
     bare = load().project
     compiled = load("resources: {licence: 2, gpu: 1}\n", ", resources: [licence, gpu, gpu]")
     remembered = load("resources: {licence: 2, gpu: 1}\n", ", resources: [licence, gpu, gpu]")

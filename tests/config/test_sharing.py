@@ -112,7 +112,7 @@ def test_store_that_became_writable_by_others_is_refused_on_opening(load, tmp_pa
     namespaces_of(words, TroubleReporter(None))
 
 
-def test_folders_of_own_store_stay_closed_whatever_the_umask(tmp_path: Path) -> None:
+def test_folders_of_an_own_store_are_not_writable_by_others_with_any_umask(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir(mode=0o755)
     before = os.umask(0)
     try:

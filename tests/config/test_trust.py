@@ -85,7 +85,7 @@ def test_new_and_removed_code_is_named(project: Path) -> None:
     assert trust.assess(load(project)).changed == ("builders/new.py", "builders/parts/common.py")
 
 
-def test_code_behind_a_linked_folder_counts(project: Path, tmp_path: Path) -> None:
+def test_changed_code_behind_a_linked_folder_is_found(project: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere/linked.py").write_text("")
     (project / "builders/linked").symlink_to(tmp_path / "elsewhere")
@@ -96,7 +96,7 @@ def test_code_behind_a_linked_folder_counts(project: Path, tmp_path: Path) -> No
     assert "builders/linked/linked.py" in trust.assess(load(project)).changed
 
 
-def test_content_and_shipped_files_do_not_count(project: Path) -> None:
+def test_changed_assets_and_unused_files_do_not_end_trust(project: Path) -> None:
     trust.record(load(project))
     (project / "assets/x.a").write_text("new")
     (project / "tools/unused.sh").write_text("new")
@@ -121,7 +121,7 @@ def test_record_is_readable_by_its_user_only(project: Path, tmp_path: Path) -> N
     assert not trust.is_trusted(load(project)), "another user may have written it"
 
 
-def test_record_belongs_to_one_folder(project: Path, tmp_path: Path) -> None:
+def test_moved_project_is_not_trusted(project: Path, tmp_path: Path) -> None:
     trust.record(load(project))
     moved = project.rename(tmp_path / "moved")
 
@@ -138,13 +138,13 @@ def test_revoked_project_is_not_trusted(project: Path) -> None:
     assert not trust.is_trusted(load(project))
 
 
-def test_variable_trusts_every_project(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variable_makes_every_project_trusted(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(TRUST_VARIABLE, "1")
 
     assert trust.is_trusted(load(project))
 
 
-def test_edit_by_aptui_keeps_trust_of_a_trusted_file_alone(project: Path) -> None:
+def test_edit_by_aptui_keeps_trust_only_if_the_file_was_trusted_before(project: Path) -> None:
     file, text = project / "aptui.yaml", (project / "aptui.yaml").read_bytes()
     trust.record(load(project))
     file.write_bytes(text + b"# a\n")

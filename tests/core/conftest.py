@@ -8,5 +8,5 @@ from fake_world import World
 
 @pytest.fixture
 def world() -> World:
-    """Return an engine without files over the default configuration."""
+    """Return a simulated engine with the default configuration and without files."""
     return World()

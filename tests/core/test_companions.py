@@ -1,4 +1,4 @@
-"""Companions: which files belong to a source by the rules of the project, and whose a file is."""
+"""Companions: which files belong to a source by the rules of the project, and to which sources a file belongs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_possible_owners_of_a_companion_are_found(rel: str, owners: list[str]) -
     assert companions_of(Setup(companions=COMPANIONS)).find_owners(RelPath(rel)) == owners
 
 
-def test_one_file_may_be_the_companion_of_many() -> None:
+def test_file_may_be_the_companion_of_many_sources() -> None:
     companions = companions_of(Setup(companions=(Companion(glob("*.s"), "", file="Lists/All.xml"), *COMPANIONS)))
 
     assert companions.find(RelPath("sub/a.s")) == ["lists/all.xml"]

@@ -1,4 +1,4 @@
-"""Components: nodes that reach each other are one, each is yielded after those it leads to, for paths of any length."""
+"""Components: nodes that reach each other form one component, and it is yielded after the components that it leads to."""
 
 from __future__ import annotations
 

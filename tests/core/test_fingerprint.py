@@ -35,7 +35,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_whatever_the_configuration_says_about_a_builder_counts(change: str) -> None:
+def test_every_configured_field_of_a_builder_changes_its_rule(change: str) -> None:
     assert rule_of(CHANGES[change]) != rule_of()
 
 
@@ -78,12 +78,12 @@ def test_fingerprint_has_63_bits_and_is_never_zero() -> None:
     assert fingerprint.number(()) > 0
 
 
-def test_half_a_surrogate_pair_in_a_builders_text_does_no_harm() -> None:
+def test_text_with_half_a_surrogate_pair_has_a_fingerprint() -> None:
     assert fingerprint.number((("additional fingerprint", "\ud800", "1"),)) > 0
     assert fingerprint.combine((("version", "\ud800", "1"),))
 
 
-def test_a_plain_plan_adds_nothing() -> None:
+def test_plain_plan_has_no_manifest_entries() -> None:
     assert fingerprint.plan_entries(JobPlan("main", "linux")) == ()
 
 
@@ -143,7 +143,7 @@ SENTENCES = [
 
 
 @pytest.mark.parametrize(("old", "new", "sentence"), SENTENCES)
-def test_a_difference_names_the_very_input(old: fingerprint.Manifest, new: fingerprint.Manifest, sentence: str) -> None:
+def test_explanation_names_the_input_that_changed(old: fingerprint.Manifest, new: fingerprint.Manifest, sentence: str) -> None:
     assert fingerprint.explain(old, new) == sentence
 
 
@@ -163,7 +163,7 @@ def test_manifest_round_trips_as_text() -> None:
     assert fingerprint.load(fingerprint.dump(())) == fingerprint.load("") == fingerprint.load(None) == ()
 
 
-def test_a_copy_rule_has_a_rule_too() -> None:
+def test_copy_builder_has_rule_entries() -> None:
     kinds = [kind for kind, _name, _digest in fingerprint.rule_entries(copier(), LINUX, debug_output=False)]
 
     assert kinds == [
@@ -188,14 +188,14 @@ def digests_of(command: CommandRule = COMMAND, reference: ReferenceRule = REFERE
 
 
 @pytest.mark.parametrize("name", CommandRule.__struct_fields__)
-def test_every_field_of_a_command_counts(name: str) -> None:
+def test_every_field_of_a_command_changes_the_rule(name: str) -> None:
     other = replace(COMMAND, **{name: ("other",) if name == "products" else "other"})
 
     assert digests_of(other)["command"] != digests_of()["command"]
 
 
 @pytest.mark.parametrize("name", ReferenceRule.__struct_fields__)
-def test_every_field_of_a_reference_counts(name: str) -> None:
+def test_every_field_of_a_reference_changes_the_rule(name: str) -> None:
     value = getattr(REFERENCE, name)
     other = replace(REFERENCE, **{name: not value if isinstance(value, bool) else value * 2})
 

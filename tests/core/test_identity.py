@@ -89,12 +89,12 @@ def test_derived_uuids_of_different_intermediates_differ() -> None:
     assert duplicate_uuid("Game", RelPath("A.txt")) == duplicate_uuid("game", RelPath("a.txt"))
 
 
-def test_braces_hold_upper_case() -> None:
+def test_braced_uuid_is_in_upper_case() -> None:
     assert format_braced(bytes(range(16))) == "{00010203-0405-0607-0809-0A0B0C0D0E0F}"
 
 
 @given(UUIDS, st.lists(UUIDS, max_size=3), NAMES, st.integers(0, 1 << 62), st.binary(min_size=32, max_size=32), NAMES)
-def test_what_is_packed_unpacks(
+def test_packed_identity_is_unpacked_equal(
     uuid: SourceUuid, legacy: list[SourceUuid], original: str, created_ms: int, digest: bytes, problem: str
 ) -> None:
     identity = SourceIdentity(uuid, tuple(legacy), original, created_ms, Digest(digest), problem)

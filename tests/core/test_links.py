@@ -17,7 +17,7 @@ def test_a_path_has_one_form_however_it_is_written(written: str) -> None:
     assert path_link(written, SOURCE, 1, "/game") == ProductLink(SOURCE, "meshes/rock.fbx", 1)
 
 
-def test_a_source_elsewhere_stays_absolute() -> None:
+def test_path_of_a_source_outside_the_scan_folder_stays_absolute() -> None:
     assert path_link("/Gamers/a.fbx", SOURCE, 2, "/game").path == "/gamers/a.fbx"
 
 
@@ -34,7 +34,7 @@ def test_link_to_an_image_means_a_source(end: str) -> None:
 @pytest.mark.parametrize(
     ("written", "why"), [("", "is empty"), ("!", "is empty"), ("../a", "climbs out"), (":a", "begins with"), ("/a", "is absolute")]
 )
-def test_what_cannot_be_a_path_is_refused(written: str, why: str) -> None:
+def test_link_with_an_invalid_path_is_refused(written: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         path_link(written, PRODUCT, 2)
 

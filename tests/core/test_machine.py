@@ -1,4 +1,4 @@
-"""The job machine: the table, cell by cell, and the states that events entitle users to see."""
+"""The job machine: each cell of the table, and the states that a sequence of events allows."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def job_in(state: JobState | None) -> Job:
     return Job(Source(PathKey("a.s"), RelPath("a.s"), 1, SourceUuid(bytes(16))), b"b", "linux", "main", state=state)
 
 
-def test_the_table_has_a_row_for_every_state_and_for_absence() -> None:
+def test_table_has_a_row_for_every_state_and_for_an_absent_job() -> None:
     assert set(TABLE) == set(STATES)
 
 
 @pytest.mark.parametrize(("state", "trigger"), FILLED)
-def test_a_filled_cell_moves_the_job_and_says_what_to_do(state: JobState | None, trigger: Trigger) -> None:
+def test_filled_cell_moves_the_job_and_returns_its_effects(state: JobState | None, trigger: Trigger) -> None:
     job = job_in(state)
 
     effect = feed(job, trigger)
@@ -49,7 +49,7 @@ def test_an_empty_cell_raises_and_changes_nothing(state: JobState | None, trigge
 
 
 @pytest.mark.parametrize(("state", "trigger"), FILLED)
-def test_trigger_that_ends_a_live_run_kills_it_and_no_other_does(state: JobState | None, trigger: Trigger) -> None:
+def test_only_triggers_that_end_a_running_job_have_the_kill_effect(state: JobState | None, trigger: Trigger) -> None:
     ends = (Trigger.PLAN, Trigger.MATCH, Trigger.REFUSE, Trigger.CANCEL, Trigger.DROP)
     ends_a_live_run = state is JobState.RUNNING and trigger in ends
 
@@ -76,11 +76,11 @@ def test_drop_deletes_the_job_and_no_other_trigger_does(state: JobState | None, 
 
 
 class Mismatch(Exception):
-    """The machine reached a state to which the events do not entitle."""
+    """The machine reached a state that the events do not allow."""
 
 
 class Intent:
-    """The state to which the last plan, cancel, drop or failure entitles: written without a look at the table."""
+    """The state that the last plan, cancel, drop or failure should lead to: written independently of the table."""
 
     def __init__(self) -> None:
         self.exists = False
@@ -91,7 +91,7 @@ class Intent:
         self.is_ready = False
 
     def legal(self) -> list[Trigger]:
-        """Return what the pipeline may feed now."""
+        """Return the triggers that the pipeline may feed now."""
         if self.commits:
             return [Trigger.COMMITTED, Trigger.COMMIT_FAILED]
         found = [Trigger.PLAN, Trigger.MATCH, Trigger.REFUSE]
@@ -173,12 +173,12 @@ def walk(seed: int, steps: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_random_triggers_keep_the_promises_of_the_table(seed: int) -> None:
+def test_random_triggers_lead_to_the_intended_states(seed: int) -> None:
     walk(seed, steps=2_000)
 
 
 def mutants() -> list[tuple[JobState | None, Trigger, machine.Cell | None]]:
-    """Return every cell with each wrong next state, without its effects, and emptied."""
+    """Return the mutants of every cell: with each wrong next state, without its effects, and empty."""
     found: list[tuple[JobState | None, Trigger, machine.Cell | None]] = []
     for state, trigger in FILLED:
         after, effect = TABLE[state][trigger]
@@ -190,7 +190,7 @@ def mutants() -> list[tuple[JobState | None, Trigger, machine.Cell | None]]:
     return found
 
 
-def test_every_changed_cell_of_the_table_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_mutant_of_the_table_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     unnoticed = []
     for state, trigger, cell in mutants():
         table = {key: dict(row) for key, row in TABLE.items()}

@@ -20,7 +20,7 @@ NAMES = st.one_of(
 
 @pytest.mark.slow
 @given(NAMES)
-def test_any_name_survives_the_way_to_text_and_back(name: bytes) -> None:
+def test_any_name_round_trips_as_text(name: bytes) -> None:
     assert from_text(to_text(name)) == name
 
 
@@ -79,7 +79,7 @@ def test_keys_ignore_case() -> None:
         ("Hero.PNG", "Hero.WEBP", "hero.webp"),
     ],
 )
-def test_name_besides_are_lower_case_beside_the_source(source: str, file: str, expected: str) -> None:
+def test_name_beside_a_source_is_in_lower_case(source: str, file: str, expected: str) -> None:
     assert name_beside(source, file) == expected
 
 
@@ -98,7 +98,7 @@ def test_name_besides_are_lower_case_beside_the_source(source: str, file: str, e
         ("", ""),
     ],
 )
-def test_normalising_cleans_without_making_absolute(path: str, expected: str) -> None:
+def test_normalized_path_stays_relative_or_absolute(path: str, expected: str) -> None:
     assert normalize(path) == expected
 
 
@@ -118,5 +118,5 @@ def test_parent_of_a_top_level_file_is_the_empty_folder() -> None:
         ("", "", False),
     ],
 )
-def test_below_a_folder_respects_the_separator(path: str, folder: str, expected: bool) -> None:  # a table
+def test_path_is_below_a_folder_only_after_a_separator(path: str, folder: str, expected: bool) -> None:  # a table
     assert is_below(path, folder) is expected

@@ -78,7 +78,7 @@ def test_every_matching_builder_is_found_once_in_order() -> None:
     assert patterns.builders_for("png") == ()
 
 
-def test_longer_extensions_count_as_well() -> None:
+def test_pattern_with_two_dots_matches_too() -> None:
     patterns = PatternSet([[glob("*.gz")], [glob("*.tar.gz")], [glob("*.gz")]])
 
     assert patterns.builders_for("a/b.c.tar.gz") == (0, 1, 2)
@@ -97,7 +97,7 @@ def test_groups_references_and_flags_of_one_pattern_do_not_disturb_another() -> 
     assert patterns.builders_for("a") == ()
 
 
-def test_absolute_patterns_are_asked_with_the_scan_folder_in_front() -> None:
+def test_absolute_pattern_is_matched_with_the_absolute_path() -> None:
     absolute = replace(regex(r".*/game/a\.x"), is_absolute=True)
     patterns = PatternSet([[absolute], [glob("*.x")], [regex("a.x")], [absolute, glob("b.x")]])
 
@@ -113,7 +113,7 @@ def test_absolute_patterns_are_asked_with_the_scan_folder_in_front() -> None:
     ),
     st.sampled_from(["x.png", "a/x.png", "a.png/x", "a/b.a.png", ".png", "a", "X.PNG", "a/.PNG"]),
 )
-def test_the_set_agrees_with_matching_one_by_one(builders: list[list[str]], path: str) -> None:
+def test_pattern_set_finds_the_same_builders_as_single_matches(builders: list[list[str]], path: str) -> None:
     patterns = PatternSet([[glob(text) for text in texts] for texts in builders])
 
     expected = tuple(index for index, texts in enumerate(builders) if any(wildcard(text).fullmatch(path) for text in texts))

@@ -1,4 +1,4 @@
-"""Rows: packed values round-trip, and a job in flight is stored as pending."""
+"""Rows: unpacking a packed value gives the same value, and a job in flight is stored as pending."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def width(operation: str) -> int:
 
 
 @given(plan=PLANS, discovered=st.lists(st.tuples(TEXT, TEXT), max_size=2).map(tuple))
-def test_a_plan_comes_back_from_its_row(plan: JobPlan, discovered: tuple[tuple[str, str], ...]) -> None:
+def test_packed_plan_is_unpacked_equal(plan: JobPlan, discovered: tuple[tuple[str, str], ...]) -> None:
     text = rows.pack_plan(plan, discovered)
 
     assert rows.unpack_plan(text, plan.key, plan.platform) == (plan, discovered)
 
 
-def test_a_plain_plan_costs_nothing() -> None:
+def test_plain_plan_is_stored_as_empty_text() -> None:
     plan = JobPlan("data", "linux")
 
     assert rows.pack_plan(plan, ()) == rows.pack_plan(None, ()) == ""

@@ -1,4 +1,4 @@
-"""The steps between runs: what was packed comes back, and a first run costs next to nothing."""
+"""The steps between runs: unpacking gives the packed state, and the step of a first run takes one character."""
 
 from __future__ import annotations
 

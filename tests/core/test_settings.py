@@ -56,7 +56,7 @@ def test_a_folder_adjusts_what_lies_below_it_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("section", [{"params": {"quality": 1}}, {"platforms": {"*": {"quality": 1}}}])
-def test_what_only_the_project_may_say_is_a_mistake_with_its_place(section: dict[str, object]) -> None:
+def test_settings_with_a_trusted_parameter_are_refused_with_their_place(section: dict[str, object]) -> None:
     project = replace(PROJECT, builders=(COPY, replace(SCRIPT, trusted_params=("quality",))))
     settings = SettingsTree(project, {"a": text("a/.aptui.yaml", script=section)})
 
@@ -70,7 +70,7 @@ def test_what_only_the_project_may_say_is_a_mistake_with_its_place(section: dict
 @pytest.mark.parametrize(
     ("value", "is_refused"), [("--output=/etc/x", True), ("-", True), ("-1.5", False), (-1, False), ("a-b", False)]
 )
-def test_a_folder_gives_no_options_to_a_command(value: object, is_refused: bool) -> None:
+def test_folder_settings_cannot_give_a_command_an_option(value: object, is_refused: bool) -> None:
     project = replace(PROJECT, builders=(COPY, replace(SCRIPT, kind=BuilderKind.COMMAND)))
     settings = SettingsTree(project, {"a": text("a/.aptui.yaml", script={"params": {"quality": value}})})
 
@@ -118,7 +118,7 @@ def test_a_platform_is_skipped_until_a_nearer_folder_wants_it() -> None:
     assert settings.adjustment(PathKey("a/b/x.s"), SCRIPT) == NOTHING
 
 
-def test_a_manifest_names_the_file_only_where_it_has_an_effect() -> None:
+def test_manifest_names_only_settings_files_that_have_an_effect() -> None:
     settings = settings_of(top={"script": {"params": {"quality": 1}}}, a={"script": {"platforms": {"linux": {"quality": 2}}}})
 
     assert [name for _kind, name, _digest in settings.adjustment(PathKey("a/x.s"), SCRIPT).entries] == [
@@ -139,7 +139,7 @@ def test_place_of_a_value_is_its_key_or_the_top_of_the_file() -> None:
     assert values["", "other"].where == "a/.aptui.yaml:1:1"
 
 
-def test_only_builders_that_a_change_touches_are_named() -> None:
+def test_changed_settings_return_only_the_affected_builders() -> None:
     settings = settings_of(a={"script": {"params": {"quality": 1}}})
     both = text("a/.aptui.yaml", script={"params": {"quality": 1}}, data={"platforms": {"server": "skip"}})
 
@@ -151,7 +151,7 @@ def test_only_builders_that_a_change_touches_are_named() -> None:
     assert settings.text("a") == ""
 
 
-def test_a_file_that_became_broken_or_mended_touches_every_builder() -> None:
+def test_settings_file_broken_or_repaired_affects_every_builder() -> None:
     settings = settings_of()
     broken = json.dumps({"file": "a/.aptui.yaml", "error": "a/.aptui.yaml:3:5: not valid YAML"})
 
@@ -178,7 +178,7 @@ def test_a_file_that_became_broken_or_mended_touches_every_builder() -> None:
         ({"data": {"platforms": {"linux": {}}}}, ""),
     ],
 )
-def test_what_the_project_does_not_know_is_a_mistake(sections: dict[str, dict[str, object]], problem: str) -> None:
+def test_settings_with_unknown_names_are_refused(sections: dict[str, dict[str, object]], problem: str) -> None:
     assert settings_of(a=sections).problem(PathKey("a/x.s")) == problem
 
 

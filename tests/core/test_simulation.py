@@ -339,7 +339,7 @@ class Simulation(RuleBasedStateMachine):
         data=st.data(),
     )
     def change_under_a_run(self, seed: int, what: str, is_back: bool, data: st.DataObject) -> None:
-        """Change what a run of any script uses."""
+        """Change files that a run of any script uses."""
         scripts = [(folder, rel) for folder, rel in self.places() if rel.endswith(".s")]
         if scripts:
             folder, rel = data.draw(st.sampled_from(scripts))
@@ -347,7 +347,7 @@ class Simulation(RuleBasedStateMachine):
             self.world.hears = True
 
     def under_a_run(self, seed: int, what: str, is_back: bool, rel: str, folder: str, text: str) -> None:
-        """Change what a run uses after it was planned and before it has read it, and back before it ends, or not."""
+        """Change files that a run uses, after it was planned and before it reads them; change them back before it ends, or not."""
         world = self.world
         world.rng = random.Random(seed)
         if self.needs_restart:
@@ -387,7 +387,7 @@ class Simulation(RuleBasedStateMachine):
         self.compare()
 
     def is_ready(self, rel: str) -> bool:
-        """Whether a job of a source (not an analysis) is planned and not begun."""
+        """Whether a job of a source (not an analysis) is planned and has not started."""
         return any(job.source.rel == rel and not job.is_analysis for job in self.world.pipeline.jobs.ready)
 
     def unread(self, rel: str) -> list[int]:
@@ -447,7 +447,7 @@ class Simulation(RuleBasedStateMachine):
         assert cache == owned, "the cache holds other things than the database says"
 
     def make_finals(self) -> None:
-        """Settle once more with the omitted finals: without them each job may have a draft or a final."""
+        """Settle once more and make the omitted finals: without this each job may have a draft or a final."""
         self.world.configure(makes_finals=True)
         self.world.settle(restart=True)
         self.world.configure(makes_finals=False)
@@ -475,29 +475,29 @@ class Simulation(RuleBasedStateMachine):
 
 
 def orphans(jobs: dict[str, Job]) -> set[str]:
-    """Return the names of jobs whose plan is from before their analysis failed."""
+    """Return the names of jobs whose analysis has failed since it planned them."""
     return {name for name, job in jobs.items() if not job.is_analysis and analysis_failed(job)}
 
 
 def analysis_failed(job: Job) -> bool:
-    """Whether the job's plan is from before its analysis failed."""
+    """Whether the analysis of the job has failed since it planned the job."""
     analysis = job.source.jobs.get((job.builder, "", ANALYSIS_KEY))
     return analysis is not None and analysis.state is JobState.FAILED
 
 
 def is_conflict(job: Job) -> bool:
-    """Whether it failed because another makes a product too."""
+    """Whether the job failed because another job makes one of its products, too."""
     return job.state is JobState.FAILED and "is made by" in job.error
 
 
 def keeps_products(job: Job) -> bool:
-    """Whether it keeps its last products, whose names it may not have in a clean build."""
+    """Whether the job keeps its last products; in a clean build their names may belong to other jobs."""
     is_bad = job.state in (JobState.FAILED, JobState.CANCELLED) and not is_conflict(job)
     return not job.is_analysis and (is_bad or analysis_failed(job))
 
 
 def error_of(job: Job) -> str:
-    """Return the error; which of several makers it names depends on the order, and on the number of retries."""
+    """Return the error of a job without the parts that depend on the order of runs or on the number of retries."""
     return "a product is made by others too" if is_conflict(job) else TRIED.sub("", job.error)
 
 
@@ -584,8 +584,8 @@ MUTANTS = {
     "code": "code", "tool": "tool", "find_changed": "new file", "_unproven_of": "file that is seen", "_came": "new file",
     "_is_matched": "new file",
 }  # fmt: skip
-"""{what is not noticed: the kind of change that shows it soonest}: other code than planned, another tool, files that changed
-under a run, were being read when it began, or came since."""
+"""{disabled check: the kind of change that reveals this soonest}. The checks find other code, another tool, and files that changed
+during a run, were being read when it began, or appeared since then."""
 
 
 CHANGES = [
@@ -598,14 +598,14 @@ CHANGES = [
 
 
 def change_under_runs(first: str = "") -> None:
-    """Change what runs use between plan and commit, in every way, each in a world of its own; those of one kind first."""
+    """Change files that runs use between plan and commit, in every way and each in a new world; the given kind comes first."""
     for seed, what, is_back, text in sorted(CHANGES, key=lambda change: change[1] != first):
         machine = Simulation()
         machine.under_a_run(seed, what, is_back, "a.s", "game", text)
         machine.teardown()
 
 
-def test_what_changes_between_plan_and_commit_is_noticed() -> None:
+def test_change_between_plan_and_commit_is_detected() -> None:
     change_under_runs()
 
 

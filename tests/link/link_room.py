@@ -1,4 +1,4 @@
-"""A server with an answerer of a few lines, turned by hand or by a thread; a bare socket; examples of every record."""
+"""A server with a simple answerer, whose loop the test or a thread turns; a bare socket; examples of every record."""
 
 import contextlib
 import json

@@ -33,7 +33,7 @@ def connect(engine: Engine, **options) -> EngineClient:
     return EngineClient.connect(engine.room.path, **options)
 
 
-def test_hellos_are_exchanged(engine: Engine) -> None:
+def test_client_and_engine_exchange_names_versions_and_process_ids(engine: Engine) -> None:
     with connect(engine, kind="tui", name="me") as client:
         answer = client.ask(Connections())
 
@@ -62,14 +62,14 @@ def test_socket_of_another_user_is_refused(engine: Engine, monkeypatch: pytest.M
         connect(engine)
 
 
-def test_two_clients_are_answered_each_its_own(engine: Engine) -> None:
+def test_each_of_two_clients_gets_its_own_answers(engine: Engine) -> None:
     with connect(engine) as first, connect(engine) as second:
         assert first.ask(PingEngine()) == {"verb": "PingEngine"}
         assert second.ask(ReadStatus()) == {"verb": "ReadStatus"}
         assert first.ask(ReadStatus()) == {"verb": "ReadStatus"}
 
 
-def test_a_refusal_is_an_error_of_its_family(engine: Engine) -> None:
+def test_refusal_raises_the_error_class_of_its_exit_code(engine: Engine) -> None:
     with connect(engine) as client:
         with pytest.raises(RequestRefused, match="no scan now; later") as caught:
             client.ask(RescanSources())
@@ -93,7 +93,7 @@ def test_excess_client_gets_the_reason() -> None:
         connect(engine)
 
 
-def test_late_answer_is_dropped_and_not_taken_for_the_next(engine: Engine) -> None:
+def test_late_answer_is_dropped_and_does_not_answer_the_next_request(engine: Engine) -> None:
     with connect(engine) as client:
         with pytest.raises(NoAnswer):
             client.ask(Settle(), timeout_s=0.01)
@@ -121,7 +121,7 @@ def test_malformed_hello_of_an_engine_is_not_trusted(engine: Engine) -> None:
         connect(engine)
 
 
-def test_an_engine_that_takes_nothing_any_more_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_gives_up_an_engine_that_accepts_or_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aptui.link.client._SEND_LIMIT", (0, 10_000))
     with short_folder() as folder, socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(folder / "s"))
@@ -213,7 +213,7 @@ def test_every_notice_arrives_as_it_was_published(engine: Engine) -> None:
         assert [client.next_news(10) for _ in notices] == [NoticeLine(7, seq, notice) for seq, notice in enumerate(notices)]
 
 
-def test_the_end_comes_after_the_news_that_came_before_it(engine: Engine) -> None:
+def test_end_of_the_connection_is_reported_after_earlier_notices(engine: Engine) -> None:
     with connect(engine) as client:
         client.ask(Subscribe())
         heard = []
@@ -236,7 +236,7 @@ def test_the_end_comes_after_the_news_that_came_before_it(engine: Engine) -> Non
             client.next_news()
 
 
-def test_disconnecting_oneself_raises_engine_gone(engine: Engine) -> None:
+def test_client_that_disconnects_itself_gets_engine_gone(engine: Engine) -> None:
     with connect(engine) as client, pytest.raises(EngineGone):
         client.ask(Disconnect(1))
 
@@ -266,7 +266,7 @@ def test_unknown_messages_of_a_newer_engine_are_ignored(engine: Engine) -> None:
         assert client.next_news(10).seq == 2
 
 
-def test_other_threads_post_while_one_reads(engine: Engine) -> None:
+def test_threads_can_post_while_another_thread_reads(engine: Engine) -> None:
     heard, is_enough = [], threading.Event()
 
     def hear(answer) -> None:
@@ -309,7 +309,7 @@ def test_client_without_notices_does_not_import_their_records() -> None:
     assert not [name for name in ("messages", "model", "server", "engine", "store") if name in answer.stdout]
 
 
-def test_missing_descriptor_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connecting_without_free_descriptors_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "socket", mock.Mock(side_effect=OSError(errno.EMFILE, os.strerror(errno.EMFILE))))
 
     with pytest.raises(HostError, match="Too many open files"):

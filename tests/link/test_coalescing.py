@@ -29,7 +29,7 @@ def test_first_notice_comes_at_once_and_later_ones_with_the_next_beat(room: Room
     assert room.server.next_deadline() is None
 
 
-def test_beat_after_a_large_one_comes_later_with_fewer_notices(room: Room) -> None:
+def test_interval_after_many_notices_is_longer_and_drops_outdated_ones(room: Room) -> None:
     hearer = room.subscriber(is_coalesced=True)
     room.clock.now += 1
     for number in range(1, 301):
@@ -45,7 +45,7 @@ def test_beat_after_a_large_one_comes_later_with_fewer_notices(room: Room) -> No
     assert hearer.hear()["seqs"] == [302]
 
 
-def test_notices_come_before_the_answer_they_caused(room: Room) -> None:
+def test_notices_are_sent_before_a_later_answer(room: Room) -> None:
     hearer = room.subscriber(is_coalesced=True)
     room.server.publish(job(1), 7, 1)
     room.turn()
@@ -57,7 +57,7 @@ def test_notices_come_before_the_answer_they_caused(room: Room) -> None:
     assert [message.get("seqs") for message in heard] == [[1], [2], None]
 
 
-def test_wants_all_client_gets_every_step_beside_another(room: Room) -> None:
+def test_client_of_all_notices_gets_every_step_beside_a_coalescing_client(room: Room) -> None:
     plain, drawing = room.subscriber(), room.subscriber(is_coalesced=True)
     for seq, status in enumerate(("pending", "processing", "completed"), 1):
         room.server.publish(job(5, status), 7, seq)
@@ -83,7 +83,7 @@ def test_burst_beyond_the_limit_does_not_drop_a_client_that_reads(room: Room) ->
     assert not room.desk.gone
 
 
-def test_client_that_does_not_read_delays_no_other() -> None:
+def test_client_that_does_not_read_delays_others_only_for_a_limited_time() -> None:
     with opened(LinkLimits(waiting_bytes=1 << 30)) as room:
         sleeper, hearer = room.subscriber(is_coalesced=True), room.subscriber(is_coalesced=True)
         room.clock.now += 1

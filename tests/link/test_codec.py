@@ -33,7 +33,7 @@ def test_encoded_request_is_decoded_equal(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RECORDS)
-def test_wire_name_consists_of_words_of_its_record(name: str) -> None:
+def test_wire_name_consists_of_words_of_the_record_name(name: str) -> None:
     words = {word.lower() for word in re.findall("[A-Z][a-z]+", RECORDS[name].__name__)}
 
     assert wire_name(RECORDS[name]) == name
@@ -70,7 +70,7 @@ def test_encoded_notice_is_decoded_equal(record: type) -> None:
     assert codec.decode_message(line[:-1]) == NoticeLine(7, 123, notice)
 
 
-def test_a_message_of_the_engine_has_the_name_that_older_clients_know() -> None:
+def test_engine_message_is_sent_under_its_old_name() -> None:
     line = codec.encode_notice(EngineMessage(0, 1, "x"), 7, 123)
 
     assert json.loads(line)["notice"] == "Said"
@@ -110,7 +110,7 @@ def test_unknown_kind_of_a_newer_engine_decodes_to_none(line: bytes) -> None:
     assert codec.decode_message(line) is None
 
 
-def test_fields_that_only_a_newer_engine_has_are_left_out() -> None:
+def test_unknown_fields_of_a_newer_engine_are_ignored() -> None:
     line = b'{"notice":"Said","epoch":1,"seq":2,"cause":3,"level":1,"text":"x","colour":"red"}'
 
     assert codec.decode_message(line) == NoticeLine(1, 2, EngineMessage(3, 1, "x"))
@@ -211,14 +211,14 @@ def test_hello_of_another_protocol_may_have_other_fields() -> None:
     assert codec.decode_request(line) == (1, EngineHello(PROTOCOL + 1, "", "", 0, "x"))
 
 
-def test_a_verb_with_fields_and_one_without_have_the_same_frame() -> None:
+def test_verbs_with_and_without_fields_have_the_same_frame() -> None:
     assert codec.encode_request(1, PingEngine()) == b'{"id":1,"verb":"ping"}\n'
     assert codec.encode_request(2, Cancel((5,))) == b'{"id":2,"verb":"cancel","job_ids":[5]}\n'
     assert codec.decode_request(codec.encode_request(3, ReprocessJobs(("a*",)))) == (3, ReprocessJobs(("a*",)))
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_are_a_request_or_nonsense(line: bytes) -> None:
+def test_any_bytes_decode_or_raise_malformed_line(line: bytes) -> None:
     for decode in (codec.decode_request, codec.decode_message):
         with contextlib.suppress(MalformedLine):
             decode(line)

@@ -108,7 +108,7 @@ def test_failed_and_again_pending_job_reports_both() -> None:
     assert [(each.seq, each.notice.status) for each in said.all] == [(3, "failed"), (5, "processing")]
 
 
-def test_a_beat_of_many_jobs_and_their_products_is_two_lines() -> None:
+def test_notices_of_many_jobs_and_products_are_sent_as_two_lines() -> None:
     beat = NoticeFeed()
     for number in range(1, 1001):
         beat.put(job(number), 7, number)
@@ -122,7 +122,7 @@ def test_unknown_kind_of_notice_decodes_to_none() -> None:
     assert codec.decode_message(b'{"notices":"Said","epoch":1,"seqs":[2],"told":[{"x":1}]}') is None
 
 
-def test_a_line_of_many_that_is_cut_off_is_an_error() -> None:
+def test_truncated_line_of_several_notices_is_malformed() -> None:
     beat = NoticeFeed()
     beat.put(job(1), 7, 1)
     (line,) = beat.lines(0.0)

@@ -49,7 +49,7 @@ def test_tests_use_a_state_folder_of_their_own(tmp_path_factory: pytest.TempPath
 
 
 @pytest.mark.parametrize("length", range(60, 120))
-def test_a_socket_always_fits_into_its_address(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_socket_path_never_exceeds_the_limit_of_unix_sockets(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     home = "/" + "ä" * (length // 2)
     monkeypatch.setenv("XDG_STATE_HOME", home)
 
@@ -64,13 +64,13 @@ def test_a_socket_always_fits_into_its_address(length: int, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("kind", "is_kept"), [("nfs4", False), ("fuse.sshfs", False), ("9p", False), ("cifs", False), ("ext4", True)]
 )
-def test_a_network_mount_is_left_to_others(kind: str, is_kept: bool, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_folder_on_a_network_mount_is_unused(kind: str, is_kept: bool, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "filesystem", lambda _path: kind)
 
     assert (places.state_dir() == state) == is_kept
 
 
-def test_the_mount_that_counts_is_the_nearest_and_the_last(tmp_path: Path) -> None:
+def test_file_system_is_that_of_the_nearest_and_last_mount(tmp_path: Path) -> None:
     mounts = tmp_path / "mountinfo"
     lines = [
         "1 0 8:1 / / rw,relatime - ext4 /dev/sda1 rw",
@@ -158,7 +158,7 @@ def test_registry_lists_running_engines(state: Path, tmp_path: Path) -> None:
     assert [engine.project for engine in places.engines()] == ["/one again"]
 
 
-def test_an_engine_is_found_by_its_cache_from_another_registry(
+def test_engine_of_another_registry_is_found_by_the_record_in_its_cache(
     state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache, socket = tmp_path / "cache", tmp_path / "socket"
@@ -180,7 +180,7 @@ def test_an_engine_is_found_by_its_cache_from_another_registry(
 
 
 @pytest.mark.parametrize("is_link", [False, True])
-def test_record_in_copied_cache_is_not_believed_and_through_a_link_it_is(is_link: bool, state: Path, tmp_path: Path) -> None:
+def test_engine_record_is_ignored_in_a_copied_cache_and_valid_through_a_link(is_link: bool, state: Path, tmp_path: Path) -> None:
     cache, other, socket = tmp_path / "cache", tmp_path / "other", tmp_path / "socket"
     (cache / ".aptui").mkdir(parents=True)
     socket.touch()
@@ -194,7 +194,7 @@ def test_record_in_copied_cache_is_not_believed_and_through_a_link_it_is(is_link
     assert (places.listening_at(other) == str(socket)) == is_link
 
 
-def test_record_in_moved_cache_is_believed_and_not_in_another_folder_at_its_path(state: Path, tmp_path: Path) -> None:
+def test_engine_record_is_valid_in_a_moved_cache_and_not_in_a_new_folder_at_its_path(state: Path, tmp_path: Path) -> None:
     cache, moved = tmp_path / "cache", tmp_path / "moved"
     (cache / ".aptui").mkdir(parents=True)
     places.make_private(places.engine_dir(cache))
@@ -210,7 +210,7 @@ def test_record_in_moved_cache_is_believed_and_not_in_another_folder_at_its_path
     assert places.engine_of(cache) is None
 
 
-def test_record_of_copied_registry_is_not_an_engine_of_it(state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_in_a_copied_registry_is_ignored(state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     places.announce(tmp_path, record(cache=str(tmp_path), socket=places.socket_path(tmp_path)))
     shutil.copytree(state, tmp_path / "copy/aptui")
     assert places.engines()
@@ -230,7 +230,7 @@ def test_retract_leaves_the_record_of_another_engine(state: Path, tmp_path: Path
 
 
 @pytest.mark.real
-def test_a_dead_engine_is_known_as_dead_even_if_its_pid_is_used_again(state: Path, tmp_path: Path) -> None:
+def test_dead_engine_is_not_alive_even_if_another_process_has_its_pid(state: Path, tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         started = places.process_start(process.pid)
         socket = places.socket_path(tmp_path)

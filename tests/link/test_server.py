@@ -83,7 +83,7 @@ def test_answer_to_a_gone_client_is_ignored(room: Room) -> None:
     assert room.desk.gone == [room.desk.taken[0].client]
 
 
-def test_error_of_the_request_handler_becomes_a_refusal(room: Room) -> None:
+def test_refusal_of_the_request_handler_is_sent_to_the_client(room: Room) -> None:
     guest = room.guest()
     guest.say(id=2, verb="rescan")
 
@@ -91,7 +91,7 @@ def test_error_of_the_request_handler_becomes_a_refusal(room: Room) -> None:
     assert isinstance(room.desk.taken[-1].verb, RescanSources)
 
 
-def test_a_bug_or_the_database_that_a_request_meets_is_a_refusal_of_that_request(
+def test_bug_or_database_error_during_a_request_becomes_its_refusal(
     room: Room, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     guest = room.guest()
@@ -123,7 +123,7 @@ def test_an_answer_that_cannot_be_written_is_a_refusal(room: Room) -> None:
     assert guest.hear()["refusal"]["code"] == 2
 
 
-def test_nonsense_is_refused_and_the_next_message_is_understood(room: Room) -> None:
+def test_invalid_lines_are_refused_and_the_next_request_is_answered(room: Room) -> None:
     guest = room.guest()
     guest.send(b'\x00\xff\n{"id":5,"verb":"pingg"}\n' + b"[" * 50_000 + b'\n\n{"id":6,"verb":"ping"}\n')
 
@@ -147,7 +147,7 @@ def test_the_socket_and_its_folder_are_the_users_own(room: Room) -> None:
     assert stat.S_IMODE(os.stat(os.path.dirname(room.path)).st_mode) == 0o700
 
 
-def test_another_user_is_turned_away() -> None:
+def test_connection_of_another_user_is_closed() -> None:
     with opened(credentials=lambda _channel: Credentials(5, os.geteuid() + 1)) as room:
         bare = room.bare()
 
@@ -277,7 +277,7 @@ def test_self_disconnecting_client_gets_its_pending_lines(room: Room) -> None:
     assert [message["id"] for message in guest.hear_all()] == [2]
 
 
-def test_a_dead_engines_socket_is_replaced_and_a_living_ones_is_not(room: Room) -> None:
+def test_socket_of_a_dead_engine_is_replaced_and_of_a_running_engine_is_not(room: Room) -> None:
     rival = LinkServer(room.path, room.selector, room.desk, version="1")
     with pytest.raises(BusyError, match="a process answers"):
         rival.listen()
@@ -312,7 +312,7 @@ def test_close_sends_waiting_notices_and_removes_the_socket(room: Room) -> None:
     assert room.desk.gone == []
 
 
-def test_no_descriptors_pause_accepting_for_a_moment(room: Room) -> None:
+def test_lack_of_descriptors_pauses_accepting_for_one_second(room: Room) -> None:
     class Full:
         def accept(self):
             raise OSError(24, "Too many open files")
@@ -414,7 +414,7 @@ def test_disconnecting_a_closed_client_is_harmless(room: Room) -> None:
     assert room.desk.gone == [1]
 
 
-def test_client_closed_with_waiting_lines_is_noticed(room: Room) -> None:
+def test_client_that_closes_with_unsent_lines_is_dropped(room: Room) -> None:
     guest = room.subscriber()
     while not room.server.connections()[0].waiting_bytes:
         room.server.publish(EngineMessage(1, 1, "x" * 50_000), 7, 1)
@@ -437,7 +437,7 @@ def test_client_without_credentials_is_refused() -> None:
 # ------------------------------------------------------------------------------------------------------------------ news
 
 
-def test_news_come_in_order_to_all_who_asked_for_them(room: Room) -> None:
+def test_notices_reach_all_subscribers_in_order(room: Room) -> None:
     first, second, silent = room.subscriber(), room.subscriber(), room.guest()
     for seq in range(1, 3001):
         room.server.publish(job(seq), 7, seq)
@@ -450,7 +450,7 @@ def test_news_come_in_order_to_all_who_asked_for_them(room: Room) -> None:
     assert silent.hear()["id"] == 5
 
 
-def test_settled_client_gets_settled_jobs_only(room: Room) -> None:
+def test_client_of_settled_jobs_gets_no_pending_or_running_jobs(room: Room) -> None:
     all_of_it, settled = room.subscriber(), room.subscriber(wants_all=False)
     for seq, status in enumerate(("pending", "processing", "completed", "failed", ""), 1):
         room.server.publish(job(seq, status), 7, seq)
@@ -490,7 +490,7 @@ def test_a_line_that_is_half_sent_is_never_replaced(room: Room) -> None:
     assert [hearer.hear()["seq"] for _ in range(2)] == [1, 3]
 
 
-def test_gateway_may_have_more_waiting_notices_than_others() -> None:
+def test_gateway_has_a_higher_limit_of_waiting_notices_than_other_clients() -> None:
     text = "x" * 500_000
     with opened(LinkLimits(waiting_bytes=1_000_000)) as room:
         for kind in ("test", "gateway"):
@@ -503,7 +503,7 @@ def test_gateway_may_have_more_waiting_notices_than_others() -> None:
             assert {each.kind for each in room.server.connections()} == left
 
 
-def test_a_subscriber_that_never_reads_costs_a_bounded_amount(room: Room) -> None:
+def test_subscriber_that_never_reads_costs_limited_memory(room: Room) -> None:
     sleeper, hearer = room.subscriber(), room.guest()
     number = room.server.connections()[0].number
     tracemalloc.start()
@@ -542,7 +542,7 @@ def test_subscriber_that_does_not_read_is_dropped_after_few_lines(room: Room) ->
     assert room.server.connections() == ()
 
 
-def test_a_burst_does_not_cost_a_subscriber_that_reads(room: Room) -> None:
+def test_burst_does_not_drop_a_subscriber_that_reads(room: Room) -> None:
     hearer = room.subscriber()
     for seq in range(1, 10_001):
         room.server.publish(job(seq), 7, seq)
@@ -565,7 +565,7 @@ def test_notices_stay_in_order_when_a_client_is_dropped(room: Room) -> None:
     assert [hearer.hear()["seq"] for _ in range(3)] == [5, 5, 999]
 
 
-def test_no_subscriber_costs_no_encoding(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notice_that_no_client_receives_is_not_encoded(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     room.guest()
     room.subscriber(wants_all=False)
     monkeypatch.setattr("aptui.link.codec.encode_notice", lambda *_: sys.exit("encoded for nobody"))

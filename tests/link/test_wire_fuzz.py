@@ -42,5 +42,5 @@ def test_no_client_can_hurt_the_engine_or_another_client() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_an_outbox_without_bounds_is_noticed() -> None:
+def test_drill_detects_an_outbox_without_limit() -> None:
     assert any("memory grew" in text for text in attacked("unbounded-outbox", "deaf_subscribers"))

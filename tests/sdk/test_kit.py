@@ -51,7 +51,7 @@ def bench(tmp_path):
     return BuilderBench(Shout(), tmp_path)
 
 
-def test_record_gives_schema_with_defaults_bounds_and_trust():
+def test_record_type_becomes_a_schema_with_defaults_bounds_and_trusted_parameters():
     schema = schema_of(Options)
 
     assert schema["additionalProperties"] is False
@@ -129,7 +129,7 @@ def test_program_writes_its_output_into_the_log_and_fails_with_its_last_line(tmp
         ("thing is nice", "1", "has 'thing is nice' in 'requires', which is not a name and versions"),
     ],
 )
-def test_requirement_is_compared_with_the_find_version(monkeypatch, requirement, version, fault):
+def test_required_version_is_compared_with_the_installed_version(monkeypatch, requirement, version, fault):
     monkeypatch.setattr("aptui.sdk.programs._find_version", lambda _name: version)
 
     found = find_missing_need(type("B", (), {"requires": (requirement,)}))

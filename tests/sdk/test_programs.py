@@ -14,7 +14,7 @@ def test_a_package_that_is_not_installed_is_missing_by_name():
     assert not has_library("no_such_module_here")
 
 
-def test_a_package_that_is_broken_says_so(tmp_path, monkeypatch):
+def test_broken_package_is_reported_with_the_import_error(tmp_path, monkeypatch):
     (tmp_path / "broken_here.py").write_text("import ctypes\nraise ImportError('libfoo.so.1 is missing')\n")
     monkeypatch.syspath_prepend(str(tmp_path))
 
@@ -39,7 +39,7 @@ def bin_folder(tmp_path, monkeypatch):
     return put
 
 
-def test_requested_program_has_precedence_over_the_first_one_found(bin_folder):
+def test_requested_program_is_used_instead_of_the_first_one_found(bin_folder):
     one, two = bin_folder("one"), bin_folder("two")
 
     assert find_program(None, ("zero", "two", "one")) == two
@@ -49,7 +49,7 @@ def test_requested_program_has_precedence_over_the_first_one_found(bin_folder):
     assert find_program(None, ("zero",)) == ""
 
 
-def test_a_programs_digest_follows_its_bytes(bin_folder):
+def test_digest_of_a_program_changes_with_its_bytes(bin_folder):
     path = bin_folder("tool")
     first = program_digest(path)
     bin_folder("tool", "#!/bin/sh\ntrue\n")
@@ -77,7 +77,7 @@ def test_a_program_that_cannot_be_started_is_missing(tmp_path):
         run_program([str(tmp_path / "tool")], str(tmp_path))
 
 
-def test_messages_are_lifted_once_each():
+def test_each_error_or_warning_in_output_is_found_once():
     pattern = re.compile(r"(?P<kind>\w+): (?P<file>[^:]*):(?P<line>\d*): (?P<text>.*)")
 
     found = messages("noise\nERROR: a:3:  x\nERROR: a:3: x\nwarning: ::\nwarning: b:: y\n", pattern)
@@ -85,13 +85,13 @@ def test_messages_are_lifted_once_each():
     assert [(each.is_error, str(each)) for each in found] == [(True, "a:3: x"), (False, "b: y")]
 
 
-def test_errors_are_summed_up():
+def test_summary_has_the_first_error_and_the_number_of_others():
     assert summarize_errors(["a"]) == "a"
     assert summarize_errors(["a", "b", "c"]) == "a (and 2 more)"
 
 
 @pytest.mark.real
-def test_no_builder_imports_what_is_heavy_before_it_is_needed():
+def test_builders_import_heavy_packages_only_when_needed():
     import subprocess
 
     code = (

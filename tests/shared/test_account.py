@@ -12,21 +12,21 @@ def test_line_reports_share_time_saved_and_time_spent():
     assert account.line() == "96 % from cache: 41 min saved, 3 min fetching"
 
 
-def test_a_share_is_100_only_when_nothing_was_made():
+def test_share_is_below_100_percent_if_any_product_was_made():
     account = Account()
     account.count("image", local_hits=999, misses=1, built_ms=1000)
 
     assert account.line().startswith("99 %")
 
 
-def test_lost_time_is_reported_as_lost():
+def test_fetching_slower_than_building_is_reported_as_lost_time():
     account = Account()
     account.count("image", remote_hits=1, built_ms=1_000, fetch_ms=21_000)
 
     assert account.line() == "100 % from cache: 20 s lost, 21 s fetching"
 
 
-def test_line_is_empty_without_requests_and_short_without_hits():
+def test_account_line_is_empty_without_requests_and_short_without_hits():
     account = Account()
     assert account.line() == ""
 

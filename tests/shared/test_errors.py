@@ -23,7 +23,7 @@ ELSEWHERE = {
 """O3DE's own lines, and errors that are wrapped in another error with a next step."""
 
 
-def test_every_error_has_a_place_or_a_next_step() -> None:
+def test_every_error_raised_in_the_code_has_a_place_or_a_hint() -> None:
     bare = []
     for file in ROOT.rglob("*.py"):
         name = file.relative_to(ROOT).as_posix()

@@ -19,5 +19,5 @@ def test_number_of_kinds_in_memory_is_limited() -> None:
     assert sum(gate.admit(str(number), 0.0) for number in range(10 * KINDS_LIMIT)) == KINDS_LIMIT + 1
 
 
-def test_large_counts_can_be_read() -> None:
+def test_large_counts_have_thousands_separators() -> None:
     assert more_like_this(1204) == "1,204 more like this"

@@ -65,7 +65,7 @@ def test_unended_sequence_hides_no_further_line() -> None:
     assert sanitize_lines("a\x1b]0;never ends\nthe error\x1b[3") == "a\nthe error"
 
 
-def test_a_sequence_cannot_be_put_together_from_remains() -> None:
+def test_text_left_by_a_removed_sequence_cannot_form_a_new_one() -> None:
     assert sanitize("\x1b\x1b[0m[31mred") == "␛[31mred"
 
 
@@ -75,7 +75,7 @@ def test_undecodable_bytes_are_shown_as_numbers() -> None:
 
 
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=3)).map("".join))
-def test_nothing_survives_that_a_terminal_acts_on(text: str) -> None:
+def test_sanitized_text_has_no_control_characters(text: str) -> None:
     shown = sanitize(text)
 
     assert not [char for char in shown if unicodedata.category(char) in {"Cc", "Cs", "Zl", "Zp"}]

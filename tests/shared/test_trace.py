@@ -34,7 +34,7 @@ def test_trace_file_holds_its_events_in_trace_event_format(tmp_path: Path) -> No
     assert (events[3]["id"], events[3]["cat"]) == (events[4]["id"], events[4]["cat"]) == (9, "run")
 
 
-def test_trace_of_a_killed_process_lacks_only_its_end(tmp_path: Path) -> None:
+def test_trace_of_a_killed_process_lacks_only_the_closing_bracket(tmp_path: Path) -> None:
     file = trace.TraceFile(str(tmp_path / "t.json"))
     file.span("turn", 0, 1)
     file.flush()

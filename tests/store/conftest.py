@@ -78,7 +78,7 @@ def make_database(path: Path) -> None:
 
 @dataclass
 class Store:
-    """A database with one scan folder, its writer, and openers of the other sides."""
+    """A database with one scan folder, its writer, and functions that open readers and archives."""
 
     path: Path
     writer: Writer

@@ -1,6 +1,6 @@
 """An asset database as O3DE's Asset Processor makes it: its documented tables (version 40), rows with every enum value.
 
-Written from the documentation alone, not by our own models, so that it shows errors in those.
+Written only from the documentation, not with our models, so that it shows errors in the models.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def uuid_of(number: int) -> bytes:
 
 
 def make(path: Path, version: int = 40, *, is_in_log: bool = False, extra: str = "") -> Path:
-    """Make a database at `path`; with `is_in_log`, all of it is in the write-ahead log, as a tool that crashed leaves it."""
+    """Make a database at `path`; with `is_in_log`, all rows are in the write-ahead log, as after a crash of a tool."""
     path.parent.mkdir(parents=True, exist_ok=True)
     writing = path.with_name("writing.sqlite") if is_in_log else path
     with closing(sqlite3.connect(writing, isolation_level=None)) as database:

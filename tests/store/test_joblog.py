@@ -82,7 +82,7 @@ def test_written_warnings_and_errors_are_read_back_equal(time_ms: int, level: Lo
 
 
 @given(st.sampled_from([LogLevel.DEBUG, LogLevel.INFO]), WINDOWS, PLAIN)
-def test_plain_messages_come_back(level: LogLevel, window: str, text: str) -> None:
+def test_written_plain_message_is_read_back_unchanged(level: LogLevel, window: str, text: str) -> None:
     lines = "\n".join(joblog._record_lines(LogRecord(level, window, text, 5)))
 
     assert parse_text(f"{lines}\n", NOW) == [JobLogLine(level, window, text.rstrip(), 5)]
@@ -93,7 +93,7 @@ def test_plain_messages_come_back(level: LogLevel, window: str, text: str) -> No
 @example("a~~b")
 @example("~a~")
 @example("a\nb\r\nc")
-def test_any_window_name_leaves_the_record_readable(window: str) -> None:
+def test_record_with_any_window_name_is_read_back(window: str) -> None:
     (written_line,) = joblog._record_lines(LogRecord(LogLevel.INFO, window, "text", 5))
 
     (read,) = parse_text(written_line, NOW)
@@ -102,7 +102,7 @@ def test_any_window_name_leaves_the_record_readable(window: str) -> None:
     assert len(read.window) < 80
 
 
-def test_text_of_many_lines_becomes_that_many_lines(path: Path) -> None:
+def test_each_line_of_a_record_becomes_a_log_line_of_the_same_level(path: Path) -> None:
     lines = written(path, record("one\ntwo\r\nthree\rfour", LogLevel.ERROR), record("five\n\nsix"))
 
     assert [(item.level, item.text) for item in lines] == [
@@ -118,7 +118,7 @@ def test_context_applies_to_every_line_of_its_record_only(path: Path) -> None:
     assert lines == [line("one", LogLevel.WARNING, **context), line("two", LogLevel.WARNING, **context), line("three")]
 
 
-def test_context_is_cleaned_of_line_breaks(path: Path) -> None:
+def test_line_breaks_in_context_become_blanks(path: Path) -> None:
     context = (("[a\nb]", "c\r\nd"), ("", "no key"), ("no value", ""))
 
     (read,) = written(path, LogRecord(LogLevel.INFO, "Builder", "text", 5, context))
@@ -126,7 +126,7 @@ def test_context_is_cleaned_of_line_breaks(path: Path) -> None:
     assert read.context == (("(a b)", "c d"), ("?", "no key"), ("no value", ""))
 
 
-def test_the_form_is_that_of_the_reference(path: Path) -> None:
+def test_log_file_has_the_record_format_of_the_reference(path: Path) -> None:
     write(path, [record("no such file", LogLevel.ERROR, file="a.png")], 2, 1)
 
     physical = path.read_text().splitlines()
@@ -154,7 +154,7 @@ def test_last_line_has_the_counts_of_errors_and_warnings(path: Path) -> None:
         ("1 errors, 2 warnings in all", "1 errors, 2 warnings in all"),
     ],
 )
-def test_last_line_is_rewritten_for_users(text: str, said: str) -> None:
+def test_counts_in_the_last_line_are_displayed_in_plain_words(text: str, said: str) -> None:
     assert spoken(text) == said
     assert is_tally(text) == (said != text)
 
@@ -164,7 +164,7 @@ def test_no_records_make_no_file(path: Path) -> None:
     assert not path.parent.exists()
 
 
-def test_a_second_log_replaces_the_first_and_leaves_nothing_beside_it(path: Path) -> None:
+def test_second_log_replaces_the_first_and_leaves_no_other_file(path: Path) -> None:
     written(path, record("first"))
 
     assert written(path, record("second")) == [line("second")]
@@ -210,18 +210,18 @@ def test_line_that_is_not_a_record_is_a_message(text: str) -> None:
     assert parse_text(f"{text} \t\n", NOW) == [line(text, window="Message", time_ms=NOW)]
 
 
-def test_header_fields_just_short_enough_make_a_record() -> None:
+def test_window_name_of_79_characters_is_accepted_in_a_record() -> None:
     window = "w" * 79
 
     assert parsed("text", window=window) == [line("text", window=window)]
 
 
-def test_a_message_may_hold_what_separates_fields() -> None:
+def test_message_may_contain_the_field_separator() -> None:
     assert parsed("a~~b~~") == [line("a~~b~~")]
 
 
 @pytest.mark.parametrize(("severity", "level"), [(-1, 0), (0, 0), (1, 1), (2, 2), (3, 3), (4, 3), (5, 3)])
-def test_severities_beyond_ours_are_the_nearest(severity: int, level: int) -> None:
+def test_unknown_severity_becomes_the_nearest_known_level(severity: int, level: int) -> None:
     assert parsed("text", severity) == [line("text", level)]
 
 
@@ -245,7 +245,7 @@ def test_invalid_bytes_are_replaced_and_the_rest_is_kept(tmp_path: Path) -> None
     ]
 
 
-def test_lines_without_time_have_that_of_the_file(tmp_path: Path) -> None:
+def test_line_without_a_time_gets_the_modification_time_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_text("text\n")
 
@@ -279,19 +279,19 @@ def test_lines_without_time_have_that_of_the_file(tmp_path: Path) -> None:
         ("C:/tools/tool.exe", LogLevel.INFO, "C:/tools/tool.exe"),
     ],
 )
-def test_prefixes_say_the_level(message: str, level: LogLevel, text: str) -> None:
+def test_prefix_of_a_message_sets_its_level(message: str, level: LogLevel, text: str) -> None:
     assert parsed(message) == [line(text, level)]
 
 
 @pytest.mark.parametrize("form", ["C: [key] = value", "C:[key]=value", "ctx: [key] = value", "Context:  [key]  =  value"])
-def test_context_in_each_form_belongs_to_the_next_line(form: str) -> None:
+def test_every_form_of_context_is_added_to_the_next_line_only(form: str) -> None:
     assert parse_text(f"{form}\ntext\nmore\n", NOW) == [
         line("text", window="Message", time_ms=NOW, key="value"),
         line("more", window="Message", time_ms=NOW),
     ]
 
 
-def test_context_is_collected_by_key_last_wins_and_invalid_is_dropped() -> None:
+def test_last_context_value_of_a_key_wins_and_invalid_context_is_dropped() -> None:
     text = "C: [b] = 1\nC: [a] = 2\nC: nonsense\nC: [b] = 3\ntext\nC: [c] = nothing follows\n"
 
     assert parse_text(text, NOW) == [line("text", window="Message", time_ms=NOW, b="3", a="2")]
@@ -300,7 +300,7 @@ def test_context_is_collected_by_key_last_wins_and_invalid_is_dropped() -> None:
 # ------------------------------------------------------------------------------------------------------------------- names
 
 
-def test_a_log_lies_beside_its_namesakes_of_other_runs() -> None:
+def test_log_names_of_two_runs_of_a_job_differ_only_in_the_run_key() -> None:
     name, second = log_name(**NAME), log_name(**NAME | {"run_key": 2})
 
     assert name.startswith("JobLogs/Textures/a.png-")
@@ -320,17 +320,17 @@ def test_a_log_lies_beside_its_namesakes_of_other_runs() -> None:
         {"run_key": 2},
     ],
 )
-def test_two_jobs_never_share_a_name(change: dict[str, object]) -> None:
+def test_log_names_differ_for_different_jobs_and_runs(change: dict[str, object]) -> None:
     assert log_name(**NAME | change) != log_name(**NAME)
 
 
-def test_parts_of_a_log_name_are_kept_apart() -> None:
+def test_log_names_differ_if_platform_and_key_only_join_to_the_same_text() -> None:
     assert log_name(**NAME | {"platform": "ab", "key": "c"}) != log_name(**NAME | {"platform": "a", "key": "bc"})
 
 
 @pytest.mark.parametrize("letter", ["a", "ä", "\U0010ff80"])
 @pytest.mark.parametrize("length", [200, 237, 255])
-def test_names_fit_into_a_file_system_whatever_their_letters(tmp_path: Path, letter: str, length: int) -> None:
+def test_log_name_of_a_long_path_fits_into_the_file_system_with_any_letters(tmp_path: Path, letter: str, length: int) -> None:
     rel = "/".join((letter * length, letter * length, letter * length))
 
     for name in (log_name(**NAME | {"rel": rel, "run_key": (1 << 63) - 1}), analysis_log_name(rel, BUILDER)):
@@ -339,14 +339,14 @@ def test_names_fit_into_a_file_system_whatever_their_letters(tmp_path: Path, let
         assert write(tmp_path / name, [record("text")], 0, 0)
 
 
-def test_name_of_allowed_length_is_kept() -> None:
+def test_folder_name_of_the_maximum_length_is_unchanged_in_a_log_name() -> None:
     folder = "f" * 255
 
     assert log_name(**NAME | {"rel": f"{folder}/a.png"}).startswith(f"JobLogs/{folder}/a.png-")
 
 
 @pytest.mark.parametrize("where", ["{}", "{}/a.png"])
-def test_long_names_that_differ_at_their_end_alone_stay_apart(where: str) -> None:
+def test_long_paths_that_differ_only_at_the_end_get_different_log_names(where: str) -> None:
     one, other = (where.format("ä" * 200 + end) for end in "xy")
 
     assert analysis_log_name(one, BUILDER) != analysis_log_name(other, BUILDER)
@@ -372,7 +372,7 @@ def logs(folder: Path) -> list[str]:
     return sorted(entry.name for entry in folder.iterdir())
 
 
-def test_each_run_appends_three_records_at_its_start(tmp_path: Path) -> None:
+def test_each_start_of_the_engine_log_appends_three_records(tmp_path: Path) -> None:
     for started_ms in (1, 2):
         log = EngineLog(tmp_path / "logs", "AP", started_ms)
         log.append(record("text", LogLevel.WARNING))
@@ -390,7 +390,7 @@ def test_each_run_appends_three_records_at_its_start(tmp_path: Path) -> None:
     assert lines[3] == line("text", LogLevel.WARNING)
 
 
-def test_what_is_appended_can_be_read_at_once(tmp_path: Path) -> None:
+def test_appended_records_can_be_read_immediately(tmp_path: Path) -> None:
     log = EngineLog(tmp_path, "AP", 1)
 
     log.append(record("one"), record("two"))
@@ -423,7 +423,7 @@ def test_logs_filled_in_the_same_second_do_not_replace_each_other(tmp_path: Path
     assert logs(tmp_path) == ["AP.7.log", "AP.8.log", "AP.9.log", "AP.log"]
 
 
-def test_log_below_its_limit_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_engine_appends_to_a_log_below_the_size_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     EngineLog(tmp_path, "AP", 1).close()
     monkeypatch.setattr(joblog, "ENGINE_LOG_BYTES", 2 * (tmp_path / "AP.log").stat().st_size)
 
@@ -434,7 +434,7 @@ def test_log_below_its_limit_is_continued(tmp_path: Path, monkeypatch: pytest.Mo
     assert logs(tmp_path) == ["AP.3.log", "AP.log"]
 
 
-def test_one_record_longer_than_a_log_is_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_longer_than_the_size_limit_is_completely_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joblog, "ENGINE_LOG_BYTES", 10)
     log = EngineLog(tmp_path, "AP", 1)
     log.append(record("x" * 500))

@@ -88,7 +88,7 @@ def test_slow_updates_are_drawn_twice_a_second():
     assert 7 <= len([at_s for at_s in screen.drawn_s if at_s > 11.0]) <= 8
 
 
-def test_first_and_last_updates_after_idle_time_are_drawn():
+def test_first_and_last_updates_of_a_burst_after_idle_time_are_drawn():
     screen = Screen()
 
     for _ in range(5):
@@ -171,7 +171,7 @@ def test_key_is_handled_between_parts_of_updates():
     assert screen.drawn_s == [pytest.approx(10.22, abs=0.021)]
 
 
-def test_frame_requested_between_parts_follows_them():
+def test_frame_requested_between_parts_of_updates_is_drawn_after_the_last_part():
     screen = Screen()
     screen.parts, screen.takes_s = 4, 0.01
 
@@ -186,7 +186,7 @@ def test_frame_requested_between_parts_follows_them():
     assert len(screen.drawn_s) == 3
 
 
-def test_wait_after_a_frame_in_parts_counts_all_parts():
+def test_wait_after_a_frame_in_parts_is_proportional_to_the_duration_of_all_parts():
     screen = Screen()
     screen.parts, screen.takes_s = 4, 0.05
 

@@ -17,7 +17,7 @@ from tui.shell_room import opened, text, until
 SPARKLES = Feature("sparkle", "shows sparkles", panes={"sparkles": (8, "Sparkles", "Spark", "tui.fake_panes:JobsProbe")})
 
 
-def test_panes_of_features_stand_between_those_of_the_kernel() -> None:
+def test_panes_of_features_and_of_the_kernel_are_listed_by_number() -> None:
     assert [spec.title for spec in list_panes()] == ["Jobs", "Assets", "Logs", "Connections", "Builders", "Cache", "Tools"]
 
 

@@ -354,7 +354,7 @@ def test_message_of_a_copy_is_one_line_at_80_columns(tmp_path):
     in_shell(tmp_path, press, size=SMALL)
 
 
-def test_redraw_reads_again_and_plain_reports_a_missing_scrollback(tmp_path):
+def test_redraw_key_reads_again_and_plain_lines_key_reports_a_missing_scrollback(tmp_path):
     async def press(app, pilot, _session):
         await pilot.press("ctrl+l", "backslash")
         await until(pilot, lambda: "refreshed" in app.pane.noted)

@@ -62,5 +62,5 @@ def test_first_rows_are_shown_before_optional_imports(seen: dict[str, list[str]]
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason=MACHINE + "heaps of threads are glibc's")
-def test_threads_share_one_heap(seen: dict[str, list[str]]) -> None:
+def test_all_threads_allocate_from_one_heap(seen: dict[str, list[str]]) -> None:
     assert seen["heaps"] == []

@@ -55,7 +55,7 @@ def test_trust_question_names_changes_and_code_that_runs() -> None:
     assert done == []
 
 
-def test_answers_trust_or_only_look() -> None:
+def test_answer_y_trusts_the_project_and_n_makes_the_screen_read_only() -> None:
     screen, _, done = ask("it runs 1 hook")
     screen.asked[0][1]["y"].run()
     screen.asked[0][1]["n"].run()
@@ -63,7 +63,7 @@ def test_answers_trust_or_only_look() -> None:
     assert done == ["trust", "restrict"]
 
 
-def test_trust_that_cannot_be_recorded_only_looks() -> None:
+def test_screen_is_read_only_and_shows_the_error_if_trust_cannot_be_stored() -> None:
     screen, _, done = ask("it runs 1 hook", fails=True)
     screen.asked[0][1]["y"].run()
 

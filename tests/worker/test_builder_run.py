@@ -39,7 +39,7 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture
 def room(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # a run ends in "/": come back
+    monkeypatch.chdir(tmp_path)  # a run changes the current folder to "/": restore it at the end
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     return Room(tmp_path)
 
@@ -102,13 +102,13 @@ def test_source_dependencies_have_a_kind_and_are_unique(room):
     ]
 
 
-def test_job_for_another_platform_is_passed_to_the_engine(room):
+def test_job_for_an_unknown_platform_is_passed_to_the_engine(room):
     result = room.analyse(lambda _request: jobs(JobDescriptor("k", "mars"), JobDescriptor("k", "common")))
 
     assert [plan.platform for plan in result.plans] == ["mars", "common"]
 
 
-def test_later_of_two_jobs_with_one_key_counts(room):
+def test_later_of_two_jobs_with_the_same_key_is_used(room):
     result = room.analyse(lambda _request: jobs(JobDescriptor("k", "linux", 1), JobDescriptor("k", "linux", 2)))
 
     assert [plan.priority for plan in result.plans] == [2]
@@ -161,7 +161,7 @@ def raising(error):
         ),
     ],
 )
-def test_an_analysis_that_fails_says_why_in_one_line(room, create_jobs, outcome, error):
+def test_failed_analysis_has_a_one_line_error_and_no_plans(room, create_jobs, outcome, error):
     result = room.analyse(create_jobs)
 
     assert result.outcome == outcome
@@ -179,7 +179,7 @@ def test_an_additional_fingerprint_needs_an_analysis_fingerprint(room):
     assert "analysis_fingerprint" in result.error
 
 
-def test_unexplained_failure_uses_the_first_logged_error(room):
+def test_failure_without_an_error_text_uses_the_first_logged_error(room):
     def create_jobs(request):
         request.log.error("line 3 is odd\nvery")
         return CreateJobsResponse()
@@ -368,7 +368,7 @@ def test_intermediates_belong_to_the_common_platform(room):
     assert (bad.outcome, "only intermediates belong to" in bad.error) == (Outcome.FAILED, True)
 
 
-def test_an_intermediate_may_lie_in_a_folder_of_its_own(room):
+def test_an_intermediate_may_name_its_own_folder(room):
     def process(request):
         first = product(request, "x/A.Out", flags=ProductFlag.INTERMEDIATE, folder="Some\\Other/./Place")
         return made(first, product(request, "b.out", sub_id=1, flags=ProductFlag.INTERMEDIATE))
@@ -421,7 +421,7 @@ def test_a_source_that_vanished_is_stale(room):
     assert (result.outcome, result.error) == (Outcome.STALE, "the source cannot be read: No such file or directory")
 
 
-def test_source_bytes_that_differ_from_the_order_are_stale(room):
+def test_run_whose_source_differs_from_the_order_is_stale(room):
     def process_job(request):
         request.read_source()
         return made(product(request))
@@ -433,7 +433,7 @@ def test_source_bytes_that_differ_from_the_order_are_stale(room):
 
 
 @pytest.mark.parametrize("process_job", [raising(Cancelled()), lambda _: ProcessJobResponse(Result.CANCELLED)])
-def test_a_builder_may_say_that_it_was_cancelled(room, process_job):
+def test_builder_may_report_that_it_was_cancelled(room, process_job):
     result = room.process(process_job)
 
     assert (result.outcome, result.error, result.errors) == (Outcome.CANCELLED, "cancelled", 0)
@@ -469,7 +469,7 @@ def test_exception_with_lone_surrogates_is_encoded(room):
         (raising(SystemExit("bye")), "builder called sys.exit('bye')"),
     ],
 )
-def test_a_run_that_fails_says_why_in_one_line(room, process_job, error):
+def test_failed_run_has_a_one_line_error_that_is_also_logged(room, process_job, error):
     result = room.process(process_job)
 
     assert result.outcome == Outcome.FAILED
@@ -496,7 +496,7 @@ def test_dependencies_and_sources_to_reprocess_are_passed_on(room, tmp_path):
     assert result.reprocess == ("other.txt", "caf\U0010ffe9")
 
 
-def test_sources_to_reprocess_of_a_failed_run_do_not_count(room):
+def test_sources_to_reprocess_of_a_failed_run_are_ignored(room):
     result = room.process(lambda _: made(JobProduct("never"), sources_to_reprocess=["other.txt"]))
 
     assert (result.outcome, result.reprocess) == (Outcome.FAILED, ())
@@ -518,7 +518,7 @@ def test_a_process_left_behind_fails_the_run_and_is_gone(room):
 
 
 @pytest.mark.filterwarnings("default")
-def test_warnings_warn_of_a_builder_is_one_warning_in_every_run(room):
+def test_python_warning_of_a_builder_is_logged_in_every_run(room):
     def process_job(request):
         warnings.warn("this\nis odd", stacklevel=1)
         warnings.warn(RuntimeWarning("worse"), stacklevel=1)
@@ -535,7 +535,7 @@ def test_warnings_warn_of_a_builder_is_one_warning_in_every_run(room):
 
 
 @pytest.mark.filterwarnings("default")
-def test_warnings_warn_while_jobs_are_created_is_one_warning(room):
+def test_python_warning_during_analysis_is_logged_as_a_warning(room):
     def create_jobs(_request):
         warnings.warn("odd", stacklevel=1)
         return CreateJobsResponse(Result.SUCCESS)

@@ -22,7 +22,7 @@ def order(tmp_path, data=SMALL, present=b"", key=1):
 
 
 def while_reading(monkeypatch, deed):
-    """Do `deed` once, after the first read."""
+    """Call `deed` once, after the first read."""
     read, todo = os.read, [deed]
 
     def reading(descriptor, count):
@@ -59,7 +59,7 @@ def test_copy_is_equal_and_has_correct_hashes(tmp_path, data):
 
 
 @pytest.mark.parametrize("data", [SMALL, LARGE])
-def test_a_product_that_is_there_already_is_not_written(tmp_path, data):
+def test_unchanged_product_is_not_written_again(tmp_path, data):
     (result,) = file_access.copy_files([order(tmp_path, data, hashlib.sha256(data).digest())])
 
     assert result.outcome == Outcome.SUCCEEDED
@@ -68,7 +68,7 @@ def test_a_product_that_is_there_already_is_not_written(tmp_path, data):
 
 
 @pytest.mark.parametrize("data", [SMALL, LARGE])
-def test_a_source_that_differs_from_the_product_there_is_written(tmp_path, data):
+def test_changed_product_is_written(tmp_path, data):
     (result,) = file_access.copy_files([order(tmp_path, data, hashlib.sha256(b"other").digest())])
 
     assert result.outcome == Outcome.SUCCEEDED
@@ -110,7 +110,7 @@ def test_a_source_that_vanished_or_became_something_else_is_stale(tmp_path):
     ]
 
 
-def test_a_source_that_cannot_be_read_fails_by_its_reason(tmp_path):
+def test_unreadable_source_fails_the_copy_with_the_reason_of_the_system(tmp_path):
     (tmp_path / "loop").symlink_to("loop")
 
     (result,) = file_access.copy_files([CopyOrder(1, str(tmp_path / "loop"), str(tmp_path / "copy"))])
@@ -198,7 +198,7 @@ def test_files_are_hashed_in_order_with_their_stat(tmp_path):
         )
 
 
-def test_unreadable_file_and_missing_file_differ(tmp_path):
+def test_unreadable_file_has_an_error_and_a_missing_file_has_no_entry(tmp_path):
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "a").write_bytes(SMALL)
     names = ("gone", "loop", "a", "a/below")
@@ -255,7 +255,7 @@ def test_files_sync_together_and_failures_are_named(tmp_path, monkeypatch):
     assert failed == {descriptors[1]: "Input/output error"}
 
 
-def test_a_small_file_is_read_without_room_for_a_large_one(tmp_path, monkeypatch):
+def test_small_file_is_read_with_a_small_buffer(tmp_path, monkeypatch):
     counts, read = [], os.read
     (tmp_path / "a").write_bytes(SMALL)
     monkeypatch.setattr(os, "read", lambda descriptor, count: (counts.append(count), read(descriptor, count))[1])
@@ -354,7 +354,7 @@ def test_copy_during_hashing_never_overwrites_a_file(tmp_path):
     assert (result.staged, staged(tmp_path)) == ((), {"0-too": b"somebody's"})
 
 
-def test_many_copies_share_one_sync_and_count_only_with_it(tmp_path, monkeypatch):
+def test_many_copies_share_one_sync(tmp_path, monkeypatch):
     texts = [b"%d" % number for number in range(file_access.SYNC_EACH_BELOW)]
     synced = []
     monkeypatch.setattr(file_access, "sync_file_system", synced.append)
@@ -400,7 +400,7 @@ def test_file_open_for_writing_is_not_copied_on_request(tmp_path, data):
     assert after.unasked == ()
 
 
-def test_copy_with_unknown_writers_is_named(tmp_path, monkeypatch):
+def test_copy_that_could_not_be_checked_for_writers_is_listed(tmp_path, monkeypatch):
     monkeypatch.setattr(file_access.leases, "is_being_written", lambda _descriptor: None)
 
     result = file_access.hash_files(replace(hash_order(tmp_path, SMALL, b"other"), asks_writers=True))

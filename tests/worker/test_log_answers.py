@@ -13,7 +13,7 @@ from aptui.worker.log import MOST_ANSWER_CHARS, MOST_ANSWER_RECORDS, MOST_RECORD
 
 
 class Output:
-    """A command that writes a line a byte."""
+    """Output of a command that writes one line for each byte."""
 
     def __init__(self) -> None:
         self.byte_count = 0
@@ -27,7 +27,7 @@ def texts(log, seen=-1):
     return stamp, [record.text for record in records]
 
 
-def test_log_so_far_is_returned_once_per_stamp():
+def test_log_is_returned_only_if_its_stamp_has_changed():
     log = RunLog("w")
     assert texts(log) == (0, [])
     log.write(LogLevel.INFO, "one")
@@ -85,7 +85,7 @@ def test_end_of_a_long_log_is_returned():
     assert latest(wide[:2], "w") == wide[:2]
 
 
-def test_copy_of_a_stream_does_not_change_with_it():
+def test_copy_of_a_stream_does_not_change_when_the_stream_grows():
     stream = BoundedText(4 * MOST_BYTES)
     stream.add(b"one\ntwo\n", 5)
     copy = stream.copy_text()

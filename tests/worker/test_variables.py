@@ -37,7 +37,7 @@ def test_builder_sees_its_own_and_the_common_variables(engine: tuple[tuple[str, 
     assert found == {"one": {"ONES": "1", "BOTH": "b", "LANG": "de"}, "two": {"BOTH": "b", "LANG": "de"}, "three": {"LANG": "de"}}
 
 
-def test_a_command_gets_the_same(engine: tuple[tuple[str, bytes], ...]) -> None:
+def test_command_gets_the_variables_of_its_builder_and_the_shared_ones(engine: tuple[tuple[str, bytes], ...]) -> None:
     variables = BuilderVariables([ONE, TWO], engine)
 
     names = {"ONES", "BOTH"}

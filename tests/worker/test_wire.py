@@ -65,7 +65,7 @@ RECORDS = {
 }
 
 
-def test_there_is_a_record_here_for_every_kind():
+def test_every_frame_kind_has_an_example_record():
     assert set(RECORDS) == set(FrameKind)
 
 
@@ -104,7 +104,7 @@ def test_a_record_over_the_limit_is_not_sent(monkeypatch):
 
 
 @pytest.mark.parametrize("record", [WorkerNote("lone \ud800 surrogate"), RunResult(1, 0, peak_rss_bytes=1 << 70)])
-def test_a_record_that_no_frame_can_hold_is_not_sent(record):
+def test_record_that_cannot_be_encoded_raises_an_error(record):
     with pytest.raises(WireError):
         encode(FrameKind.RETIRE, record)
 

@@ -21,7 +21,7 @@ from aptui.builders.files.xml_tree import XmlElement, read_xml
 
 MOST_BYTES = 64 << 20
 CONTEXT_END = "\x04"
-"""Between the context of a text and its id, as in the MO files of gettext."""
+"""Separator between the context of a text and its id, as in gettext's MO files."""
 MOST_FORMS = 10
 
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[_-][A-Za-z0-9]{2,8})*(?:@[a-z]+)?")
@@ -33,7 +33,7 @@ _INLINE = frozenset(("g", "x", "bx", "ex", "ph", "bpt", "ept", "it", "mrk", "pc"
 
 
 class Message(Struct, kw_only=True):
-    """A text: in the source language (`source`; a second one is its plural), and translated (`texts`, one for each form)."""
+    """A text: in the source language (`source`; its second entry is the plural) and translated (`texts`, one for each form)."""
 
     key: str
     line: int
@@ -74,7 +74,7 @@ def read_catalogs(name: str, data: bytes) -> list[TextCatalog]:
     """Return the catalogs of a file: one, or one for each language of a CSV, beginning with the source language.
 
     Args:
-        name: its extension decides the format, its stem is the language unless the file names it.
+        name: file name. Its extension decides the format; its stem is the language unless the content names the language.
         data: all bytes.
 
     Raises:
@@ -165,7 +165,7 @@ def _unescape(match: re.Match[str]) -> str:
 def _decode_po(data: bytes) -> str:
     charset = _CHARSET.search(data[:8192])
     name = charset[1].decode() if charset else "utf-8"
-    if name.lower() in ("utf-8", "utf8", "charset", "ascii", "us-ascii"):  # CHARSET is what a new template has
+    if name.lower() in ("utf-8", "utf8", "charset", "ascii", "us-ascii"):  # a new template has the placeholder CHARSET
         return decode_text(data)
     try:
         return data.decode(name)

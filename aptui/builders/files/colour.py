@@ -1,4 +1,4 @@
-"""Convert pictures from the colour space of their ICC profile to sRGB, which products are in; by Little CMS in Pillow.
+"""Convert pictures from the colour space of their ICC profile to sRGB, the colour space of products, with Pillow's Little CMS.
 
 Tests: `tests/builders/files/test_colour.py`.
 """
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from PIL import Image
 
 _SAME_LEVELS = 2
-"""A profile whose colours differ by at most this from sRGB's (of 255) is sRGB: profiles of many makers round otherwise."""
+"""Maximum difference (of 255) from sRGB's colours for a profile to be sRGB: profiles of many vendors round differently."""
 
 _MODE_SPACES = {"L": "GRAY", "LA": "GRAY", "RGB": "RGB", "RGBA": "RGB", "CMYK": "CMYK"}
 _SPACE_WORDS = {"GRAY": "grey", "RGB": "RGB", "CMYK": "CMYK", "Lab": "Lab"}
 _CACHED_PROFILES = 8
-"""Pictures of one project share few profiles."""
+"""Number of cached profiles: the pictures of a project share a few profiles."""
 
 
 def convert_to_srgb(picture: Image.Image, profile: bytes) -> tuple[Image.Image, str, str]:
     """Return a picture of mode L, LA, RGB, RGBA or CMYK in sRGB.
 
     Args:
-        picture: it stays as it is if its profile is sRGB or does not fit it.
+        picture: returned unchanged if the profile is sRGB or does not fit the picture's mode.
         profile: bytes of its ICC profile.
 
     Returns:
@@ -69,7 +69,7 @@ def describe_foreign(profile: bytes, *, is_grey: bool) -> str:
 
 @lru_cache(maxsize=_CACHED_PROFILES)
 def is_srgb(profile: bytes) -> bool:
-    """Return whether colours through an RGB profile are those of sRGB."""
+    """Return whether an RGB profile gives the same colours as sRGB."""
     from PIL import Image, ImageCms
 
     steps = (0, 16, 48, 96, 128, 160, 192, 224, 255)

@@ -43,8 +43,8 @@ def read_data(name: str, data: bytes, *, delimiter: str = "auto", infers_types: 
     Args:
         name: its extension decides the format.
         data: all bytes.
-        delimiter: of the cells of a CSV: one of `DELIMITERS`, or auto.
-        infers_types: read columns of numbers and of true and false as such; otherwise every cell is text.
+        delimiter: between the cells of a CSV, one of `DELIMITERS` or auto.
+        infers_types: convert columns of numbers or booleans; otherwise every cell is text.
         max_mib: larger files are refused.
 
     Raises:
@@ -181,7 +181,7 @@ def _plain(value: Any, path: Path, text: str) -> Any:
 
 
 def _find_toml_places(text: str, paths: Sequence[Path]) -> list[str]:
-    """Return the lines of the values at `paths`, as near as their tables and keys are written at the start of a line."""
+    """Return the line of each value at `paths`, or of its nearest table or key that is written at the start of a line."""
     found: dict[Path, tuple[int, int]] = dict.fromkeys(paths, (0, 1))
     table: list[str | int] = []
     counts: dict[tuple[str | int, ...], int] = {}

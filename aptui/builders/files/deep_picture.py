@@ -1,6 +1,6 @@
-"""A picture with 16 bits a channel: Pillow holds those in grey pictures alone, and reads the upper half of all others.
+"""A picture with 16 bits a channel. Pillow keeps 16 bits only in grey pictures; of other pictures it reads the upper 8 bits.
 
-Both halves are decoded by Pillow, one after the other: with the opposite byte order in the header, the
+Pillow decodes both bytes, one after the other: with the opposite byte order in the header, the
 other byte of each sample comes first. That is exact for PNG, and for TIFF unless its channels are stored apart and compressed.
 
 Tests: `tests/builders/files/test_deep_picture.py`.
@@ -78,7 +78,7 @@ class DeepPicture:
         return DeepPicture(np.dstack(((luma >> 16).astype(np.uint16), self.samples[..., 3:])), "LA" if self.has_alpha else "L")
 
     def resize(self, size: tuple[int, int], resample: Image.Resampling) -> DeepPicture:
-        """Return the picture in another size; colours count by their alpha."""
+        """Return the picture in another size; colours are weighted by their alpha."""
         import numpy as np
         from PIL import Image
 
@@ -103,12 +103,12 @@ class DeepPicture:
         from PIL import Image
 
         small = np.empty(self.samples.shape, np.uint8)
-        for channel in range(len(self.mode)):  # one after the other: the product takes 32 bits a sample
+        for channel in range(len(self.mode)):  # one channel at a time, because the product takes 32 bits a sample
             small[..., channel] = (self.samples[..., channel].astype(np.uint32) * 255 + 32895) >> 16
         return Image.frombytes(self.mode, self.size, small.tobytes())
 
     def save(self, stream: IO[bytes]) -> None:
-        """Write the picture as a PNG; one of grey alone by Pillow, which is quicker."""
+        """Write the picture as a PNG; Pillow writes a grey picture without alpha, because Pillow is faster."""
         import numpy as np
         from PIL import Image
 
@@ -149,7 +149,7 @@ def read_deep(opened: Callable[[], ImageFile.ImageFile], load: Callable[[ImageFi
         if any(tile.codec_name != "raw" for tile in picture.tile):
             return None  # libtiff's decoder reduces such pictures to their upper bytes
         raw_mode = f"{picture.mode};16{'L' if picture.tag_v2.prefix == b'II' else 'B'}"  # type: ignore[attr-defined]  # of TIFF
-    if raw_mode.startswith("LA;16"):  # its four bytes are those of one pixel of RGBA
+    if raw_mode.startswith("LA;16"):  # its four bytes a pixel can be read as one pixel of RGBA
         return DeepPicture(np.ascontiguousarray(_decode_as(picture, "RGBA", load)).view(">u2").astype(np.uint16), "LA")
     name, order = raw_mode.split(";16")
     is_premultiplied, name = name == "RGBa", name.replace("RGBa", "RGBA")
@@ -179,7 +179,7 @@ def _decode_as(picture: ImageFile.ImageFile, raw_mode: str, load: Callable[[Imag
     tiles = []
     for tile in picture.tile:
         name, separator, order = raw_mode.partition(";")
-        name = _raw_mode(tile.args) if _has_deep_planes(picture) else name  # a tile is of one channel
+        name = _raw_mode(tile.args) if _has_deep_planes(picture) else name  # each tile has one channel
         new_mode = f"{name}{separator}{order}"
         tiles.append(tile._replace(args=(new_mode, *tile.args[1:]) if isinstance(tile.args, tuple) else new_mode))
     picture.tile = tiles

@@ -1,4 +1,4 @@
-"""JSON Schema files of a project: reading one and holding data against it, without ever fetching anything.
+"""JSON Schema files of a project: read a schema and validate data with it; nothing is ever fetched.
 
 Tests: `tests/builders/test_yaml_builder.py`, `tests/builders/test_json_builder.py`.
 """
@@ -34,7 +34,7 @@ def declare_schemas(request: CreateJobsRequest) -> list[SourceDependency]:
 
 
 def hold_against_schema(texts: Sequence[DataText], path: str, request: ProcessJobRequest) -> None:
-    """Compare data with the schema at `path`; the log gets all mistakes but the first.
+    """Validate data with the schema at `path`; all mistakes but the first are logged.
 
     Raises:
         BrokenTextError: the first mistake.

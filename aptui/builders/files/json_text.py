@@ -153,7 +153,7 @@ def validate_json(text: str, *, comment_hint: str = "") -> bool:
     try:
         decoder.decode(text)
     except json.JSONDecodeError as error:
-        if _is_too_deep(text[: error.pos]):  # only some versions of Python stop at deep nesting
+        if _is_too_deep(text[: error.pos]):  # only some versions of Python report deep nesting
             raise _too_deep(text) from None
         what, position = explain(error, text)
         if comment_hint and text.startswith(("//", "/*"), position):
@@ -170,12 +170,12 @@ def validate_json(text: str, *, comment_hint: str = "") -> bool:
 
 
 def _is_too_deep(text: str) -> bool:
-    brackets = _ALL_BUT_BRACKETS.sub("", text)  # and the quote of a text that does not end
+    brackets = _ALL_BUT_BRACKETS.sub("", text)  # also keeps the quote of an unterminated string
     return max(accumulate(DEPTH.get(each, 0) for each in brackets), default=0) > DEEPEST_NESTING
 
 
 def _nothing(_literal: str) -> None:
-    """Replace a number, which is not used."""
+    """Replace a parsed number, because validation does not use the value."""
 
 
 def _too_deep(text: str) -> BrokenTextError:

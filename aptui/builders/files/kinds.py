@@ -10,7 +10,7 @@ import re
 from aptui.builders.files import lfs_source
 
 _TEXT_BYTES = 4096
-"""Number of first bytes by which a text is recognised."""
+"""Number of leading bytes that are examined to recognise a text."""
 
 _SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
     (0, b"\x89PNG\r\n\x1a\n", "a PNG picture"),

@@ -22,12 +22,12 @@ _SHELF = (1681.974450955533, 3.999843853973347, 0.7071752369554196)
 _HIGH_PASS = (38.13547087602444, 0.5003270373238773)
 """Frequency (Hz), gain (dB) and Q of the two filters.
 
-From which BS.1770's coefficients for 48 kHz follow (as libebur128 has them).
+BS.1770's coefficients for 48 kHz follow from these values (as in libebur128).
 """
 _OFFSET = -0.691
 _ABSOLUTE_GATE, _RELATIVE_GATE = -70.0, -10.0
 _SURROUND_WEIGHTS = {5: (1, 1, 1, 1.41, 1.41), 6: (1, 1, 1, 0, 1.41, 1.41)}
-"""{channels: weight of each} in the usual order, the low-frequency channel without weight; all others have 1."""
+"""{number of channels: weights} in the usual channel order; the low-frequency channel has weight 0. Other layouts have weight 1."""
 
 
 class SoundMeter:
@@ -106,7 +106,7 @@ class SoundMeter:
 
 
 def _boundary(number: int, rate: int) -> int:
-    """Return the first frame of a tenth of a second."""
+    """Return the first frame of the tenth of a second with this number."""
     return (number * rate + 5) // 10
 
 

@@ -1,6 +1,6 @@
 """OBJ, STL, PLY and OFF as GLB, scaled and turned upright.
 
-Reading and writing are trimesh's. It passes over mistakes and missing files, so OBJ is checked line by line before, and the counts
+trimesh reads and writes. It ignores mistakes and missing files, so OBJ is checked line by line before, and the counts
 in the headers of other formats are compared with the result.
 
 Tests: `tests/builders/test_mesh_file.py`.
@@ -32,13 +32,13 @@ _PLY_END = re.compile(rb"^end_header\r?\n", re.MULTILINE)
 _OFF_COUNTS = re.compile(r"^(?:#[^\n]*\n|\s)*C?OFF(?:#[^\n]*\n|\s)+(\d+)\s+(\d+)")
 
 MOST_MATERIALS = 4096
-"""Maximum of an OBJ: each becomes a separate mesh, and the time grows with the square of their number."""
+"""Maximum number of materials of an OBJ: each becomes a separate mesh, and the time grows with the square of their number."""
 
 MOST_TEXTURE_MEGAPIXELS = 512
-"""Of all textures of a model together, each counted once."""
+"""Maximum total size of a model's textures in megapixels; each texture is counted once."""
 
 _ALL_MATERIALS = "\x00materials"
-"""The name under which trimesh is given all material files of an OBJ as one."""
+"""Name under which trimesh gets all material files of an OBJ, joined into one."""
 
 
 class MeshParams(Struct, frozen=True, kw_only=True):
@@ -62,7 +62,7 @@ class _BrokenMeshError(Exception):
 
 
 def is_mesh(source: str) -> bool:
-    """Return whether a file is for this module to read, by its name: everything but glTF."""
+    """Return whether this module reads a file, by its name: all models except glTF."""
     return _kind(source) not in (".gltf", ".glb")
 
 
@@ -87,7 +87,7 @@ def convert_mesh(data: bytes, request: ProcessJobRequest, options: MeshParams) -
 
 
 class _Files:
-    """Gives trimesh the files that a model names, relative to the scan folder; it asks by `get` and `[]`."""
+    """Gives trimesh the files that a model names, relative to the scan folder; trimesh calls `get` and `[]`."""
 
     def __init__(self, request: ProcessJobRequest, materials: str) -> None:
         self._request = request
@@ -118,7 +118,7 @@ def _text(data: bytes) -> str:
 
 
 def list_named_files(request: CreateJobsRequest) -> list[str]:
-    """Return the files that the source names, and those that they name, relative to the scan folder."""
+    """Return the files that the source names, and the files that those files name, relative to the scan folder."""
     kind = _kind(request.source)
     if kind not in (".obj", ".ply"):
         return []
@@ -182,7 +182,7 @@ def _load_scene(trimesh: Any, data: bytes, request: ProcessJobRequest) -> Any:
 
 
 def _prepare_obj(text: str, request: ProcessJobRequest) -> tuple[bytes, str]:
-    """Return a checked OBJ that names one material file, and that file, made of all and with textures by their place."""
+    """Return a checked OBJ that names one material file, and that file's text: all material files, with resolved texture paths."""
     outline = obj_file.outline_obj(text)
     if not outline.face_count:
         raise _BrokenMeshError("holds no faces")
@@ -216,13 +216,13 @@ def _warn_of_textures(materials: str, path: str, request: ProcessJobRequest, pix
 
     Args:
         materials: text of a material file.
-        path: of that file.
-        request: of the job.
-        pixels: of the pictures so far, {path: count}; those of this file are added.
+        path: path of that material file.
+        request: the job's request.
+        pixels: {path: number of pixels} of the pictures so far; the pictures of this file are added.
 
     Raises:
-        ForbiddenNameError: one lies outside the project.
-        _BrokenMeshError: together they have too many pixels.
+        ForbiddenNameError: a picture is outside the project.
+        _BrokenMeshError: the pictures together have too many pixels.
     """
     for name in obj_file.textures(materials):
         picture = placed(path, name)
@@ -245,7 +245,7 @@ def _warn_of_textures(materials: str, path: str, request: ProcessJobRequest, pix
 
 
 def _check_stl(data: bytes) -> None:
-    """Refuse a binary STL that ends before its triangles do; one in text begins with `solid`, as some binary ones do."""
+    """Reject a truncated binary STL. A text STL begins with `solid`, but so do some binary files."""
     count = struct.unpack_from("<I", data, 80)[0] if len(data) >= _STL_HEADER_BYTES else 0
     needed = _STL_HEADER_BYTES + _STL_TRIANGLE_BYTES * count
     if data.lstrip().startswith(b"solid") and (b"facet" in data[:1024] or len(data) < needed):
@@ -256,7 +256,7 @@ def _check_stl(data: bytes) -> None:
 
 
 def _check_off(text: str) -> None:
-    """Refuse an OFF that has fewer lines than it promises vertices and faces."""
+    """Reject an OFF with fewer lines than its header declares vertices and faces."""
     if not (match := _OFF_COUNTS.match(text)):
         raise _BrokenMeshError("does not begin with 'OFF' and the numbers of vertices and faces", 1)
     promised = int(match[1]) + int(match[2])
@@ -266,7 +266,7 @@ def _check_off(text: str) -> None:
 
 
 def _share_textures(meshes: Iterable[Any]) -> None:
-    """Give materials of one texture one picture: trimesh opens a file for each, and each would be decoded."""
+    """Share one picture between materials with the same texture: trimesh would open and decode the file for each material."""
     shared: dict[bytes, Any] = {}
     for mesh in meshes:
         material: Any = getattr(mesh.visual, "material", None)
@@ -291,7 +291,7 @@ def _check_ply(data: bytes) -> None:
 
 
 def _check_ply_counts(data: bytes, meshes: Mapping[str, Any]) -> None:
-    """Refuse a PLY with fewer elements than its header declares; polygons become more triangles."""
+    """Reject a PLY with fewer elements than its header declares. More are possible, because polygons become several triangles."""
     promised = {kind.decode(): int(count) for kind, count in _PLY_COUNT.findall(data[: _end_of_header(data)])}
     for kind, found in (("vertex", "vertices"), ("face", "faces")):
         count = sum(len(getattr(mesh, found)) for mesh in meshes.values())
@@ -319,7 +319,7 @@ def _convert(scene: Any, options: MeshParams) -> bytes:
     meshes = {}
     for name, mesh in scene.geometry.items():
         meshes[name] = _transform(trimesh, mesh, options)
-    # None = normals of the meshes that have some.
+    # None = write normals only of meshes that have normals.
     product: bytes = trimesh.Scene(meshes).export(file_type="glb", include_normals=None)
     return product
 
@@ -337,12 +337,12 @@ def _transform(trimesh: Any, mesh: Any, options: MeshParams) -> Any:
     turn = np.array([[1, 0, 0], [0, 0, 1], [0, -1, 0]] if options.up_axis == "z" else np.eye(3), dtype="float64")
     vertices, faces, visual = mesh.vertices, mesh.faces, mesh.visual
     if visual.kind == "face":
-        # glTF colours vertices: each face gets corners of its own. trimesh would blend the colours of neighbours, by scipy.
+        # glTF colours vertices, so each face gets its own vertices. trimesh would blend the colours of adjacent faces (with scipy).
         corners, count = faces.reshape(-1), len(faces)
         vertices, faces = vertices[corners], np.arange(3 * count).reshape(count, 3)
         normals = None if normals is None else normals[corners]
         visual = trimesh.visual.ColorVisuals(vertex_colors=np.repeat(visual.face_colors, 3, axis=0))
-    # A new mesh: after a change of its vertices a mesh keeps its old, wrong normals.
+    # Make a new mesh, because a mesh keeps its old, wrong normals after a change of its vertices.
     return trimesh.Trimesh(
         vertices=vertices @ turn.T * float(options.scale),
         faces=faces,
@@ -368,7 +368,7 @@ def _merge_vertices(mesh: Any, *, by_normals: bool) -> None:
 
 
 def _smooth_normals(mesh: Any) -> Any:
-    """Return normals that are equal where vertices lie in one place, each face counted by its area."""
+    """Return equal normals for vertices at the same position; each face is weighted by its area."""
     import numpy as np
 
     _, places = np.unique(mesh.vertices, axis=0, return_inverse=True)

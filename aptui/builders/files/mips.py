@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 _COVERAGE_STEPS = 12
-"""Halvings of the interval in which the alpha scale of a level is searched: 1/1024 of its range."""
+"""Steps of the binary search for the alpha scale of a level, to 1/1024 of the range."""
 
 
 def make_mips(pixels: Pixels, usage: str, *, has_mips: bool, bleeds: bool, coverage: float | None) -> list[Pixels]:
@@ -33,7 +33,7 @@ def make_mips(pixels: Pixels, usage: str, *, has_mips: bool, bleeds: bool, cover
         usage: `color` and `ui` are sRGB, `normal` holds vectors, everything else is linear.
         has_mips: whether there are further levels.
         bleeds: whether transparent pixels get the colour of the nearest visible ones, which texture filters mix in.
-        coverage: the alpha threshold (0 to 1) above which pixels are drawn; each level keeps the first one's share of drawn pixels.
+        coverage: alpha threshold (0 to 1) above which pixels are drawn; each level keeps the first level's share of drawn pixels.
     """
     if usage == "normal":
         return _make_normals(pixels, has_mips=has_mips)
@@ -104,7 +104,7 @@ def _halve_all(level: Floats, *, has_mips: bool) -> list[Floats]:
 
 
 def _halve(level: Floats, axis: int) -> Floats:
-    """Halve one side, rounded down. Each result averages all source pixels that it covers: of an odd side two and a part."""
+    """Halve one side, rounded down. Each result averages all source pixels that it covers: two, or more if the side is odd."""
     size = level.shape[axis]
     if size == 1:
         return level
@@ -121,7 +121,7 @@ def _halve(level: Floats, axis: int) -> Floats:
 
 
 def _bleed(levels: list[Floats]) -> list[Floats]:
-    """Return the colours of all levels; where alpha is 0, that of the nearest coarser level which has any."""
+    """Return the colours of all levels; pixels with alpha 0 get the colour of the nearest coarser level that has a colour there."""
     colours: list[Floats] = []
     coarser: Floats | None = None
     for level in reversed(levels):

@@ -55,7 +55,7 @@ def material_names(text: str) -> set[str]:
 
 
 def with_textures(text: str, renamed: Callable[[str], str]) -> str:
-    """Return the material file `text` with its pictures renamed, and without the options before them, which few readers know."""
+    """Return the material file `text` with its pictures renamed and without their options, which few readers support."""
     lines = []
     for line in text.splitlines():
         match = _TEXTURE.match(line)
@@ -93,7 +93,7 @@ def outline_obj(text: str) -> Outline:
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    r"""Yield (number, line), lines that end in `\` put together."""
+    r"""Yield (number, line); a line that ends in `\` is joined with the next line."""
     begun, first = "", 0
     for number, line in enumerate(text.split("\n"), 1):
         if line.rstrip("\r").endswith("\\"):
@@ -144,7 +144,7 @@ def _check_face(corners: list[str], counts: dict[str, int], highest: dict[str, t
 
 
 def _find_names(words: str) -> list[str]:
-    """Return the names after `mtllib`: several, or one with blanks in it."""
+    """Return the names after `mtllib`: several names, or one name that contains blanks."""
     return _LIBRARIES.findall(words) or [words]
 
 

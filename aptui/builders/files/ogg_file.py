@@ -37,7 +37,7 @@ def set_serial(path: str, serial: int = SERIAL) -> None:
 
 
 def checksum(page: bytes | bytearray) -> int:
-    """Return the checksum of a page whose checksum field is 0: a CRC that is not reflected, so that zlib's cannot be used."""
+    """Return the checksum of a page whose checksum field is 0: a CRC without bit reflection, so zlib's CRC cannot be used."""
     table, value = _table(), 0
     for byte in page:
         value = ((value << 8) & 0xFFFFFFFF) ^ table[(value >> 24) ^ byte]

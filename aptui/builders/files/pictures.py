@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from PIL import Image, ImageFile
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP")
-"""Formats that their first bytes tell."""
+"""Formats that are recognised by their first bytes."""
 
 TEXTURE_FORMATS = (*FORMATS, "DDS")
 """Formats of a model's textures, besides TGA, which has no signature and is recognised by its name."""
 
 MOST_MEGAPIXELS = 64
-"""Million pixels of a picture unless the project allows more by the parameter `max_megapixels`."""
+"""Default maximum size of a picture (million pixels); the parameter `max_megapixels` overrides it."""
 
 MOST_JPEG_SCANS = 500
-"""Scans of a progressive JPEG. Each costs a pass over all pixels; encoders make about ten, so a file with more is hostile."""
+"""Maximum number of scans of a progressive JPEG. Each scan is a pass over all pixels; encoders write about ten."""
 
 MOST_COUNTED_FRAMES = 100
-"""Frames of a TIFF that are counted: each takes a while to read."""
+"""Maximum number of TIFF frames that are counted, because reading each frame takes a while."""
 
 MOST_COUNTED_GIF_BYTES = 4 << 20
-"""Frames of a larger GIF are not counted: a frame may take 20 bytes."""
+"""Maximum size (bytes) of a GIF whose frames are counted: a frame can have only 20 bytes, so a larger file may have very many."""
 
 _NAMES = {"WEBP": "WebP", "MPO": "JPEG"}
 _TIFF_COMPRESSIONS = {
@@ -77,7 +77,7 @@ def open_picture(
         data: all bytes of a file.
         name: of the file; one that ends with `.tga` may be a TGA as well.
         formats: Pillow's names of formats.
-        most_megapixels: more are refused before one is decoded.
+        most_megapixels: a larger picture is rejected before it is decoded.
 
     Raises:
         PictureError: it has too many pixels, is damaged, or has another format.
@@ -136,7 +136,7 @@ def check_size(size: tuple[int, int], most_megapixels: float = MOST_MEGAPIXELS) 
 
 
 def count_frames(data: bytes, picture: Image.Image) -> int:
-    """Return the number of frames of an opened picture; 0 if there are several and counting them would take long.
+    """Return the number of frames of an opened picture; 0 if there are several frames and counting them would take long.
 
     The pictures of an MPO are views of one scene, so they count as one.
     """
@@ -148,7 +148,7 @@ def count_frames(data: bytes, picture: Image.Image) -> int:
         return 1
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        other: Image.Image = Image.open(BytesIO(data), formats=(picture.format,))  # counting moves the reader
+        other: Image.Image = Image.open(BytesIO(data), formats=(picture.format,))  # another reader, because counting moves it
         if not getattr(other, "is_animated", False):
             return 1
         number = 0
@@ -165,19 +165,19 @@ def count_frames(data: bytes, picture: Image.Image) -> int:
 
 
 def describe_remark(text: str) -> str:
-    """Return a warning of Pillow in words of our own."""
+    """Return the text that replaces a warning of Pillow."""
     return next((words for pattern, words in _REMARKS if pattern.search(text)), "a part of the file is not as its format says")
 
 
 @contextmanager
 def _pixel_limit(most_megapixels: float) -> Iterator[None]:
-    """Set Pillow's own limit while it reads headers: that is fixed otherwise, and other code of this process relies on it."""
+    """Set Pillow's own pixel limit while Pillow reads headers, then restore it, because other code of this process relies on it."""
     from PIL import Image
 
     usual, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, max(1, int(most_megapixels * 1_000_000))
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # check_size refuses with words of our own
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # check_size rejects with aptui's own message
             yield
     finally:
         Image.MAX_IMAGE_PIXELS = usual
@@ -198,7 +198,7 @@ def _check_work(picture: Image.Image, data: bytes, most_megapixels: float) -> No
 
 
 def _format_of(data: bytes, known: tuple[str, ...]) -> str:
-    """Return Pillow's name of the format that `data` begins like, "" if it is not one of `known`."""
+    """Return Pillow's name of the format that the first bytes of `data` show, "" if it is not one of `known`."""
     kind = describe_kind(data).split()
     name = kind[1].upper() if len(kind) > 1 else ""
     name = "BMP" if data.startswith(b"BM") else name
@@ -230,10 +230,10 @@ def _why_unidentified(data: bytes, known: tuple[str, ...]) -> str:
 
 
 def _reason(error: Exception, kind: str, data: bytes = b"") -> str:
-    """Return why a reader failed, without its own words; all that none of the patterns matches is called damaged."""
+    """Return why a reader failed, without the reader's own message; an error that no pattern matches is reported as damage."""
     text = str(error)
     name = _NAMES.get(kind, kind) or "picture"
-    cause = error.__cause__ or error  # readers hide it in a SyntaxError
+    cause = error.__cause__ or error  # readers wrap the cause in a SyntaxError
     if isinstance(cause, EOFError) or _ENDS_EARLY.search(text):
         return f"damaged {name}: the file ends too early"
     if _UNSUPPORTED.search(text) or (kind == "TIFF" and isinstance(cause, KeyError)) or (kind == "BMP" and _is_odd_bmp(data)):

@@ -32,13 +32,13 @@ GREY, RGB, PALETTE, GREY_ALPHA, RGB_ALPHA = 0, 2, 3, 4, 6
 """Colour types (11.2.1)."""
 
 MOST_METADATA_BYTES = 1 << 20
-"""Limit of one unpacked text; a longer one is dropped with a warning."""
+"""Maximum size of one unpacked text (bytes); a longer text is dropped with a warning."""
 
 MOST_UNPACKED_BYTES = 64 << 20
-"""Limit of all texts and profiles of a file together: a file of a megabyte could hold thousands that unpack to a megabyte each."""
+"""Maximum total size of a file's unpacked texts and profiles: a 1 MB file can hold thousands that unpack to a megabyte each."""
 
 MOST_PROFILE_BYTES = 8 << 20
-"""Limit of an unpacked colour profile; those of printing presses take up to 3 MiB."""
+"""Maximum size of an unpacked colour profile (bytes); profiles of printing presses have up to 3 MiB."""
 
 _DEPTHS = {GREY: (1, 2, 4, 8, 16), RGB: (8, 16), PALETTE: (1, 2, 4, 8), GREY_ALPHA: (8, 16), RGB_ALPHA: (8, 16)}
 _CRITICAL = {b"IHDR": "header", b"PLTE": "palette", b"IDAT": "pixel data", b"IEND": "end"}
@@ -48,10 +48,10 @@ _ANCILLARY = {
     b"acTL": "animation",
 }  # fmt: skip
 _ORIENTING_TEXTS = (b"XML:com.adobe.xmp\0", b"Raw profile type exif\0", b"Raw profile type APP1\0", b"Raw profile type xmp\0")
-"""Keywords of texts that may say how the picture is to be turned."""
+"""Keywords of texts that may hold the orientation of the picture."""
 
 _WRITE_ROWS_BYTES = 1 << 20
-"""Rows that are filtered at a time: enough for numpy, little beside the picture."""
+"""Bytes of the rows that are filtered at a time: enough for numpy to be fast, small compared with the picture."""
 
 
 @dataclass
@@ -115,7 +115,7 @@ def write_png16(stream: IO[bytes], samples: Samples) -> None:
     """Write a PNG with 16 bits a channel.
 
     Args:
-        stream: where to.
+        stream: the output.
         samples: height × width × channels: grey, grey and alpha, RGB, or RGB and alpha.
     """
     import numpy as np
@@ -212,7 +212,7 @@ def _read_header(content: memoryview, file: PngFile) -> None:
 
 
 def _is_decoders_transparency(content: memoryview, file: PngFile) -> bool:
-    """Return whether tRNS is about a palette; the others are compared with samples before they are scaled (11.3.1.1)."""
+    """Return whether the decoder applies tRNS: only for a palette. Other values apply to samples before scaling (11.3.1.1)."""
     count = {GREY: 1, RGB: 3}.get(file.colour_type, 0)
     if count and len(content) == 2 * count:
         mask = (1 << file.bit_depth) - 1
@@ -261,7 +261,7 @@ def _chunk(kind: bytes, content: bytes) -> bytes:
 
 
 def _filter(rows: Bytes, pixel_bytes: int) -> Bytes:
-    """Return all rows but the first, which they are predicted from, each by the filter (9.2) with the smallest differences."""
+    """Return all rows except the first, each with the filter (9.2) of the smallest differences. The first row only predicts."""
     import numpy as np
 
     up, raw = rows[:-1].astype(np.int16), rows[1:].astype(np.int16)

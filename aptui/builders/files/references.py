@@ -24,9 +24,9 @@ placed = placed_name
 
 
 def filter_allowed(request: CreateJobsRequest, paths: Iterable[str]) -> Iterator[str]:
-    """Yield those of `paths` that may be named.
+    """Yield the `paths` that the source may name.
 
-    The job's log explains the others; they are not opened.
+    The other paths are not opened; the job's log explains why.
     """
     for path in paths:
         try:
@@ -49,7 +49,7 @@ def check_names(request: ProcessJobRequest, paths: Iterable[str], named_by: str 
 def declare_sources(scan_folder: str, paths: Iterable[str]) -> list[SourceDependency]:
     """Return dependencies on `paths` (relative to `scan_folder`, or absolute), each once, in their order.
 
-    One that climbs out is made absolute: the engine finds the scan folder that it lies in, or warns.
+    A path that leads out of the scan folder becomes absolute: the engine finds its scan folder, or warns.
     """
     return [SourceDependency(path) for path in _whole(scan_folder, paths)]
 

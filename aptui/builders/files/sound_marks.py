@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 MOST_MARK_BYTES = 1 << 20
-"""Limit of one chunk of marks: a few hundred bytes are usual."""
+"""Maximum size of one chunk of marks (bytes); a few hundred bytes are usual."""
 
 MOST_TAG_BYTES = 1 << 20
 """Bytes at the start of a file that are searched for tags."""
@@ -26,7 +26,7 @@ MOST_TAG_BYTES = 1 << 20
 MOST_CHUNKS = 10_000
 
 UNKNOWN_SIZE = 0x7FFFFFF0
-"""Programs that write to a pipe set a size from here on, because they do not know it."""
+"""Sizes from this value on mean "unknown": programs that write to a pipe store them because they do not know the size."""
 
 _KNOWN_CHUNKS = frozenset(
     (b"fmt ", b"data", b"LIST", b"fact", b"smpl", b"cue ", b"inst", b"bext", b"JUNK", b"PEAK", b"id3 ", b"iXML", b"_PMX", b"acid",
@@ -67,7 +67,7 @@ class Marks:
         return self._move(lambda position: max(0, position - frames))
 
     def list_all(self) -> dict[str, list[dict[str, Any]]]:
-        """Return loops and markers as JSON has them: positions in samples, `end` is behind the last sample of a loop."""
+        """Return loops and markers as JSON has them: positions in samples, `end` is the position after the last sample."""
         names = {}
         for kind, start, size in _walk_labels(self.labels):
             if kind == b"labl" and size >= 4:
@@ -97,7 +97,7 @@ class Marks:
         return Marks(bytes(loops), bytes(cues), self.instrument, bytes(labels), self.remarks)
 
     def end_within(self, frames: int) -> None:
-        """Let loops end where the sound does at the latest."""
+        """Limit the ends of loops to the end of the sound."""
         loops = bytearray(self.loops)
         for start in range(36, 36 + 24 * _count(loops, 28), 24):
             first, last = struct.unpack_from("<II", loops, start + 8)
@@ -146,7 +146,7 @@ def read_marks(file: IO[bytes], rate: int) -> Marks:
 
 
 def read_layout(file: IO[bytes]) -> WavLayout | None:
-    """Return where a WAV (RIFF, little-endian) has its sound; None for other files."""
+    """Return the layout of a WAV (RIFF, little-endian), None for other files."""
     file.seek(0)
     head = file.read(12)
     if head[:4] != b"RIFF" or head[8:] != b"WAVE":
@@ -198,7 +198,7 @@ class PlainWav(io.RawIOBase):
         self._at = 0
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go to a place and return it."""
+        """Set the position in the file and return it."""
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: len(self._head) + self._data_bytes}[whence]
         self._at = max(0, base + offset)
         return self._at
@@ -330,7 +330,7 @@ def _read_tags(data: bytes, rate: int) -> Marks:
 
 
 def _vorbis_comments(data: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the rest of comment names after LOOP, and their values; a comment begins with its length."""
+    """Yield (rest of the name, value) of comments whose name begins with LOOP; a comment begins with its length."""
     for match in _TAG.finditer(data) if data.startswith((b"OggS", b"fLaC")) else ():
         if match.start() >= 4:
             length = int.from_bytes(data[match.start() - 4 : match.start()], "little")

@@ -29,7 +29,7 @@ Object = dict[str, Any]
 
 
 MOST_MEMBERS = 20_000
-"""Maximum of members of all blocks together: nested structs can stand for far more than their text says."""
+"""Maximum number of members of all blocks together: nested structs can expand to far more members than the module lists."""
 
 
 class BrokenSpirvError(Exception):
@@ -172,7 +172,7 @@ class _Module:
             yield {**found, **({"count": count} if count is not None else {})}
 
     def _pointee(self, pointer: int) -> tuple[int, int | None]:
-        """Return (type, length) of a pointer's target; arrays of bindings have a length, 0 without a bound, others None."""
+        """Return (type, length) of a pointer's target; the length of an array of bindings (0: unbounded), otherwise None."""
         target, count = self._types[pointer][1][1], None
         while self._types[target][0] in (28, 29):
             if self._types[self._types[target][1][0]][0] not in (25, 26, 27, 30, 5341):
@@ -241,7 +241,7 @@ class _Module:
     # ----------------------------------------------------------------------------------------------------------------- types
 
     def _type(self, kind: int) -> Object:
-        """Return {type, array: lengths if it is one, members if it is a struct}; a length of 0 has no bound."""
+        """Return {type, array: lengths of an array, members: of a struct}; a length of 0 means unbounded."""
         lengths = []
         while self._types[kind][0] in (28, 29):
             lengths.append(int(self._value(self._types[kind][1][1])) if self._types[kind][0] == 28 else 0)
@@ -283,7 +283,7 @@ class _Module:
         return f"{prefix}{noun}{_DIMENSIONS[dimension]}{'MS' * multisampled}{'Array' * arrayed}{suffix}"
 
     def _size(self, kind: int, decorations: dict[int, int]) -> int:
-        """Return the bytes of a member, 0 for an array without a bound."""
+        """Return the size of a member in bytes, 0 for an unbounded array."""
         opcode, operands = self._types[kind]
         match opcode:
             case 21 | 22:

@@ -26,7 +26,7 @@ _DDS_FLAGS = 0x1 | 0x2 | 0x4 | 0x1000 | 0x20000 | 0x80000
 
 
 class TextureFormat(Struct, frozen=True):
-    """A format of texels as Vulkan, DirectX and KTX2 number it; a number is 0 if the format does not exist there.
+    """A texel format with its numbers in Vulkan, DirectX and KTX2; a number is 0 if that API does not have the format.
 
     `samples` are (first bit, number of bits, channel) of each part of a block. A block has `block` texels and `size` bytes.
     """
@@ -85,7 +85,7 @@ class Texture(Struct, frozen=True):
 
     @property
     def layer_count(self) -> int:
-        """How many layers it has, 1 if it is not an array."""
+        """Number of layers, 1 if the texture is not an array."""
         return len(self.levels[0]) // self.face_count
 
 

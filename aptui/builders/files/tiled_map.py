@@ -148,7 +148,7 @@ class MapReader:
         layer.pop("compression", None)
 
     def _fill_object(self, found: Fields, level: Fields, where: str) -> Fields:
-        """Return an object with the values of its template filled in; its own values win."""
+        """Return an object, completed by the values of its template; the object's own values win."""
         if not (name := _text(found, "template", where)):
             return found
         path = placed_name(self._source, name)
@@ -164,7 +164,7 @@ class MapReader:
         return filled
 
     def _find_first_id(self, level: Fields, tileset: Fields, template: str) -> int:
-        """Return the first id of a template's tileset in the map, which gets the tileset if it lacks it."""
+        """Return the first id that a template's tileset has in the map; a missing tileset is added to the map."""
         path = placed_name(template, _text(tileset, "source", template))
         if path not in self._first_ids:
             last = max(level["tilesets"], key=lambda each: int(each["firstgid"]), default=None)
@@ -198,12 +198,12 @@ def walk_layers(level: Fields) -> Iterator[Fields]:
 
 
 def describe_layer(layer: Fields) -> str:
-    """Return the words for a layer in a message."""
+    """Return the description of a layer for a message."""
     return f"layer '{shorten(str(layer['name']))}'" if layer.get("name") else "a layer"
 
 
 def check_tiles(level: Fields) -> Iterator[BrokenTextError]:
-    """Yield the tiles that are in no tileset, one for each id and layer."""
+    """Yield the tiles that no tileset contains, once for each id and layer."""
     import numpy as np
 
     tilesets = sorted(level["tilesets"], key=lambda each: int(each["firstgid"]))
@@ -240,7 +240,7 @@ def local_ids(tileset: Fields) -> range | set[int]:
 
 
 def _count_tiles(tileset: Fields, where: str) -> Fields:
-    """Return the number of columns and tiles of a picture, for maps of old versions that do not have them."""
+    """Return the number of columns and tiles of a picture, for maps of old versions that do not store these numbers."""
     if "image" not in tileset or not {"imagewidth", "imageheight", "tilewidth", "tileheight"} <= tileset.keys():
         return {}
     margin, spacing = (whole_number(tileset, key, where, least=0) if key in tileset else 0 for key in ("margin", "spacing"))
@@ -443,7 +443,7 @@ def _layer(element: XmlElement) -> Fields:
 
 
 def _tile_data(element: XmlElement) -> Any:
-    tiles = list(element.find_all("tile"))  # of maps without an encoding
+    tiles = list(element.find_all("tile"))  # the tiles of a map without an encoding
     return [each.attributes.get("gid", "0") for each in tiles] if tiles else element.text.strip()
 
 
@@ -497,4 +497,4 @@ def _template(element: XmlElement) -> Fields:
 
 
 _CONVERTERS: dict[str, Callable[[XmlElement], Fields]] = {"map": _map, "tileset": _tileset, "template": _template}
-"""{root of a file: how it becomes an object of TMJ}."""
+"""{root element of a file: function that converts it to an object of TMJ}."""

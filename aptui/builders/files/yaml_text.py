@@ -57,7 +57,7 @@ class YamlReading:
         return [self._place_of(node, path) for path in paths]
 
     def _place_of(self, node: Any, path: Path) -> str:
-        """Return `line:column` of the value at `path` below `node`, as near as it is written."""
+        """Return `line:column` of the value at `path` below `node`, or of its nearest parent that is in the text."""
         for step in path:
             found = None
             if isinstance(step, int) and not isinstance(node.value, str) and step < len(node.value):
@@ -114,7 +114,7 @@ class YamlReading:
             raise BrokenTextError(f"{shorten(repr(node.value))} is not of type {_tag(node)}", _place(node)) from error
 
     def _measure(self, node: Any) -> tuple[int, int]:
-        """Return how many nodes `node` is with all aliases expanded, and how many levels it has."""
+        """Return the number of nodes in `node` with all aliases expanded, and its number of levels."""
         if id(node) in self._measures:
             found = self._measures[id(node)]
             if not found[0]:
@@ -175,9 +175,9 @@ def _compose(yaml: YAML, text: str) -> list[Any]:
 
 
 def _refuse_brackets(text: str) -> None:
-    """Refuse lists in lists beyond the limit before they are read: the reader looks ahead over a thousand of them each time.
+    """Reject lists that are nested too deep before parsing: at each list, the parser scans ahead over a thousand others.
 
-    Brackets are counted wherever they stand. Where they seem to go too deep, the text up to there is parsed to be sure.
+    All brackets are counted, even inside text. If they seem nested too deep, the text up to that place is parsed to be sure.
     """
     depth, limit = 0, DEEPEST_NESTING
     for match in _BRACKET.finditer(text):
@@ -193,7 +193,7 @@ def _refuse_brackets(text: str) -> None:
 
 
 def _too_deep(text: str) -> str:
-    """Return the place where nesting, as it is written, goes beyond the limit; "" where only aliases do."""
+    """Return the place where the written nesting exceeds the limit, "" if only expanded aliases exceed it."""
     from ruamel.yaml import YAML
 
     depth = 0

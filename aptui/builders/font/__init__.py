@@ -1,1 +1,1 @@
-"""Fonts: how much work it is to decode one; the builder itself is `font_builder`."""
+"""Fonts: kerning, and the work of decoding a font; the builder itself is `font_builder`."""

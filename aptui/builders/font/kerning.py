@@ -51,7 +51,7 @@ def _kerning_lookups(table: Any) -> Iterator[list[Any]]:
 
 
 def _add_lookup(subtables: Iterable[Any], glyphs: Collection[str], found: Pairs) -> None:
-    """Add the distances of one lookup: of its subtables the first counts that has a pair."""
+    """Add the distances of one lookup; if several subtables have a pair, the first subtable wins."""
     waiting = {first: set(glyphs) for first in glyphs}
     for subtable in subtables:
         for first in sorted(waiting.keys() & set(subtable.Coverage.glyphs)):

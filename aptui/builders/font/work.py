@@ -25,10 +25,10 @@ FREE_WORK = 1 << 18
 """Steps that each table may take in any case."""
 
 MOST_CHARACTERS = 4 * 0x110000
-"""Characters that all subtables of `cmap` together may map: a last-resort font maps each of Unicode in two of them."""
+"""Maximum number of characters that all subtables of `cmap` map: a last-resort font maps all of Unicode in two subtables."""
 
 MOST_UNPACKED_PER_BYTE = 64
-"""Bytes that a byte of a WOFF may stand for; fonts shrink to a half or a third."""
+"""Maximum unpacked bytes for each byte of a WOFF; real fonts are compressed to a half or a third."""
 
 DEEPEST_COMPOSITE = 64
 """Maximum nesting of composite glyphs, as in HarfBuzz."""
@@ -52,7 +52,7 @@ class Work:
         self._left = most
 
     def spend(self, count: int) -> None:
-        """Take `count` steps.
+        """Use up `count` steps.
 
         Raises:
             TooMuchWorkError: fewer are left.
@@ -141,7 +141,7 @@ def _woff2_stream(data: bytes) -> int:
 def count_table(font: Any, tag: str, data: bytes) -> bool:
     """Count the decoded size of table `tag`, and return whether all of it was decoded to do so.
 
-    `data` are its bytes, and `font` gives the number of its glyphs.
+    `data` has the bytes of the table; `font` has the number of glyphs.
 
     Raises:
         TooMuchWorkError: it is more than the table's length allows.
@@ -170,7 +170,7 @@ def is_counted(tag: str) -> bool:
 
 
 def _count_opentype(font: Any, tag: str, data: bytes, work: Work) -> None:
-    """Decode a table of OpenType layout piece by piece, forgetting each; its bytes and the glyphs of its ranges are counted."""
+    """Decode a table of OpenType layout in parts without keeping them; count its bytes and the glyphs of its ranges."""
     from fontTools.ttLib.tables import otTables
     from fontTools.ttLib.tables.otBase import BaseTable, OTTableReader
 
@@ -310,7 +310,7 @@ def _outlines(font: Any, data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def count_composites(font: Any) -> None:
-    """Count the points of all glyphs with their components put in; the glyphs are decoded.
+    """Count the points of all glyphs including their components; the glyphs are decoded.
 
     Raises:
         TooMuchWorkError: they are more than the table's length allows, or glyphs are components of themselves.
@@ -412,7 +412,7 @@ _APPLE = {"ankr", "bsln", "cidg", "feat", "gcid", "lcar", "mort", "morx", "opbd"
 
 
 def count_drawing(font: Any) -> None:
-    """Count the paints of a font in colour, and have the calls of its subroutines counted while charstrings are run.
+    """Count the paints of a colour font, and make each call of a subroutine count when charstrings are run.
 
     Raises:
         TooMuchWorkError: the paints are more than the table's length allows.
@@ -429,7 +429,7 @@ def count_drawing(font: Any) -> None:
 
 
 def _count_subroutines(font: Any, tag: str) -> None:
-    """Make each call of a subroutine spend the subroutine's length, because one that calls others twice takes twice as long."""
+    """Make each call of a subroutine spend its length: subroutines that each call the next one twice take exponential time."""
     work = work_for(tag, font.reader[tag])
     top = font[tag].cff.topDictIndex[0]
     privates = [each.Private for each in getattr(top, "FDArray", ())] or [top.Private]

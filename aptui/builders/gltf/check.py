@@ -1,7 +1,7 @@
-"""Whether a glTF 2.0 document is right: its references, and the real data behind its accessors.
+"""Checks a glTF 2.0 document: its references, and the data of its accessors.
 
-`Checker(document, read).check()` fills `errors` and `warnings` with one line each, which names the object by
-index, by name, and an accessor by its users. An object with one mistake is not checked further; objects that use it are.
+`Checker(document, read).check()` fills `errors` and `warnings` with one line each, which identifies the object by
+index, by name, and an accessor by its users. An object with a mistake is not checked further; objects that use it are checked.
 Draco, meshopt and quantised meshes are supported; other extensions are not checked.
 
 Tests: `tests/builders/test_gltf_check.py`.
@@ -29,7 +29,7 @@ _RESTARTS = {5121: 0xFF, 5123: 0xFFFF, 5125: 0xFFFFFFFF}
 
 _INFLUENCES = ("JOINTS_", "WEIGHTS_")
 _LARGEST_ROUNDING = 0.01
-"""By how much the weights of a vertex may miss 1: many exporters round them."""
+"""Maximum difference of the sum of a vertex's weights from 1: many exporters round weights."""
 
 _OUTPUT_TYPES = {"translation": "VEC3", "rotation": "VEC4", "scale": "VEC3", "weights": "SCALAR"}
 
@@ -210,7 +210,7 @@ class Checker(GltfContents):
                 self.warnings.append(f"{where}: the weights of vertex {at:,} add up to {sums[at]:.3g}, not to 1")
 
     def _check_skin_of(self, node: Object) -> None:
-        """The joints of a mesh are those of the skin that a node gives it."""
+        """Check that the joints of a mesh exist in the skin of the node that has the mesh."""
         mesh, skin = self._one("meshes", node, "mesh"), self._one("skins", node, "skin")
         if mesh is None or skin is None:
             return
@@ -279,7 +279,7 @@ class Checker(GltfContents):
         self._some("nodes", node, "children")
 
     def _check_tree(self) -> None:
-        """Every node has one parent at most, and is not below itself; scenes hold roots."""
+        """Check that every node has at most one parent and is not its own descendant, and that scenes contain only root nodes."""
         parents: dict[int, int] = {}
         nodes = self._all("nodes")
         for index, node in enumerate(nodes):

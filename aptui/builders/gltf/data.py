@@ -19,10 +19,10 @@ MOST_MISTAKES = 100
 """Maximum number of mistakes reported for one document; more have usually one cause."""
 
 MOST_EXPANDED_PER_BYTE = 64
-"""Bytes that buffers, images and accessors together may stand for, for each byte of the files; accessors share some of theirs."""
+"""Maximum expanded bytes of buffers, images and accessors together for each byte of the files; accessors may share bytes."""
 
 FREE_EXPANDED_BYTES = 256 << 20
-"""Bytes that they may stand for in any case: sparse morph targets of zeros take next to none in the file."""
+"""Expanded bytes that are always allowed: sparse morph targets of zeros take hardly any bytes in the file."""
 
 LARGEST_ACCESSOR_BYTES = 1 << 30
 """Maximum size of an accessor, even of one whose bytes are not read here: a program that loads the model allocates it."""
@@ -74,7 +74,7 @@ class GltfContents:
         self._known: dict[tuple[str, int], Any] = {}
 
     def _counting(self, read: Read) -> Read:
-        """Return `read`, where each file allows for more expanded bytes the first time that it is read."""
+        """Wrap `read`: the first read of each file raises the limit of expanded bytes."""
         seen: set[str] = set()
 
         def read_counted(path: str) -> bytes:
@@ -87,7 +87,7 @@ class GltfContents:
         return read_counted
 
     def expand(self, size: int) -> None:
-        """Take `size` bytes of those that the document may stand for.
+        """Subtract `size` bytes from the remaining expanded bytes of the document.
 
         Raises:
             BrokenGltfError: fewer are left.
@@ -97,7 +97,7 @@ class GltfContents:
             raise BrokenGltfError("the model stands for far more bytes than its files have; it is damaged, or made to do harm")
 
     def _once(self, what: str, index: int, make: Callable[[Array], Any]) -> Any:
-        """Return what `make` finds in the array of accessor `index`, computed once; None if its bytes cannot be read."""
+        """Return the result of `make` for the array of accessor `index`, computed once; None if its bytes cannot be read."""
         if index not in self._arrays:
             return None
         if (what, index) not in self._known:
@@ -142,7 +142,7 @@ class GltfContents:
         return f"accessor {index}" + (f" ({self._users[index]})" if index in self._users else "")
 
     def _one(self, kind: str, holder: Object, key: str, *, is_needed: bool = False) -> int | None:
-        """Return the index at `key`, which must be one of the list `kind`; None if the key is missing."""
+        """Return the index at `key`, which must be a valid index of the list `kind`; None if the key is missing."""
         if key not in holder:
             if is_needed:
                 raise BrokenGltfError(f"has no {key}")
@@ -235,7 +235,7 @@ class GltfContents:
         view_index = self._one("bufferViews", accessor, "bufferView")
         if view_index is None:
             if "sparse" not in accessor:
-                return None  # the specification says zeros; in practice Draco stores these values in its own form
+                return None  # zeros by the specification; in practice Draco stores these values compressed
             return self._np.zeros((count, columns * rows), COMPONENTS[accessor["componentType"]])
         return self._elements(accessor, view_index, count, count_of(accessor, "byteOffset"))
 
@@ -288,7 +288,7 @@ class GltfContents:
         return array
 
     def _check_bound(self, index: int, accessor: Object, key: str, found: Array) -> None:
-        """Compare `min` or `max` with the data; another length is an error, another value is a warning."""
+        """Compare `min` or `max` with the data; a wrong length is an error, a wrong value is a warning."""
         given = accessor[key]
         if not isinstance(given, list) or not all(is_number(each) for each in given) or len(given) != len(found):
             raise BrokenGltfError(f"{key} must have {len(found)} numbers")

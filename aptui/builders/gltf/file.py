@@ -26,10 +26,10 @@ _GLB_MAGIC = 0x46546C67
 _JSON_CHUNK = 0x4E4F534A
 _BIN_CHUNK = 0x004E4942
 _MOST_DIGITS = 20
-"""Digits of an integer: more than any count or offset has."""
+"""Maximum number of digits of an integer: more than any count or offset has."""
 
 _LARGEST_WHOLE = 1 << 53
-"""Beyond it, floats are not exact."""
+"""Largest integer up to which all integers are exact as floats."""
 
 MESHOPT = ("EXT_meshopt_compression", "KHR_meshopt_compression")
 
@@ -87,7 +87,7 @@ def is_file_uri(uri: str) -> bool:
 
 
 def uri_bytes(uri: str, read: Read) -> bytes:
-    """Return what `uri` names: the bytes in a data URI, or those of a file.
+    """Return the bytes that `uri` names: those in a data URI, or those of a file.
 
     Raises:
         BrokenError: it is damaged, or lies on the network.
@@ -101,20 +101,20 @@ def uri_bytes(uri: str, read: Read) -> bytes:
 
 
 def media_type(data: bytes) -> str:
-    """Return the media type that the first bytes of an image tell, or ""."""
+    """Return the media type that the first bytes of an image show, or ""."""
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for magic, kind in _MAGIC.items() if data.startswith(magic)), "")
 
 
 def is_fallback(buffer: dict[str, Any]) -> bool:
-    """Return whether `buffer` is there for readers without a compression extension alone, and may have no bytes."""
+    """Return whether `buffer` is only for readers without a compression extension, and may have no bytes."""
     extensions = buffer.get("extensions")
     return isinstance(extensions, dict) and any(isinstance(extensions.get(name), dict) for name in MESHOPT)
 
 
 def has_no_bytes(document: Document, index: int, buffer: dict[str, Any]) -> bool:
-    """Return whether the bytes of `buffer` are in no file: it has no uri, and is not the binary chunk of a GLB (§3.6.1)."""
+    """Return whether `buffer` has no stored bytes: it has neither a URI nor the binary chunk of a GLB (§3.6.1)."""
     return "uri" not in buffer and not (index == 0 and document.chunk is not None)
 
 
@@ -211,14 +211,14 @@ def buffer_bytes(document: Document, index: int, buffer: dict[str, Any], read: R
 
 
 def _find_compressed(view: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what of a buffer view's extensions refers to a buffer."""
+    """Return the part of a buffer view's extensions that refers to a buffer."""
     extensions = view.get("extensions")
     found = [extensions.get(name) for name in MESHOPT] if isinstance(extensions, dict) else []
     return [each for each in found if isinstance(each, dict) and "buffer" in each]
 
 
 def _append(binary: bytearray, data: bytes) -> int:
-    """Append `data` at the next multiple of 8, so that whatever was aligned stays so, and return where it begins."""
+    """Append `data` at the next multiple of 8, which keeps its alignment, and return its offset."""
     binary += bytes(-len(binary) % 8)
     offset = len(binary)
     binary += data
@@ -294,7 +294,7 @@ def _parse_json(data: bytes) -> dict[str, Any]:
         value = float(text)
         if value in (float("inf"), float("-inf")):
             raise BrokenGltfError(f"the number {text[:40]} is too large")
-        # Some writers spell indices and counts so, and JSON makes no difference.
+        # Some programs write indices and counts as floats; JSON has one number type.
         return int(value) if value.is_integer() and 0 <= value < _LARGEST_WHOLE and not text.startswith("-") else value
 
     def integer(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Order of triangles and vertices for the caches of a GPU, and numbers in fewer bits; references of a document are not here.
+"""Order of triangles and vertices for the caches of a GPU, and numbers in fewer bits; this module does not change the document.
 
 Arrays have the shape (count, numbers of an element), as `gltf.data` reads them. Equal input gives equal arrays on every machine:
 all arithmetic is on integers, or on doubles by operations that IEEE 754 defines exactly.
@@ -34,7 +34,7 @@ def order_vertices(arrays: Sequence[Array], index_lists: Sequence[Array]) -> tup
     """Return the arrays of one set of vertices and its lists of triangles (flat indices), in a better order.
 
     Vertices that are equal in all arrays are merged, unused ones dropped. The triangles of each list follow the cache order, the
-    vertices the order of their first use. Triangles with two equal corners go, unless a list has only such.
+    vertices the order of their first use. Triangles with two equal corners are removed, unless the list has only such triangles.
     """
     np = _np()
     rows = np.hstack([np.ascontiguousarray(each).view(np.uint8).reshape(len(each), -1) for each in arrays])
@@ -113,7 +113,7 @@ def quantise_positions(positions: Array, middle: Array, half: float) -> Array:
 
 
 def quantise_attribute(name: str, values: Array) -> Array | None:
-    """Return a float attribute as normalised integers, None if it stays as it is: its range or its kind does not fit.
+    """Return a float attribute as normalised integers, None if its range or its kind does not fit.
 
     Numbers are off by at most half a step: 1/254 for NORMAL and TANGENT, 1/131,070 for TEXCOORD, 1/510 for COLOR, and at most
     3/255 for WEIGHTS, whose sum stays 1.

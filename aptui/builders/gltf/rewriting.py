@@ -1,6 +1,6 @@
 """Rewrites a checked glTF document: without unused data, in an order for GPU caches, on request in fewer bits.
 
-Objects that no scene shows go. Equal data is stored once. Primitives of triangles get new accessors (`gltf.geometry`); all others
+Drops objects that no scene shows. Stores equal data once. Primitives of triangles get new accessors (`gltf.geometry`); all others
 are copied tightly. Section numbers are those of the glTF 2.0 specification.
 
 Tests: `tests/builders/test_gltf_rewriting.py`.
@@ -63,7 +63,7 @@ def obstacle(document: Document) -> str:
 
 
 def _list_extensions(value: object) -> Iterator[str]:
-    """Yield the extensions of an object and of all below it, also those that `extensionsUsed` forgot."""
+    """Yield the extensions of an object and of all objects below it, also those missing in `extensionsUsed`."""
     if isinstance(value, dict):
         yield from as_object(value.get("extensions"))
         for key, each in value.items():
@@ -75,7 +75,7 @@ def _list_extensions(value: object) -> Iterator[str]:
 
 
 def rewrite(document: Document, contents: GltfContents, *, quantises: bool) -> Document:
-    """Return a document of equal appearance whose one buffer is its binary chunk; buffers of the tree are new, images may be files.
+    """Return a document of equal appearance whose one buffer is its binary chunk; the tree gets new buffers, images may be files.
 
     Args:
         document: it passed the checks, and has no `obstacle`; its tree is changed.
@@ -149,7 +149,7 @@ def _texture_infos(holder: Object) -> Iterator[Object]:
 
 
 def _check_index(tree: Object, value: object, kind: str) -> None:
-    """Refuse an index that an extension has, which the checks of the document do not know."""
+    """Reject an invalid index in an extension, because the checks of the document do not cover extensions."""
     if not isinstance(value, int) or not 0 <= value < len(tree.get(kind, ())):
         raise BrokenGltfError(f"an extension refers to {value!r} of {len(tree.get(kind, ()))} {kind}")
 
@@ -229,7 +229,7 @@ def _drop_order(tree: Object) -> None:
 
 
 class _Geometry:
-    """Gives primitives of triangles new accessors. Primitives that share vertices go on sharing them."""
+    """Gives primitives of triangles new accessors. Primitives that share vertices still share them."""
 
     def __init__(self, tree: Object, contents: GltfContents, writer: _Writer, *, quantises: bool) -> None:
         self._tree = tree
@@ -304,7 +304,7 @@ class _Geometry:
         return importlib.import_module("numpy").arange(count)
 
     def _narrow(self, name: str, array: Array, scale: tuple[Array, float] | None, *, is_target: bool) -> tuple[Array, Object]:
-        """Return an attribute in fewer bits where that is asked for or free, and the new members of its accessor."""
+        """Return an attribute in fewer bits if requested or if that loses nothing, and the new members of its accessor."""
         if name.startswith("JOINTS_") and array.dtype.itemsize > 1 and array.max() < 256:
             return array.astype("u1"), {}
         if not self._quantises or is_target:
@@ -324,7 +324,7 @@ class _Geometry:
     def _scale_of(self, index: int, mesh: Object) -> tuple[Array, float] | None:
         """Return (middle, half of the longest side) of a mesh whose positions can be quantised.
 
-        Every node that shows it gets the scale back as a child node. That child would not take part in skins, weights or instances.
+        Nodes that show the mesh get a child node that restores the scale; skins, weights and instances would not affect the child.
         """
         np = importlib.import_module("numpy")
         users = self._users.get(index, [])
@@ -370,7 +370,7 @@ class _Writer:
         self._copies: dict[tuple[int, int, str], int] = {}
 
     def add(self, array: Array, source: Object, target: int = 0, use: str = "") -> int:
-        """Return the index of an accessor of `array` (count, numbers of an element); the rest of it is as in `source`."""
+        """Return the index of an accessor of `array` (count, numbers of an element); its other members are those of `source`."""
         shape = source["type"]
         columns, rows = SHAPES[shape]
         array = self._np.ascontiguousarray(array).reshape(len(array), columns, rows)

@@ -112,7 +112,7 @@ def _place(before: str, name: str) -> str:
 
 
 class _TooDeepError(Exception):
-    """Brackets are nested deeper than `MAX_DEPTH`; `index` is the character after which."""
+    """Brackets are nested deeper than `MAX_DEPTH`; `index` is the position of the first bracket that is too deep."""
 
     def __init__(self, index: int) -> None:
         super().__init__(index)
@@ -122,7 +122,7 @@ class _TooDeepError(Exception):
 class _ShallowScanner(Scanner):
     """Stops at the first bracket that is nested too deep.
 
-    A scanner reads up to 1,024 characters ahead of the first event, and compares each bracket there with all that are open.
+    A scanner reads up to 1,024 characters ahead of the first event, and compares each bracket there with all open brackets.
     """
 
     def fetch_flow_collection_start(self, TokenClass: Any, to_push: str) -> None:  # noqa: N803  # its name in ruamel.yaml

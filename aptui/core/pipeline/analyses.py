@@ -32,7 +32,7 @@ class Analyses(PipelinePart):
         self._reads = reads
 
     def handle(self, job: Job, result: AnalyseResult, now_ms: int) -> None:
-        """The run of an analysis ended: the jobs of its source are those that it planned."""
+        """Handle the end of an analysis: its source gets the jobs that the analysis planned."""
         builder, source = self._builders[job.builder], job.source
         self._reports.record_duration(job, result.duration_ms)
         self._reports.counts["analysed"] += 1
@@ -83,7 +83,7 @@ class Analyses(PipelinePart):
         self._jobs.note_settled(job, is_changed=False)
 
     def _repeat_with(self, job: Job, edges: tuple[SourceEdge, ...]) -> None:
-        """An analysis requested the files of new patterns: declare these, and analyse again when their files are known."""
+        """Declare the new patterns whose files an analysis requested, and analyse again when these files are known."""
         self._jobs.feed(job, Trigger.PLAN)
         self._adopt_edges(job, edges)
         job.planned = None
@@ -91,7 +91,7 @@ class Analyses(PipelinePart):
         self._jobs.todo.append((job, True))
 
     def _record_hidden(self, job: Job, result: AnalyseResult) -> None:
-        """Record the files that an analysis read or did not find although other files hide them, with their digests."""
+        """Record, with their digests, the files that an analysis read or did not find and that other files hide."""
         hidden = {edge.target for edge in job.edges if edge.kind is EdgeKind.DISCOVERED}
         stamps = {file.path: file.stamp for file in result.used.files} if hidden else {}
         began_ns = result.used.began_ns
@@ -99,7 +99,7 @@ class Analyses(PipelinePart):
         self._spread.outside_seen((path, file) for path, file in found.items() if path in hidden)
 
     def _adopt_edges(self, job: Job, edges: tuple[SourceEdge, ...]) -> None:
-        """An analysis failed because a file is missing: keep its edges, so that it is repeated when the file appears."""
+        """Keep the edges of an analysis that failed because a file is missing, so that it is repeated when the file appears."""
         if edges and not set(edges) <= set(job.edges):
             before = targets_of(job.source)
             job.edges = tuple(sorted({*job.edges, *edges}))

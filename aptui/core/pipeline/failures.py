@@ -1,4 +1,4 @@
-"""Failing jobs: after a run, or refused without one because they cannot work.
+"""Failing jobs: after a run, or without a run if a job can never work.
 
 Tests: `tests/core/pipeline/test_jobs.py`.
 """
@@ -27,7 +27,7 @@ from aptui.core.retry import CHECK, ENDLESS, EXIT, CommittedRun, Entry, FailureK
 # of these entries differs, it runs again. `list_settings` is the only place that names such settings.
 
 _OUT_OF_MEMORY = re.compile(r"memory|alloc|mmap|start new thread", re.IGNORECASE)
-"""Messages of programs and libraries that could not get memory and then fail in their own way."""
+"""Matches messages of programs and libraries that could not get memory."""
 _FIRST_SIGNAL_STATUS = 129
 
 
@@ -38,7 +38,7 @@ def list_settings(project: Project, builder: Builder, rel: str, kind: str, error
         project: the configuration.
         builder: the builder of the job.
         rel: the source's relative path.
-        kind: what the run failed of (`Failure.kind`).
+        kind: the kind of failure of the run (`JobFailure.kind`).
         error: its error.
         is_analysis: whether the run was an analysis.
     """
@@ -100,7 +100,7 @@ class Failures(PipelinePart):
         keeps_claims: bool = False,
         drops_products: bool = False,
     ) -> None:
-        """A run of `job` failed: move it, and record why."""
+        """Handle a failed run of `job`: move the job to its failed state, and record why."""
         self._jobs.feed(job, Trigger.FAIL)
         self.record(job, text, now_ms, kind=kind, keeps_claims=keeps_claims, drops_products=drops_products)
 
@@ -120,9 +120,9 @@ class Failures(PipelinePart):
             job: the job.
             text: its error.
             now_ms: when it failed.
-            kind: what it failed of (`core.retry`), None if no setting can have made it fail.
+            kind: the kind of failure (`core.retry`), None if no setting can have made the job fail.
             keeps_claims: whether it keeps its claims of product names.
-            drops_products: whether its products go.
+            drops_products: whether its products are deleted.
         """
         job.error, job.flaky, job.is_forced, job.stale_count = text, "", False, 0
         builder = self._jobs.builders[job.builder]
@@ -188,7 +188,7 @@ class Failures(PipelinePart):
 
     @staticmethod
     def restore_run(job: Job) -> None:
-        """Restore the row's description of the run that made the products of `job`, which needs no run."""
+        """Restore the description, in its row, of the run that made the products of `job`, because the job needs no run now."""
         committed = job.failure.committed if job.failure is not None else None
         if committed is not None:
             job.warnings, job.errors, job.duration_ms = committed.warnings, committed.errors, committed.duration_ms
@@ -216,14 +216,14 @@ class Failures(PipelinePart):
         )  # fmt: skip
 
     def _step_of(self, job: Job) -> str:
-        """Return what the history keeps of a run that failed (`core.run_history`)."""
+        """Return the step that the history keeps of a failed run (`core.run_history`)."""
         if not job.planned:
             return ""
         known = run_history.moment(job.inputs, job.products)
         return run_history.step(known, run_history.RunStep(job.planned_inputs, known.products))
 
     def _cause_of(self, job: Job) -> str:
-        """Return the name of a dependency that failed, "" when none did: the failed job is labelled with it."""
+        """Return the name of a failed dependency, "" if none failed; it is shown as the cause of the failed job."""
         for dependency in job.plan.job_dependencies if job.plan else ():
             other = self._graph.find_job(dependency)
             if isinstance(other, Job) and other.state is JobState.FAILED:
@@ -246,7 +246,7 @@ class Failures(PipelinePart):
     def give_up(self, job: Job, text: str, kind: str | None = None) -> None:
         """Fail a job that can never succeed as planned; `kind` as in `record`.
 
-        Its planned fingerprint stays, so that only another change of its source tries it again.
+        Its planned fingerprint stays, so that it runs again only after another change of its source.
         """
         self.remember_run(job)
         self._jobs.feed(job, Trigger.REFUSE)

@@ -1,8 +1,8 @@
 """Feedback: a job writes the source that its own chain of jobs begins with, so that the chain would never end.
 
-A job that writes its own source is found by its own run, which ends with another source than it began with. If a later stage
-writes the source of an earlier one, each run is correct by itself. But every change of the source coincides with a run of its
-chain: a run that is still in progress when the change is seen, or one that ended and had begun before the file was written. A
+A job that writes its own source is detected in its run: the source at the end differs from that at the start. If a later stage
+writes the source of an earlier stage, each run is correct by itself. But every change of the source coincides with a run of its
+chain: the run is in progress when the change is noticed, or it has ended and had begun before the file was written. A
 batch is not notified of changes: when idle, it compares the sources whose chains ran.
 """
 
@@ -36,7 +36,7 @@ from aptui.core.state.working_set import Unsettled, WorkingSet
 # engine was killed. The result at the end depends on the finals alone.
 
 _BATCH = 256
-"""Sources whose finals become due together."""
+"""Maximum number of sources whose finals become due together."""
 _PLANNED = frozenset({JobState.QUEUED, JobState.RUNNING, JobState.COMMITTING, JobState.FAILED, JobState.CANCELLED})
 _IN_FLIGHT = frozenset({JobState.QUEUED, JobState.RUNNING})
 
@@ -56,13 +56,13 @@ class Drafts(PipelinePart):
         """Whether a final was planned since sources were held; whether all held sources are due, because none was planned."""
 
     def mark_pending(self, job: Job) -> None:
-        """Note that `job` has its draft and that its final follows."""
+        """Note that `job` has its draft and that its final is pending."""
         if self._makes_finals:
             self._pending[job.source.key] = None
             self._takes_any = False
 
     def choose(self, job: Job, number: int, assembly: Assembly) -> tuple[int, Manifest]:
-        """Return fingerprint and manifest of the next run of `job`; `number` and the assembly's manifest are those of its final."""
+        """Return fingerprint and manifest of the next run of `job`; `number` and the assembly's manifest belong to its final."""
         final = number, assembly.manifest
         is_due, job.is_due = job.is_due, False
         if job.fingerprint == number and (self._makes_finals or not job.is_forced):
@@ -133,14 +133,14 @@ class Drafts(PipelinePart):
 
 _ENDED_MOST = 1000
 _GAP_NS = 1_000_000_000
-"""Maximum gap between runs of one source, on several platforms, that count as one.
+"""Maximum gap between runs of one source, on several platforms, that are counted as a single run.
 
 The file may be checked only after the last of them.
 """
 
 
 class _Span(Struct):
-    """Runs of one intermediate: when they began and ended, nanoseconds since the epoch, and the last job, for users."""
+    """Runs of one intermediate: begin and end in nanoseconds since the epoch, and the name of the last job, for messages."""
 
     began_ns: int
     ended_ns: int
@@ -148,10 +148,10 @@ class _Span(Struct):
 
 
 class ChainFeedback:
-    """Counts, for each source, the changes in a row that fell into runs of later stages of its chain.
+    """Counts, for each source, the consecutive changes that happened during runs of later stages of its chain.
 
     Args:
-        builder_names: {builder UUID: its name}, for people.
+        builder_names: {builder UUID: its name}, for messages.
         running: {run key: job} that is shared with the pipeline.
     """
 
@@ -176,7 +176,7 @@ class ChainFeedback:
             del self._ended[next(iter(self._ended))]
 
     def pop_ran(self) -> list[PathKey]:
-        """Return the intermediates that runs worked on since this was asked last."""
+        """Return the intermediates that runs worked on since the last call."""
         ran, self._ran = list(self._ran), {}
         return ran
 
@@ -189,11 +189,11 @@ class ChainFeedback:
             self._counts.pop(source.key, None)
 
     def count(self, source: Source) -> int:
-        """Return how many changes in a row fell into runs of later stages of its chain."""
+        """Return how many consecutive changes of a source happened during runs of later stages of its chain."""
         return self._counts.get(source.key, (0, ""))[0]
 
     def writer(self, source: Source) -> str:
-        """Return the job that ran when `source` changed last, for people."""
+        """Return the name of the job that ran when `source` changed last, for messages."""
         return self._counts.get(source.key, (0, ""))[1]
 
     def _writer_of(self, source: Source, fact: FileFact) -> str:

@@ -23,7 +23,7 @@ from aptui.core.settings import file_key
 from aptui.core.state.working_set import PendingFolder
 from aptui.shared.files import lfs
 
-# The spread of a change: which sources are planned again because files, names or settings are not what they were.
+# The spread of a change: which sources are planned again because files, names or settings changed.
 
 
 class Spread(PipelinePart):
@@ -126,7 +126,7 @@ class Files(PipelinePart):
         is_first, self._has_scanned = not self._has_scanned, True
         if event.retries:
             self._plans.retries.restart(self._memory.archive.list_unfinished())
-        elif is_first:  # the new configuration may mend what failed
+        elif is_first:  # with the new configuration, failed jobs may succeed
             self._plans.retries.resume(self._memory.archive.list_unfinished())
 
     def scan_finished(self) -> None:
@@ -140,7 +140,7 @@ class Files(PipelinePart):
             self._jobs.wake(key)
 
     def folders_unchanged(self, folders: Iterable[str]) -> None:
-        """These folders are as they were remembered."""
+        """Handle folders that equal their stored state."""
         self._memory.keep(folders)
         for folder in folders:
             self._retry_folder(folder)
@@ -223,7 +223,7 @@ class Files(PipelinePart):
         return known is not None and (known.scan_folder, known.rel) == (fact.scan_folder, fact.rel)
 
     def _unread(self, keyed: Collection[tuple[PathKey, FileFact]]) -> list[tuple[PathKey, FileFact]]:
-        """Settle those of these files whose bytes are known or not needed; return the others.
+        """Settle the files whose bytes are known or not needed; return the other files.
 
         Files that builders want and that are still to be read are loaded after they have been read.
         """
@@ -270,7 +270,7 @@ class Files(PipelinePart):
             self._plans.remove_source(source.key)
 
     def _winners(self, event: FolderSeen) -> dict[PathKey, FileFact]:
-        """Return all files of the folder that win their path: the first part that has one, clashes left out."""
+        """Return the winning files of the folder: if several parts have a path, the first part wins; clashes are left out."""
         return merge_folder([facts for _scan_folder, _digest, facts in event.rows], self._project.metadata_types)[0]
 
     def _needs_digest(self, key: PathKey, fact: FileFact) -> bool:
@@ -325,7 +325,7 @@ class Files(PipelinePart):
         if pending is None or key not in pending.winners:
             self._memory.newer.facts[key] = fact
             row = self._memory.archive.files((key,)).get(key)
-            if row is not None and not row.digest and _is_same(row, fact):  # else only this file was checked
+            if row is not None and not row.digest and _is_same(row, fact):  # otherwise only this file was checked, not its folder
                 self._memory.newer.learned.add(key)
             return
         pending.winners[key] = fact
@@ -374,9 +374,9 @@ class Files(PipelinePart):
         return self._settle_read(key, fact)
 
     def _settle_read(self, key: PathKey, fact: FileFact) -> bool:
-        """Settle an intermediate as `_settle` does a source, unless it was changed by hand.
+        """Settle a file that was read, unless it is an intermediate that was changed by hand.
 
-        If so, no job uses it until its own job has made it again.
+        No job uses such an intermediate until its own job has made it again.
         """
         if not self._chains.is_tampered(fact):
             return self._settle(key, fact)
@@ -407,7 +407,7 @@ class Files(PipelinePart):
     def _close_folder(self, pending: PendingFolder) -> None:
         """Save the folder's row once all its files are planned, and their jobs have rows, or none is needed.
 
-        A crash before that makes the next start look at them again.
+        If the engine crashes before that, the next start checks the files again.
         """
         is_pending = pending.open or self._memory.unsaved.holds_back(pending.folder)
         if is_pending or any(key in self._memory.unstable for key in pending.winners if self._memory.unstable):
@@ -424,9 +424,9 @@ class Files(PipelinePart):
         self._memory.folder_leaves_after(pending, self._ledger.ticket)
 
     def _note_folder(self, pending: PendingFolder) -> None:
-        """Save the names of a folder whose files are partly not read yet.
+        """Save the names of a folder's files while some of the files are not read yet.
 
-        The next start then notices which of them are gone.
+        The next start then notices which of these files are gone.
         """
         if pending.is_noted:
             return
@@ -523,7 +523,7 @@ class Files(PipelinePart):
 
 
 def _is_pending(fact: FileFact, unfinished: Collection[PathKey], has_duplicates: bool) -> bool:
-    """Whether a file is among those that are `owed`, by its path or as a duplicate of one; a folder has thousands of files."""
+    """Whether a file is in `unfinished`, by its path or as a duplicate path; called for thousands of files of a folder."""
     return key_of(fact.rel) in unfinished or (has_duplicates and replace(fact, is_duplicate=True).key in unfinished)
 
 

@@ -1,4 +1,4 @@
-"""Pending work in milliseconds: by the last run of each job, or by runs of its builder if it never ran.
+"""Pending work in milliseconds: estimated from the last run of each job, or from runs of its builder if it never ran.
 
 This module computes the amount of work and its longest chain. The time that it takes is computed by `engine.loop.engine_reports`,
 which has a clock.
@@ -21,7 +21,7 @@ from aptui.core.pipeline.queues import Waiters
 OVERHEAD_MS = 1.0
 """Duration of a job apart from its builder's work; for copies and restored results it is the whole duration."""
 MOST_JOBS = 4_000
-"""Maximum number of jobs of each kind that are examined (5 ms); the others count like them.
+"""Maximum number of jobs of each kind that are examined (5 ms); each other job counts as the average of these.
 
 With more waiting jobs, chains are ignored.
 """
@@ -31,7 +31,7 @@ _UNDER_WAY = -1.0
 class PendingWork(Struct, frozen=True):
     """The work that is pending.
 
-    `work_ms`: of all jobs together; `chain_ms`: the longest chain of jobs that wait for each other, or for one resource;
+    `work_ms`: total of all jobs; `chain_ms`: the longest chain of jobs that wait for each other, or for one resource;
     `unknown_count`: jobs of builders that never ran; `job_count`: the number of jobs. New sources that wait for their bytes or
     their analysis count with one job per platform.
     """
@@ -106,7 +106,7 @@ def _is_measured(job: Job) -> bool:
 
 
 def _groups(jobs: Jobs, most: int, waiting_count: int) -> list[tuple[list[Job], float]]:
-    """Return the running, ready and waiting jobs, each group with the number of jobs that one of them represents."""
+    """Return the running, ready and waiting jobs; each group has the number of jobs that one examined job represents."""
     running = [job for job in jobs.running.values() if not job.is_analysis]
     ready = [job for job in islice(jobs.ready, most) if not job.is_analysis]
     ready_count = len(jobs.ready) - jobs.ready.analysis_count
@@ -116,7 +116,7 @@ def _groups(jobs: Jobs, most: int, waiting_count: int) -> list[tuple[list[Job], 
 
 
 def _after(waiters: Waiters, expected: Callable[[Job], float]) -> dict[PathKey, float]:
-    """Return {key: total time of the jobs that wait for it, one after the other}; a job that waits for itself counts once."""
+    """Return {key: total time of the jobs that wait for the key, one after the other}; a job that waits for itself counts once."""
     found: dict[PathKey, float] = {}
     for start in waiters.list_awaited():
         stack = [start]

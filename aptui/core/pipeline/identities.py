@@ -1,4 +1,4 @@
-"""Identities of sources: the UUID of each from its `.meta` file, producer or path, and which source keeps one that two claim."""
+"""Identities of sources: the UUID of each from its `.meta` file, producer or path; and which of two claimants keeps a UUID."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ class Identities(PipelinePart):
         return bool(self._renamed)
 
     def pop_renamed(self) -> set[str]:
-        """Return the UUIDs (hex) that mean another source than before, once: their dependants are planned again."""
+        """Return the UUIDs (hex) that mean another source than before, and clear them; their dependents are planned again."""
         renamed, self._renamed = self._renamed, set()
         return renamed
 
     def pop_pending(self) -> list[PathKey]:
-        """Return, once, the sources whose UUID may have to change."""
+        """Return the sources whose UUID may have to change, and clear them."""
         pending, self._pending = self._pending, {}
         return list(pending)
 
     def note_renamed(self, uuids: Iterable[SourceUuid]) -> None:
-        """These UUIDs may mean another source than before."""
+        """Note that these UUIDs may mean another source than before."""
         self._renamed.update(uuid.hex() for uuid in uuids)
 
     def new_source(self, key: PathKey, fact: FileFact) -> Source:
@@ -69,7 +69,7 @@ class Identities(PipelinePart):
         return pending.identities.get(source.key, source.identity) if pending is not None else source.identity
 
     def identify(self, source: Source) -> bool:
-        """Set the UUID of `source`, or the reason in `misidentity` why it cannot have its own.
+        """Set the UUID of `source`, or set `misidentity` to the reason why it cannot have the UUID that it claims.
 
         Return whether anything changed.
         """
@@ -114,7 +114,7 @@ class Identities(PipelinePart):
         self._ledger.put_all("put_legacy", ((uuid, source.id, created_ms) for uuid in legacy))
 
     def _own_uuid(self, source: Source) -> SourceUuid:
-        """Return the UUID that `source` should have if no other source claims it."""
+        """Return the UUID that `source` gets if no other source claims this UUID."""
         if source.identity is not None and not source.identity.problem:
             return source.identity.uuid
         if source.is_duplicate:
@@ -127,7 +127,7 @@ class Identities(PipelinePart):
         return intermediate_uuid(maker.source, maker.builder, sub_id, source.rel)
 
     def _maker(self, source: Source) -> Job | None:
-        """Return the job that makes `source`, an intermediate."""
+        """Return the job that makes the intermediate `source`."""
         if source.fact is None or not self._chains.is_intermediate(source.fact) or not self._memory.has_identities:
             return None
         makers = self._chains.producers((source.key,))
@@ -144,7 +144,7 @@ class Identities(PipelinePart):
             self._ledger.put("put_state", (REMOVED_SOURCE_STATE + identity.uuid.hex(), f"{source.fact.digest.hex()} {source.rel}"))
 
     def _compare_with_removed(self, source: Source) -> None:
-        """Warn if a new source has the bytes of one that was removed without its identity file; forget sources that came back."""
+        """Warn if a new source has the bytes of a source removed without its identity file; forget sources that came back."""
         if not self._removed or source.fact is None:
             return
         rel, uuid = self._removed.get(source.fact.digest, ("", b""))
@@ -167,7 +167,7 @@ class Identities(PipelinePart):
         return self._memory.file(source.key) is not None
 
     def release_uuid(self, uuid: SourceUuid, key: PathKey) -> None:
-        """Give `uuid`, which has no source any more, to the next source that claims it."""
+        """Give `uuid`, which no source has any more, to the next source that claims it."""
         if self._memory.has_identities:
             self._pending.update((other, None) for other in self._memory.keys_of(uuid) if other != key)
 
@@ -179,9 +179,9 @@ def _brought_identity(source: Source) -> bool:
 
 
 def _standing(source: Source) -> tuple[bool, bool, PathKey]:
-    """Return the rank of a claim; the lowest wins.
+    """Return the rank of a claim to a UUID; the claim with the lowest rank wins.
 
-    First a file at the path where its identity was made, then one that has an identity file, then by path.
+    A source at the path where its identity was made comes first, then a source with an identity file; then the path decides.
     """
     identity = source.identity
     return (identity is None or identity.original.lower() != source.rel.lower(), identity is None, source.key)

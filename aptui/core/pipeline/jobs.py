@@ -73,7 +73,7 @@ class Jobs:
         self.is_outdated = False
         """Whether builders must be described again before any run may start; this needs a new pipeline."""
         self.code_problem = ""
-        """Why that description failed, "" = it did not; if set, runs with other code fail."""
+        """Why builders could not be described again, "" = no problem; if set, runs with other code fail."""
         self.failing_count = 0
         """Number of failed jobs and analyses, minus those that were failed when the engine opened."""
         self._platform_ids = {platform.id for platform in project.platforms}
@@ -105,7 +105,7 @@ class Jobs:
         return job.platform in self.project.resting_platforms
 
     def hash(self, files: Collection[tuple[PathKey, FileFact]], *, may_copy: bool = False) -> None:
-        """Order the bytes of these files read, once each; with `may_copy`, also staged as copies if all their jobs are copies.
+        """Order each file read once; with `may_copy`, its bytes are also staged as copies if all its jobs are copies.
 
         If a client follows every step of every job, jobs take all their steps.
         """
@@ -138,7 +138,7 @@ class Jobs:
         return True
 
     def start(self, job: Job, run_key: RunKey) -> None:
-        """`job` starts as the run with this key."""
+        """Start `job` as the run with this key."""
         self._key_of_start = run_key
         self.feed(job, Trigger.START)
         self.stale_results.begin(job)
@@ -164,7 +164,7 @@ class Jobs:
             self._planned.append(job)
 
     def save_idle_plans(self) -> None:
-        """Save the jobs that did not start with the event after that which planned them: clients read rows."""
+        """Save the jobs that had not started one event after the event that planned them, because clients read rows."""
         for job in self._planned_before:
             if job.is_unsaved and job.state not in (JobState.RUNNING, JobState.COMMITTING):
                 self.save(job)
@@ -195,7 +195,7 @@ class Jobs:
         self._edges_due[source, builder] = None
 
     def put_edges(self) -> None:
-        """Save the edges of all that changed in this event, once each: drops come before puts."""
+        """Save the edges of each (source, builder) that changed in this event, once: rows are dropped before rows are put."""
         for source, builder in self._edges_due:
             if self.memory.sources.get(source.key) is source:
                 self.ledger.put("drop_edges", (source.uuid, builder))
@@ -284,7 +284,7 @@ class Jobs:
             self.chains.recheck(names)
 
     def hold_back(self, job: Job) -> None:
-        """A settled job needs a run again: re-evaluate its queued dependents, which then wait for it."""
+        """Re-evaluate the queued dependents of a settled job that needs a run again; they then wait for it."""
         if job.state not in SETTLED or job.is_analysis or not self.memory.edges.has_any:
             return
         names = names_of(job.source)
@@ -298,7 +298,7 @@ class Jobs:
                     self.todo.append((other, False))
 
     def note_settled(self, job: Job, *, is_changed: bool) -> None:
-        """A job settled: re-evaluate the jobs that waited for it, and if it changed, all its dependents."""
+        """Re-evaluate the jobs that waited for a job that settled; if that job changed, all its dependents."""
         key = job.source.key
         if key in self.waiters:
             self.wake(key)
@@ -306,7 +306,7 @@ class Jobs:
             self.todo.extend((other, False) for other in self.dependents_of(job))
 
     def wake(self, key: PathKey) -> None:
-        """`key` is now known to exist or to be missing: re-evaluate the jobs that wait for it."""
+        """Re-evaluate the jobs that wait for `key`, which is now known to exist or to be missing."""
         for job in self.waiters.pop(key):
             if job.is_analysis and job.state is JobState.COMPLETED and not job.fingerprint:
                 self._reseal(job)
@@ -374,7 +374,7 @@ class Jobs:
         ]
 
     def dependents_of(self, job: Job) -> list[Job]:
-        """Return the jobs that name `job`, or another of its source, in a job dependency."""
+        """Return the jobs that name `job`, or another job of its source, in a job dependency."""
         if not self.memory.edges.has_any or job.is_analysis:
             return []
         names = names_of(job.source)
@@ -411,7 +411,7 @@ class Jobs:
 
     @property
     def backlog(self) -> int:
-        """How much is already pending; the scan pauses while it is large."""
+        """Number of pending jobs and files; the scan pauses while it is large."""
         return len(self.ready) + len(self.running) + len(self.memory.hashing)
 
     def stuck(self) -> list[Job]:

@@ -75,7 +75,7 @@ from aptui.core.state.working_set import list_declared
 _COPY_BATCH = 256
 _SMALL_BATCH = 32
 _MESSAGE_MS, _BATCH_MESSAGE_MS = 40, 400
-"""Work in one message with clients, and without: then no client waits for a single job, and a worker needs work during a commit."""
+"""Maximum work in one message with clients, and without. Without clients a worker gets more, to have work during a commit."""
 
 
 class Starts(PipelinePart):
@@ -110,7 +110,7 @@ class Starts(PipelinePart):
             self._ledger.order(StartRuns(self._ledger.cause, tuple(orders)))
 
     def _batch(self, first: Job, most: int) -> list[AnalyseOrder | ProcessOrder | CopyOrder]:
-        """Take jobs of one kind off the queue: as many quick ones as one message should have."""
+        """Take jobs of one kind off the queue; if they are quick, as many as one message should have."""
         kind, limit = self._kind_of(first), min(most, self._batch_size(first))
         share = max(1, -(-len(self._ready) // (2 * self._project.workers)))
         orders: list[AnalyseOrder | ProcessOrder | CopyOrder] = []
@@ -214,7 +214,7 @@ class PendingCounts(Struct, frozen=True):
 
 
 class Pipeline:
-    """All decisions. See the module's head.
+    """Makes all decisions; see the docstring of the module.
 
     Args:
         project: the part of the configuration that the core needs.
@@ -307,7 +307,7 @@ class Pipeline:
             self._compare_heads()
 
     def _compare_heads(self) -> None:
-        """Have the first sources of chains compared: later stages may write them, which a batch is not notified of."""
+        """Order the first sources of chains compared, because later stages may write them and a batch gets no notification."""
         ran = self.plans.feedback.pop_ran()
         heads = self.jobs.chains.heads(ran) if ran else []
         if heads:
@@ -352,7 +352,7 @@ class Pipeline:
         return PendingCounts(pending, critical, analyses)
 
     def pending_work(self, elapsed_ms: Mapping[int, float]) -> PendingWork:
-        """Add up the work that is pending; `elapsed_ms`: {run key: how long it runs already}."""
+        """Return the pending work; `elapsed_ms`: {run key: milliseconds since its start}."""
         return pending_work(self.jobs, elapsed_ms)
 
     def running_job_ids(self) -> dict[int, int]:
@@ -360,7 +360,7 @@ class Pipeline:
         return {job.id: job.run_key for job in self.jobs.running.values() if not job.is_analysis}
 
     def next_job(self, job_id: int = 0) -> Job | None:
-        """Return the job that starts next, or the named one; None if it is not ready."""
+        """Return the job that starts next, or the job with the given id; None if that job is not ready."""
         return next((job for job in self.jobs.ready if job.id == job_id), None) if job_id else self.jobs.ready.peek()
 
     def committing(self, run_key: int) -> Commit | None:
@@ -369,6 +369,6 @@ class Pipeline:
         return found if isinstance(found, Commit) else None
 
     def commit_rows(self, run_key: int) -> list[JobRow]:
-        """Return the rows that are saved with the products of a run; asked once, between `CommitProducts` and the next event."""
+        """Return the rows that are saved with the products of a run; called once, between `CommitProducts` and the next event."""
         found = self.jobs.committing[run_key]
         return self.plain_copies.rows_of(found) if isinstance(found, PlainCopy) else self.jobs.commits.rows_of(found)

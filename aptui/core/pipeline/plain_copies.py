@@ -107,7 +107,7 @@ class PlainCopies(PipelinePart):
     def _jobs_of(
         self, source: Source | None, key: PathKey, fact: FileFact, rules: Sequence[CopyRule]
     ) -> list[Job] | list[None] | None:
-        """Return the job of each copy, None for each of a new file; None when the jobs of the file are not these, all at rest."""
+        """Return the jobs of the copies, each None if the file is new. Return None if the file has other jobs or unsettled ones."""
         if self._jobs.chains.is_intermediate(fact):
             return None  # another program may have written it
         if source is None:
@@ -123,9 +123,9 @@ class PlainCopies(PipelinePart):
         return jobs
 
     def _is_new(self, key: PathKey) -> bool:
-        """Whether a path has and had no source, and its folder's row is not saved yet.
+        """Whether a path never had a source, and the row of its folder is not saved yet.
 
-        So that a crash would find the file again.
+        After a crash the next scan then finds the file again.
         """
         pending = self._memory.folders.get(parent(key))
         return pending is not None and not pending.ticket and key in pending.winners and self._memory.is_unknown(key)
@@ -144,7 +144,7 @@ class PlainCopies(PipelinePart):
         return bool(self._memory.dependents([*(key for key, _fact in files), *uuids]))
 
     def _rules_of(self, fact: FileFact) -> tuple[CopyRule, ...]:
-        """Return the rules that a file is copied by, () where it has other jobs as well."""
+        """Return the rules by which a file is copied, () if it has other jobs, too."""
         wanted = self._jobs.planner.find(fact.rel, fact.scan_folder)
         found = self._rules.get(wanted.kind)
         if found is None:
@@ -182,7 +182,7 @@ class PlainCopies(PipelinePart):
 
     @property
     def planned_run_keys(self) -> list[int]:
-        """The run keys of the copies that this event planned."""
+        """Return the run keys of the copies that this event planned."""
         return [copy.run_key for copy in self._planned]
 
     def commit(self, now_ms: int) -> None:
@@ -208,7 +208,7 @@ class PlainCopies(PipelinePart):
         return f"{self._staging}/{copy.run_key}"
 
     def rows_of(self, copy: PlainCopy) -> list[tuple[str, rows.Row]]:
-        """Return the rows that are saved with the product; asked once."""
+        """Return the rows that are saved with the product; called once."""
         return commit_rows(copy, self._ledger.next_product_id(), self._now_ms)
 
     def note_committed(self, copies: Sequence[PlainCopy]) -> None:
@@ -233,7 +233,7 @@ class PlainCopies(PipelinePart):
             )  # fmt: skip
 
     def _finish(self, job: Job, copy: PlainCopy) -> None:
-        """Set the state of a known file's job to that of its saved row."""
+        """Set the state of the job of a known file to the state in its saved row."""
         job.plan, job.priority, job.reason, job.run_key = copy.rule.plan, copy.rule.plan.priority, copy.reason, RunKey(copy.run_key)
         job.planned = job.fingerprint = copy.number
         job.planned_inputs = job.inputs = copy.manifest
@@ -257,7 +257,7 @@ class PlainCopies(PipelinePart):
             self._jobs.wake(key)
 
     def as_commit(self, copy: PlainCopy) -> Commit:
-        """Return a copy as the commit of the job that it stands for, which is in the working set from now on."""
+        """Return a copy as an ordinary commit; its job is in the working set from now on."""
         plan = copy.rule.plan
         (source,) = self._memory.load((copy.key,))
         index = (copy.rule.builder.uuid, plan.platform, plan.key)
@@ -288,7 +288,7 @@ def _is_rewritten(source: Source, fact: FileFact) -> bool:
 
 
 def _is_at_rest(job: Job, rule: CopyRule, product: Product) -> bool:
-    """Whether a job is completed, no other run of it is requested, and its only product is the one that this one replaces."""
+    """Whether a job is completed without a requested run, and `product` replaces its only product."""
     if job.state is not JobState.COMPLETED or not job.fingerprint or job.is_critical != rule.plan.is_critical:
         return False
     if job.is_forced or job.is_doubted or job.is_unsaved or job.is_due or job.edges or job.discovered:

@@ -61,7 +61,7 @@ class Reasons(PipelinePart):
         return self._explain(job, job.inputs, manifest) or "products are missing"
 
     def _explain_analysis(self, job: Job, now: Manifest) -> str:
-        """Return why an analysis differs, whose own inputs are not stored, by the inputs of the jobs that it planned."""
+        """Return why an analysis differs. Its own inputs are not stored, so the inputs of the jobs that it planned are compared."""
         planned = (other.inputs for other in job.source.jobs.values() if other.builder == job.builder)
         before = tuple({entry: None for inputs in planned for entry in inputs if entry[0] in _OF_ANALYSES})
         return self._explain(job, before, tuple(entry for entry in now if entry[0] in _OF_ANALYSES)) if before else ""
@@ -75,7 +75,7 @@ class Reasons(PipelinePart):
         return fingerprint.explain(old, new)
 
     def _expand(self, job: Job, manifest: Manifest) -> Manifest:
-        """Put in place of a rule's entry what it stands for, so that a difference names the very key."""
+        """Replace the entry of a rule by its expansion, so that a difference names the key that changed."""
         if not manifest or manifest[0][0] != "rule":
             return manifest
         builder = self._builders.get(job.builder)
@@ -100,7 +100,7 @@ class Reasons(PipelinePart):
 
 
 def _differing(before: Manifest, now: Manifest) -> tuple[Manifest, Manifest]:
-    """Return the few entries that only one of two manifests has."""
+    """Return the entries that only one of two manifests has."""
     same = set(before).intersection(now)
     return tuple(entry for entry in before if entry not in same), tuple(entry for entry in now if entry not in same)
 
@@ -124,14 +124,14 @@ class Plans(PipelinePart):
         self._identities = identities
         self.reasons = Reasons(jobs, failures)
         self._rounds: Counter[int] = Counter()
-        """How often each job made other intermediates since everything was settled."""
+        """{job id: how often the job made changed intermediates since everything was settled}."""
 
     def count_round(self, job: Job) -> None:
-        """`job` made other intermediates than before."""
+        """Note that `job` made other intermediates than before."""
         self._rounds[job.id] += 1
 
     def forget_rounds(self) -> None:
-        """Everything is settled: no chain of intermediates feeds itself."""
+        """Reset the counts of rounds, because everything is settled and no chain of intermediates feeds itself."""
         self._rounds.clear()
 
     def evaluate_todo(self) -> None:
@@ -145,7 +145,7 @@ class Plans(PipelinePart):
                     self._jobs.save(job)
 
     def end_chains(self) -> None:
-        """Evaluate the jobs that waited for missing intermediates: no chain can grow any more, so nothing will bring them."""
+        """Evaluate the jobs that wait for missing intermediates: no chain can grow any more, so no job will make these."""
         while CHAINS_END in self._jobs.waiters and self._are_chains_still() and not self._jobs.committing:
             self._memory.has_grown = True
             self._jobs.wake(CHAINS_END)
@@ -153,7 +153,7 @@ class Plans(PipelinePart):
             self._memory.has_grown = False
 
     def _are_chains_still(self) -> bool:
-        """Whether only jobs that wait for the end of all chains could still add a source."""
+        """Whether no job could add a source any more, except jobs that wait for the end of all chains."""
         memory, waiting = self._memory, self._jobs.waiters.of(CHAINS_END)
         if memory.awaited or memory.hashing or not memory.scan_is_done or memory.moving > len(waiting):
             return False
@@ -217,7 +217,7 @@ class Plans(PipelinePart):
             self.apply(source, builder, self._planner.inline_plans(builder, source), is_retry=is_retry)
 
     def _leave(self, source: Source) -> None:
-        """Cancel the pending runs of `source`, for which nothing can be done now."""
+        """Cancel the pending runs of `source`, because none of its jobs can run now."""
         for job in source.jobs.values():
             job.is_forced = False
             if job.is_doubted:
@@ -225,7 +225,7 @@ class Plans(PipelinePart):
                 self._jobs.save(job)
 
     def remove_source(self, key: PathKey) -> None:
-        """Remove the source at `key`, whose file is gone or no longer counts, with all its jobs."""
+        """Remove the source at `key`, whose file is deleted or is not a source any more, with all its jobs."""
         self._memory.hashing.pop(key, None)
         self._memory.unstable.discard(key)
         self._memory.newer.facts.pop(key, None)
@@ -262,7 +262,7 @@ class Plans(PipelinePart):
         return job
 
     def apply(self, source: Source, builder: Builder, plans: tuple[JobPlan, ...], *, is_retry: bool = False) -> None:
-        """Make the jobs of (source, builder) those that `plans` name."""
+        """Create, update and drop jobs of (source, builder) so that they are the jobs of `plans`."""
         before = targets_of(source) if self._memory.edges.has_any or builder.needs_analysis else set()
         named: set[tuple[bytes, str, str]] = set()
         for plan in plans:
@@ -353,7 +353,7 @@ class Plans(PipelinePart):
 
     @staticmethod
     def _may_match(job: Job, number: int) -> bool:
-        """Whether a job with the inputs of its last commit needs no run; it needs one if it failed with these inputs."""
+        """Whether a job with the inputs of its last commit needs no run; it needs a run if it failed with these inputs."""
         if job.state is JobState.FAILED:
             return job.planned != number
         return job.state in (JobState.WAITING, JobState.QUEUED, JobState.RUNNING)
@@ -437,7 +437,7 @@ class Plans(PipelinePart):
         return self._builders[job.builder].is_plain_copy and job.platform != COMMON_PLATFORM
 
     def _endless(self, job: Job) -> str:
-        """Return why another run of `job` would also be useless, "" if it would not."""
+        """Return why another run of `job` would be as useless as the previous ones, "" if it may succeed."""
         if job.stale_count >= _STALE_MOST:
             what = (job.ties.changed if job.ties is not None else "") or f"its source '{job.source.rel}'"
             return f"{what} changed under each of {job.stale_count} runs: does the job itself write it?"
@@ -451,7 +451,7 @@ class Plans(PipelinePart):
         return ""
 
     def _match(self, job: Job, number: int) -> None:
-        """Complete `job` without a run: its inputs are those of its last committed run, whose reason it shows again."""
+        """Complete `job` without a run: its inputs equal those of its last committed run, and it shows that run's reason again."""
         if job.id:
             reason, origin = self._memory.archive.reason_of(job.id)
             job.set_reason(reason or "not recorded")
@@ -483,7 +483,7 @@ class Plans(PipelinePart):
         source = job.source
         found = self._memory.file(source.key)
         if found is None:
-            return  # it differs only in case from another
+            return  # its name differs only in case from that of another file
         job.is_forced = True
         job.set_reason(reason)
         if isinstance(found, Unsettled):

@@ -16,7 +16,7 @@ from aptui.core.project import COMMON_PLATFORM
 
 
 class Todo:
-    """Jobs to be evaluated, each with whether a failed job is retried; jobs that may add sources come first."""
+    """Jobs to be evaluated, as (job, whether it is retried if it failed); jobs that may add sources come first."""
 
     def __init__(self) -> None:
         self._bringers: deque[tuple[Job, bool]] = deque()
@@ -26,22 +26,22 @@ class Todo:
         return bool(self._bringers or self._others)
 
     def append(self, item: tuple[Job, bool]) -> None:
-        """Add one."""
+        """Add one (job, is retry)."""
         job = item[0]
         (self._bringers if job.is_analysis or job.platform == COMMON_PLATFORM else self._others).append(item)
 
     def extend(self, items: Iterable[tuple[Job, bool]]) -> None:
-        """Add some."""
+        """Add several (job, is retry)."""
         for item in items:
             self.append(item)
 
     def popleft(self) -> tuple[Job, bool]:
-        """Take the next."""
+        """Remove and return the next (job, is retry)."""
         return (self._bringers or self._others).popleft()
 
 
 class Waiters:
-    """Jobs by the key they wait for: that of a source, `SCAN_END` or `CHAINS_END`. One job may wait for many."""
+    """Jobs by the key they wait for: the key of a source, `SCAN_END` or `CHAINS_END`. One job may wait for many keys."""
 
     def __init__(self) -> None:
         self._by_key: dict[PathKey, dict[Job, None]] = {}
@@ -65,7 +65,7 @@ class Waiters:
             self.add(key, job)
 
     def of(self, key: PathKey) -> Collection[Job]:
-        """Return the jobs that wait for `key`, in the order in which they came."""
+        """Return the jobs that wait for `key`, in the order in which they were added."""
         return self._by_key.get(key, {})
 
     def pop(self, key: PathKey) -> Collection[Job]:
@@ -73,7 +73,7 @@ class Waiters:
         return self._by_key.pop(key, {})
 
     def list_awaited(self) -> list[PathKey]:
-        """Return everything that is waited for."""
+        """Return all keys that jobs wait for."""
         return list(self._by_key)
 
     def keys_in(self, folders: Collection[str]) -> list[PathKey]:
@@ -115,7 +115,7 @@ class Retries:
         self._by_folder.setdefault(folder, set()).add(key)
 
     def pop(self, key: PathKey) -> bool:
-        """Return whether this source was due for another try, and take it off the list."""
+        """Return whether this source is due for another try, and unschedule it."""
         is_due = key in self._pending
         self._pending.discard(key)
         self._resumed.discard(key)

@@ -60,10 +60,10 @@ class Reports:
         self._mean_ms: dict[tuple[bytes, bool], float] = {}
         self._last_ms: dict[bytes, deque[int]] = {}
         self._run_count = self._spent_ms = 0
-        """Number of measured runs, and their expected durations: if all jobs become slower, the pace decreases."""
+        """Number of measured runs, and the sum of their expected durations; by these, the pace falls if all jobs become slower."""
 
     def write_log(self, job: Job, log: Iterable[LogRecord], error: str) -> None:
-        """Order the log written, with the error at its end unless a line repeats it; set its name in the job."""
+        """Order the log of a run written and set its name in the job; the error is its last line unless a line has it already."""
         records, builder = list(log), self._builders[job.builder]
         if error and not any(record.level >= LogLevel.ERROR and record.text == error for record in records):
             records.append(LogRecord(LogLevel.ERROR, builder.name, error, records[-1].time_ms if records else 0))
@@ -166,14 +166,14 @@ class Reports:
         )  # fmt: skip
 
     def record_duration(self, job: Job, duration_ms: int) -> None:
-        """A run of this job took so long."""
+        """Record the duration of a run of this job."""
         if job.is_analysis:
             self._record_mean((job.builder, True), duration_ms)
         else:
             self.record_durations(job.builder, ((duration_ms, job.duration_ms),))
 
     def record_durations(self, builder: bytes, runs: Collection[tuple[int, int]]) -> None:
-        """Record runs of jobs of this builder: (duration in ms, the previous one, 0 = none), the latest last."""
+        """Record runs of jobs of this builder: (duration in ms, that of the job's previous run, 0 = none), the latest run last."""
         last = self._last_ms.get(builder)
         if last is None:
             last = self._last_ms[builder] = deque(maxlen=_LAST_RUNS)
@@ -188,14 +188,14 @@ class Reports:
         self._mean_ms[kind] = duration_ms if mean is None else mean * 0.9 + duration_ms * 0.1
 
     def mean_ms(self, job: Job) -> float | None:
-        """Return the mean duration of runs like this one, recent ones weighted most; None if there was no run."""
+        """Return the mean duration of runs like that of `job`, with the most weight on recent runs; None if no run is known."""
         return self._mean_ms.get((job.builder, job.is_analysis))
 
     def spent(self) -> tuple[int, int]:
-        """Return (number of measured runs since the engine opened, the milliseconds that they were expected to take)."""
+        """Return (number of measured runs since the engine opened, sum of their expected durations in ms)."""
         return self._run_count, self._spent_ms
 
     def usual_ms(self, builder: bytes) -> int | None:
-        """Return the median of the last runs of a builder, None when none has been seen."""
+        """Return the median duration of the last runs of a builder, None if no run is known."""
         last = self._last_ms.get(builder)
         return sorted(last)[len(last) // 2] if last else None

@@ -1,4 +1,4 @@
-"""Requests for runs: reprocess, escalate, cancel; by people, by clients, and by a cache that has lost products.
+"""Requests for runs (reprocess, escalate, cancel) from users, from clients, and from a cache that has lost products.
 
 Tests: `tests/core/pipeline/test_configuration.py`.
 """
@@ -113,7 +113,7 @@ class Requests(PipelinePart):
                 self._jobs.ready.push(job)
 
     def _dependencies_of(self, sources: Iterable[Source]) -> list[Source]:
-        """Return all dependencies of these sources, direct and indirect, that are in flight; settled ones need no escalation."""
+        """Return all dependencies of these sources, direct and indirect, that are in flight; settled jobs need no escalation."""
         moving = self._memory.sources
         todo, by_uuid = (
             list(sources),

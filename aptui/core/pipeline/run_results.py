@@ -1,6 +1,6 @@
 """Results of runs: their effect on jobs, and which of them are committed; workers and the cache are elsewhere.
 
-A result is stale when its run key is not that of its job's current run, because the run was cancelled or lost, or the job was
+A result is stale if its run key is not that of the current run of its job: the run was cancelled or lost, or the job was
 planned again. It has no effect, and its staged files are deleted. A run whose inputs changed while it ran has the outcome
 `STALE`: its job is planned again.
 """
@@ -59,12 +59,12 @@ class Runs(PipelinePart):
         self._analyses = analyses
         self._reads = reads
         self._copies: list[Finished] = []
-        """Runs whose copies came with the bytes of their sources, and wait for those of the next answer."""
+        """Runs whose copies came with the bytes of their sources; their commit waits for the copies of the next answer."""
 
     def runs_finished(self, event: RunsFinished) -> None:
         """Commit the results of successful runs and record the failures of others.
 
-        A run that is not its job's current one is ignored.
+        A run that is not the current run of its job is ignored.
         """
         succeeded: list[Finished] = []
         if self._jobs.resources is not None:
@@ -101,13 +101,13 @@ class Runs(PipelinePart):
 
     @property
     def are_copies_held(self) -> bool:
-        """Whether copies wait to be committed with those of the next answer."""
+        """Whether copies wait to be committed together with the copies of the next answer."""
         return bool(self._copies)
 
     def start_copies(self, event: FilesHashed) -> None:
         """Start the jobs whose copies came with the bytes of their sources; discard unused copies.
 
-        They are committed at once, or with those of the next answer.
+        They are committed at once, or together with the copies of the next answer.
         """
         copied, self._jobs.copied, self._jobs.copies = self._jobs.copied, {}, {}
         took_ms = {run_key: each_ms for _key, run_keys, each_ms in event.copies for run_key in run_keys}
@@ -159,9 +159,9 @@ class Runs(PipelinePart):
         return stale_results.hiding(job, (*read, *(path for path, digest in found if digest)))
 
     def _had_other_code(self, job: Job, result: AnalyseResult | RunResult, now_ms: int) -> None:
-        """Discard a run that used other code than that of its builder's description.
+        """Discard a run that used code other than that in the description of its builder.
 
-        None of this builder's runs starts until it is described again.
+        No run of this builder starts until the builder is described again.
         """
         builder = self._builders[job.builder].name
         if self._jobs.code_problem:
@@ -191,14 +191,14 @@ class Runs(PipelinePart):
         return False
 
     def _result_problem(self, job: Job, result: RunResult) -> str | None:
-        """Return None when the result may be committed, "" when it is of other bytes than planned, else why it fails."""
+        """Return None if the result may be committed, "" if the run used other bytes than planned, else why the job fails."""
         fact = job.source.fact
         if fact is None or (result.source_digest and result.source_digest != fact.digest):
             return ""
         return self._jobs.find_block(job, result.products) or None
 
     def _is_misplaced(self, job: Job, result: RunResult, now_ms: int) -> bool:
-        """Whether an intermediate of this run is impossible; then the job has failed, and claims the names."""
+        """Whether an intermediate of this run is invalid; if so, the job is failed here and claims the names."""
         names = [self._commits.name_of(job, product) for product in result.products]
         text = self._chains.problem(job, names)
         if text:
@@ -323,7 +323,7 @@ class Runs(PipelinePart):
         )
 
     def products_committed(self, event: ProductsCommitted) -> None:
-        """A commit has ended."""
+        """Handle the end of a commit."""
         ended = [self._committing.pop(run_key) for run_key in event.committed]
         failed = [(self._committing.pop(run_key), text, placed) for run_key, text, placed in event.failed]
         committed = [commit for commit in ended if isinstance(commit, Commit)]
@@ -367,7 +367,7 @@ class Runs(PipelinePart):
         self._jobs.note_settled(job, is_changed=change.is_changed)
 
     def _commit_failed(self, commit: Commit, text: str, placed: int, now_ms: int) -> None:
-        """Handle a failed commit: dependents use the products that it replaced from now on, and are notified."""
+        """Handle a failed commit: products that it replaced belong to the job now; they are reported, and checked as sources."""
         job, replaced = commit.job, commit.find_replaced(placed)
         self._jobs.feed(job, Trigger.COMMIT_FAILED)
         self._commits.note_failed(commit)

@@ -1,4 +1,4 @@
-"""The undeclared-read check: what a run read without declaring it becomes a warning or a dependency."""
+"""The undeclared-read check: a file that a run read without declaring it becomes a warning or a dependency."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Log = tuple[LogRecord, ...]
 Answer = tuple[tuple[JobPlan, ...], tuple[SourceEdge, ...], Log]
 """The checked answer of an analysis."""
 UndeclaredRead = tuple[str, Read]
-"""(Relative path, the read of it)."""
+"""(Relative path of the file, the read of this file)."""
 
 
 def with_default(builders: Iterable[Builder], undeclared_reads: UndeclaredReads) -> tuple[Builder, ...]:
-    """Return `builders` with the project's setting for those without their own."""
+    """Return `builders`; builders without their own setting get that of the project."""
     return tuple(
         builder if builder.undeclared_reads else replace(builder, undeclared_reads=undeclared_reads) for builder in builders
     )
@@ -58,9 +58,9 @@ class UndeclaredReadCheck:
         return replace(result, log=(*result.log, *warnings), warnings=result.warnings + len(warnings))
 
     def _with_hidden(self, builder: Builder, result: RunResult, now_ms: int) -> RunResult:
-        """Add files that a run read, or did not find, although the file of another scan folder hides them.
+        """Add files that a run read, or did not find, and that the file of another scan folder hides.
 
-        The declared dependency of that name is the other file.
+        A declared dependency with the path of a hidden file means the hiding file.
         """
         known = {path for path, _digest in result.discovered}
         hidden = [item for item in self._find_hidden(result.reads) if item[0].path not in known]
@@ -71,7 +71,7 @@ class UndeclaredReadCheck:
         return replace(result, discovered=(*result.discovered, *found), log=(*result.log, *log))
 
     def _find_hidden(self, reads: Iterable[Read]) -> list[tuple[Read, FileFact | None]]:
-        """Return (read, the hiding file, None = ignored) of reads without a source, whether the file exists or not."""
+        """Return (read, hiding file, None = the file is ignored) of reads of files that are not sources, existing or not."""
         return [
             (read, self._graph.hider(read.path)) for read in reads if read.is_hidden and self._graph.counting(read.path) is None
         ]
@@ -114,7 +114,7 @@ class UndeclaredReadCheck:
         return edges, (*log, *_warn_of(builder, undeclared, now_ms))
 
     def _list_declared(self, job: Job, edges: tuple[SourceEdge, ...]) -> tuple[set[str], bool]:
-        """Return the keys that an analysis with these edges depends on, and whether these are all."""
+        """Return the keys that an analysis with these edges depends on, and whether the set is complete."""
         asked = Job(job.source, job.builder, "", ANALYSIS_KEY, edges=edges)
         assembly = self._graph.analysis(asked, ())
         names: set[str] = {name for _kind, name, _digest in assembly.manifest}

@@ -1,7 +1,7 @@
 """Intermediates: products on platform `common` that are sources of other builders; no job changes its state here.
 
-An intermediate is a source as soon as its product row exists: a file in the intermediate folder that no row knows is
-an orphan. It never overrides a real source: the job that makes one in the place of a real source, or of a stage of its own
+An intermediate is a source as soon as its product row exists. A file in the intermediate folder without a row is
+an orphan. An intermediate never overrides a real source: a job that makes it at the path of a real source, or of a stage of its
 chain, fails.
 """
 
@@ -31,9 +31,9 @@ class Chains:
         self._folder = next((folder.id for folder in project.scan_folders if folder.is_intermediate), None)
         self._has_any = memory.archive.has_intermediates()
         self.came: dict[PathKey, int] = {}
-        """Intermediates that were added, changed or removed since everything was settled, with the first run key after that."""
+        """{intermediate that was added, changed or removed since everything was settled: the first run key after its change}."""
         self._remade: dict[PathKey, list[Job]] = {}
-        """Intermediates that another program wrote, with the jobs that make them again, whose rows do not name them until then."""
+        """{intermediate that another program wrote: the jobs that make it again, whose rows do not name it until then}."""
 
     def is_intermediate(self, fact: FileFact) -> bool:
         """Whether this file lies in the intermediate folder."""
@@ -44,7 +44,7 @@ class Chains:
         return source.scan_folder == self._folder
 
     def recheck(self, names: Iterable[str]) -> None:
-        """Have products of these names, which were added, changed or removed, checked soon as sources."""
+        """Order products that were added, changed or removed to be checked as sources soon."""
         keys = [PathKey(name[len(_PREFIX) :]) for name in names if name.startswith(_PREFIX)]
         if keys:
             self._has_any = True
@@ -53,7 +53,7 @@ class Chains:
             self._ledger.order(RecheckFiles(self._ledger.cause, tuple(keys)))
 
     def came_since(self, run_key: int, edges: Iterable[SourceEdge]) -> PathKey | None:
-        """Return an intermediate on one of `edges` that changed after that run was ordered, perhaps after the run had read it."""
+        """Return an intermediate on one of `edges` that changed after the run was ordered; the run may have read earlier bytes."""
         for edge in edges if self.came else ():
             if edge.kind is EdgeKind.WILDCARD:
                 keys: Iterable[PathKey] = filter(wildcard(edge.target).fullmatch, self.came)
@@ -115,7 +115,7 @@ class Chains:
         return [job for source in found for job in source.jobs.values() if job.id in wanted and not job.is_analysis]
 
     def problem(self, job: Job, names: Iterable[str]) -> str:
-        """Return why these intermediates of a run of `job` cannot be, "" when they can."""
+        """Return why a run of `job` may not make these intermediates, "" if it may."""
         if job.platform != COMMON_PLATFORM:
             return ""
         above = self._stages_above(job)
@@ -131,9 +131,9 @@ class Chains:
         return ""
 
     def is_ended(self, job: Job, making: Mapping[Job, Collection[str]]) -> bool:
-        """Whether the source of `job` is an intermediate that no job makes any more, or depends on one.
+        """Whether the source of `job` is an intermediate that no job makes any more, or depends on such an intermediate.
 
-        Such a job is deleted as soon as that is noticed. `making`: the products of jobs whose runs have just ended.
+        If so, the job is deleted. `making`: the products of jobs whose runs have just ended.
         """
         source, seen = job.source, {""}
         while source.scan_folder == self._folder and source.key not in seen:

@@ -30,7 +30,7 @@ JobRow = tuple[str, tuple[object, ...]]
 """(operation, row)."""
 _COMMON = f"{COMMON_PLATFORM}/"
 _UNKNOWN_CREATION_MS = 1
-"""Creation time in the identity file of an intermediate whose source has no creation time; 0 would count as missing."""
+"""Creation time in the identity file of an intermediate whose source has no creation time; 0 would mean a missing time."""
 
 
 class CommitChange(Struct):
@@ -70,7 +70,7 @@ class Commit(Struct):
 
     @property
     def strange(self) -> tuple[str, ...]:
-        """Names that the commit may have placed and that have no row."""
+        """Product names that the commit may have placed and that have no row."""
         known = {product.name for product in self.had}
         return tuple(product.name for product in self.products if product.name not in known)
 
@@ -89,7 +89,7 @@ class Commits:
     """Prepares commits.
 
     Args:
-        log_name: (job, builder name) -> where its log lies.
+        log_name: (job, builder name) -> path of the job's log.
     """
 
     def __init__(self, project: Project, ledger: Ledger, conflicts: Conflicts, log_name: Callable[[Job, str], str]) -> None:
@@ -218,7 +218,7 @@ class Commits:
         )
 
     def rows_of(self, commit: Commit) -> list[JobRow]:
-        """Return the rows that are saved with the products; asked once, after `begin` and before anything else is decided."""
+        """Return the rows that are saved with the products; called once, after `begin` and before any other decision."""
         return list(self._rows_of(commit))
 
     def _rows_of(self, commit: Commit) -> Iterable[JobRow]:
@@ -268,7 +268,7 @@ class Commits:
 
     @staticmethod
     def note_committed(commit: Commit) -> None:
-        """Set the state of a job to that of its finished commit."""
+        """Set the state of a job to the state in its finished commit."""
         job = commit.job
         job.products, job.fingerprint, job.inputs = commit.products, commit.fingerprint, commit.inputs
         job.error, job.log_file, job.origin = "", commit.log_file, commit.result.origin
@@ -294,7 +294,7 @@ def _change_of(had: tuple[Product, ...], made: tuple[Product, ...], *, is_other:
 
 
 def _step_back(commit: Commit) -> str:
-    """Return the history step from the new state to the previous one; "" for the first run, as of most new copies."""
+    """Return the history step from the new state to the previous state; `BEGINNING` for a first run."""
     if not commit.job.inputs:
         return run_history.BEGINNING
     before, now = run_history.moment(commit.job.inputs, commit.had), run_history.moment(commit.inputs, commit.products)

@@ -56,7 +56,7 @@ class Nesting:
             self._below.setdefault(folder, {})[name] = None
 
     def discard(self, name: str) -> None:
-        """Take a name out that was added."""
+        """Remove a name."""
         del self._names[name]
         for folder in folders_above(name):
             del self._below[folder][name]
@@ -71,16 +71,16 @@ class Nesting:
 
 
 Claims = dict[str, dict[int, PathKey]]
-"""{product name: {job id: key of its source}}, in the order in which they were laid."""
+"""{product name: {job id: key of its source}} of the jobs that claim the name, in the order of their claims."""
 
 
 class ConflictVerdict(Struct):
-    """Meaning of the product names of one batch, not applied yet.
+    """Effect of the product names of one batch, not applied yet.
 
     `making`: the products of each job of the batch; `makers`: the jobs that make a name, in the order of the batch. `lost`:
-    jobs that must not make theirs, with the reason. `left`: jobs that lose products, with those that they keep; `taken`: the
-    names of the lost ones. `again`: settled jobs that lost a product, and have to run again to fail. `claims`: those that are
-    made again. `ended`: jobs that make a product of others, and are about to be deleted.
+    jobs that must not make their products, with the reason. `left`: {job that loses products: products that it keeps}; `taken`:
+    names of the lost products. `again`: settled jobs that lost a product, and have to run again to fail. `claims`: the claims
+    that the losers get. `ended`: jobs that make a product of others, and are about to be deleted.
     """
 
     making: Mapping[Job, set[str]]
@@ -97,7 +97,7 @@ class ConflictVerdict(Struct):
         return self.left.get(job, job.products)
 
     def take_away(self, name: str, job: Job) -> bool:
-        """Take a product from a job; return whether it had it."""
+        """Take a product from a job; return whether the job had this product."""
         products = self.products_of(job)
         left = tuple(product for product in products if product.name != name)
         if len(left) == len(products):
@@ -117,7 +117,7 @@ class Conflicts:
         self._chains = chains
         self._claims: Claims = {}
         self._claimed: dict[int, dict[str, None]] = {}
-        """{job id: the names that it lays claim to}."""
+        """{job id: the names that the job claims}."""
         self._nested_claims = Nesting()
         for name, claimants in memory.archive.conflicts(()).items():
             for job_id, key in claimants:
@@ -152,9 +152,9 @@ class Conflicts:
         return verdict
 
     def are_free(self, names: Mapping[str, int]) -> bool:
-        """Whether these jobs may make these names, {name: job id, 0 = one without an id yet}.
+        """Whether jobs may make these names: {name: job id, 0 = the job has no id yet}.
 
-        That is so if no other job has one of them, claims one, or has one that is in its way.
+        They may if no other job has such a name, claims it, or has a name that conflicts with it.
         """
         unique = set(names)
         above = {folder for name in unique for folder in folders_above(name)}
@@ -233,7 +233,7 @@ class Conflicts:
     # --------------------------------------------------------------------------------------------------------------- settle
 
     def settle(self, verdict: ConflictVerdict) -> list[Job]:
-        """Apply a verdict; return the jobs that have to run again because of it, apart from the losers."""
+        """Apply a verdict; return the jobs that have to run again because of the verdict, apart from the losers."""
         for name, claimants in verdict.claims.items():
             for job_id, key in claimants.items():
                 self._claim(name, job_id, key)
@@ -249,12 +249,12 @@ class Conflicts:
         return [job for job in again if job not in verdict.lost]
 
     def lose(self, job: Job, names: set[str]) -> None:
-        """Remove these products of `job`, which are missing from the cache, and mark it as needing a run."""
+        """Remove these products of `job`, which are missing from the cache, and mark the job as needing a run."""
         job.lost += tuple(product for product in job.products if product.name in names)
         self._reduce(job, tuple(product for product in job.products if product.name not in names))
 
     def replace(self, job: Job, placed: Mapping[str, Product]) -> None:
-        """Set these products of `job`, which replaced earlier ones in the cache, and mark it as needing a run."""
+        """Set these products of `job`, which replaced its earlier products in the cache, and mark the job as needing a run."""
         self._reduce(job, tuple(placed.get(product.name, product) for product in job.products))
 
     def _reduce(self, job: Job, products: tuple[Product, ...]) -> None:
@@ -304,7 +304,7 @@ class Conflicts:
         return self._release(job, [*self._claims_of(job), *(product.name for product in job.products)])
 
     def release_names(self, job: Job, gone: Iterable[str] = ()) -> list[Job]:
-        """Drop the claims of `job`, which lost no name; return the jobs that may have those now, or the names in `gone`."""
+        """Drop the claims of `job`, which lost no name; return the jobs that may have these names, or the names in `gone`, now."""
         return self._release(job, [*self._claims_of(job), *gone]) if self._claims else []
 
     def _claims_of(self, job: Job) -> list[str]:

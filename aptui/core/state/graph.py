@@ -41,10 +41,10 @@ from aptui.core.state.working_set import UNSETTLED, Unsettled, WorkingSet
 _FILES = frozenset({"dependency", "companion", "discovered"})
 _MOST_KNOWN_PATHS = 65_536
 _HIDES = "\nhides"
-"""After the files of a scan folder that stands before that of their source."""
+"""Suffix of the files of a scan folder that comes before the scan folder of the source, so that these files hide others."""
 Identity = tuple[PathKey, bytes, str, str]
 Cycle = tuple[frozenset[Identity], tuple[str, ...]]
-"""The jobs of a cycle, and their names, sorted; both empty for a job that stands in none."""
+"""(The jobs of a cycle, their names, sorted); both are empty for a job that is not in a cycle."""
 
 
 class Assembly(Struct):
@@ -89,7 +89,7 @@ class Graph:
     # --------------------------------------------------------------------------------------------------------------- rules
 
     def rule(self, builder: Builder, platform: str) -> tuple[Entry, Manifest]:
-        """Return the one entry that stands for all the configuration says about (builder, platform), and its expansion."""
+        """Return the single entry for the whole configuration of (builder, platform), and its expansion."""
         found = self._rules.get((builder.uuid, platform))
         if found is None:
             entries = fingerprint.rule_entries(builder, self._platforms[platform], debug_output=self._project.debug_output)
@@ -146,11 +146,11 @@ class Graph:
         return entries
 
     def _places(self, source: Source, word: str, entries: Iterable[Entry]) -> list[Entry]:
-        """Return an entry for each scan folder with files of these entries that the source's lower-case names do not find.
+        """Return an entry for each scan folder with files of `entries` that are not at their names in the source's scan folder.
 
-        A builder that opens such a name finds no file, or another one, when a file moves to another scan folder or its name
-        changes case. If that folder comes before the source's own, it hides a file beside the source, which has to be searched
-        for at that place.
+        A builder that opens such a name finds no file, or another file, when a file moves to another scan folder or its name
+        changes case. If that scan folder comes before the source's own, its file hides the file of this name beside the source, so
+        that a builder has to search in that scan folder.
         """
         found: dict[int, list[str]] = {}
         for kind, name, _digest in entries:
@@ -284,7 +284,7 @@ class Graph:
         return entries
 
     def _each_named(self, job: Job, assembly: Assembly | None = None) -> list[JobDependency]:
-        """Return the job dependencies of `job`, wildcards as what they stand for now: jobs that exist, none of its own source."""
+        """Return the job dependencies of `job`, with each wildcard replaced by the matching jobs that are not of its own source."""
         found: dict[JobDependency, None] = {}
         for dependency in sorted(job.plan.job_dependencies) if job.plan else ():
             if not dependency.is_wildcard:
@@ -326,7 +326,7 @@ class Graph:
         return []
 
     def source_of(self, dependency: JobDependency) -> PathKey | None:
-        """Return the key of the source that a job dependency names, None while no source answers to its UUID."""
+        """Return the key of the source that a job dependency names, None while no source has its UUID."""
         if not dependency.is_uuid:
             return dependency.source
         return self._memory.key_of(SourceUuid(bytes.fromhex(dependency.source)))
@@ -418,7 +418,7 @@ class Graph:
     def counting(self, path: str) -> str | None:
         """Return `path` as `relative` does; None also if it is absolute, and ignored or hidden by the file of another scan folder.
 
-        A job that reads such a file depends on it as on one outside: no source stands for it.
+        A job that reads such a file depends on it as on a file outside all scan folders, because the file is not a source.
         """
         rel = None if self.hider(path) is not None else self.relative(path)
         return None if rel is not None and path.startswith("/") and self.is_ignored(rel) else rel
@@ -433,7 +433,7 @@ class Graph:
         return found
 
     def hider(self, path: str) -> FileFact | None:
-        """Return the file of another scan folder that counts instead of the one at `path`, None when that counts or is outside."""
+        """Return the file of another scan folder that hides the file at `path`, None if `path` is not hidden or outside."""
         rel = self.relative(path) if path.startswith("/") else None
         fact = self._memory.last_seen(key_of(RelPath(rel))) if rel is not None else None
         return fact if fact is not None and not path.startswith(self._paths[fact.scan_folder]) else None

@@ -30,9 +30,9 @@ _TAKEN_BACK: dict[str, tuple[tuple[str, int], ...]] = {
 
 
 class Ledger(Struct):
-    """Numbers that only rise, and the answer that is being written.
+    """Ids and tickets, which only rise, and the commands, notices and rows that the current event has produced so far.
 
-    `ticket` is that of the rows being gathered: a source touched now is saved when `ticket` is acknowledged.
+    `ticket` belongs to the rows that are being gathered: a source touched now is saved when `ticket` is acknowledged.
     """
 
     source_id: int
@@ -121,7 +121,7 @@ class Ledger(Struct):
         self.put(operation, row)
 
     def finish(self) -> tuple[list[Command], list[Notice]]:
-        """Return the answer and begin a new one."""
+        """Return the commands and notices of this event, and begin the next answer."""
         if self.commits:
             self.flush_rows()
             self.order(CommitProducts(self.cause, tuple(self.commits)))

@@ -97,7 +97,7 @@ class StaleResultCheck:
         return not is_known and any(wildcard(pattern).fullmatch(key) for pattern in patterns)
 
     def _places_of_missing(self, job: Job) -> Iterable[str]:
-        """Yield the paths that files of a manifest would have that are missing, in every scan folder."""
+        """Yield the paths, in every scan folder, of the missing files of a manifest."""
         missing = [
             PathKey(name)
             for kind, name, digest in job.planned_inputs
@@ -144,7 +144,7 @@ class StaleResultCheck:
     def hiding(self, job: Job, paths: Iterable[str]) -> tuple[str, ...]:
         """Return the paths of files that hide what a run read, because they may have been missing for a moment.
 
-        () the second time.
+        A file that has the same stamp after two runs is left out.
         """
         before = {name for name, _digest in job.discovered}
         hiders = [hider for path in paths if normalize(path) not in before and (hider := self._graph.hider(path)) is not None]

@@ -53,13 +53,13 @@ class Unsaved:
         self.jobs: dict[str, dict[Job, None]] = {}
         """{relative folder: jobs without a row}: the folder's row is not saved before all of them have one."""
         self.placing: dict[str, set[PathKey]] = {}
-        """{relative folder: new files whose copies are being placed}, for which that row waits, too."""
+        """{relative folder: new files whose copies are being placed}; the folder's row waits for these files, too."""
         self.complete: set[str] = set()
         """Folders whose last job without a row is saved or gone."""
 
     @property
     def has_any(self) -> bool:
-        """Whether there is any such job or file."""
+        """Whether any job or file has no row yet."""
         return bool(self.jobs or self.placing)
 
     def mark_new(self, job: Job) -> None:
@@ -77,7 +77,7 @@ class Unsaved:
             self.mark_new(job)
 
     def end(self, job: Job) -> None:
-        """An unsaved job has its row now, or is removed."""
+        """Note that an unsaved job has its row now, or is removed."""
         job.is_unsaved, folder = False, parent(job.source.key)
         jobs = self.jobs[folder]
         del jobs[job]
@@ -86,17 +86,17 @@ class Unsaved:
             self.complete.add(folder)
 
     def begin_placing(self, key: PathKey) -> None:
-        """A new file is known by rows alone, and its products are about to be placed."""
+        """Note a new file that is known by rows alone and whose products are about to be placed."""
         self.placing.setdefault(parent(key), set()).add(key)
 
     def end_placing(self, keys: Iterable[PathKey]) -> None:
-        """The placing of these files has ended, whether it succeeded or not."""
+        """Note that the placing of these files has ended, whether it succeeded or not."""
         for folder in map(parent, keys):
             self.placing.pop(folder, None)
             self.complete.add(folder)
 
     def holds_back(self, folder: str) -> bool:
-        """Whether the row of this folder waits for any of them."""
+        """Whether the row of this folder waits for a job or a file."""
         return folder in self.jobs or folder in self.placing
 
     def list_awaited(self, folder: str) -> set[PathKey]:
@@ -117,15 +117,15 @@ class EdgeIndex:
         for pattern, key in archive.wildcards():
             self._wildcards.setdefault(key, []).append((pattern, wildcard(pattern)))
         self._may_name_jobs = bool(self._wildcards)
-        """Whether some wildcard may be of a job dependency; stored ones do not say."""
+        """Whether some wildcard may belong to a job dependency; stored wildcards do not record that."""
 
     def add(self, source: Source) -> None:
-        """Put the edges of `source` into the index; its wildcards are there."""
+        """Put the edges of `source` into the index, which has its wildcards already."""
         for target in targets_of(source):
             self._named_by.setdefault(target, set()).add(source.key)
 
     def remove(self, source: Source) -> None:
-        """Take the edges of `source` out of the index; its wildcards stay."""
+        """Remove the edges of `source` from the index; its wildcards stay."""
         for target in targets_of(source) if self._named_by else ():
             keys = self._named_by.get(target)
             if keys is not None:
@@ -195,7 +195,7 @@ def targets_of(source: Source) -> set[str]:
     return found
 
 
-# Files that were read by themselves, without their folders: what is known of them is newer than their folders' rows.
+# Files that were read by themselves, without their folders: their facts are newer than the rows of their folders.
 
 Parts = Mapping[int, tuple[bytes, Sequence[FileFact]]]
 """{scan folder id: (digest of a relative folder, its files)}."""
@@ -211,7 +211,7 @@ class NewerFacts:
     def __init__(self, archive: Archive, folders: Mapping[str, PendingFolder]) -> None:
         self._archive, self._folders = archive, folders
         self.facts: dict[PathKey, FileFact] = {}
-        """Those files, as they are now."""
+        """The present facts of the files that were read by themselves."""
         self.learned: set[PathKey] = set()
         """Facts that equal their folders' rows apart from their digests, which were not needed before."""
 
@@ -260,11 +260,11 @@ _RECENT_SIZE = 4096
 
 
 class WorkingSet:
-    """Sources, pending folders, edges. See the module's head.
+    """Sources, pending folders and edges in memory; see the docstring of the module.
 
     Args:
-        ranks: {scan folder id: its place among the scan folders}; of the earlier owners of a UUID, that of the first folder counts.
-        resting: platforms whose jobs are not changed, pending ones too: their sources are not kept in memory.
+        ranks: {scan folder id: its position}; among earlier owners of a UUID, the owner in the first scan folder has precedence.
+        resting: platforms whose jobs stay unchanged, even pending jobs; the sources of these jobs are not kept in memory.
     """
 
     def __init__(
@@ -281,12 +281,12 @@ class WorkingSet:
         self.unstable: set[PathKey] = set()
         self.unreadable: set[PathKey] = set()
         self.outside = archive.outside()
-        """{absolute path: what it was} of the files outside all scan folders that runs found."""
+        """{absolute path: last known state} of the files outside all scan folders that runs found."""
         self.has_identities = archive.has_identities()
         self.awaited: set[PathKey] = set()
         """Intermediates that were added, changed or removed, and not yet checked as sources."""
         self.moving = 0
-        """How many analyses and jobs on platform `common` are not settled: they may bring new sources."""
+        """Number of unsettled analyses and jobs on platform `common`, which may add sources."""
         self.has_grown = False
         """Whether the jobs that waited for the end of all chains are being evaluated."""
         self.scan_is_done = True
@@ -297,9 +297,9 @@ class WorkingSet:
         self._dead: dict[PathKey, int] = {}
         self._loaded: list[Source] = []
         self._stored_dependents: dict[str, Collection[PathKey]] = {}
-        """{target: its dependents by the archive}, for this event: rows saved in the meantime are in memory, too."""
+        """{target: its dependents in the archive}, cached for this event; sources with newer rows are in memory, too."""
         self._new_uuids: dict[SourceUuid, dict[PathKey, None]] = {}
-        """Owners of a UUID in memory, the last owner last: of two sources that claim one, either may lose it."""
+        """{UUID: its owners in memory, the last owner last}; a UUID that two sources claim may pass from either to the other."""
         self._new_legacy: dict[SourceUuid, dict[PathKey, None]] = {}
         self._answers: dict[PathKey, tuple[SourceUuid, ...]] = {}
         """The entries in `_new_legacy` of each source."""
@@ -330,7 +330,7 @@ class WorkingSet:
         return [self.sources[key] for key in keys if key in self.sources]
 
     def _overlay(self, source: Source) -> None:
-        """Give a stored source the file that it has now, where the folder's row is not saved yet."""
+        """Give a stored source its present file if the row of its folder is not saved yet."""
         pending = self.folders.get(parent(source.key))
         if pending is not None:
             fact = pending.winners.get(source.key)
@@ -521,7 +521,7 @@ class WorkingSet:
         return self.newer.facts.get(key) or self.archive.files((key,)).get(key)
 
     def last_seen(self, key: PathKey) -> FileFact | None:
-        """Return the file that wins this path, as its folder was last seen or is remembered: it may be changing, or have gone."""
+        """Return the file that won this path when its folder was last seen or saved; by now the file may be changed or gone."""
         pending = self.folders.get(parent(key))
         return (self.archive.files((key,)) if pending is None else pending.winners).get(key)
 

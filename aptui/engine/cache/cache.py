@@ -1,14 +1,14 @@
 """The cache on disk: the only module that makes, moves or deletes a product.
 
-A commit has five steps: staged products and, at the same time, intent rows on the disk (for files that were just saved, while they
-are read: `announced`); all renames, and a sync of the folders; one transaction with the rows of products and jobs that clears the
-intents; deletion of stale products; then, elsewhere, the notices. Whenever the engine dies, the next start finds either the old
-rows (and an intent that names the files which may be newer) or the new ones.
+A commit has five steps: sync the staged products while the intent rows are written (for files that were just saved, these rows
+are written earlier: `announced`); rename all products and sync the folders; save the rows of products and jobs and clear the
+intents in one transaction; delete stale products; then the caller sends the notices. Whenever the engine dies, the next start
+finds either the old rows (and intents that name the files which may be newer) or the new rows.
 
     <cache>/<platform>/…        products
     <cache>/Intermediate Assets/…  products on platform `common`
     <cache>/assetdb.sqlite      the asset database
-    <cache>/.aptui/             ours: staging/, trash/, lock, logs
+    <cache>/.aptui/             aptui's own files: staging/, trash/, lock, logs
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ProductIndex(Protocol):
     """Queries of the cache about products."""
 
     def products_in(self, folder: str) -> dict[str, bytes]:
-        """Return {product name: SHA-256} of those directly in the cache folder `folder`."""
+        """Return {product name: SHA-256} of the products directly in the cache folder `folder`."""
         ...
 
     def product_digest(self, name: str) -> bytes | None:
@@ -72,10 +72,10 @@ class ProductIndex(Protocol):
         ...
 
 
-# Intents of copies that are still being read: they are on the disk by the time of the commit, which renames at once then.
+# Intents that are written while sources are still being read: the commit finds them on the disk and can rename at once.
 #
-# Only products that are there already are announced, so their names are known. An intent that comes to nothing does no harm: a
-# start after a crash finds the product as it is recorded.
+# Only existing products are announced, because their names are known. An intent without a commit does no harm: a
+# start after a crash finds the product with the recorded bytes.
 
 
 class AnnouncedIntents:
@@ -83,11 +83,11 @@ class AnnouncedIntents:
 
     def __init__(self) -> None:
         self._waiting: dict[int, tuple[PathKey, Callable[[], dict[PathKey, frozenset[tuple[int, str]]]]]] = {}
-        """{run key: its file, and a function that waits for the disk and returns {file: (job id, product name) of the present
-        files}}."""
+        """{run key: its file, and a function that waits for the disk and returns {file: (job id, product name) of each existing
+        product}}."""
 
     def announce(self, copies: Sequence[tuple[PathKey, tuple[int, ...]]], writer: Writer) -> None:
-        """Begin to write intents for the products of each (file, run keys of its copies)."""
+        """Begin to write intents for the products of these copies, given as (file, run keys of its copies)."""
         if copies:
             recorded = writer.announce_intents(copies)
             self._waiting.update((run_key, (key, recorded)) for key, run_keys in copies for run_key in run_keys)
@@ -118,7 +118,7 @@ _MOST_PLACED = 20_000
 _COMMON = f"{COMMON_PLATFORM}/"
 _STAGING, _TRASH, _LOCK = (f"{OWN_FOLDER}/{name}".encode() for name in ("staging", "trash", "lock"))
 _DATABASE_FILES = tuple(f"{DATABASE}{suffix}" for suffix in ("", "-wal", "-shm", "-journal"))
-"""SQLite writes to all of them, through links too."""
+"""Names that must not be links: SQLite would write through the link."""
 
 
 class Cache:
@@ -153,9 +153,9 @@ class Cache:
         """Acquire the folder and lock it.
 
         Raises:
-            BusyError: another engine holds it. UserError: another user owns it, or a link, a device or a pipe stands in the
-                place of a file or folder of the cache.
-            HostError: it cannot be written.
+            BusyError: another engine holds the folder. UserError: another user owns it, or a link, a device or a pipe has the
+                path of a file or folder of the cache.
+            HostError: the folder cannot be written.
         """
         refuse_other_kinds(self.root, self._platforms, _DATABASE_FILES)
         if not self.own.is_dir():
@@ -201,7 +201,7 @@ class Cache:
 
     @property
     def is_in_place(self) -> bool:
-        """Whether the folder that is held still has its path: it may be moved, replaced or deleted under its engine."""
+        """Whether the locked folder is still at its path: another program may move, replace or delete the folder."""
         try:
             return os.path.samestat(os.stat(self.own / "lock"), os.fstat(self._lock))
         except (FileNotFoundError, NotADirectoryError):
@@ -211,7 +211,7 @@ class Cache:
 
     @property
     def moved_to(self) -> str:
-        """Path of the folder that is held, if that was moved; "" if it is in place or deleted."""
+        """Path of the locked folder, if it was moved; "" if it is at its old path or deleted."""
         try:
             path = os.readlink(f"/proc/self/fd/{self._lock}")
             is_there = os.path.samestat(os.stat(path), os.fstat(self._lock))
@@ -235,11 +235,11 @@ class Cache:
                 tree.remove(b"%s/%s" % (_STAGING, os.fsencode(name)))
 
     def _tree(self) -> contextlib.closing[ConfinedTree]:
-        """Return the cache as a confined tree, for one operation: an open folder may have been replaced since."""
+        """Open the cache as a confined tree for one operation; a tree kept open could point to a folder that was replaced since."""
         return contextlib.closing(ConfinedTree(self._root))
 
     def refuse_full_disk(self) -> None:
-        """Raise HostError when the disk has less than `RESERVE_BYTES` left, or must not be written at all."""
+        """Raise HostError if the disk has less than `RESERVE_BYTES` left or is mounted read-only."""
         disk = os.statvfs(self.root)
         if disk.f_flag & os.ST_RDONLY:
             raise HostError(f"cache '{self.root}' is on a read-only file system", hint="'dmesg' may say why")
@@ -255,19 +255,19 @@ class Cache:
     def commit(
         self, order: CommitProducts, writer: Writer, rows_of: Callable[[int], Iterable[JobRow]], mark: Rows | None = None
     ) -> tuple[list[int], list[tuple[int, str, int]]]:
-        """Perform a commit; return the run keys that are in place and recorded, and the others as `ProductsCommitted.failed`.
+        """Perform a commit; return the run keys whose products are recorded, and the failed runs as in `ProductsCommitted.failed`.
 
         `rows_of` returns the rows of a run, and may take its time; `mark` are rows to save with them.
 
         Raises:
-            HostError: the database cannot be written; nothing was recorded, and the next start settles it.
+            HostError: the database cannot be written; nothing was recorded, and the next start recovers the commit.
         """
         intents = [row for commit in order.commits if not self.announced.covers(commit) for row in _intents_of(commit)]
         wait_for_intents = writer.record_intents(intents) if intents else None
         done: list[JobCommit] = []
         failed: list[tuple[int, str, int]] = []
         half_placed: set[int] = set()
-        """Runs that failed with some of their products in place: their intents stay for the next start, which doubts the job."""
+        """Runs that failed after some of their products were renamed: their intents stay, so that the next start repairs them."""
         touched: set[str] = set()
         replacing = sum(len(commit.products) for commit in order.commits if not commit.is_first)
         with contextlib.closing(ReplacedFiles(replacing)) as replaced:
@@ -308,7 +308,7 @@ class Cache:
         return [commit.run_key for commit in done], failed
 
     def doubt_rows(self, folders: set[str]) -> Rows:
-        """Return rows that make the next start look into these folders, unless this engine lives to record their times."""
+        """Return rows that make the next start check these folders, unless this engine records their times before it ends."""
         fresh = {folder for folder in folders if folder} - self._doubted
         self._doubted |= fresh
         return {"put_cache_folder": [(folder, 0) for folder in fresh]} if fresh else {}
@@ -330,7 +330,7 @@ class Cache:
     def _place_identity(
         self, run_key: int, name: str, data: bytes, touched: set[str], placement: Placement, *, replaces: bool
     ) -> None:
-        """Write the identity file of an intermediate, unless there is one that `replaces` does not allow to replace."""
+        """Write the identity file of an intermediate; an existing non-empty file is replaced only with `replaces`."""
         with contextlib.suppress(OSError), self._tree() as tree:
             found = tree.status(_path_of(name))
             if not replaces and stat.S_ISREG(found.st_mode) and found.st_size:
@@ -368,7 +368,7 @@ class Cache:
             for name in names:
                 with contextlib.suppress(OSError):
                     if tree.status(_path_of(name)).st_nlink > 1:
-                        continue  # the store of this machine detects writes by the file's time
+                        continue  # it is also in this machine's result store, which detects writes by the file's time
                     tree.touch(_path_of(name))
                     if name.startswith(_COMMON):
                         self._note_placed(name)
@@ -462,11 +462,11 @@ class Cache:
         return bool(self._dirty)
 
     def folder_rows(self, index: ProductIndex) -> Rows:
-        """Return rows that record the present ctime of every folder touched since the last call.
+        """Return rows that record the present ctime of every folder that the engine changed since the last call.
 
-        Other programs may have touched it as well, which that ctime would hide. So the next start looks into a folder in which
-        anything is missing, or too much, or in which a change now would not show in its ctime. The row of a folder that is gone
-        stays: it proves that a folder of that name is the engine's.
+        Another program may have changed the folder too, and the new ctime would hide that. So the next start checks a folder in
+        which files are missing or unexpected, or whose ctime is too recent to show another change. The row of a deleted folder
+        stays: it proves that the engine made the folder of that name.
         """
         folders = dict.fromkeys(self._suspect, 0)
         for folder in self._dirty - self._suspect:
@@ -492,8 +492,8 @@ class Cache:
     def recover(self, writer: Writer, index: ProductIndex) -> None:
         """Complete or undo the commits of an engine that died.
 
-        Only this function can tell a product that is newer than its row from a wrong one, so its job runs again, whatever its
-        inputs are now. A file without a row is deleted.
+        The intents show which products may be newer than their rows. The job of a newer product runs again, even if its
+        inputs did not change. A file without a row is deleted.
         """
         doubtful: dict[int, None] = {}
         intents = writer.intents()
@@ -521,7 +521,7 @@ class Cache:
     ) -> tuple[list[str], list[str]]:
         """Return recorded products that are missing, and files without rows, which are deleted.
 
-        A folder that no row knows is not the engine's: its files stay, and `say` names it.
+        The engine did not make a folder that has no row: the files in such a folder stay, and `say` reports the folder.
 
         Args:
             index: what is recorded.
@@ -602,10 +602,10 @@ class Cache:
 
 
 def _path_of(name: str, *, is_folder: bool = False) -> bytes:
-    """Return where in the cache a product, or with `is_folder` a folder of products, lies.
+    """Return the path in the cache of a product, or with `is_folder` of a folder of products.
 
     Raises:
-        ConfinementError: it would not lie in the folder of a platform. A database of others may say so.
+        ConfinementError: the path is not in the folder of a platform; a foreign database may contain such a name.
     """
     path = from_text(cache_path(name))
     if is_folder and not path:
@@ -626,7 +626,7 @@ def _intents_of(commit: JobCommit) -> Iterable[tuple[int, int, str, bytes, int, 
 
 
 def _with_identity(name: str) -> tuple[str, ...]:
-    """Return a product and the identity file that an intermediate may have."""
+    """Return the name of a product and, for an intermediate, the name of its identity file."""
     return (name, name + META_SUFFIX) if name.startswith(_COMMON) else (name,)
 
 

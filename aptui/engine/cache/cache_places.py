@@ -1,6 +1,6 @@
-"""Files and folders of a cache on the disk: other kinds in their place are refused; files are stamped, placed and removed.
+"""Files and folders of a cache on the disk: refuse links and devices at their paths; stamp, place and remove files.
 
-`cache` knows which of them are products. Tests: `tests/engine/cache/test_cache.py`, `test_places.py`.
+`cache` decides which files are products. Tests: `tests/engine/cache/test_cache.py`, `test_places.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aptui.core.messages import JobCommit
 
 
-# Whether a cache folder may be ours: no links in the place of our folders, no folders that others made; and removing old trees.
+# Checks that aptui may use a cache folder: no link has the path of its folders, and no other program made them. Also removes trees.
 #
 # Nothing here writes or deletes a product.
 
@@ -36,7 +36,7 @@ _ELSEWHERE = "set 'cache' (or 'logs') to that place, or mount it there"
 def refuse_other_kinds(root: Path, folders: Iterable[str], files: Iterable[str]) -> None:
     """Raise UserError for a link, a device, a pipe or a socket in the place of a file or folder of the cache.
 
-    A link leads to files of others: they are not products, and the engine must not write or delete them.
+    A link leads to files outside the cache: these are not products, and the engine must not write or delete them.
 
     Args:
         folders: names of folders in the cache; those in `.aptui` are checked too.
@@ -68,7 +68,7 @@ def _refuse_other_kind(path: Path, *, is_folder: bool) -> None:
 
 
 def refuse_foreign(root: Path, platforms: Iterable[str]) -> None:
-    """Raise UserError if a folder is not a cache yet, but has a non-empty folder with a platform's name."""
+    """Raise UserError if a new cache folder already contains a non-empty folder with a platform's name."""
     for platform in platforms:
         folder = root / cache_path(platform)
         if folder.is_dir() and any(folder.iterdir()):
@@ -79,7 +79,7 @@ def refuse_foreign(root: Path, platforms: Iterable[str]) -> None:
 
 
 def empty_in_background(folder: int) -> None:
-    """Remove all that lies in the folder of a descriptor and return at once: the shell leaves `rm` behind."""
+    """Remove all contents of an open folder without waiting: the shell starts `rm` in the background and ends."""
     names = os.listdir(folder)
     if not names:
         return
@@ -94,11 +94,11 @@ def empty_in_background(folder: int) -> None:
 
 
 Stamp = tuple[int, int, int]
-"""(size, mtime_ns, inode): these stay unchanged when a file gets another name, as the store of this machine does."""
+"""(size, mtime_ns, inode): these stay unchanged when this machine's result store gives a file another name (a hard link)."""
 
 
 def close_to_others(path: Path) -> None:
-    """Remove other users' access to a file or folder of this user; those of another user stay unchanged."""
+    """Remove other users' access to a file or folder if this user owns it."""
     with contextlib.suppress(OSError):
         found = path.lstat()
         if not stat.S_ISLNK(found.st_mode) and found.st_mode & 0o077 and found.st_uid == os.geteuid():
@@ -119,15 +119,15 @@ def read_ctime_ns(path: bytes) -> int:
 
 
 _FEWEST_APART, _MOST_HELD = 8, 250
-"""A thread costs as much as some files; one message takes 253 descriptors (SCM_MAX_FD)."""
+"""For fewer files a thread is not worth its cost; one message can carry at most 253 descriptors (SCM_MAX_FD)."""
 
 
 class ReplacedFiles:
     """Files that are about to lose their last name, held open so that commits do not wait for the disk to free their blocks.
 
-    A call that removes a file's last name frees it before it returns; on a file system with `discard` it waits for the disk
+    A call that removes a file's last name frees the file before it returns; on a file system with `discard` it waits for the disk
     each time, and a rename blocks all other renames until then. A thread frees all held files with one call that does not need
-    the interpreter: their descriptors are in a message that is never read, and the socket is closed.
+    the interpreter lock: the descriptors are in a socket message that is never read, and the call closes the socket.
     """
 
     def __init__(self, count: int) -> None:
@@ -144,7 +144,7 @@ class ReplacedFiles:
                 self._send()
 
     def close(self) -> None:
-        """Let go of them."""
+        """Release the held files; a thread frees their blocks."""
         self._send()
         if self._sockets:
             threading.Thread(target=_close_all, args=(self._sockets,), name="freeing").start()
@@ -166,7 +166,7 @@ class ReplacedFiles:
 
 
 class Placement:
-    """The renames of one commit: out of the folder `staging` alone, over no link, whatever place a worker reports for a product."""
+    """The renames of one commit: only from the folder `staging`, never through a link, whatever path a worker reports."""
 
     def __init__(self, staging: Path, root: bytes, replaced: ReplacedFiles) -> None:
         self._staging = str(staging)
@@ -184,7 +184,7 @@ class Placement:
         self._sources.move(self._below(staged), self._targets, path)
 
     def sync(self, commits: Iterable[JobCommit]) -> dict[int, str]:
-        """Make the staged products of commits durable; return {run key: why} of those that are not."""
+        """Make the staged products of commits durable; return {run key: reason} for each commit that failed."""
         from aptui.worker.file_access import (
             SYNC_EACH_BELOW,
             sync_file_system,
@@ -220,11 +220,11 @@ class Placement:
         return failed
 
     def _below(self, staged: str) -> bytes:
-        """Return the path below `staging` of a file that a worker reported; b"" = it lies elsewhere and is refused."""
+        """Return the path below `staging` of a file that a worker reported; b"" if the file is elsewhere, which is refused."""
         return from_text(next((staged[len(prefix) :] for prefix in self._prefixes if staged.startswith(prefix)), ""))
 
     def close(self) -> None:
-        """Let go of all folders; the next move opens its own."""
+        """Close all open folders; the next move opens its folders again."""
         self._sources.close()
         self._targets.close()
 

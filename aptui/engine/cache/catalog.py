@@ -7,15 +7,15 @@ a line, `\n` after each:
     {"id":"{UUID}:7","path":"meshes/rock.mesh","type":"{UUID}","size":10,"digest":"<SHA-256>",
      "dependencies":[["{UUID}:0",2]],"legacy":["{UUID}:44"]}                       (one line in the file)
 
-The first line identifies the file. Each other line is one product, by `path`, which is relative to the folder of the platform.
-`id` is its asset id: the UUID of its source in upper case with braces, and its sub id in hexadecimal. `size` is in bytes, and
-`digest` is of them. `dependencies` are asset ids of the products it needs at run time, with flags (the low four bits: 0 load
-before, 1 right after, 2 on demand). `legacy` are its former asset ids. A dependency may name an id without a product.
+The first line identifies the file. Each other line describes one product. `path` is relative to the folder of the platform.
+`id` is the asset id: the UUID of the source in upper case with braces, and the sub id in hexadecimal. `size` is in bytes;
+`digest` is the file's SHA-256. `dependencies` are asset ids of products needed at run time, with flags (the low four bits: 0 load
+before, 1 right after, 2 on demand). `legacy` are former asset ids. The asset id of a dependency may have no product.
 Intermediates are not listed. Equal databases give equal bytes.
 
-A catalog is written beside its place and renamed, so that half of one is never read; while engines run it may be behind the
-database, and never ahead of it. A mark in the database (`store.db.catalog_mark`) goes with the first change of a product, and comes
-back with the catalogs.
+A catalog is written to a temporary file and renamed, so that no reader gets half of it. While engines run it may be older than the
+database, but never newer. The first change of a product removes the mark in the database (`store.db.catalog_mark`), and saving the
+catalogs restores the mark.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ def path_of(cache_dir: Path, platform: str) -> Path:
 
 
 def platforms_of(project: Project) -> tuple[str, ...]:
-    """Return the platforms that have catalogs: all that have products for a runtime, settled ones included."""
+    """Return the platforms that have catalogs: those with products for a runtime, even if this run does not build them."""
     listed = (*(platform.id for platform in project.platforms), *project.resting_platforms)
     return tuple(platform for platform in listed if platform != COMMON_PLATFORM)
 
 
 def mark_of(cache_dir: Path, project: str, platforms: Sequence[str]) -> str:
-    """Return the value that identifies these catalogs, as the mark in the database holds it."""
+    """Return the mark of these catalogs, which identifies their files; the database stores the same value."""
     seen = {platform: _stamp(path_of(cache_dir, platform)) for platform in sorted(platforms)}
     return json.dumps([FORMAT_VERSION, project, seen], separators=(",", ":"))
 
@@ -84,7 +84,7 @@ class Catalogs:
         self._writer, self._database, self._project, self._platforms = writer, database, project, tuple(platforms)
         self._folder = database.parent
         self._saved: int | None = 0 if mark == mark_of(self._folder, project, platforms) else None
-        """Number of product changes in the catalogs; None = they are older than this engine."""
+        """Number of this engine's product changes that the catalogs contain; None = the catalogs are older than this engine."""
         self._mark = mark if self._saved is not None else None
         """The mark of the catalogs on the disk, even if products changed since; None = their contents are unknown."""
         self._thread: threading.Thread | None = None
@@ -95,7 +95,7 @@ class Catalogs:
         """Update the catalogs, and return when they are written.
 
         Raises:
-            HostError: the disk or the database refuses.
+            HostError: a catalog or the database cannot be written.
         """
         changes, names = self._writer.product_changes()
         if changes == self._saved:
@@ -123,7 +123,7 @@ class Catalogs:
         done()
 
     def take_problem(self) -> str:
-        """Return why the thread could not write them, once; "" when it could."""
+        """Return once the error of the thread that writes the catalogs; "" = no error."""
         problem, self._problem = self._problem, ""
         return problem
 
@@ -184,7 +184,7 @@ def _splice(data: bytes, reader: Reader, platform: str, names: Sequence[str]) ->
 
 
 def _place(data: bytes, path: str) -> tuple[int, int]:
-    """Return where the line of a product is in a catalog, or the empty span where it would be: lines are sorted by path."""
+    """Return the span of a product's line in a catalog, or an empty span where the line belongs: lines are sorted by path."""
     low, high = data.index(b"\n") + 1, len(data)
     while low < high:
         start = data.rfind(b"\n", 0, (low + high) // 2) + 1
@@ -200,7 +200,7 @@ def _place(data: bytes, path: str) -> tuple[int, int]:
 
 
 def _line(uuid: bytes, sub_id: int, name: str, kind: bytes, size: int, digest: bytes, needs: str | None, former: str | None) -> str:
-    """Return a product's line. Written by hand: `json` takes three times as long, and a project has a hundred thousand of them."""
+    """Return a product's line. It is formatted by hand: `json` takes three times as long, and a project has 100,000 lines."""
     guid, path = uuid_text(uuid), encode_basestring(name.partition("/")[2])
     wanted = ",".join(_needs(needs.split())) if needs else ""
     legacy = ",".join(f'"{guid}:{int(number):x}"' for number in former.split()) if former else ""

@@ -1,1 +1,1 @@
-"""The engine that stays up: one session after the other over a cache, changed configurations, watched changes; not how to watch."""
+"""The engine that stays up: it reopens over one cache, reloads its configuration and processes changes that the watcher reports."""

@@ -4,8 +4,8 @@ A notification is never trusted. The time is right when nothing holds changes ba
 no scan is under way, and no process writes the file any more (`live.writing`).
 
 A known file or folder that is missing may come back: some programs remove or rename a file and write it again. So a deletion
-counts only after two checks (`live.writing.Absences`), before anything that was reported with it is checked; until then the
-file counts as unchanged.
+takes effect only after two checks (`live.writing.Absences`). Files that were reported with it are checked later; until then the
+missing file is treated as unchanged.
 
 Tests: `tests/engine/live/test_supervisor.py`.
 """
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from aptui.engine.loop.engine import Engine
 
 
-# Intermediate products that another program wrote must not be used: they are checked, and their jobs make them again.
+# Intermediate products that another program changed must not be used: the engine checks them, and their jobs make them again.
 #
-# The engine writes there itself, and the watcher reports its files as well. Its own files are recognized by the stamp that it
-# noted when it moved them in (`Cache.placed`), so that a build costs one stat for each. Names are gathered for a moment, and
-# while a commit is under way.
+# The watcher also reports intermediates that the engine wrote. The engine recognizes its own files by the stamp that it
+# noted when it placed them (`Cache.placed`), so that a build costs one stat for each file. Names are gathered for 0.1 s, and
+# also while a scan or a commit is under way.
 
 _GATHER_S = 0.1
 _PREFIX = f"{COMMON_PLATFORM}/"
@@ -86,7 +86,7 @@ class WrittenIntermediates:
             engine.scans.check_folder(folder, frozenset(keys))
 
     def _strange(self, engine: Engine, paths: Iterable[bytes]) -> list[str]:
-        """Return the existing products among `paths`, and in folders among them, that differ from the placed ones."""
+        """Return the recorded products at or below `paths` whose files differ from the files that the engine placed."""
         names: dict[str, None] = {}
         for path in paths:
             name = product_at(to_text(path[len(self._cache) :]))
@@ -96,7 +96,7 @@ class WrittenIntermediates:
         return list(engine.archive.owners(other)) if other else []
 
     def _is_as_placed(self, engine: Engine, name: str) -> bool:
-        """Whether a file is unchanged since the engine wrote it; missing products are handled elsewhere."""
+        """Whether a file is unchanged since the engine placed it; True for missing products, which other checks find."""
         seen = stamp_of(self._cache + from_text(cache_path(name)))
         if seen is None:
             return not find_identified(name) or name in engine.cache.deleted
@@ -104,7 +104,7 @@ class WrittenIntermediates:
 
 
 BEGAN = "watching began"
-"""Reason of the scan after watching of a root began."""
+"""Reason of the scan that follows when the watcher has begun to watch a root."""
 _HOLD_CHECK_S = 0.02
 _AFTER_HOLD_S = 0.03
 """Notifications of the last writes under a lock may come after its release."""
@@ -114,11 +114,11 @@ clock may hide one more change."""
 _SLICE_S = 0.004
 """Time limit of one slice of checks; then clients have their turn."""
 _MOST_FOLDERS = 64
-"""Where more folders changed, one scan is cheaper, and one batch."""
+"""If more folders changed, one scan costs less, and processes all changes as one batch."""
 
 
 class ChangeTracker:
-    """The watching half of an engine that stays up.
+    """The part of an engine that stays up which processes notifications of changes.
 
     Args:
         project: its scan folders and ignore rules.
@@ -148,13 +148,13 @@ class ChangeTracker:
         self._folders_due: dict[str, set[PathKey]] = {}
         """{folder to check: its files that are read again, even if their stored state matches}."""
         self._whole: set[str] = set()
-        """The folders among them that are checked as a whole, not only their named files."""
+        """The folders in `_folders_due` that are checked as a whole, not only their named files."""
         self._pending_folders: set[str] | None = None
-        """Relative folders with pending work, and their parents, as they were when the first path of the batch was handled."""
+        """Relative folders with pending work when the first path of the batch was handled, and the parents of these folders."""
         self._have_folders: dict[str, bool] = {}
         """{relative folder: whether the stored state has folders below it}; most files are in folders without any."""
         self._named: dict[PathKey, bytes] = {}
-        """{key: path in the notification}; the known file of that key may have another path."""
+        """{key: path in the notification}; the stored path of the file with that key may differ."""
         self._trees: dict[PathKey, None] = {}
         self._is_cut_short = False
         """Whether checking was interrupted for clients and has to continue."""
@@ -193,7 +193,7 @@ class ChangeTracker:
         self._wake()
 
     def check_shared_files(self) -> None:
-        """Check all sources that have another name elsewhere: a change through that name may cause no notification."""
+        """Check all sources that have a second path (a link): a change through the second path may cause no notification."""
         if self.engine is not None:
             self._paths.update(dict.fromkeys(self._shared_files.check_all(self.engine.scans.links)))
 
@@ -202,7 +202,7 @@ class ChangeTracker:
         self._paths[path] = None
 
     def forget(self) -> None:
-        """Drop all notifications so far: a full scan follows. The configuration, read before it was watched, is read again."""
+        """Drop all notifications so far, because a full scan follows. Reload the configuration, which was not watched when read."""
         while not self._notifications.empty():
             self._notifications.get_nowait()
         self._settings_changed()
@@ -225,7 +225,7 @@ class ChangeTracker:
                 if notification.is_lost and self.engine is not None:
                     self.engine.check_products()
             elif notification.is_lost or any(map(is_setting, (*notification.paths, *notification.trees))):
-                # Also when watching has just begun: changes between reading and watching caused no notification.
+                # This also happens when watching begins: earlier changes of files that were read caused no notification.
                 self._settings_changed()
         self._say_why(losses)
         if lost_products and self.engine is not None:
@@ -308,7 +308,7 @@ class ChangeTracker:
 
     @property
     def is_looking_again(self) -> bool:
-        """Whether the engine is busy only with the second check of files that were too fresh."""
+        """Whether the engine is busy only with the second check of recently written files."""
         return self._is_looking_again and not self._is_anything_gathered
 
     @property
@@ -390,7 +390,7 @@ class ChangeTracker:
         was_waited_for = self._absences.settle(path)
         if seen is None:
             self._writing.finish(rels)
-            self._is_lost = self._is_lost or "" in rels  # a scan folder: the scan says that it is not there
+            self._is_lost = self._is_lost or "" in rels  # a scan folder is missing: the scan reports that
             for rel in filter(None, rels):
                 if not was_waited_for and engine.is_unknown_path(key_of(rel)):
                     continue  # a temporary file that was gone before its first notification
@@ -444,7 +444,7 @@ class ChangeTracker:
             self._whole.add(folder)
             by_folder.setdefault(folder, set())
         if any(folder == key for _part, folder in engine.scans.unknown):
-            self._note_tree(path)  # it may be readable now, and nothing below it was checked in the meantime
+            self._note_tree(path)  # the folder may be readable again, and files below it were not checked while it was not
 
     # ------------------------------------------------------------------------------------------------------ being written
 
@@ -476,7 +476,7 @@ class ChangeTracker:
             self._second_checks.setdefault(folder, now + _SECOND_CHECK_S)
 
     def first_scan_is_done(self) -> None:
-        """Check again, after a while, the files that were too fresh to be trusted in the first scan."""
+        """Schedule a second check of files that were written just before the first scan read them."""
         if self.engine is not None:
             self._note_distrusted(self.engine, time.monotonic())
 
@@ -492,7 +492,7 @@ class ChangeTracker:
 
     @staticmethod
     def _check_nameless(engine: Engine, now: float) -> None:
-        """Check sources that have waited long enough for their identity file: they get a new one."""
+        """Check sources whose wait for their identity file has ended: they get a new identity file."""
         for held in engine.metadata.due(now):
             key = key_of(held[1])
             engine.scans.check_folder(parent(key), frozenset({key}))
@@ -530,7 +530,7 @@ class ChangeTracker:
         self._retries = self._retries or retries
 
     def when_synced(self, done: Callable[[bool], None]) -> None:
-        """Call `done(True)` once all earlier notifications of watched roots are handled, `done(False)` if the watcher is silent."""
+        """Call `done(True)` when all earlier changes of watched roots are handled, `done(False)` if the watcher is too slow."""
         self._cookies.begin(time.monotonic(), done)
 
     @property
@@ -564,5 +564,5 @@ class ChangeTracker:
 
 
 def _above_replaced_file(engine: Engine, folder: PathKey) -> tuple[str, ...]:
-    """Return the place of a folder if a file may have been there before: only a check of it finds that the file is gone."""
+    """Return the parent of a folder that may have replaced a file: only a check of the parent finds that the file is gone."""
     return () if engine.is_unknown_path(folder) else (parent(folder),)

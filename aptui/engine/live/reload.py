@@ -24,9 +24,9 @@ from aptui.core.project import Builder
 from aptui.engine import registry
 from aptui.shared.errors import KnownError
 
-# A `stat` of each tool of a command while a live engine runs: from time to time, and whenever a client asks for all changes.
+# A live engine checks the tools of all commands with `stat`: every second, and whenever a client requests a check of all changes.
 #
-# Their folders are not watched: a tool may lie anywhere, behind any number of links, and a check costs one `stat` per tool.
+# The folders of tools are not watched: a tool may be anywhere, behind several links, and a check costs only one `stat` per tool.
 
 _CHECK_EVERY_S = 1.0
 
@@ -78,7 +78,7 @@ ReloadCallback = Callable[[str, bool], None]
 
 
 class LoadedConfiguration(Struct):
-    """Result of reading the configuration again: a configuration with its builders, or an error; `callbacks` are called with it."""
+    """Result of reading the configuration again: a configuration with its builders, or an error. `callbacks` are notified of it."""
 
     config: Config | None
     builders: tuple[Builder, ...] = ()
@@ -86,7 +86,7 @@ class LoadedConfiguration(Struct):
     callbacks: tuple[ReloadCallback, ...] = ()
 
     def is_other(self, config: Config, builders: tuple[Builder, ...]) -> bool:
-        """Whether it differs from these in a way that needs another engine."""
+        """Whether the loaded configuration or its builders differ from the arguments in a way that needs another engine."""
         return self.config is not None and (builders != self.builders or _decisive(self.config) != _decisive(config))
 
 
@@ -117,22 +117,22 @@ class ConfigurationReload:
 
     @property
     def is_pending(self) -> bool:
-        """Whether it is being read, or will be."""
+        """Whether the configuration is being read, or will be read."""
         return self._thread is not None or self._at is not None
 
     @property
     def deadline(self) -> float | None:
-        """When (monotonic) to begin, None when no reload is wanted or one is under way."""
+        """When (monotonic) to begin the requested reload; None without a request or while a reload is under way."""
         return self._at if self._thread is None else None
 
     def begin(self, memory: Path) -> None:
-        """Read it in a thread; `memory` is where descriptions of builders are kept."""
+        """Read the configuration in a thread; `memory` is the file that stores the descriptions of builders."""
         self._at = None
         self._thread = threading.Thread(target=self._read, args=(memory,), name="configuration", daemon=True)
         self._thread.start()
 
     def _read(self, memory: Path) -> None:
-        """In a thread of its own: YAML takes its time, and a builder's module may do anything."""
+        """Read the configuration; runs in a separate thread, because parsing YAML and importing builder modules may be slow."""
         try:
             config = self._load()
             self._loaded.put(LoadedConfiguration(config, registry.complete_checked(config, memory)))

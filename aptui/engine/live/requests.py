@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 # Sources that editors and running games show (`port.NoteInterest`): their jobs have a higher priority for a while.
 #
-# The pipeline reads no clock, so requests are numbered here by seconds.
+# The pipeline reads no clock, so each request gets a number here: the seconds since the start.
 
 LASTS_S = 90.0
 """Duration of a boost."""
@@ -53,7 +53,7 @@ class InterestRequests:
         """Boost the shown sources.
 
         Raises:
-            KnownError: they are too many, or there is no engine just now.
+            KnownError: the report has too many sources, or no engine is open at the moment.
         """
         engine = self._live.engine
         if engine is None:
@@ -107,7 +107,7 @@ class LogRequests:
         """Ask the worker of a job; the answer comes later.
 
         Raises:
-            KnownError: there is no engine just now.
+            KnownError: no engine is open at the moment.
         """
         engine = self._live.engine
         if engine is None:
@@ -128,11 +128,11 @@ class LogRequests:
         return pool.log_so_far(run_key, asks=asks) if pool is not None else None
 
     def next_deadline(self, _now: float) -> float | None:
-        """Return when the time of the next waiting client ends."""
+        """Return the deadline of the client whose timeout comes next."""
         return min((asking.due_s for asking in self._asking), default=None)
 
     def poll(self, now: float) -> None:
-        """Send the answers of workers; answer late requests, and those about ended runs, with the known log."""
+        """Send the answers of workers; requests that time out, or whose run has ended, get the log known so far."""
         for asking in list(self._asking):
             so_far = self._so_far(asking.run_key)
             if so_far is None or not so_far.is_awaited or now >= asking.due_s:
@@ -152,11 +152,11 @@ def _answer(asking: _Asking, so_far: LogSoFar | None) -> None:
 _HELD_S = 60.0
 """How long `settle` waits for the end of a hold: `aptui hold` has no limit, and its command may itself run `aptui batch`."""
 _TROUBLE_S = 10.0
-"""How long `settle` waits for an engine in trouble; it tries again after 1, 2, 4 and 8 s."""
+"""How long `settle` waits for an engine in trouble, which tries to reopen after 1, 2, 4 and 8 s."""
 
 
 class _Obstacle(Struct, frozen=True):
-    """Why nothing can be settled until a user acts; clients are refused after `timeout_s`."""
+    """Why `settle` cannot end until a user acts; clients are refused after `timeout_s`."""
 
     what: str
     hint: str
@@ -168,7 +168,7 @@ _DRAINED = _Obstacle("the engine is drained: changes wait", "'aptui resume' lets
 
 
 class _Settling(Struct):
-    """A client waits until everything that changed before is processed."""
+    """A client that waits until all changes before its request are processed."""
 
     request: Request
     began_s: float
@@ -194,7 +194,7 @@ class FeatureAnswerer(Protocol):
         """Take one of the feature's requests; answer it now or later."""
 
     def forget_client(self, client: int) -> None:
-        """Drop what a client that is gone asked for."""
+        """Drop the requests of a client that has disconnected."""
 
 
 class RequestHandler:
@@ -206,16 +206,16 @@ class RequestHandler:
         """Clients that are notified of pending and running jobs."""
         self._settling: list[_Settling] = []
         self._asked: dict[int, tuple[int, int, int]] = {}
-        """{client: (epoch, jobs run, jobs failed) before its first request since it last settled}."""
+        """{client: (epoch, jobs run, jobs failed) before the client's first request after its last `settle`}."""
         self._waiting: list[_WaitingRequest] = []
         self._obstacle: _Obstacle | None = None
         self._obstacle_since_s = 0.0
         self._published_report = live.gateway_report
-        """The report of the gateway that clients know."""
+        """The last report of the gateway that was sent to clients."""
         self._interest = InterestRequests(live)
         self._logs = LogRequests(live)
         self._answerers: dict[type, FeatureAnswerer] = {}
-        """{record of a feature's request: what answers it}."""
+        """{record type of a feature's request: its answerer}."""
         for each in feature.features():
             if each.answers and (kind := feature.load_of(each, each.answers)) is not None:
                 answerer = kind(live)
@@ -232,7 +232,7 @@ class RequestHandler:
             request.refuse(error.what, error.hint, error.exit_code)
 
     def forget_client(self, client: int) -> None:
-        """A client is gone: end its holds and drop its requests."""
+        """End the holds of a client that has disconnected, and drop its requests."""
         self._live.watching.release(client)
         for answerer in (self._logs, *dict.fromkeys(self._answerers.values())):
             answerer.forget_client(client)
@@ -476,7 +476,7 @@ class RequestHandler:
         self._waiting.append(_WaitingRequest(request, is_over, note_drained))
 
     def _find_obstacle(self) -> _Obstacle | None:
-        """Return why a client would wait for a user, None if it would not."""
+        """Return the obstacle that only a user can remove and that `settle` would wait for, None without one."""
         live = self._live
         if live.engine is None:
             what = f"the engine is not working: {live.health.disk or 'it is being opened'}"
@@ -490,7 +490,7 @@ class RequestHandler:
         return None
 
     def _refuse_blocked(self, now: float) -> None:
-        """Refuse clients that would wait for a user."""
+        """Refuse waiting clients when only a user can remove the obstacle and its timeout has passed."""
         before, obstacle = self._obstacle, self._find_obstacle()
         if before is None or obstacle is None or before.timeout_s != obstacle.timeout_s:
             self._obstacle_since_s = now
@@ -540,7 +540,7 @@ class RequestHandler:
     # ---------------------------------------------------------------------------------------------------------------- time
 
     def next_deadline(self, _now: float) -> float | None:
-        """Return when a client is too late with its message, or has waited long enough."""
+        """Return when the time limit of a client's message or of a waiting request ends."""
         times = [self._refusal_time(item, self._obstacle) for item in self._settling] if self._obstacle is not None else []
         due = self._live.server.next_deadline() if self._live.server is not None else None
         return min([*times, *([due] if due is not None else [])], default=None)
@@ -582,7 +582,7 @@ class RequestHandler:
 
 @contextmanager
 def reachable(live: EngineSupervisor) -> Iterator[None]:
-    """Let clients connect to the engine, and announce it, until the context ends.
+    """Let clients connect to the engine, and publish the engine's record, until the context ends.
 
     Raises:
         BusyError: another process listens on the socket. HostError: the socket or the record cannot be written.
@@ -611,5 +611,5 @@ def _refusal(obstacle: _Obstacle) -> BusyError:
 
 
 def _sum_shared(engine: Engine) -> SharingSum:
-    """Return the counts so far of shared results."""
+    """Return the sums for shared results so far; zeros if none are in use."""
     return engine.runs.account.total() if engine.runs.account is not None else SharingSum()

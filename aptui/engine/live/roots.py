@@ -31,7 +31,7 @@ SOURCES, PRODUCTS, SETTINGS = "sources", "products", "settings"
 
 
 def cookie_folder(cache: bytes) -> bytes:
-    """Return the folder of sync cookies; the dot keeps it apart from folders of platforms."""
+    """Return the folder of sync cookies; the dot in its name prevents a clash with the folders of platforms."""
     return os.path.join(cache, b".cookies")
 
 
@@ -64,9 +64,9 @@ _SETTINGS_NAMES = frozenset(
 
 
 def is_setting(path: bytes) -> bool:
-    """Whether a path next to the configuration is part of it.
+    """Whether a path next to the configuration belongs to the configuration.
 
-    That is a file of it (also one of O3DE's), a builder, or the folder of either.
+    That is a file of the configuration (O3DE's files included), a builder, or a folder of configuration files or builders.
     """
     name = os.path.basename(path).lower()
     return name.endswith((b".py", b".setreg", b".setregpatch", b".ini")) or name in _SETTINGS_NAMES
@@ -77,7 +77,7 @@ def is_setting(path: bytes) -> bool:
 # `live.changes` decides what follows from a notification.
 
 _ARMING_S = 2.0
-"""How long the first scan waits for the watches to be set; changes before that are found by another scan."""
+"""How long the first scan waits until all folders are watched; if some are watched later, another scan finds earlier changes."""
 _ILL_WATCHED = {WatchMode.POLLING: "polled", WatchMode.LIMITED: "polled", WatchMode.GONE: "not watched"}
 
 
@@ -85,7 +85,7 @@ class WatchedRoots:
     """The watcher of the folders that the present configuration names.
 
     Args:
-        config: returns that configuration.
+        config: returns the present configuration.
         take: receives change notifications, in the watcher's threads.
         wake: ends the loop's sleep.
         say: reports a sentence to clients.
@@ -110,7 +110,7 @@ class WatchedRoots:
         """Watch the sources before the first scan, so that no change is missed between the two.
 
         Returns:
-            Whether all watches are set: notifications so far are of earlier changes.
+            Whether all folders are watched now, so that notifications so far are about changes before the scan.
 
         Raises:
             HostError: the cache cannot be written.
@@ -138,13 +138,13 @@ class WatchedRoots:
             self._watcher.replace(self._list_wanted())
 
     def add_intermediates(self) -> None:
-        """Watch the folder of intermediates: it is made when the first of them is."""
+        """Watch the folder of intermediates if it exists; the first intermediate creates it."""
         path = os.path.join(str(self._config().cache_dir), INTERMEDIATES)
         if not any(root.path == path for root in self._health) and os.path.isdir(path):
             self.follow_configuration()
 
     def suspect(self, reason: str) -> None:
-        """Notifications may have been lost: request a check of everything."""
+        """Request a check of all files, because notifications may have been lost."""
         if self._watcher is not None:
             self._watcher.suspect(reason)
 
@@ -173,13 +173,13 @@ class WatchedRoots:
     # ----------------------------------------------------------------------------------------------------------- its health
 
     def _take_health(self, roots: tuple[WatchedRoot, ...]) -> None:
-        """Called from the watcher's threads."""
+        """Store how the roots are watched; called from the watcher's threads."""
         self._health = roots
         self._is_health_new.set()
         self._wake()
 
     def poll(self) -> None:
-        """Report folders that are not watched properly, and those that are again."""
+        """Report folders that are polled or not watched, and folders that are watched properly again."""
         if not self._is_health_new.is_set():
             return
         self._is_health_new.clear()
@@ -194,7 +194,7 @@ class WatchedRoots:
                 self._say(f"'{root.path}' is watched again", LogLevel.INFO)
 
     def health(self) -> tuple[WatchedRoot, ...]:
-        """Return how folders outside the cache are watched."""
+        """Return the roots outside the cache, each with its watch mode."""
         return tuple(root for root in self._health if not self._is_of_cache(root))
 
     @property
@@ -218,7 +218,7 @@ _LIMIT_S = 3.0
 
 
 class _CookieWait(Struct):
-    """A caller waits until the notification of `path` arrives."""
+    """A caller that waits until the watcher reports `path`."""
 
     path: bytes
     deadline: float
@@ -235,7 +235,7 @@ class CookieWaits:
         self._count = 0
 
     def begin(self, now: float, done: Callable[[bool], None]) -> None:
-        """Make a sync cookie; `done(True)` is called once the watcher has come to it, `done(False)` if that takes too long."""
+        """Make a sync cookie; `done(True)` is called when the watcher has reported it, `done(False)` after the time limit."""
         self._count += 1
         path = os.path.join(cookie_folder(self._cache), b"%d-%d" % (os.getpid(), self._count))
         self._waits.append(_CookieWait(path, now + _LIMIT_S, done))
@@ -246,12 +246,12 @@ class CookieWaits:
             self._waits[-1].deadline = 0.0
 
     def note_passed(self, paths: Collection[bytes]) -> None:
-        """The watcher reported these sync cookies."""
+        """Note that the watcher reported these sync cookies."""
         for wait in self._waits:
             wait.is_passed = wait.is_passed or wait.path in paths
 
     def end_due(self, now: float) -> None:
-        """Answer those whose cookie has passed, and those that have waited too long."""
+        """End the waits whose cookie was reported, and the waits that exceed their time limit."""
         for wait in [wait for wait in self._waits if wait.is_passed or wait.deadline <= now]:
             self._waits.remove(wait)
             wait.done(wait.is_passed)

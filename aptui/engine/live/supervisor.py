@@ -1,4 +1,4 @@
-"""The engine supervisor: one engine after the other over the same cache, with the watcher and the clients beside them.
+"""The engine supervisor: opens one engine after the other over the same cache, and keeps the watcher and the clients connected.
 
 A new configuration needs a new pipeline: running jobs end (within 10 s), the engine is closed, another one opens, and its scan
 finds the differences. Errors are handled the same way: after a full disk or a lost scan folder the engine is closed, and opening it
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from aptui.store.db.writer import Writer
 
 
-# Periodic check whether the asset database is still the file that is written to: an unlinked file accepts writes without an error.
+# Periodic check whether the path of the asset database still leads to the open file: writes to a deleted file raise no error.
 #
 # The writer checks before each transaction (`store/db/writer`), but an idle engine writes nothing, and readers would not find the
 # file.
@@ -78,9 +78,9 @@ class DatabaseFileCheck:
 
 
 _LATEST_DELAY_S = 0.05
-"""Delay before clients are notified of pending and running jobs; most jobs have ended by then and need only their last notice."""
+"""Delay before clients are notified of pending and running jobs; most jobs have ended by then, and only the end is reported."""
 _MANY, _AMONG_MANY_S = 100, 0.25
-"""While more jobs than these move, minimum interval of these notices: each job that moved is checked."""
+"""If more than `_MANY` jobs changed, minimum interval (seconds) of these notices, because each changed job is checked."""
 _WINDING_DOWN_S = 10.0
 _SETTLE_AFTER_S = 1.0
 _RETRY_S = (1.0, 30.0)
@@ -162,7 +162,7 @@ class EngineSupervisor:
         self._moved_to = ""
         self._end_at = math.inf
         self._latest_due_s: float | None = None
-        """When (monotonic) clients are notified of the latest state of pending and running jobs, None if nothing moved."""
+        """When (monotonic) clients are notified of the latest state of pending and running jobs, None if no job changed."""
         self.latest_progress: Progress | None = None
         self.is_paused = False
         self.wants_all = False
@@ -176,7 +176,7 @@ class EngineSupervisor:
         """Take the cache, begin to watch, begin to scan.
 
         Raises:
-            KnownError: the first engine does not open; nothing is held any more.
+            KnownError: the first engine cannot be opened; the cache and the watcher are released.
         """
         try:
             dirs.refuse_other_user(self.config.cache_dir)
@@ -315,7 +315,7 @@ class EngineSupervisor:
             engine.sessions.begin(SessionKind.EDIT)
             if now >= self._disk_at:
                 self._disk_at = now + _DISK_CHECK_S
-                engine.cache.refuse_full_disk()  # before builders fail because of it; the engine opens again when there is room
+                engine.cache.refuse_full_disk()  # before builders fail on the full disk; the engine opens again when space is free
         if engine is not None and engine.pipeline.jobs.is_outdated:
             self._describe_anew(engine)
         self.roots.poll()
@@ -357,7 +357,7 @@ class EngineSupervisor:
 
     @property
     def _is_at_rest(self) -> bool:
-        """Whether no job is pending, and no change will be processed until a person acts: the next start finds the change."""
+        """Whether no job is pending, and reported changes are processed or wait for a user's action; the next start finds those."""
         engine, watching = self.engine, self.watching
         if engine is None:
             return True
@@ -407,7 +407,7 @@ class EngineSupervisor:
         """Return the engine; an engine in trouble is first opened again.
 
         Raises:
-            KnownError: it does not work.
+            KnownError: the engine cannot be opened.
         """
         self.try_at_once()
         if self.engine is None:
@@ -437,13 +437,13 @@ class EngineSupervisor:
         return self._configuration_error
 
     def reload(self, callback: ReloadCallback | None = None) -> None:
-        """Read the configuration again; `told` is called with an error ("" = none) and whether anything changed."""
+        """Read the configuration again; `callback` is called with an error ("" = none) and whether anything changed."""
         self._rereading.want_now(callback)
 
     def check_unwatched(self) -> None:
-        """Check now what is not watched: tools, files outside of all scan folders that runs found, sources with other names.
+        """Check now the files that are not watched: tools, outside files that runs used, and sources with a second path.
 
-        Tools that changed are taken over before the engine counts as idle.
+        The engine is not idle before changed tools are taken over.
         """
         self._tools.check(self.config)
         self.watching.check_shared_files()
@@ -451,7 +451,7 @@ class EngineSupervisor:
             self.engine.check_outside_files()
 
     def _describe_anew(self, engine: Engine) -> None:
-        """Runs used other code than the description of their builders: describe these again, by the bytes of their files."""
+        """Describe builders again by the bytes of their files, because runs used other code than their description has."""
         if self.is_reopening:
             return
         self._outdated_count += 1
@@ -467,7 +467,7 @@ class EngineSupervisor:
 
     def _take_loaded(self, loaded: LoadedConfiguration) -> None:
         if faults := {each.fault for each in loaded.builders} - {each.fault for each in self._builders} - {""}:
-            loaded.config, loaded.error = None, min(faults)  # the builders that can be imported go on
+            loaded.config, loaded.error = None, min(faults)  # keep the present configuration, with its builders
         error, is_changed, is_reported = loaded.error, False, False
         if loaded.config is not None:
             if loaded.config.cache_dir != self.config.cache_dir:
@@ -565,7 +565,7 @@ class EngineSupervisor:
             self.server.publish(notice, self.engine.epoch if self.engine else 0, notice.cause)
 
     def _publish_latest(self, now: float) -> None:
-        """Notify clients of pending and running jobs as they are now, a moment after the first of them moved."""
+        """Notify clients of the present state of pending and running jobs, a moment after the first of these jobs changed."""
         engine = self.engine
         count = len(engine.pipeline.jobs.reports.moved) if engine is not None else 0
         if engine is None or not count:

@@ -1,4 +1,4 @@
-"""Files that are being written, or were written a moment ago: when each may be checked.
+"""Files that are being written, or were just written: decides when each file may be checked.
 
 A file is checked at once unless another process holds it open for writing; then it is checked again after 1, 2, 4 … 50 ms. If the
 kernel cannot say, or if a file changes again within 150 ms, it is checked after 150 ms without a change, 5 s at most.
@@ -48,7 +48,7 @@ class Absences:
         return bool(self._paths)
 
     def clear(self) -> None:
-        """Begin with the next batch."""
+        """Drop the paths of this batch before the next batch begins."""
         self._paths.clear()
         self._asked.clear()
         self._remembered.clear()
@@ -58,7 +58,7 @@ class Absences:
         return tuple(self._paths) if now >= self.due else ()
 
     def settle(self, path: bytes) -> bool:
-        """The state of this path is known now; return whether it was awaited."""
+        """Note that the state of this path is known now; return whether the path was waiting for its second check."""
         return self._paths.pop(path, self) is None
 
     def may_come_back(self, engine: Engine, path: bytes, keys: Iterable[PathKey], now: float) -> bool:
@@ -66,7 +66,7 @@ class Absences:
         if path in self._paths:
             return False
         if not self._paths and not any(self._was_file(engine, key) or was_folder(engine, key) for key in keys):
-            return False  # one file that waits is enough: the whole batch waits with it
+            return False  # once one path waits, every missing path of the batch waits, and no query is needed
         self._paths[path] = None
         self.due = now + AWAY_S
         return True
@@ -79,7 +79,7 @@ class Absences:
         if folder not in self._asked:
             self._asked.add(folder)
             return bool(engine.archive.folders.variants(key))
-        if folder not in self._remembered:  # temporary files come and go beside many others
+        if folder not in self._remembered:  # temporary files come and go in large folders: read the rows of a folder once
             parts = engine.archive.folders.folder_parts(folder)
             self._remembered[folder] = frozenset(key_of(fact.rel) for _digest, facts in parts.values() for fact in facts)
         return key in self._remembered[folder]
@@ -102,7 +102,7 @@ _Stamp = tuple[int, int, int, int]
 class _OpenFile(Struct):
     """A file that is being written: checked again at `due`.
 
-    `delay_s` is the interval of checks, 0 = it waits for a pause in writing.
+    `delay_s` is the interval of checks; 0 = the check waits until the file stays unchanged.
     """
 
     due: float
@@ -129,7 +129,7 @@ class FilesBeingWritten:
         return [written.due for written in self._written.values()]
 
     def is_being_written(self, path: bytes, *, is_asked: bool = False) -> bool:
-        """Whether another process holds this file open for writing; `is_asked`: its reader found none."""
+        """Whether another process holds this file open for writing; `is_asked`: the file's reader found no writing process."""
         return path in self._written or (not is_asked and is_open_for_writing(path) is True)
 
     def is_ready(self, engine: Engine, path: bytes, rels: Sequence[RelPath], seen: os.stat_result, now: float) -> bool:
@@ -143,7 +143,7 @@ class FilesBeingWritten:
         released_at, before = self._released.get(path, (-_LONGEST_WAIT_S, None))
         if now - released_at < _QUIET_S:
             if key == before and not is_coarse(seen.st_ctime_ns):
-                return False  # one save raises several notifications; on a coarse clock, two saves have one time
+                return False  # another notification of the same save; only on a coarse clock can two saves have equal times
             self._put_off(engine, path, rels, _OpenFile(now + _QUIET_S, 0.0, now))
             return False
         is_open = is_open_for_writing(path)
@@ -157,10 +157,10 @@ class FilesBeingWritten:
         return True
 
     def find_ended(self, now: float, is_own: Callable[[bytes, os.stat_result], bool]) -> Iterator[tuple[bytes, bool]]:
-        """Yield (path, whether it is there) of each file that is due and that no process writes any more.
+        """Yield (path, whether the file exists) for each file that is due and that no process is writing any more.
 
         Args:
-            is_own: whether a file is aptui's own. The client that prints to it may wait for this engine.
+            is_own: whether a file is aptui's own; its end is not awaited, because the writing client may wait for this engine.
         """
         for path, written in [item for item in self._written.items() if item[1].due <= now]:
             seen = stat_of(path)
@@ -174,7 +174,7 @@ class FilesBeingWritten:
 
     def release(self, path: bytes, now: float) -> None:
         """Remember the stamp of a file that is about to be checked."""
-        # Facts from before the lease may be those of a half-written file: the end of the write would look like a second save.
+        # Facts from before the lease may be of a half-written file; then the end of the write would look like a second save.
         seen = stat_of(path)
         self._released[path] = now, seen and _stamp(seen)
         self._released.move_to_end(path)
@@ -186,12 +186,12 @@ class FilesBeingWritten:
         self._released.pop(path, None)
 
     def finish(self, rels: Iterable[RelPath]) -> None:
-        """Let these sources count with their current facts."""
+        """Use the current facts of these sources instead of their previous ones."""
         for rel in rels:
             self.unfinished.pop(key_of(rel), None)
 
     def refresh_unfinished(self, engine: Engine) -> None:
-        """Fill in facts that were unknown when a file was postponed: the first save may have been noticed a moment before."""
+        """Fill in previous facts that were unknown when a file was postponed, because its first save had only just been noticed."""
         for key in [key for key, fact in self.unfinished.items() if fact is None]:
             self.unfinished[key] = _before(engine, key)
 

@@ -1,7 +1,7 @@
 """Describing builders again because runs used other code or tools.
 
-A run's result counts under the digest of the code that it used. If the builders turn out to be unchanged, new workers are enough,
-as they load the present code; else another pipeline over the same cache plans everything again.
+A run's result is valid only for the digest of the code that the run used. If the builders are unchanged, new workers are enough,
+because they load the present code; otherwise another pipeline over the same cache plans all jobs again.
 
 Tests: `tests/engine/loop/test_after_runs.py`.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aptui.engine.loop.scans import Scans
 
 MOST_TIMES = 10
-"""How often in a row code may change during its runs before their jobs fail."""
+"""How often in a row the code of a builder may change during runs before the jobs of these runs fail."""
 ENDLESS = f"it changed {MOST_TIMES} times in a row under the runs of it"
 _WINDING_DOWN_S = 10.0
 """Time limit for running jobs of other builders to end."""
@@ -49,14 +49,14 @@ class DescribedEngine(Protocol):
 
 
 class CodeWatch:
-    """Describes builders again for an engine that runs until it is idle, if runs of it had other code."""
+    """Describes builders again if runs used other code than described; for an engine that ends when it is idle."""
 
     def __init__(self) -> None:
         self._times = 0
         self._since_s: float | None = None
 
     def go_on(self, engine: DescribedEngine) -> None:
-        """Describe builders again once running jobs have ended, if that is needed."""
+        """Describe builders again if a run used other code, as soon as running jobs have ended."""
         if not engine.pipeline.jobs.is_outdated:
             return
         now_s = time.monotonic()
@@ -75,7 +75,7 @@ class CodeWatch:
 
 
 def describe_anew(config: Config) -> tuple[Config, tuple[Builder, ...]]:
-    """Return the configuration with its tools as they are now, and its builders, by their bytes.
+    """Return the configuration with the present state of its tools, and its builders, described by the bytes of their files.
 
     Raises:
         UserError: a tool is gone, or a builder cannot be loaded.
@@ -91,14 +91,14 @@ def describe_anew(config: Config) -> tuple[Config, tuple[Builder, ...]]:
 
 
 def code_of(builders: tuple[Builder, ...]) -> dict[str, tuple[bytes, tuple[tuple[str, str], ...]]]:
-    """Return {builder: digest of its code by bytes}."""
+    """Return {builder: (digest of its code, (path, digest) of its files)}."""
     return {builder.name: (builder.code_digest, builder.code_files) for builder in builders}
 
 
 def note_described(engine: DescribedEngine, error: str) -> None:
     """Note that builders were described again for an engine that stays open.
 
-    They are unchanged, or, with an `error`, they could not be described.
+    The builders are unchanged or, if `error` is not empty, could not be described.
     """
     if engine.pipeline.jobs.is_outdated:
         resume(engine, error)
@@ -109,10 +109,10 @@ def note_described(engine: DescribedEngine, error: str) -> None:
 
 
 def resume(engine: DescribedEngine, problem: str = "") -> None:
-    """Continue with the builders as they are described, in new workers.
+    """Continue with the present descriptions of builders, in new workers.
 
     Args:
-        problem: why they cannot be described again: runs of other code then fail.
+        problem: why builders cannot be described again; then runs that use other code fail.
     """
     engine.pipeline.jobs.code_problem = problem
     engine.pipeline.jobs.is_outdated = False

@@ -1,9 +1,9 @@
 """The command executor: performs the pipeline's commands one after the other, in their order.
 
-A commit waits for the disk and the database, and clients must not wait with it: it runs in a thread of its own. Until it has ended
-and the pipeline has handled its event, no other command is performed, no file is checked and no event is handled: for the pipeline,
-it is as if the loop had done it. In the meantime only its rows are made, workers are read from and get files to hash, and clients
-are answered.
+A commit waits for the disk and the database, and clients must not wait for it. So it runs in a separate thread. Until it has ended
+and the pipeline has handled its event, no other command is performed, no file is checked and no event is handled. So the pipeline
+sees no difference to a commit in the loop. During the commit, the loop only makes its rows, exchanges messages with workers (which
+also get files to hash), and answers clients.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ if TYPE_CHECKING:
     from aptui.engine.loop.scans import Scans
 
 
-# Products that are to go: they are deleted once no row names them any more.
+# Products to be deleted: a product's file is deleted as soon as no row names the product any more.
 #
 # A row without its product is a lost product, and its job runs again; a product without a row is only a superfluous file. So
-# the rows are deleted first, and the folder is marked as doubtful with them: if the engine dies in between, the next one checks
-# it.
+# the rows are deleted first, and the same transaction marks the folder as doubtful. If the engine dies in between, the next
+# engine checks the folder.
 
 _COMMON = f"{COMMON_PLATFORM}/"
 
 
 class Deletions:
-    """The deletions of one engine that wait for their rows.
+    """The products of one engine that will be deleted when their rows are saved.
 
     Args:
         context: of the engine.
@@ -83,7 +83,7 @@ class Deletions:
         self._waiting.append(order)
 
     def announce(self, order: SaveRows, rows: Rows) -> Rows:
-        """Return `rows`, which the writer is given for `order`, with doubts about the folders that lose products after them."""
+        """Return the `rows` of `order`, with rows that mark folders as doubtful if products in them are deleted after this save."""
         folders = {parent(name) for item in self._waiting if item.ticket > self._announced for name in item.names}
         self._announced = order.ticket
         for operation, doubts in self._context.cache.doubt_rows(folders).items():
@@ -91,13 +91,13 @@ class Deletions:
         return rows
 
     def perform(self, ticket: float) -> None:
-        """Delete the products that waited for the rows of this ticket, which are saved."""
+        """Delete the products whose rows are saved: those with at most this ticket."""
         while self._waiting and self._waiting[0].ticket <= ticket:
             for problem in self._context.cache.delete(self._waiting.popleft().names):
                 self._context.news.from_threads.append(problem)
 
     def perform_urgent(self) -> None:
-        """Delete products without pending rows, and intermediates at once, because these are sources and are checked next."""
+        """Delete all waiting products at once if some wait for no rows or are intermediates (sources that are checked next)."""
         waiting = self._waiting
         if waiting and (
             waiting[-1].ticket > self._announced or any(name.startswith(_COMMON) for order in waiting for name in order.names)
@@ -116,7 +116,7 @@ class Deletions:
 
 
 _Committed = tuple[list[int], list[tuple[int, str, int]]]
-"""Run keys that are in place, and the others as `ProductsCommitted.failed` has them."""
+"""Run keys of committed runs, and the failed runs as in `ProductsCommitted.failed`."""
 _RowsOf = Callable[[int], Iterable["JobRow"]]
 _ROWS_TOGETHER = 32
 """Number of jobs whose rows are made at a time, as clients wait for it; the thread places products in parallel."""
@@ -159,7 +159,7 @@ class _PendingCommit:
 
     @property
     def is_over(self) -> bool:
-        """Whether there is an answer."""
+        """Whether the thread has ended, with a result or an error."""
         return self._end.is_set()
 
     @property
@@ -208,7 +208,7 @@ class CommandExecutor:
     def __init__(self, context: EngineContext, scans: Scans, runs: RunDispatcher) -> None:
         self._context, self._scans, self._runs = context, scans, runs
         self._pending: deque[Command | tuple[Notice, ...]] = deque()
-        """Commands to be performed, and notices to be published after those of the same answer."""
+        """Commands to be performed; the notices of an answer follow its commands and are published after them."""
         self._commit: _PendingCommit | None = None
         self._deletions = Deletions(context)
         context.closing.callback(self._close)
@@ -226,20 +226,20 @@ class CommandExecutor:
         return self._commit is not None and self._commit.wants_rows
 
     def handle(self, event: Event) -> None:
-        """Pass an event to the pipeline, perform its commands, publish its notices; stop at a commit that takes time."""
+        """Pass an event to the pipeline, perform its commands, publish its notices; return early if a commit is in progress."""
         self._schedule(event)
         self.go_on()
         if isinstance(event, RowsSaved) and self._commit is None:
             self._deletions.perform(event.ticket)
 
     def _schedule(self, event: Event) -> None:
-        """Have the pipeline answer an event; the answer is performed after all that is pending, so that rows are saved in order."""
+        """Pass an event to the pipeline; its commands are performed after all pending commands, so that rows are saved in order."""
         with trace.span(type(event).__name__, seq=event.seq):
             commands, notices = self._context.pipeline.handle(event)
         self._pending += (*commands, tuple(notices))
 
     def go_on(self) -> None:
-        """Perform pending commands, up to a commit that takes time."""
+        """Perform pending commands until a commit is in progress."""
         try:
             while self._commit is not None or self._pending:
                 if self._commit is None:
@@ -267,7 +267,7 @@ class CommandExecutor:
         """Wait for the commit under way before the cache is released; the next engine finds its result."""
         if self._commit is not None:
             self._commit.wait()
-        with contextlib.suppress(KnownError):  # then the next engine finds them, for their folders are doubted
+        with contextlib.suppress(KnownError):  # on an error, the next engine deletes the products: their folders are doubted
             self._deletions.perform_all()
 
     def _do(self, step: Command | tuple[Notice, ...]) -> None:
@@ -285,7 +285,7 @@ class CommandExecutor:
             case StartRuns():
                 self.is_dirty = True
                 if self._deletions.are_waiting and self._may_read_products(command):
-                    self._deletions.perform_all()  # otherwise their files could no longer be read
+                    self._deletions.perform_all()  # otherwise these jobs could read products that are to be deleted
                 self._runs.start(command)
             case CommitProducts():
                 self._begin_commit(command)
@@ -325,7 +325,7 @@ class CommandExecutor:
         cache, writer, mark, deletions = self._context.cache, self._context.writer, self._mark(command.cause), self._deletions
 
         def perform(rows_of: _RowsOf) -> _Committed:
-            deletions.perform_all()  # a product that is placed now may have a name that was to be deleted before
+            deletions.perform_all()  # a new product may have the name of a product that is still to be deleted
             return cache.commit(command, writer, rows_of, mark)
 
         self._commit = _PendingCommit(command, perform, self._context.pipeline.commit_rows, self._context.wake)
@@ -340,7 +340,7 @@ class CommandExecutor:
     # ----------------------------------------------------------------------------------------------------------- rows, logs
 
     def _mark(self, cause: int) -> Rows:
-        """Return rows that store up to which event the database is complete; {} without clients."""
+        """Return rows that store the last event whose changes the database contains; {} for an engine without clients."""
         return {"put_state": [("seq", str(cause))]} if self._context.live is not None else {}
 
     def _add_marks(self, rows: Rows, cause: int) -> Rows:

@@ -1,4 +1,4 @@
-"""The parts of one engine that others share: its project, pipeline, database, cache and notices.
+"""The objects that the parts of one engine share: its project, pipeline, database, cache and notices.
 
 Tests: `tests/engine/loop/test_engine.py`.
 """
@@ -52,7 +52,7 @@ class Inbox:
         return bool(self._waiting)
 
     def next_seq(self) -> int:
-        """Return a number for an event; it only rises."""
+        """Return the next number for an event; numbers only increase."""
         self.seq += 1
         return self.seq
 
@@ -71,7 +71,7 @@ class Inbox:
     def take(self) -> Event:
         """Take the first event, with a new number.
 
-        Some events do not wait here, and numbers rise in the order in which things are decided.
+        Other events never wait in the inbox. New numbers keep all events numbered in the order in which they are handled.
         """
         return replace(self._waiting.popleft(), seq=self.next_seq())
 
@@ -85,7 +85,7 @@ class ChangeSource(Protocol):
     def is_being_written(self, path: str, *, is_asked: bool = False) -> bool:
         """Whether another process holds this source (absolute path in text form) open for writing.
 
-        `is_asked`: its reader checked that already, which is enough for the bytes it read.
+        `is_asked`: the reader of the file has already checked that, which is enough for the bytes that were read.
         """
         ...
 
@@ -100,10 +100,10 @@ class ChangeSource(Protocol):
 
 
 class EngineContext(Struct, frozen=True):
-    """One opened engine, for its parts.
+    """The shared objects of one opened engine.
 
     Args:
-        config: the checked configuration; `project` is made from it: ids of scan folders are those of the database.
+        config: the checked configuration. `project` is made from it, with the ids that scan folders have in the database.
         roots: {scan folder id: its path}.
         live: the watching part, None if the engine ends when it is idle.
         closing: closes the parts, the last first.

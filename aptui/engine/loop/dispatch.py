@@ -1,4 +1,4 @@
-"""Dispatch of runs: orders go to workers, or are looked up in stored results first; results wait here to share a commit.
+"""Dispatch of runs: looks orders up in stored results or sends them to workers, and holds results so that several share a commit.
 
 `offer_slots` says how many jobs may start, also while the queue is paused (`QueuePause`).
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # The paused queue: only jobs that `run-next` names may start; running jobs continue, and files are read.
 #
-# `live.requests` pauses it for clients; the supervisor pauses an engine before it closes it.
+# `live.requests` pauses the queue for clients; the supervisor pauses the queue of an engine before it closes that engine.
 
 
 class QueuePause:
@@ -64,7 +64,7 @@ class QueuePause:
         return bool(self._next)
 
     def run_next(self, job_id: int) -> None:
-        """Let one more job start, the one with this id if it is pending."""
+        """Let one more job start: the job with this id if it is pending, otherwise the next one."""
         self._next.append(job_id)
 
     def take_next(self) -> int:
@@ -72,16 +72,16 @@ class QueuePause:
         return self._next.popleft()
 
 
-# The engine's own check of files after runs: whether they are still those that the job was planned with.
+# The engine's own check after each run: are the job's files still the files that the job was planned with?
 #
-# Not every open of a builder is observed.
+# The check is needed because not every file that a builder opens is observed.
 
 Result = AnalyseResult | RunResult
 _SPEAKING = frozenset({int(Outcome.SUCCEEDED), int(Outcome.FAILED)})
 
 
 def complete_results(pipeline: Pipeline, results: Sequence[Result]) -> list[Result]:
-    """Add the present stamps of their jobs' files to results; a file of many jobs is checked once."""
+    """Add to each result the present stamps of its job's files; a file that several jobs share is checked once."""
     stamps: dict[str, Stamp] = {}
     return [_complete_result(pipeline, result, stamps) for result in results]
 
@@ -106,14 +106,14 @@ def _is_fetched(result: Result) -> bool:
 
 # Git LFS pointers among a job's inputs besides its source.
 #
-# No job may run on the few lines that stand where a file should be.
+# A pointer is a few lines of text in place of the file; no job may use them as its input.
 
 _KINDS = frozenset({"dependency", "companion", "discovered"})
 _MOST_KNOWN = 100_000
 
 
 class Pointers:
-    """Recognises Git LFS pointers by their bytes alone: attributes may be in any folder, or not checked out.
+    """Recognises Git LFS pointers by their bytes alone, because `.gitattributes` may be in any folder, or not checked out.
 
     Args:
         roots: {scan folder id: absolute path}.
@@ -159,7 +159,7 @@ class StoredResults(Protocol):
     """Looks jobs up among stored results and stores new ones (extension point `results`). The loop calls all methods."""
 
     has_found: bool
-    """Whether the last lookup found a result: then the dispatcher looks ahead of the workers."""
+    """Whether the last lookup found a result: then more jobs may be looked up than workers are free."""
 
     @property
     def account(self) -> Account:
@@ -181,7 +181,7 @@ class StoredResults(Protocol):
         ...
 
     def take(self, orders: Sequence[Order], pipeline: Pipeline) -> list[Order]:
-        """Look up some of these orders; return the others, which run now."""
+        """Begin to look up some of these orders; return the other orders, which run now."""
         ...
 
     def turn(self, now_s: float) -> Turn:
@@ -189,7 +189,7 @@ class StoredResults(Protocol):
         ...
 
     def kill(self, run_keys: Iterable[int]) -> list[RunResult]:
-        """Cancel lookups; return the results of runs that no worker has."""
+        """Cancel the lookups of these runs; return results for the runs that no worker has."""
         ...
 
     def note_ended(self, result: RunResult) -> bool:
@@ -205,7 +205,7 @@ class StoredResults(Protocol):
         ...
 
     def note(self) -> None:
-        """Record what was saved since the last call."""
+        """Record the time and bytes that were saved since the last call."""
         ...
 
     def close(self, *, is_stopping: bool) -> None:
@@ -219,7 +219,7 @@ _RESULTS_PER_LIVE_COMMIT = 64
 """Maximum number of results in a commit while clients wait: the pipeline handles them in some milliseconds."""
 _HOLD_S = 0.02
 _BATCH_HOLD_S = 0.1
-"""The same without clients, while other jobs can run before the commit."""
+"""How long results are held without clients, while other jobs can run before the commit."""
 NOT_SHARED = "its result is not in the shared cache"
 
 
@@ -323,13 +323,13 @@ class RunDispatcher:
 
     @property
     def are_results_held(self) -> bool:
-        """Whether results wait, even if only for others to share their commit."""
+        """Whether results wait, for example so that more results share their commit."""
         return bool(self._results)
 
     def hold_s(self, now: float) -> float:
-        """Return how long results are held so that more of them share a commit; 0 when all runs have reported.
+        """Return how long (seconds) results are still held so that more of them share a commit; 0 when all runs have reported.
 
-        A commit costs several syncs however many jobs it holds: with tools that take milliseconds, one for each would be all we do.
+        A commit costs several syncs, however many jobs it has. With one commit per job, syncs would take longer than fast tools.
         """
         pipeline = self._context.pipeline
         if len(self._results) >= min(self._results_per_commit, len(pipeline.jobs.running)):
@@ -380,10 +380,10 @@ class RunDispatcher:
             self._run(orders)
 
     def restore(self, job_id: int, run_key: int) -> None:
-        """Give this job the products of an earlier run at its next one, which the caller has to request.
+        """Let the next run of this job, which the caller has to request, return the products of an earlier run.
 
         Raises:
-            UserError: they are not stored, or no feature stores any.
+            UserError: these products are not stored, or no feature stores products.
         """
         self._restores[job_id] = feature.load_needed("restore")(self._context.config, job_id, run_key)
 
@@ -438,16 +438,16 @@ class RunDispatcher:
             self._shared.note_discarded(run_keys)
 
     def at_work(self) -> dict[int, int]:
-        """Return {run key of a job that a worker runs: ms since it began}, without jobs that wait at a worker."""
+        """Return {run key: ms since its worker began} of the jobs at work; jobs that wait in a worker's queue are left out."""
         return {} if self.pool_if_any is None else self.pool_if_any.jobs_at_work()
 
     def running_jobs(self) -> dict[int, int]:
-        """Return {job id: ms since a worker began it, 0 = none has} of the jobs that run; analyses have no id."""
+        """Return {job id: ms since a worker began the job} of running jobs, 0 = not begun; analyses have no id."""
         at_work = self.at_work()
         return {job_id: at_work.get(run_key, 0) for job_id, run_key in self._context.pipeline.running_job_ids().items()}
 
     def note_committed(self, command: CommitProducts, done: Iterable[int]) -> None:
-        """The products of these runs are in the cache."""
+        """Note that the products of these runs are in the cache."""
         if self._shared is not None:
             self._shared.note_committed(command, done, self._context.pipeline)
 
@@ -489,7 +489,7 @@ class RunDispatcher:
         inbox.post(RunsFinished(inbox.next_seq(), tuple(complete_results(pipeline, results)), time.time_ns() // 1_000_000))
 
     def _take_shared(self, shared: StoredResults, now: float) -> None:
-        """Use the results that were found elsewhere, and run the other orders."""
+        """Use the stored results that were found, and run the orders without a result."""
         turn = shared.turn(now)
         if turn.beaten:
             self.pool.kill(turn.beaten)
@@ -498,9 +498,9 @@ class RunDispatcher:
             self._run(orders)
 
     def _discard_if_being_written(self, result: RunResult) -> RunResult:
-        """Return a result unchanged, or discard it if its source is being written now.
+        """Return a result unchanged, or as discarded (`STALE`) if its source is being written now.
 
-        A discarded source is checked again.
+        The source of a discarded result is checked again.
         """
         context = self._context
         job = context.pipeline.jobs.running.get(result.run_key)

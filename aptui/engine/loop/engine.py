@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 class ProgressReporter:
-    """Counts and reports.
+    """Collects the counts of the progress and reports them.
 
     Args:
         failed_before: number of failed jobs and analyses when the engine opened, None = not needed.
@@ -93,12 +93,12 @@ class ProgressReporter:
         )
 
 
-# Messages of the writer's thread to the loop: the ticket of the last saved rows, or why it can no longer save.
+# Messages of the writer's thread to the loop: the ticket of the last saved rows, or the error that stopped the writer.
 #
-# Rows are ordered saved by ticket (`core.state.ledger`), and written by `store.db.writer`.
+# Each order to save rows has a ticket (`core.state.ledger`); `store.db.writer` writes the rows.
 
 OVERDUE_S = 10.0
-"""How long rows may stay unsaved without other work before the log reports it. Another program may hold the lock."""
+"""How long rows may stay unsaved after all other work before the log reports it; another program may have locked the database."""
 
 
 class SavedRows:
@@ -121,7 +121,7 @@ class SavedRows:
         self.ticket = self._acknowledged = 0
 
     def note(self, ticket: int) -> None:
-        """Rows up to this ticket are saved; called in the writer's thread. A lower ticket than the last one is a failure."""
+        """Note that rows up to this ticket are saved; called in the writer's thread. A lower ticket than before is an error."""
         if ticket < self.ticket:
             self.fail(InternalError(f"rows {ticket} were saved after rows {self.ticket}", hint="please report this"))
             return
@@ -132,7 +132,7 @@ class SavedRows:
         """Return a message if rows are not saved `OVERDUE_S` after all other work ended, "" otherwise.
 
         Args:
-            ordered: the ticket of the last rows that were ordered saved.
+            ordered: the ticket of the last rows that the pipeline ordered to save.
             now: seconds of a monotonic clock.
             is_at_rest: whether no other work is left.
         """
@@ -163,18 +163,18 @@ class SavedRows:
         return self._acknowledged < self.ticket
 
     def take_news(self) -> int:
-        """Return the newest saved ticket; it counts as reported to the pipeline from now on."""
+        """Return the newest saved ticket, and mark it as reported to the pipeline."""
         self._acknowledged = self.ticket
         return self._acknowledged
 
 
 _GC_THRESHOLDS = (50_000, 20, 50)
-"""Sources and their jobs form reference cycles by the thousand: the default (every 700th object) costs a tenth of the time."""
+"""The default (a collection every 700 objects) costs a tenth of the time: sources and jobs form many reference cycles."""
 _PROGRESS_S = 0.1
 _SLICE_S = 0.004
 """Time limit of handling events; then clients have their turn."""
 _LAST = 1 << 30
-"""The order of a scan folder whose row gets the highest number."""
+"""Sort order of the folder of intermediates: its row gets the highest number."""
 
 
 class Engine:
@@ -184,9 +184,9 @@ class Engine:
         config: the checked configuration.
         listeners: called with every notice; they must be quick and may not raise.
         wants_all_news: also report pending and running jobs, not only settled ones.
-        is_full_scan: read every file's bytes, whatever the times say.
-        opening: the prepared session, if it exists already.
-        selector: of a supervisor that outlives the engine.
+        is_full_scan: read the bytes of every file, even if its size and times match.
+        opening: the prepared session; None = `open` prepares one.
+        selector: the selector of a supervisor, which stays open when the engine closes.
         live: the watching part of an engine that stays up.
         runs_builders: whether a job without a stored result runs; else it fails (`dispatch.NOT_SHARED`).
     """
@@ -211,7 +211,7 @@ class Engine:
         self.closing = contextlib.ExitStack()
         """Closes the parts at the end, the last first."""
         self.epoch = 0
-        """Increases with each opening. A supervisor passes the epoch of its previous engine, as the database may be new."""
+        """Increases with each opening. A supervisor passes the epoch of its previous engine, as a new database lacks it."""
         self.sessions = SessionRecorder(str(config.project_dir))
         self.is_stopping = False
         self.pause = QueuePause()
@@ -341,7 +341,7 @@ class Engine:
 
     @property
     def ordered_ticket(self) -> int:
-        """The last rows that were ordered saved."""
+        """The ticket of the last rows that the pipeline ordered to save."""
         return self.pipeline.jobs.ledger.ticket - 1
 
     @property
@@ -356,7 +356,7 @@ class Engine:
 
         Args:
             retries: whether what failed is tried again.
-            is_full: read every file's bytes; None = as the engine is set.
+            is_full: read every file's bytes; None = use `is_full_scan` of the engine.
         """
         assert self._opening is not None
         self.sessions.begin_scan(self.archive.state("signature"), self._opening.signature)
@@ -377,7 +377,7 @@ class Engine:
             self.inbox.post(OutsideSeen(self.inbox.next_seq(), changed))
 
     def is_unknown_path(self, key: PathKey) -> bool:
-        """Whether neither the memory, the inbox nor the database mentions a path, so that its absence can be ignored."""
+        """Whether a path is unknown to the pipeline, the inbox and the database, so that a missing file can be ignored."""
         folder = parent(key)
         is_pending = folder in self.pipeline.jobs.memory.folders or self.inbox.names_folder(folder)
         return not (is_pending or self.archive.folders.variants(key))
@@ -397,7 +397,7 @@ class Engine:
         """Put the products of an earlier run of a job back.
 
         Raises:
-            UserError: they are not kept.
+            UserError: the products of that run are not stored.
         """
         self.runs.restore(job_id, run_key)
         self.ask("reprocess", job_ids=(job_id,))
@@ -450,12 +450,12 @@ class Engine:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is pending, in memory or to the database."""
+        """Whether no work and no rows to be saved are pending."""
         return self._is_at_rest and self._saved.ticket >= self.ordered_ticket
 
     @property
     def _is_at_rest(self) -> bool:
-        """Whether nothing is pending but rows to be saved."""
+        """Whether only rows to be saved are pending, or nothing."""
         is_anything_held = self.runs.are_results_held or bool(self.scans.due_times)
         is_pipeline_idle = self.pipeline.jobs.is_idle and self.digests.is_idle and not self.scans.is_scanning
         return is_pipeline_idle and not is_anything_held and not self._has_work
@@ -475,7 +475,7 @@ class Engine:
         return max(0.0, min(deadlines, default=math.inf) - now)
 
     def turn(self, wait_s: float) -> None:
-        """Sleep until something happens, `wait_s` at most; then deal with all that did."""
+        """Sleep until an event arrives, at most `wait_s` seconds; then handle all events that arrived."""
         ready = self.selector.select(None if wait_s == math.inf else wait_s)
         with trace.span("turn"):
             self._turn(ready)
@@ -496,7 +496,7 @@ class Engine:
         if not self.is_committing:
             self._decide(now)
         elif self.digests.are_waiting and not self._is_amid_changes:
-            self.digests.send(self.runs.pool)  # otherwise workers would have nothing to read afterwards
+            self.digests.send(self.runs.pool)  # otherwise workers would have no files to hash until the commit ends
         if self.pipeline.jobs.reports.starting:
             for notice in self.pipeline.jobs.reports.list_started(self.runs.at_work()):
                 self.news.notify(notice)
@@ -505,7 +505,7 @@ class Engine:
                 self._progress.report(now)
 
     def _decide(self, now: float) -> None:
-        """Let the pipeline handle events, for a moment or up to a commit; then start what may begin."""
+        """Let the pipeline handle events until the time slice ends or a commit begins; then start jobs and continue the scan."""
         if self._saved.are_news:
             self.inbox.post(RowsSaved(self.inbox.next_seq(), self._saved.take_news()))
         self.scans.recheck(now)
@@ -539,7 +539,7 @@ class Engine:
         """Record the idle state, with which the next start compares.
 
         Args:
-            checkpoints: also put the database's log away, which may take the disk a tenth of a second.
+            checkpoints: also checkpoint the database's write-ahead log, which may take 0.1 s.
         """
         with trace.span("settle"):
             self._rest.record(checkpoints=checkpoints)
@@ -551,7 +551,7 @@ class Engine:
 
 
 def _settings_of_runs(config: Config) -> dict[str, tuple[tuple[str, str, str], ...]]:
-    """Return the fields of a project with the engine's settings that can make a run fail (`core.pipeline.failures`)."""
+    """Return the engine's settings that can make a run fail (`core.pipeline.failures`), as fields of a project."""
     mode = config.sandbox if config.may_use_sandbox else "off"
     pool = repr(config.cluster) if config.cluster.is_used else ""
     paths = config.sandbox_paths if mode != "off" else ()

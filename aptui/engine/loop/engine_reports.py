@@ -1,4 +1,4 @@
-"""Events of the engine for others: notices to listeners, sentences to its log, timed progress.
+"""Reports of the engine: notices to listeners, sentences in its log, progress at intervals.
 
 This module does not know the listeners.
 """
@@ -62,7 +62,7 @@ class NoticePublisher:
         """Begin the engine's log; if its folder cannot be written, the engine runs without a log.
 
         Args:
-            logs_jobs: whether every step of a job is a line for debugging.
+            logs_jobs: whether the log also has a line for every step of a job.
         """
         self._logs_jobs = logs_jobs
         try:
@@ -78,7 +78,7 @@ class NoticePublisher:
             self._log = None
 
     def notify(self, notice: Notice) -> None:
-        """Notify every listener, and write what users may look for later to the engine's log."""
+        """Notify every listener, and write the notices that users may need later to the engine's log."""
         self._cause = notice.cause
         if isinstance(notice, EngineMessage):
             self._note(notice.level, notice.text)
@@ -119,10 +119,10 @@ class NoticePublisher:
         return bool(self.listeners) and now - self._last_s >= _PROGRESS_S
 
     def notify_progress(self, counts: Progress, now: float, *, is_processing: bool | None = None) -> None:
-        """Complete `counts` with timers; report them if they changed.
+        """Add the timers to `counts`, and report the result if it changed.
 
         Args:
-            is_processing: whether workers have jobs, even if none runs at this moment; None = as `counts` say.
+            is_processing: whether workers have jobs, even if no job runs at this moment; None = derived from `counts`.
         """
         if counts.is_working and not (self._last and self._last.is_working):
             self._begun.clear()
@@ -165,13 +165,13 @@ def _step(notice: JobChanged) -> str:
     return f"{notice.status} {notice.source} ({notice.platform}, {notice.job_key}){after}{why}"
 
 
-# Estimate of the remaining time: the pending work over the pace at which it is done, at least its longest chain.
+# Estimate of the remaining time: the pending work divided by the pace of work, but at least the duration of its longest chain.
 #
-# The pace is unknown for builders that never ran and for restored results. Then the estimate is the pending jobs over the rate at
-# which
-# jobs end. Every display of the remaining time shows this estimate.
+# The pace is unknown for builders that never ran and for restored results. Then the estimate is the number of pending jobs divided
+# by
+# the rate at which jobs end. Every display of the remaining time shows this estimate.
 #
-# It is requested ten times a second; the work is summed at intervals, so that it costs at most a fiftieth of the time.
+# It is requested ten times a second. The pending work is summed less often, so that this costs at most a fiftieth of the time.
 
 _ESTIMATE_EVERY_S = 1.0
 _MOST_SHARE = 50
@@ -181,7 +181,7 @@ _LEAST_WINDOW_S = 1.0
 _RESTORED_SHARE = 0.5
 
 EstimatePending = Callable[[dict[int, float]], PendingWork]
-"""{run key: ms it runs already} → what is pending."""
+"""Called with {run key: ms since the run began}; returns the pending work."""
 
 
 class Forecaster:
@@ -189,7 +189,7 @@ class Forecaster:
 
     Args:
         estimate: sums the pending work.
-        spent: returns (runs of jobs that were measured, ms that they took) since the engine opened.
+        spent: returns (number of measured runs, their total duration in ms) since the engine opened.
         workers: how many jobs run at a time.
         cost_clock: clock in seconds that measures the cost of an estimate.
     """
@@ -244,12 +244,12 @@ class Forecaster:
         self._estimated_s, self._due_s = now, now + max(_ESTIMATE_EVERY_S, _MOST_SHARE * (self._cost_clock() - began))
 
     def _job_interval_ms(self) -> float:
-        """Return how often a job ended in the last seconds, 0 if that is not known."""
+        """Return the mean time (ms) between ends of jobs in the last seconds, 0 if unknown."""
         (then, _, _, before), (now, _, _, done) = self._samples[0], self._samples[-1]
         return 1000 * (now - then) / (done - before) if done > before and now - then >= _LEAST_WINDOW_S else 0.0
 
     def _pace(self, counts: Progress, running_ms: float, now: float) -> float:
-        """Return the ms of work done per ms, 0 if unknown."""
+        """Return how many ms of work are done per ms, 0 if unknown."""
         runs, spent_ms = self._spent()
         done = counts.jobs_done + counts.jobs_failed
         self._samples.append((now, spent_ms + OVERHEAD_MS * runs + running_ms, runs, done))
@@ -279,7 +279,7 @@ class SessionHistory(Protocol):
     """Queries about sessions."""
 
     def last_end(self) -> tuple[str, int]:
-        """Return what was checked out when the last session ended ("" when that is not known), and when that was (ms)."""
+        """Return the commit that was checked out when the last session ended ("" = unknown), and the time of that end (ms)."""
         ...
 
     def is_session_pending(self) -> bool:
@@ -287,7 +287,7 @@ class SessionHistory(Protocol):
         ...
 
     def find_outdated_session(self, before_ms: int, most_runs: int, most_sessions: int) -> int:
-        """Return the oldest session if it is too old, or one of too many; else 0."""
+        """Return the oldest session if it ended before `before_ms` or a limit is exceeded; otherwise 0."""
         ...
 
 
@@ -299,9 +299,9 @@ class SessionRecorder:
     """Records the session of one engine, if one is in progress.
 
     Args:
-        folder: the project's.
+        folder: the project folder.
         now_ms: wall clock.
-        head: what is checked out in a folder.
+        head: returns the commit that is checked out in a folder.
     """
 
     def __init__(
@@ -329,8 +329,8 @@ class SessionRecorder:
         """Note that a full scan begins: at a start, under a changed configuration, or on request.
 
         Args:
-            signature: of the configuration that was settled last; None or "" if unknown.
-            wanted: of this engine's configuration.
+            signature: the signature of the last configuration whose idle state was recorded; None or "" if unknown.
+            wanted: the signature of this engine's configuration.
         """
         is_reconfigured = bool(signature) and signature != wanted
         kind = SessionKind.EDIT if self._has_checked else SessionKind.CONFIGURATION if is_reconfigured else SessionKind.START
@@ -352,7 +352,7 @@ class SessionRecorder:
         return {"put_session": [(0, 0, SessionKind.START.value, "", archive.last_end()[0], SessionEnd.KILLED.value, 0, 0)]}
 
     def end(self, archive: SessionHistory, account: Account | None, *, is_stopping: bool) -> Rows:
-        """End the session; return its rows, and those that let an old one go."""
+        """End the session; return its rows, and the rows that prune an old session."""
         if self.is_held:
             return {}
         started_ms, self._started_ms = self._started_ms, 0
@@ -375,7 +375,7 @@ class SessionRecorder:
         return self._kind, "", head.commit or before
 
     def _count_shared(self, account: Account | None) -> tuple[int, int]:
-        """Return what results that were there already saved (ms), and how many bytes were fetched, since the last session."""
+        """Return the time (ms) that existing results saved, and the number of fetched bytes, since the last session."""
         if account is None:
             return 0, 0
         total = account.total()

@@ -1,7 +1,7 @@
-"""Hashing for the core: which files are read, by a worker or the engine, and the results.
+"""Hashing for the core: sends files to workers or reads them in the engine, and reports the results.
 
-If a file is needed for copies only, its reader stages them on the way. Answers that arrive while the core is busy, mostly with a
-commit, are passed on together: so the next commit holds more of them.
+If only copies need a file, its reader also stages these copies. Answers that arrive while the core is busy, mostly with a
+commit, are passed on together, so that the next commit contains more copies.
 
 Tests: `tests/engine/loop/test_engine.py`.
 """
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 _FILES_PER_ORDER = 256
 _FILES_PER_LIVE_ORDER = (32, 128)
-"""Minimum, and maximum if that is an eighth of the waiting files: each order costs a sync."""
+"""Minimum and maximum number of files of an order; between them it is an eighth of the waiting files. Each order costs a sync."""
 _BYTES_PER_ORDER = 1 << 26
 """Maximum size of an order, so that other workers get files, too."""
 _FILES_TOGETHER = 2048
-"""Each commit is two transactions, one of them synced, and rewrites pages of the indexes that earlier commits wrote."""
+"""Maximum number of files that a batch reports at once. Each commit costs two transactions (one synced) and index updates."""
 _LIVE_FILES_TOGETHER = 128
-"""Maximum files per order in a live engine: clients and workers wait while an answer is processed.
+"""Maximum number of files that a live engine reports at once: clients and workers wait while they are processed.
 
 This is the limit if copies are decided together; it is `_ALONE` times lower if each is decided alone.
 """
 _ALONE = 4
 _LIVE_COPIES_TOGETHER = 256
-"""Number of waiting copies up to which they wait for others of the same commit, while answers arrive."""
+"""While answers arrive, fewer copies than this wait for more copies that share their commit."""
 _HERE_COUNT = 4
 _HERE_BYTES = 1 << 16
 """Maximum size of files that the engine reads itself, because a worker would have to be woken or started."""
@@ -63,7 +63,7 @@ class _Order(Struct, frozen=True):
 
 
 class _Answer(Struct):
-    """The answer to an order; `reported` of its files are in the inbox."""
+    """The answer to an order; the first `reported` files of it are in the inbox."""
 
     order: _Order
     errors: dict[int, str]
@@ -82,7 +82,7 @@ class CopyStaging(Struct, frozen=True):
     """How readers of sources stage copies.
 
     `staging`: the folder, absolute. `may_start`: whether a job may start now. `is_being_written`: whether a process writes a source
-    (absolute path) now, so that its copy is discarded; the other argument says whether its reader checked that already. `discard`:
+    (absolute path) now, so that its copy is discarded; the other argument says whether the reader checked that already. `discard`:
     deletes the staged files of runs with these keys. `may_group`: whether the core decides copies together. `announce`: called with
     (file, run keys of its copies) whose products will be replaced, while they are read; `withdraw` with the run keys of copies that
     were not made.
@@ -104,8 +104,8 @@ class HashQueue:
         roots: {scan folder id: absolute path}.
         next_seq: numbers orders and events.
         post: takes the `FilesHashed`.
-        is_live: clients wait: orders are small, and a few small files are read by the engine itself.
-        is_little: there is little to do: the engine itself reads and copies it.
+        is_live: whether clients wait. Then orders are small, and the engine itself reads a few small files.
+        is_little: whether there is little to do. Then the engine itself reads and copies the files.
         copying: how copies are staged on the way.
         note_read: takes each file that was read, and when its reading began at the earliest: nanoseconds since 1970, and monotonic.
     """
@@ -128,7 +128,7 @@ class HashQueue:
         self._waiting: deque[_FileToRead] = deque()
         self._answered: deque[_Answer] = deque()
         self._copies_reported = 0
-        """How many copies that are decided one by one wait for those of the next answer."""
+        """Number of copies that are decided one by one and wait for the copies of the next answer."""
 
     @property
     def is_idle(self) -> bool:
@@ -137,7 +137,7 @@ class HashQueue:
 
     @property
     def are_answered(self) -> bool:
-        """Whether answers are there that the core does not know."""
+        """Whether answers have arrived that are not in the inbox yet."""
         return bool(self._answered)
 
     @property
@@ -152,9 +152,9 @@ class HashQueue:
         )
 
     def read_few(self) -> None:
-        """Read what waits, if it is little; where clients wait nothing is copied here, for that takes the disk its time.
+        """Read the waiting files here if they are few and small. A live engine makes no copies here: clients would have to wait.
 
-        So what is to be copied anyhow is left to a worker then, who reads it on the way: else it would be sent there after all.
+        So a live engine leaves files that need copies to workers, which read and copy them in one step.
         """
         if not (self._is_live or self._is_little) or self._orders or not 0 < len(self._waiting) <= _HERE_COUNT:
             return
@@ -243,7 +243,7 @@ class HashQueue:
         return self._copying.is_being_written(self._path_of(answer.files[index].fact), index not in answer.unasked)
 
     def _next_files(self) -> Iterator[tuple[_Answer, int, int]]:
-        """Yield answers with the first of their files to be reported now, and the end of those."""
+        """Yield (answer, first, end): the range of the answer's files that are reported now."""
         left = self._together
         while self._answered and left > 0:
             answer = self._answered[0]
@@ -256,11 +256,11 @@ class HashQueue:
             yield answer, first, answer.reported
 
     def _is_grouped(self, wanted: _FileToRead) -> bool:
-        """Whether the core decides the copies of a file together with those of others."""
+        """Whether the core decides the copies of a file together with the copies of other files."""
         return bool(wanted.run_keys) and self._copying.may_group()
 
     def _has_more(self, alone: int) -> bool:
-        """Whether copies that are decided one by one, now `alone` more, wait for those of the answers that are there already."""
+        """Whether copies that are decided one by one wait for the next answers, which have arrived; `alone` copies are new."""
         self._copies_reported += alone
         has_more = self._is_live and bool(self._answered) and 0 < self._copies_reported < _LIVE_COPIES_TOGETHER
         if not has_more:

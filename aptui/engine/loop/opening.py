@@ -1,6 +1,6 @@
-"""The prepared session, the cheap first half of every engine: take the cache, look at database, builders and sources.
+"""The prepared session, the cheap first half of every engine: lock the cache, check the database, builders and sources.
 
-Where nothing is pending, the second half (`loop`) is never imported.
+If nothing is pending, the second half (`loop.engine`) is never imported.
 
 Tests: `tests/engine/loop/test_after_runs.py`.
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from aptui.engine.scan.verification import Verification
 
 _FEW_FOLDERS = 4
-"""If more folders differ, the engine leaves their files to workers."""
+"""Up to this many changed folders, the engine reads the files itself instead of starting workers."""
 
 
 def with_intermediates(project: Project, cache: str) -> Project:
@@ -43,7 +43,7 @@ def with_intermediates(project: Project, cache: str) -> Project:
 
 
 class PreparedSession:
-    """A project whose cache is held, before there is an engine.
+    """A project whose cache is locked, before its engine is opened.
 
     Args:
         config: the checked configuration.
@@ -72,11 +72,11 @@ class PreparedSession:
         self.check: UpToDateCheck | None = None
         self.is_current = False
         self.mistakes: tuple[str, ...] = ()
-        """Errors in the settings files of folders, if all is up to date."""
+        """Errors in the settings files of folders; filled only if the project is up to date."""
         self._closing = contextlib.ExitStack()
 
     def take(self) -> None:
-        """Take the cache and find out what work there is."""
+        """Lock the cache and find out whether work is pending."""
         refuse_other_user(self.config.cache_dir)
         for path in (str(self.config.cache_dir), *(folder.path for folder in self.config.project.scan_folders)):
             if not path.isprintable() and any("\udc80" <= character <= "\udcff" for character in path):
@@ -113,7 +113,7 @@ class PreparedSession:
 
     @property
     def is_little(self) -> bool:
-        """Whether the engine itself reads and copies what few files there are: what is not as it was lies close together."""
+        """Whether the engine itself reads and copies all changed files: all builders are plain copies, and few folders changed."""
         are_copies = all(builder.is_plain_copy for builder in self.builders)
         return are_copies and self.check is not None and len(self.check.differing) <= _FEW_FOLDERS
 

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from aptui.store.db.writer import Writer
 
 
-# Preload cycles: products that load each other before themselves, found where dependencies changed.
+# Preload cycles: products that must each be loaded before the other; checked for products whose dependencies changed.
 #
 # They are reported, not repaired.
 
 
 def sentences(database: Path, changed: set[int] | None) -> list[str]:
-    """Return one sentence for each cycle that one of the products `changed` (None = any) belongs to."""
+    """Return one sentence for each cycle that contains one of the products `changed` (None = all cycles)."""
     if changed is not None and not changed:
         return []
     with contextlib.closing(open_reader(database)) as reader, reader.snapshot():
@@ -63,11 +63,11 @@ def _find_reached(reader: Reader, start: set[int]) -> dict[int, list[int]]:
     return {owner: [target for target in targets if target in edges] for owner, targets in edges.items()}
 
 
-# Catalogs of the cache, ours and a runtime's: when they are written, and how errors are reported.
+# Catalogs of the cache (aptui's own and those for a runtime): when they are written, and how errors are reported.
 
 
 class ForeignCatalogs(Protocol):
-    """Catalogs of another program's runtime (extension point `catalogs`), made from ours."""
+    """Catalogs for another program's runtime (extension point `catalogs`), made from aptui's own catalogs."""
 
     def save(self) -> None:
         """Write the catalogs that are out of date.
@@ -78,7 +78,7 @@ class ForeignCatalogs(Protocol):
         ...
 
     def begin(self, done: Callable[[], None]) -> None:
-        """Write them in a thread, which calls `done` at its end."""
+        """Write the outdated catalogs in a thread, which calls `done` at its end."""
         ...
 
     def take_written(self) -> set[str]:
@@ -86,7 +86,7 @@ class ForeignCatalogs(Protocol):
         ...
 
     def take_problem(self) -> str:
-        """Return once why the thread could not write them, "" if it could."""
+        """Return once the error of the thread that writes the catalogs; "" = no error."""
         ...
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class CatalogPublisher:
         self._runtime: ForeignCatalogs | None = None if runtime is None else runtime(config.cache_dir, platforms)
 
     def close(self) -> None:
-        """Wait for the catalogs under way: a runtime's catalogs are made from ours."""
+        """Wait until catalogs in progress are written: first aptui's own, from which a runtime's catalogs are made."""
         try:
             self._ours.close()
         finally:
@@ -127,17 +127,17 @@ class CatalogPublisher:
                 self._runtime.close()
 
     def begin(self, done: Callable[[], None]) -> None:
-        """Write ours in a thread, which calls `done`."""
+        """Write aptui's own catalogs in a thread, which calls `done` at its end."""
         self._ours.begin(done)
 
     def publish(self, *, waits: bool) -> bool:
-        """Write the catalogs for runtimes, and report products that can never be loaded.
+        """Write all catalogs, and report products that can never be loaded because of a preload cycle.
 
         Args:
-            waits: until it is written; else it is done in threads.
+            waits: whether to wait until the catalogs are written; otherwise threads write them.
 
         Returns:
-            Whether folders of the cache were written into (`note_written`).
+            Whether files were written into folders of the cache (`note_written`).
         """
         for sentence in sentences(self._database, self._writer.pop_preloaders()):
             self._news.say(sentence, LogLevel.ERROR)
@@ -150,7 +150,7 @@ class CatalogPublisher:
         return self.note_written()
 
     def _begin_runtime(self) -> None:
-        """Write the catalogs of a runtime, which are made from ours; called in the thread of ours."""
+        """Write the catalogs of a runtime from aptui's own catalogs; called in the thread that wrote these."""
         if self._runtime is not None:
             self._runtime.begin(self._wake)
         self._wake()
@@ -162,7 +162,7 @@ class CatalogPublisher:
                 self._news.say_once(problem)
 
     def note_written(self) -> bool:
-        """Take note of the folders that catalogs were written into: nothing else changed in them; return whether there are any."""
+        """Record the folders in which a runtime's catalogs were written, as no product changed; return whether there are any."""
         written = self._runtime.take_written() if self._runtime is not None else set()
         if written:
             self._cache.note_written(written)
@@ -173,7 +173,7 @@ class RestRecorder:
     """Writes the idle state if it differs from the record.
 
     Args:
-        dropped_folders: ids of scan folders that are configured no more; their rows go once nothing needs them.
+        dropped_folders: ids of scan folders that are no longer configured; their rows are deleted when the engine is idle.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class RestRecorder:
         self._dropped_folders = list(dropped_folders)
 
     def refuse_stuck(self) -> None:
-        """Raise when jobs wait although nothing moves any more, which is a bug."""
+        """Raise InternalError if jobs wait although no work is in progress, which is a bug."""
         jobs = self._context.pipeline.jobs.stuck()
         if not jobs:
             return
@@ -202,7 +202,7 @@ class RestRecorder:
         """Record the idle state.
 
         Args:
-            checkpoints: also put the database's log away, which may take the disk a tenth of a second.
+            checkpoints: also checkpoint the database's write-ahead log, which may take 0.1 s.
         """
         context, is_stopping = self._context, self._context.is_stopping()
         self._executor.finish()

@@ -1,4 +1,4 @@
-"""Scans of the scan folders and the cache: the scan under way, single folders beside it, and which results are trusted later.
+"""Scans of the scan folders and the cache: the scan in progress, checks of single folders, and which results the next scan trusts.
 
 `scan.scanner` lists a folder; `live.changes` decides which notification causes a check.
 
@@ -39,19 +39,19 @@ if TYPE_CHECKING:
     from aptui.store.db.last_run import FolderArchive
 
 
-# Single files: a known file is checked by itself, without its neighbours.
+# Single files: a known file is checked by itself, without the other files of its folder.
 #
-# That is enough if only the file can have changed: it has its stored place and spelling, no other file has its name, and no rule
-# joins it with its neighbours. Otherwise the whole folder is checked. The folder's row is not saved then; it is saved when the
-# folder is checked as a whole, when the engine is idle. If a crash comes first, the next start finds the file changed, and up to
-# date.
+# That is enough if only the file can have changed: its path and spelling are as stored, no other scan folder has a file of its
+# path, and no rule relates the file to others. Otherwise the whole folder is checked. A check of a single file saves no row of the
+# folder: a check of the whole folder saves the row when the engine is idle. After a crash before that, the next start finds the
+# file changed but its products up to date.
 
 _AT_MOST = 16
-"""For more files of one folder, listing it costs less."""
+"""If more files of one folder changed, listing the folder costs less."""
 
 
 class SingleFiles:
-    """Checks files by themselves.
+    """Checks single files, without the other files of their folders.
 
     Args:
         context: of the engine.
@@ -76,7 +76,7 @@ class SingleFiles:
         return tuple(facts)
 
     def _has_company(self, folder: str, key: PathKey) -> bool:
-        """Whether this file's bytes affect other files of its folder, or theirs affect it."""
+        """Whether this file affects other files of its folder, or they affect this file (identity and settings files)."""
         return META_SUFFIX in key or key == file_key(folder) or has_own_identity(key, self._context.project.metadata_types)
 
     def _check_file(self, key: PathKey, path: bytes) -> FileFact | None:
@@ -106,7 +106,7 @@ class SingleFiles:
 
 
 class RememberedFiles:
-    """Stored state of folders for the scanner: their rows, or pending changes of them, with single files as they are now.
+    """State of folders for the scanner: their pending changes, otherwise their rows; with newer facts of single files.
 
     Args:
         archive: has the rows.
@@ -141,7 +141,7 @@ class RememberedFiles:
 
 
 def without_fresh(fresh: FreshReads, folder: str, digest: bytes, facts: Sequence[FileFact]) -> tuple[bytes, Sequence[FileFact]]:
-    """Return a folder's digest and files such that the next scan reads again what was read too soon after its last change."""
+    """Return a folder's digest and files, marked so that the next scan reads again those that were read too soon after a change."""
     if folder not in fresh.folders or not any(map(fresh.holds, facts)):
         return digest, facts
     return b"", [replace(fact, mtime_ns=0) if fresh.holds(fact) else fact for fact in facts]
@@ -154,11 +154,11 @@ def _newest(fact: FileFact, extra: Mapping[PathKey, FileFact]) -> FileFact:
 
 
 _BACKLOG = 4096
-"""The scan pauses while more than this is pending: memory stays flat however large the tree."""
+"""The scan pauses while the backlog is larger, so that memory use does not grow with the tree."""
 _RECHECK_S = 0.05
 _COMMON = f"{COMMON_PLATFORM}/"
 _IDENTITIES, _MADE = "identities", "made"
-"""Whether all sources of metadata types have their identity files: an engine that makes none leaves that to the next."""
+"""Stored state: whether all sources of metadata types have identity files; not set by an engine that creates none."""
 
 
 class Scans:
@@ -176,7 +176,7 @@ class Scans:
         self._below = ""
         self._again: dict[PathKey, float] = {}
         self._checked_ns: dict[str, int] = {}
-        """{relative folder: when (nanoseconds since 1970) its last check began}, if that differs from the start of the scan."""
+        """{relative folder: when (nanoseconds since 1970) its last check began}, if not at the start of the scan."""
         self._single_files = SingleFiles(context, self.is_own)
         self._settings = FolderSettings(context.wake)
         self._clocks = FileClocks(context.roots)
@@ -197,7 +197,7 @@ class Scans:
 
     @property
     def can_go_on(self) -> bool:
-        """Whether there is a scan that need not wait for pending work."""
+        """Whether a scan is in progress that does not have to wait for pending work."""
         return self._steps is not None and self._context.pipeline.jobs.backlog < _BACKLOG and not self._settings.is_busy
 
     @property
@@ -206,7 +206,7 @@ class Scans:
         return self._scanner.files_seen if self._scanner else 0
 
     def start(self, *, retries: bool, is_full: bool) -> None:
-        """Begin to scan all scan folders; `retries`: failed jobs are tried again; `is_full`: the bytes of every file are read."""
+        """Begin to scan all scan folders. `retries`: retry failed jobs. `is_full`: read the bytes of every file."""
         context, opening = self._context, self._opening
         is_known = context.archive.state("signature") == opening.signature
         context.inbox.post(ScanStarted(context.inbox.next_seq(), retries=retries))
@@ -248,7 +248,7 @@ class Scans:
                 inbox.post(event)
 
     def _scanner_at_hand(self) -> Scanner:
-        """Return a scanner without the first scan's ways: it trusts what is remembered."""
+        """Return a scanner for checks after the first scan: it trusts the stored state."""
         self._scanner = self._make_scanner()
         return self._scanner
 
@@ -272,7 +272,7 @@ class Scans:
         self._opening.guard.check(folder, lambda: self._context.archive.folders)
 
     def _note_unknown(self, folder: str, *, is_tree: bool) -> None:
-        """Record unreadable folders, and those that can be read again: above `folder`, in it, and with `is_tree` below it."""
+        """Replace the records of unreadable folders: of `folder`, its parents and, with `is_tree`, all folders below it."""
         for part, known in list(self.unknown):
             if folder == known or is_below(folder, known) or (is_tree and is_below(known, folder)) or not known:
                 self.unknown.pop((part, known))
@@ -288,7 +288,7 @@ class Scans:
     # -------------------------------------------------------------------------------------------------------- single folders
 
     def check_folder(self, folder: str, again: frozenset[PathKey] = frozenset()) -> None:
-        """Look at one relative folder (lower case) now, and at the files `again` in it as if nothing were remembered of them."""
+        """Check one relative folder (lower case) now; read the files `again` in it even if their stored state matches."""
         now_ns = time.time_ns()
         try:
             event = self._scanner_at_hand().check_folder(folder, again)
@@ -299,13 +299,13 @@ class Scans:
         self._report_walk()
         if event is not None:
             self.is_dirty = True
-            self._checked_ns[folder] = now_ns  # earlier facts were compared by the time of the previous check
+            self._checked_ns[folder] = now_ns  # set only now: the check above needs the time of the previous check
             self._context.inbox.post(event)
 
     def check_files(self, folder: str, named: Mapping[PathKey, bytes]) -> bool:
-        """Look at known files of one relative folder (lower case) by themselves; return False where that cannot be.
+        """Check known files of one relative folder (lower case) by themselves; return False if the whole folder has to be checked.
 
-        `named` has the absolute path that was named, for each.
+        `named` has the absolute path that the notification named for each file.
         """
         facts = self._single_files.check(folder, named) if not self.unknown and not self.is_scanning else None
         if facts is None:
@@ -349,7 +349,7 @@ class Scans:
             self.check_folder(folder, frozenset(key for key in due if parent(key) == folder))
 
     def _is_left_to_watching(self, key: PathKey) -> bool:
-        """Whether a file is missing now: one check does not confirm a deletion, as a program may be writing it again."""
+        """Whether a file is missing now: the watching part then checks it, because one check does not confirm a deletion."""
         live, fact = self._context.live, self._context.pipeline.jobs.memory.last_seen(key)
         watched = {folder.id for folder in self._context.project.scan_folders if not folder.is_intermediate}
         if live is None or fact is None or fact.scan_folder not in watched:
@@ -361,7 +361,7 @@ class Scans:
         return True
 
     def note_read(self, fact: FileFact, read_ns: int, read_s: float) -> None:
-        """Record that a file was read; the reading began at `read_ns` (since 1970), `read_s` (monotonic), or later."""
+        """Record that a file was read, not before `read_ns` (since 1970), which is `read_s` (monotonic)."""
         self.fresh_reads.note(fact, read_ns, read_s, RACY_NS)
 
     # ------------------------------------------------------------------------------------------------------------- products
@@ -369,7 +369,7 @@ class Scans:
     def check_products(self, *, trusts_times: bool = True) -> None:
         """Check every cache folder that differs from its record; without `trusts_times`, all folders.
 
-        An intermediate that a dead engine was about to delete existed at the check of the folders, and is a source.
+        An intermediate that a dead engine had not deleted yet was seen as a source by the check of folders, so it is checked again.
         """
         products, say = self._context.archive.products, self._context.news.say_once
         lost, orphans = self._context.cache.find_lost(products, say, trusts_times=trusts_times)
@@ -391,7 +391,7 @@ class Scans:
         return [("signature", self._opening.signature), (_IDENTITIES, made), (ROOTS_STATE, self._opening.guard.state())]
 
     def mark_fresh_files(self, rows: Rows) -> None:
-        """Change rows of folders so that a file too fresh to be trusted is read again by the next scan."""
+        """Change rows of folders so that the next scan reads recently written files again."""
         folders = rows.get("put_folder")
         if folders:
             rows["put_folder"] = [self._row_to_save(*row) for row in folders]  # type: ignore[arg-type]  # rows of one operation have one form
@@ -419,7 +419,7 @@ class Scans:
         return {part: row for part, row in rows.items() if row[0] or row[1]}
 
     def _begin_checks(self) -> None:
-        """Note that checks of folders begin now; folders with pending changes keep the time of their own check."""
+        """Record that checks of folders begin now; folders with pending changes keep the time of their last check."""
         unfinished = {*self._context.pipeline.jobs.memory.folders, *self._context.inbox.folders()}
         self._checked_ns = {folder: self._checked_ns.get(folder, self._begun_ns) for folder in unfinished}
         self._begun_ns = time.time_ns()

@@ -1,1 +1,1 @@
-"""Worker processes from outside: started, given orders, limited, replaced. `aptui.worker` runs inside them."""
+"""Starts, limits and replaces worker processes, and sends them orders. `aptui.worker` is the code that runs inside them."""

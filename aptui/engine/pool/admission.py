@@ -1,4 +1,4 @@
-"""Admission of jobs to the pool: running jobs must fit into memory together, and a job that was killed for lack of it runs alone.
+"""Admission of jobs to the pool: running jobs must fit into memory together, a job that was killed for lack of memory runs alone.
 
 `MemoryBudget` records what builders need; `FailureTracker` counts killed runs.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from aptui.core.orders import ProcessOrder, RunResult
 from aptui.engine.pool.worker_messages import Identity, Order, PoolMessage, builder_of, identity_of
 
-# The failure tracker: runs that killed their worker, builders that are broken by that, jobs that have to run alone.
+# The failure tracker: runs that killed their worker, builders that are broken for this reason, jobs that have to run alone.
 #
 # `engine.pool.worker_messages` answers the orders of a worker that died.
 
@@ -20,7 +20,7 @@ _MAX_LONELY = 10_000
 
 
 class FailureTracker:
-    """The circuit breaker of builders, and the jobs that ran out of memory."""
+    """Counts the workers that each builder killed, and records the jobs that ran out of memory and have to run alone."""
 
     def __init__(self) -> None:
         self._failures: dict[str, tuple[int, str]] = {}
@@ -28,21 +28,21 @@ class FailureTracker:
         self.lonely: dict[Identity, None] = {}
 
     def note_answer(self, builder: str) -> None:
-        """Note an answer of a builder: it does not kill every worker."""
+        """Note that a builder gave an answer, so that it is not regarded as one that kills every worker."""
         self._answered.add(builder)
         self._failures.pop(builder, None)
 
     def note_death(self, builder: str, reason: str) -> None:
-        """Note that a worker died in a builder; only builders that never answered count."""
+        """Note that a worker died in a builder. Has no effect for a builder that gave an answer before."""
         if builder not in self._answered:
             self._failures[builder] = (self._failures.get(builder, (0, ""))[0] + 1, reason)
 
     def list_broken(self) -> dict[str, str]:
-        """Return {builder: why} of those whose circuit breaker is open."""
+        """Return {builder: why} of the builders that are broken and get no worker."""
         return {name: reason for name, (count, reason) in self._failures.items() if count >= MAX_FAILURES}
 
     def refusal(self, builder: str) -> str:
-        """Return why a builder gets no worker, "" if it gets one."""
+        """Return why a builder gets no worker, "" if it gets a worker."""
         count, reason = self._failures.get(builder, (0, ""))
         return f"builder {builder!r} died three times at its start: {reason}" if count >= MAX_FAILURES else ""
 
@@ -52,7 +52,7 @@ class FailureTracker:
         self._answered.clear()
 
     def isolate(self, identity: Identity | None) -> bool:
-        """Let a job run alone from now on; return whether it did not before."""
+        """Let a job run alone from now on; return False if it had to already."""
         if identity is None or identity in self.lonely:
             return False
         if len(self.lonely) >= _MAX_LONELY:
@@ -61,7 +61,7 @@ class FailureTracker:
         return True
 
     def release(self, identity: Identity | None) -> None:
-        """A job succeeded: it may run beside others again."""
+        """Let a job that succeeded run beside others again."""
         if identity is not None:
             self.lonely.pop(identity, None)
 
@@ -116,7 +116,7 @@ class MemoryBudget:
         self.learned[builder] = peak_bytes if peak_bytes >= known else known - (known - peak_bytes) // FADE
 
     def learn_death(self, builder: str) -> None:
-        """Note a run that ended for lack of memory: it needs an unknown amount, more than was expected."""
+        """Note a run that ended for lack of memory: it needs more than was expected, and it is unknown how much."""
         expected = self.estimate_bytes(builder)
         self.learned[builder] = max(expected, min(2 * expected, self._budget_bytes or self._available()))
 
@@ -126,7 +126,7 @@ class MemoryBudget:
         return min(bytes_, limit_bytes) if limit_bytes > 0 else bytes_
 
     def fits(self, need_bytes: int, at_work: Iterable[tuple[int, int]]) -> bool:
-        """Return whether a run fits beside those at work, which are (pid, expected bytes)."""
+        """Return whether a run fits into memory beside the current runs, which are given as (pid, expected bytes)."""
         runs = list(at_work)
         expected_bytes = need_bytes + sum(expected for _, expected in runs)
         if self._budget_bytes:
@@ -147,7 +147,7 @@ class MemoryBudget:
 def available_bytes(proc: str = "/proc", cgroups: str = _CGROUPS) -> int:
     """Return the memory that is available to runs on this machine and in our cgroup.
 
-    `MemAvailable`, or less where a cgroup (v2) allows less.
+    This is `MemAvailable`, or less if a cgroup (v2) allows less.
     """
     info = _fields(f"{proc}/meminfo")
     total, left = info.get("MemTotal:", 0) * 1024, info.get("MemAvailable:", 1 << 40) * 1024
@@ -157,7 +157,7 @@ def available_bytes(proc: str = "/proc", cgroups: str = _CGROUPS) -> int:
 
 
 def _cgroup_limits(proc: str, cgroups: str) -> Iterable[tuple[int, int]]:
-    """Yield (limit, what is left of it) of our cgroup and those above it."""
+    """Yield (limit, unused bytes) of our cgroup and of each cgroup above it."""
     group = next((line[3:] for line in _read(f"{proc}/self/cgroup").splitlines() if line.startswith("0::")), "")
     while group:
         folder = f"{cgroups}{group.rstrip('/')}"
@@ -196,18 +196,18 @@ def _read(path: str) -> str:
 
 
 class JobAdmission:
-    """Says whether a job may begin, and learns from how runs end."""
+    """Decides whether a job may begin, and learns from the results of runs."""
 
     def __init__(self, memory: MemoryBudget, failures: FailureTracker) -> None:
         self._memory, self._failures = memory, failures
 
     def may_run(self, message: PoolMessage, jobs: Iterable[tuple[int, PoolMessage]]) -> bool:
-        """Whether a job may run beside those at work.
+        """Whether a job may run beside the current jobs.
 
-        Any job may run when no other does, so that all come to an end.
+        Any job may run when no other job runs, so that each job runs at some time.
 
         Args:
-            jobs: (process id, job) of each that is at work.
+            jobs: (process id, job) of each worker that runs a job.
         """
         others = list(jobs)
         if not others:
@@ -225,12 +225,12 @@ class JobAdmission:
         self._memory.learn(builder_of(order), result.peak_rss_bytes)
 
     def isolate(self, order: Order) -> bool:
-        """Note that another process killed a job; return whether it is the first time, so that it runs again, alone."""
+        """Note that another process killed a job. Return True the first time: then the job runs again, alone."""
         is_new = self._failures.isolate(identity_of(order))
         if is_new:
             self._memory.learn_death(builder_of(order))
         return is_new
 
     def release(self, order: Order) -> None:
-        """A job came through: it may run beside others again."""
+        """Let a job that succeeded run beside others again."""
         self._failures.release(identity_of(order))

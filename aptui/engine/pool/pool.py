@@ -1,20 +1,20 @@
-"""The pool of workers: starts them, gives each its orders, enforces time limits, and reports an outcome for every order.
+"""The pool of workers: starts workers, gives them orders, enforces time limits, and reports an outcome for every order.
 
-The engine's loop owns the selector and the thread; nothing here waits. Each order that is sent gets exactly one result, also when
+The engine's loop owns the selector and the thread; nothing here blocks. Each order that is sent gets exactly one result, also when
 its worker crashes, hangs, floods its output or sends malformed messages:
 
 * the run of a dying worker is LOST, and the reason says how the worker died; the orders behind it are RETURNED;
 * a run that overruns its limit is FAILED, after its worker and every process of its family are gone;
-* of a message of several copies it is unknown which one was to blame: all of it is RETURNED (a single one is LOST);
+* if a worker dies over several copies, it is unknown which copy killed it: all are RETURNED (a single copy is LOST);
 * a builder whose workers die three times before its first answer is broken: its orders fail at once, until `reconfigure`;
-* a run that was killed by SIGKILL is LOST as well, and when the same job is ordered again, no other job runs beside it.
+* a run that was killed by SIGKILL is LOST as well; when the same job is ordered again, it runs alone.
 
-Memory: a job starts only if the known use of its builder fits (`pool.admission`); one always may. A job that does not fit waits and
+Memory: a job starts only if the known use of its builder fits (`pool.admission`) or no job runs. A job that does not fit waits and
 others pass it, up to a limit. Critical orders: `size` workers accept any order, and one more is reserved for critical orders, so
 that these need not wait for the end of a long run. It is started when it is first needed, and keeping it free costs nothing without
 such orders. While all the others run long jobs, it also reads and analyses files: changes are known however long jobs take.
 
-Idle workers are ended after a while, all but one; that one too, later.
+Idle workers are ended after a while, except for the last one, which is ended later.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from aptui.worker import wire
 from aptui.worker.variables import values_of
 
 _LONG_JOB_S = 0.5
-"""After so long without room for files and analyses a further worker is started for them."""
+"""If jobs keep all workers busy for this long, one more worker is started for hashing files and for analyses (seconds)."""
 _LEAST_HELD = 8
 """Number of jobs that may wait for memory before no more messages are requested, so that later jobs get a chance to fit."""
 
@@ -56,7 +56,7 @@ class Pool:
 
     Args:
         builders, platforms: sent to the workers at their start.
-        size: maximum number of workers, and one more for critical orders; they are started when there is work.
+        size: maximum number of workers, without the one for critical orders; workers are started when there is work.
         selector: registered keys carry a callable: the loop calls `key.data()` for each ready key
             (a mask may be passed and is not needed).
         on_results: called with one or more results, from those callables and from `poll`; never from within `send` or `kill`.
@@ -104,7 +104,7 @@ class Pool:
     def free(self) -> int:
         """Return how many messages may be sent now.
 
-        A worker has room for one more behind a short one, so that it never waits for the engine.
+        A worker with a short message accepts a second message, so that it never waits for the engine.
         """
         return self._free(self._size)
 
@@ -127,7 +127,7 @@ class Pool:
 
     @property
     def _is_at_long_jobs(self) -> bool:
-        """Whether every worker has been at its job for a while, so that another one is worth its start."""
+        """Whether every worker has run its job for a while, so that starting another worker is worth its cost."""
         until_s = self._clock() - _LONG_JOB_S
         return all(slot.messages[0].began_s <= until_s for slot in self._manager.slots if slot.is_busy)
 
@@ -144,7 +144,7 @@ class Pool:
     def jobs_at_work(self) -> dict[int, int]:
         """Return {run key of a job that a worker runs now: ms since it began}.
 
-        Jobs that wait behind them are left out. Of copies that travel together it is unknown which one runs: it counts as the
+        Jobs that wait behind them are left out. If several copies were sent together, it is unknown which one runs now: the
         first.
         """
         heads = [slot.messages[0] for slot in self._manager.slots if slot.messages and slot.is_ready]
@@ -162,17 +162,17 @@ class Pool:
         return slot.member.questions.so_far(run_key, order.builder, slot.member.unfinished)
 
     def workers(self) -> tuple[WorkerInfo, ...]:
-        """Return the state of each worker, for people."""
+        """Return the state of each worker, to be shown to users."""
         return tuple(slot.info(self._clock()) for slot in self._manager.slots)
 
     def list_learned_memory(self) -> dict[str, int]:
-        """Return what builders were seen to take, {name: bytes}, for the next session."""
+        """Return {builder: measured memory use in bytes}, for the next session."""
         return dict(self._memory.learned)
 
     def send(self, orders: Sequence[Order]) -> None:
         """Send orders of one kind to one worker, as one message. Orders beyond `free` wait in the pool.
 
-        Critical orders, and those that have to run alone, travel alone: no order waits behind others of the same message.
+        Each critical order, and each order that has to run alone, is sent in a message of its own, so that it waits for no other.
         """
         fine = [order for order in orders if not self._refuse(order)]
         for message in messages_of(fine, self._failures.lonely):
@@ -185,7 +185,7 @@ class Pool:
         self._dispatch()
 
     def kill(self, run_keys: Iterable[int]) -> None:
-        """Stop runs: those that are running with their worker, others quietly. Each is answered CANCELLED."""
+        """Stop runs: end the workers of running ones, and remove waiting ones. Each run is reported as CANCELLED."""
         wanted = set(run_keys)
         for message in self._waiting:
             unwanted = [order for order in message.orders if order.run_key in wanted]
@@ -246,7 +246,7 @@ class Pool:
         return self._failures.list_broken()
 
     def _refuse(self, order: Order) -> bool:
-        """Answer an order at once when no worker could do it; return whether that was so."""
+        """Answer an order at once if no worker can do it; return whether it was answered."""
         error = self.fault or self._failures.refusal(builder_of(order))
         if error:
             self._answers.results.append(make_ended(order, Outcome.FAILED, error, FailureKind.OBSTACLE))
@@ -255,7 +255,7 @@ class Pool:
     # ----------------------------------------------------------------------------------------------------------- dispatch
 
     def _dispatch(self) -> None:
-        """Send waiting messages to workers with room. A job that does not fit into memory is passed by others, up to a limit."""
+        """Send waiting messages to workers with room. Others overtake a job that does not fit into memory, up to a limit."""
         if not self._waiting:
             return
         now_s = self._clock()
@@ -279,7 +279,7 @@ class Pool:
             slot.member.send(message.frame())
 
     def _choose(self, message: PoolMessage) -> WorkerSlot | None:
-        """Return a worker for a message: the idle one that was idle longest, else a new one, else one that it can wait behind."""
+        """Return a worker for a message: the one that was idle longest, else a new one, else a busy one that accepts another."""
         if self._manager.busy < self._size + (message.is_critical or (message.only_analyses and self._are_all_at_jobs)):
             free = [slot for slot in self._manager.slots if slot.is_usable and not slot.messages]
             if free:
@@ -299,7 +299,7 @@ class Pool:
     # ------------------------------------------------------------------------------------------------- what workers tell us
 
     def on_frame(self, member: WorkerProcess, kind: wire.FrameKind, payload: bytes) -> None:
-        """Take in a frame (`Listener`)."""
+        """Handle a frame from a worker (`Listener`)."""
         slot = self._manager.slot_of(member)
         record = wire.decode(kind, payload)
         match kind, record:
@@ -376,7 +376,7 @@ class Pool:
     # --------------------------------------------------------------------------------------------------------------- ends
 
     def on_exit(self, member: WorkerProcess) -> None:
-        """Account for every order of a worker that is dead (`Listener`)."""
+        """Report or return every order of a worker that died (`Listener`)."""
         slot = self._manager.remove(member)
         if not slot.is_ready:
             self._give_up_start(slot)
@@ -407,17 +407,17 @@ class Pool:
         if self._waiting.held_count or (self._waiting and not self._manager.slots):
             times.append(self._clock() + SAMPLE_S)  # another program may free memory, or end a process
         elif any(message.only_analyses for message in self._waiting):
-            times.append(self._clock() + _LONG_JOB_S)  # by then a further worker may be worth its start
+            times.append(self._clock() + _LONG_JOB_S)  # by then it may be worth starting a further worker
         return min(times, default=None)
 
     def poll(self, now_s: float) -> None:
-        """Enforce limits and deliver due results. Call it at `next_deadline`, and whenever convenient."""
+        """Enforce limits and deliver due results. Call this at `next_deadline`; earlier calls do no harm."""
         self._manager.enforce(now_s)
         self._dispatch()
         self._deliver()
 
     def close(self, grace_s: float = 1.0) -> None:
-        """End all workers, those at work too; returns when every process is gone. Results are not delivered any more."""
+        """End all workers, also those that run jobs; return when every process has ended. Results are not delivered any more."""
         self._waiting.clear()
         self._report = lambda _results: None
         self._manager.close(grace_s)

@@ -1,7 +1,7 @@
-"""One worker process from the side of the engine: it is started, written to, read from and ended; `pool` chooses its orders.
+"""One worker process from the side of the engine: starts it, writes to it, reads from it and ends it; `pool` chooses its orders.
 
 Three descriptors wake the loop: the channel (frames), the output pipe (whatever builders print), and a pidfd (its death, which no
-grandchild that holds a pipe open can hide); a fourth one when a run is asked about (`questions`). None of them is ever waited for.
+grandchild that holds a pipe open can hide); and a fourth one for questions about a run (`questions`). No read or write blocks.
 
 Tests: `tests/engine/pool/test_environment.py`.
 """
@@ -35,13 +35,13 @@ class WorkerListener(Protocol):
     """Events of a worker for its pool."""
 
     def on_frame(self, member: WorkerProcess, kind: wire.FrameKind, payload: bytes) -> None:
-        """A frame came."""
+        """A frame has arrived."""
 
     def on_exit(self, member: WorkerProcess) -> None:
         """The process is dead; its earlier messages and output were received."""
 
     def on_wake(self) -> None:
-        """All frames of one wake-up were reported."""
+        """Called after all frames of one wake-up were reported."""
 
 
 class WorkerStart(Struct, frozen=True):
@@ -150,7 +150,7 @@ class WorkerProcess:
 
     @property
     def is_deaf(self) -> bool:
-        """Whether the channel is closed: the worker is just ending, or a builder closed a file that is not its own."""
+        """Whether the channel is closed: the worker is ending, or a builder closed the descriptor of the channel."""
         return not self._is_listening
 
     def _close_channel(self) -> None:
@@ -180,7 +180,7 @@ class WorkerProcess:
     def take_output(self, run_key: int) -> BoundedText | None:
         """Return the output of a run whose result has come.
 
-        Its marker was written before the result, so it is in the pipe by now.
+        The worker writes a marker after the output and before the result, so the whole output is in the pipe by now.
         """
         for _ in range(_DRAIN_READS):
             if self._stream.finished and self._stream.finished[-1][0] == run_key:
@@ -212,7 +212,7 @@ class WorkerProcess:
             self._channel.shutdown(socket.SHUT_WR)
 
     def terminate(self) -> None:
-        """Ask the worker's process group to end, but not what it is wrapped in: that would take it along at once."""
+        """Send SIGTERM to the worker's processes, but not to the sandbox around them: its end would kill them at once."""
         if not self.is_wrapped:
             processes.kill_group(self.pid, signal.SIGTERM)
             return
@@ -244,18 +244,18 @@ class WorkerProcess:
 
     @property
     def is_killed_by_others(self) -> bool:
-        """Whether it ended by a SIGKILL that was not ours: most likely, memory ran out."""
+        """Whether the worker ended by a SIGKILL that this engine did not send: most likely, memory ran out."""
         return self._status == -signal.SIGKILL and not self.fault
 
     @property
     def _status(self) -> int | None:
-        """The exit status; minus a signal's number if one killed it, which a wrapper reports as shells do."""
+        """The exit status, or the negative number of the signal that killed the worker; a sandbox reports it as shells do."""
         code = self._process.returncode
         return 128 - code if self.is_wrapped and code is not None and code > 128 else code
 
     @property
     def exit_text(self) -> str:
-        """How the process ended, for people."""
+        """How the process ended, as a text for users."""
         code = self._status
         if self.fault:
             return self.fault

@@ -2,11 +2,11 @@
 
 Visible: the system's programs and libraries, Python and its packages, folders of PATH, the project with its scan folders and its
 cache, and the `sandbox_paths`, all read-only; the staging folder, which alone can be written to; temporary and home folders in
-memory, empty. There is no network. Not prevented: signals to other processes of the same user, and reading files of the system's
-folders that all users can read. A namespace of process ids would prevent signals; but workspaces and left-over processes are known
+memory, empty. There is no network. It does not prevent signals to other processes of the same user, or reading the system's
+files that all users can read. A namespace of process ids would prevent signals; but workspaces and left-over processes are known
 by ids that workers and engine share. Memory and environment of other processes cannot be read from inside.
 
-O3DE projects are left out: their Python builders run the O3DE engine's own code, which writes to the user's folders.
+O3DE projects have no sandbox: their Python builders run the O3DE engine's own code, which writes to the user's folders.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MISSING = "bubblewrap (bwrap) is not on this machine"
 
 
 class Sandbox(Struct, frozen=True):
-    """How to start a worker in it.
+    """How to start a worker in the sandbox.
 
     Args:
         program: bubblewrap.
@@ -93,7 +93,7 @@ class Sandbox(Struct, frozen=True):
 
 
 def problem_of(sandbox: Sandbox) -> str:
-    """Return why nothing can be started in this sandbox, "" when something can."""
+    """Return why no program can be started in this sandbox, "" if programs can be started."""
     command = sandbox.command([sys.executable, "-c", ""])
     try:
         done = subprocess.run(
@@ -113,7 +113,7 @@ def problem_of(sandbox: Sandbox) -> str:
 def sandbox_of(
     config: Config, writes: Iterable[str] = (), *, stages: bool = True, notify: Callable[[str], object] | None = None
 ) -> Sandbox | None:
-    """Return the sandbox of this project's programs, None without one.
+    """Return the sandbox of this project's programs, None if they run without a sandbox.
 
     Args:
         writes: folders that can be written to besides the staging folder.
@@ -139,7 +139,7 @@ def sandbox_of(
 
 
 def plan_sandbox(config: Config, writes: Iterable[str] = (), *, stages: bool = True) -> Sandbox | None:
-    """Return the sandbox that this project would have, None if bubblewrap is not installed."""
+    """Return the sandbox of this project whether it is enabled or not, None if bubblewrap is not installed."""
     program = shutil.which(PROGRAM)
     if program is None:
         return None
@@ -156,7 +156,7 @@ def plan_sandbox(config: Config, writes: Iterable[str] = (), *, stages: bool = T
         *config.sandbox_paths,
     ]
     secrets = (config.sharing.team_key_file, config.sharing.signing_key_file)
-    real = [os.path.realpath(path) for path in reads if path]  # sources and builders are named by real paths and by links
+    real = [os.path.realpath(path) for path in reads if path]  # sources and builders may be named by real paths or by links
     return Sandbox(
         program, home, tuple(_usable([*reads, *real], home)), (*staging, *writes), tuple(path for path in secrets if path)
     )
@@ -178,7 +178,7 @@ def _python_paths() -> list[str]:
 
 
 def _usable(paths: Iterable[str], home: str) -> Iterable[str]:
-    """Yield those of `paths` that are folders and show neither the whole disk nor all of the home folder."""
+    """Yield the folders among `paths`, except those that contain the whole disk or the whole home folder."""
     for path in dict.fromkeys(os.path.normpath(path) for path in paths if os.path.isabs(path)):
         shown = path if path.endswith("/") else f"{path}/"
         if not f"{home}/".startswith(shown) and not path.startswith(_SYSTEM_BELOW) and path not in _SYSTEM:

@@ -1,6 +1,6 @@
-"""Workers, the orders each has, and the messages that wait: which worker takes another message, and which message goes first.
+"""Workers with their orders, and waiting messages: which worker accepts another message, and which message is sent first.
 
-Nothing here speaks to processes.
+This module does not communicate with processes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PATIENT_S = 10.0
 class WorkerSlot(Struct, eq=False):
     """A worker and its orders.
 
-    `verdicts` say why it is being ended, by run key, for the runs that are to blame. `start` is the configuration that it has.
+    `verdicts` are {run key: why the worker is being ended} of the runs that caused it. `start` is the worker's configuration.
     """
 
     number: int
@@ -71,20 +71,20 @@ class WorkerSlot(Struct, eq=False):
 
     @property
     def takes_another(self) -> bool:
-        """Whether one more short message may wait behind what it has."""
+        """Whether one more short message may wait behind the worker's messages."""
         return self.is_usable and 0 < len(self.messages) < SHORT_IN_FLIGHT and all(message.is_short for message in self.messages)
 
     def takes_behind(self, message: PoolMessage) -> bool:
-        """Whether this message may wait behind what it has."""
+        """Whether this message may wait behind the worker's messages."""
         return self.takes_another and message.may_wait_behind(self.messages[-1])
 
     @property
     def job(self) -> PoolMessage | None:
-        """The message whose builders are at work here, if they process sources."""
+        """The message of jobs that the worker runs now, None without one."""
         return self.messages[0] if self.messages and self.messages[0].is_job else None
 
     def is_at(self, run_key: int) -> bool:
-        """Whether the worker runs this run, as far as is known."""
+        """Whether the worker is executing this run, as far as is known."""
         order = self.messages[0].current if self.messages and self.is_ready else None
         return order is not None and order.run_key == run_key
 
@@ -96,7 +96,7 @@ class WorkerSlot(Struct, eq=False):
         return "starting" if not self.is_ready else "working" if self.messages else "idle"
 
     def info(self, now_s: float) -> WorkerInfo:
-        """Return its state, for people."""
+        """Return the worker's state, to be shown to users."""
         message = self.messages[0] if self.messages and self.is_ready else None
         age_ms = int((now_s - message.began_s) * 1000) if message else 0
         rss_bytes = (family_bytes if self.member.is_wrapped else resident_bytes)(self.member.pid)
@@ -106,7 +106,7 @@ class WorkerSlot(Struct, eq=False):
 
 
 class WaitingOrders:
-    """Messages that no worker has yet: critical ones first, else in the order they came."""
+    """Messages that were not sent to a worker yet: critical ones first, each kind in the order of arrival."""
 
     def __init__(self) -> None:
         self._critical: deque[PoolMessage] = deque()
@@ -120,7 +120,7 @@ class WaitingOrders:
 
     @property
     def held_count(self) -> int:
-        """How many wait for room in memory."""
+        """Number of jobs that wait for room in memory."""
         return sum(message.held_since_s is not None for message in self)
 
     def add(self, message: PoolMessage) -> None:
@@ -128,11 +128,11 @@ class WaitingOrders:
         self._lane(message).append(message)
 
     def put_back(self, message: PoolMessage) -> None:
-        """Let a message wait before all others of its kind; a worker had it before."""
+        """Put a message that a worker had back, before all others of its kind."""
         self._lane(message).appendleft(message)
 
     def take(self, message: PoolMessage) -> None:
-        """A worker gets this message. Jobs that are held and stood before it have been passed."""
+        """Remove a message that a worker gets. Jobs before it that wait for memory count it as an overtake."""
         if message.is_job:
             for other in self:
                 if other is message:
@@ -163,20 +163,20 @@ class WaitingOrders:
         return self._critical if message.is_critical else self._others
 
 
-# Answers of the pool: each order that was sent gets exactly one, even if no worker gives it.
+# Answers of the pool: each order that was sent gets exactly one answer, even if its worker does not answer.
 #
 # A worker's answer is passed on unless the run was ended or cancelled. If a worker died or left, each of its orders is lost,
 # failed, cancelled, or returned to the pipeline (`engine.pool.pool` lists the cases).
 
 _HASH_TRIES = 2
-"""Workers that may die while reading the same files; the first may have died of another cause."""
+"""Number of workers that may die while reading the same files; the first may have died of another cause."""
 
 
 class OrderAnswers:
     """Results that are not reported yet, and the rules for orders that no worker answers.
 
     Args:
-        waiting: takes what another worker shall do instead.
+        waiting: receives the orders that another worker has to do instead.
         clock: seconds of a monotonic clock.
     """
 
@@ -196,7 +196,7 @@ class OrderAnswers:
     def take_run(
         self, slot: WorkerSlot, message: PoolMessage, order: AnalyseOrder | ProcessOrder, result: AnalyseResult | RunResult
     ) -> None:
-        """Handle a message of a worker about its run; one about a run that was ended or cancelled has no effect."""
+        """Handle a worker's message about its run; a message about a run that was ended or cancelled has no effect."""
         text = slot.member.take_output(result.run_key)
         self._failures.note_answer(order.builder)
         if result.run_key in slot.verdicts:
@@ -207,7 +207,7 @@ class OrderAnswers:
             self.results.append(with_output(self._check_run(order, result), text, order.builder))
 
     def _check_run(self, order: AnalyseOrder | ProcessOrder, result: AnalyseResult | RunResult) -> AnalyseResult | RunResult:
-        """Note the resource use of a run; one whose command was killed for lack of memory is LOST, and runs again alone."""
+        """Note the resource use of a run. If its command was killed for lack of memory, it is LOST, and its job reruns alone."""
         if not isinstance(result, RunResult):
             return result
         self._admission.learn(order, result)
@@ -217,7 +217,7 @@ class OrderAnswers:
         return result
 
     def take_copies(self, message: PoolMessage, results: Sequence[object]) -> bool:
-        """Take the results of all copies of a message; False: they are of other copies than were ordered, and none is taken."""
+        """Accept the results of all copies of a message; return False and accept no result if they are of other copies."""
         answers = [result for result in results if isinstance(result, RunResult)]
         if [result.run_key for result in answers] != [order.run_key for order in message.orders]:
             return False
@@ -239,7 +239,7 @@ class OrderAnswers:
             self.results.append(make_unhashed(message.hash_order, fault))
 
     def account_for_the_dead(self, slot: WorkerSlot) -> None:
-        """Answer every order of a worker that died: the one it was at by how it died, those behind are returned."""
+        """Answer every order of a worker that died: the current run by how the worker died; the orders behind it are returned."""
         for message in slot.messages:
             if message.hash_order is not None:
                 self._read_again(message, slot.member.exit_text)
@@ -283,14 +283,14 @@ class OrderAnswers:
     def return_or_keep(self, message: PoolMessage) -> None:
         """Return orders of the previous configuration to the pipeline, which decides again.
 
-        File hashing goes on: it is right in any configuration.
+        File hashing continues, because it does not depend on the configuration.
         """
         if message.hash_order is not None:
             self._waiting.add(message)
         self._return(message, message.rest, "the configuration changed")
 
     def take_back(self, slot: WorkerSlot, *, is_outdated: bool) -> None:
-        """Give the orders of a worker that ends normally to others, unless they belong to an earlier configuration."""
+        """Give the orders of a worker that ends normally to other workers, unless they belong to an earlier configuration."""
         for message in reversed(slot.messages):
             unwanted = [order for order in message.rest if order.run_key in message.cancelled]
             self.cancel(unwanted)

@@ -1,7 +1,7 @@
-"""Processes of workers as they are started, before they get work from `process`.
+"""Starts the processes of workers; `process` then sends them work.
 
-A worker takes as long to start as the engine to import what decides. The `EarlyWorker` is started before that, as soon as it is
-known that there is something to do, so that both happen at one time.
+A worker takes as long to start as the engine takes to import its modules. The `EarlyWorker` is started before, as soon as it is
+known that there is work, so that both happen at the same time.
 
 Tests: `tests/engine/pool/test_spawning.py`.
 """
@@ -39,7 +39,7 @@ def python_command(*arguments: str) -> list[str]:
 
 
 def python_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of a worker: an allow-list, so that no secret of the engine's reaches builders."""
+    """Return the environment of a worker: an allow-list, so that builders do not get the engine's secrets."""
     inherited = {name: value for name, value in os.environ.items() if name in _ALLOWED or name.startswith(_ALLOWED_PREFIXES)}
     root = str(Path(aptui.__file__).parent.parent)
     if "site-packages" not in root and "dist-packages" not in root:
@@ -48,7 +48,7 @@ def python_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]
 
 
 def mark_prefix() -> str:
-    """Return the beginning of the mark that all processes of this engine's workers have in their environment."""
+    """Return the common prefix of the marks in the environment of this engine's workers and their child processes."""
     return f"{MARK_VARIABLE}={os.getpid()}-"
 
 
@@ -56,9 +56,9 @@ class SpawnedWorker(Struct, eq=False):
     """A process that waits for its setup frame.
 
     Args:
-        mark: what it and all that it starts have in their environment.
+        mark: a text in the environment of this process and of its child processes.
         channel, questions: our ends of its two socket pairs.
-        output: where it and all that it starts write to.
+        output: receives the output of this process and of its child processes.
     """
 
     mark: str
@@ -81,7 +81,7 @@ def spawn(environment: Mapping[str, str], sandbox: Sandbox | None) -> SpawnedWor
     """Start a worker's process.
 
     Raises:
-        OSError: that cannot be done.
+        OSError: the process cannot be started.
     """
     mark = f"{mark_prefix()}{os.urandom(8).hex()}"
     (channel, theirs), (questions, asked) = socket.socketpair(), socket.socketpair()
@@ -117,11 +117,11 @@ def spawn(environment: Mapping[str, str], sandbox: Sandbox | None) -> SpawnedWor
 
 
 class EarlyWorker:
-    """A worker that was started before there is a pool, which takes it first.
+    """A worker that is started before the pool exists; the pool uses it first.
 
-    Where it cannot be started, the pool tries again and says what is wrong.
+    If it cannot be started, the pool tries again and reports the error.
 
-    One alone: two were measured on two processors, and took from the engine's own start what they gained.
+    There is only one: on two processors, a second one delayed the engine's own start by as much time as it saved.
     """
 
     def __init__(self, config: Config) -> None:

@@ -21,9 +21,9 @@ from aptui.worker.commands.output import BoundedText, count_levels, records_of
 
 # Questions to a worker about its run, and the answers: the log of a running job.
 #
-# A question has a socket pair of its own at its worker, names its run, and is answered whatever the run does, sooner or later
-# (`worker.log`); answers about another run than that of the last question are dropped. So the engine does not wait and misses
-# nothing: the answer is the log so far, and a client that needs more asks again. It is dropped when the next run starts.
+# Questions have a socket pair of their own at each worker. A question names its run, and is answered while the run is executing
+# (`worker.log`); answers about another run than that of the last question are dropped. The engine does not wait, and misses
+# nothing: the answer is the whole log so far, and a client that needs more asks again. The log is dropped when the next run starts.
 
 _RECEIVE_BYTES = 1 << 18
 _AGAIN_S = 5.0
@@ -37,7 +37,7 @@ class LogSoFar(Struct, frozen=True):
         log: the job's log as the worker last reported it.
         window: the builder's name.
         printed: the output of the worker since its last marker.
-        is_awaited: an answer of the worker is still to come.
+        is_awaited: the worker has not answered the last question yet.
     """
 
     log: wire.LogAnswer
@@ -47,7 +47,7 @@ class LogSoFar(Struct, frozen=True):
 
     @property
     def stamp(self) -> int:
-        """A number that changes when there is more."""
+        """A number that changes when the log grows."""
         return max(0, self.log.stamp) + self.printed.byte_count
 
     def records(self) -> tuple[LogRecord, ...]:
@@ -59,7 +59,7 @@ class RunQuestions:
     """Questions to one worker.
 
     Args:
-        channel: our end of the socket pair, ours from now on.
+        channel: our end of the socket pair; this object closes it.
         selector: the loop's.
         clock: seconds of a monotonic clock.
     """
@@ -97,7 +97,7 @@ class RunQuestions:
         return LogSoFar(self._log, window, printed, is_awaited=self._asked_s is not None and self._is_open)
 
     def _take_answer(self, _mask: int = 0) -> None:
-        """Receive answers. A malformed one ends the questions, and has no other effect on the worker."""
+        """Receive answers. After a malformed answer the worker is not asked any more; the answer has no other effect on it."""
         try:
             data = self._channel.recv(_RECEIVE_BYTES)
             for kind, payload in self._reader.feed(data):
@@ -117,7 +117,7 @@ class RunQuestions:
             self._log = log
 
     def close(self) -> None:
-        """Let go of the descriptor."""
+        """Close the descriptor."""
         if self._is_open:
             self._is_open = False
             self._selector.unregister(self._channel)
@@ -130,11 +130,11 @@ Identity = tuple[str, str, str, str, str]
 
 
 class PoolMessage(Struct):
-    """Orders of one kind that travel together. `done` of them are answered; the worker runs the next one.
+    """Orders of one kind that are sent together. The first `done` are answered; the worker runs the next one.
 
     `cancelled` are run keys whose results are no longer needed; `tries` counts the workers that died over a hash order. `is_alone`:
-    no other job may run beside it. If memory has no room for a message, `held_since_s` is since when it waits and `passed` how many
-    others went before it.
+    no other job may run beside it. If a message waits for memory, `held_since_s` is when it began to wait, and `passed` how many
+    other messages overtook it.
     """
 
     kind: wire.FrameKind
@@ -150,12 +150,12 @@ class PoolMessage(Struct):
 
     @property
     def is_job(self) -> bool:
-        """Whether builders process sources, which takes memory."""
+        """Whether its orders are jobs, in which builders process sources and need memory."""
         return self.kind is wire.FrameKind.PROCESS
 
     @property
     def is_critical(self) -> bool:
-        """Whether a client waits for it: critical orders travel alone, so the first one decides."""
+        """Whether a client waits for it. A critical order is the only one in its message, so the first order decides."""
         return bool(self.orders) and is_critical(self.orders[0])
 
     @property
@@ -165,16 +165,16 @@ class PoolMessage(Struct):
 
     @property
     def is_plain(self) -> bool:
-        """Whether no builder is involved: a worker answers for all of it together."""
+        """Whether no builder is involved: a worker sends one answer for the whole message."""
         return self.kind in (wire.FrameKind.COPY, wire.FrameKind.HASH)
 
     @property
     def is_short(self) -> bool:
-        """Whether it keeps a worker for a short time only: quick orders travel together."""
+        """Whether it occupies a worker only for a short time: only quick orders are sent together."""
         return self.is_plain or (len(self.orders) > 1 and not self.is_alone)
 
     def may_wait_behind(self, other: PoolMessage) -> bool:
-        """Whether this may wait behind `other` with a worker: it needs no more memory when its turn comes."""
+        """Whether this message may wait behind `other` at a worker, because it will not need more memory than `other`."""
         if not (self.is_short and other.is_short):
             return False
         return not self.is_job or (other.is_job and builder_of(self.orders[0]) == builder_of(other.orders[0]))
@@ -198,7 +198,7 @@ class PoolMessage(Struct):
 
 
 def messages_of(orders: Sequence[Order], needs_alone: Container[Identity] = ()) -> list[PoolMessage]:
-    """Return the messages for orders, which must be of one kind: critical ones first and alone, lonely ones each alone."""
+    """Return the messages for orders of one kind, critical ones first; an order that has to run alone gets a message of its own."""
     together: dict[tuple[bool, Identity | None], list[Order]] = {}
     for order in orders:
         lonely = identity_of(order) if needs_alone else None
@@ -251,7 +251,7 @@ def _count(number: int, noun: str) -> str:
 
 
 class Verdict(NamedTuple):
-    """Result of a run that its worker cannot report; `kind` is its kind of failure (`core.retry`)."""
+    """Result of a run whose worker cannot report it; `kind` is the kind of failure (`core.retry`)."""
 
     outcome: Outcome
     error: str = ""
@@ -261,7 +261,7 @@ class Verdict(NamedTuple):
 def make_ended(
     order: Order, outcome: Outcome, error: str = "", kind: str = "", log: Iterable[LogRecord] = ()
 ) -> AnalyseResult | RunResult:
-    """Return the result of a run that its worker cannot answer for."""
+    """Return the result of a run whose worker cannot report it."""
     records = tuple(log)
     if isinstance(order, AnalyseOrder):
         return AnalyseResult(order.run_key, outcome, error, log=records, kind=kind)
@@ -292,6 +292,6 @@ def with_output(result: AnalyseResult | RunResult, text: BoundedText | None, win
 
 
 def make_unhashed(order: HashOrder, error: str) -> HashResult:
-    """Return the answer to a hash order over which two workers died."""
+    """Return the answer to a hash order that killed two workers."""
     files = tuple((b"", 0, -1, 0, 0, 0) for _ in order.paths)
     return HashResult(order.order, files, tuple((index, error) for index in range(len(files))))

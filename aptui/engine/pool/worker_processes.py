@@ -55,7 +55,7 @@ class OrphanReaper:
     """Ends left-over processes of workers after the death of this process.
 
     Args:
-        mark: the processes that are ended have it in their environment; the reaper itself has no environment to speak of.
+        mark: the reaper ends the processes that have it in their environment; the reaper's own environment does not contain it.
     """
 
     def __init__(self, mark: str) -> None:
@@ -79,7 +79,7 @@ class OrphanReaper:
         return self._process.pid if self._process else 0
 
     def close(self) -> None:
-        """End it; the engine has ended its workers itself."""
+        """End the reaper, after the engine has ended its workers itself."""
         if self._process:
             self._process.kill()
             self._process.wait()
@@ -89,20 +89,20 @@ class OrphanReaper:
 
 
 START_LIMIT_S = 60.0
-"""A worker that is not ready by then is stuck in its imports (a network file system that hangs)."""
+"""A worker that is not ready after this time is stuck in its imports (a network file system that hangs)."""
 DEAF_LIMIT_S = 0.5
-"""A worker whose channel is closed and that has not ended by then did not mean to end."""
+"""A worker whose channel is closed usually ends by itself; if it runs after this time, it is killed."""
 
 
 class PoolSettings(Struct, frozen=True):
     """How workers are kept.
 
     Args:
-        nice: added to a worker's niceness: other programs of the user come first.
+        nice: added to a worker's niceness, so that other programs of the user have priority.
         recycle_runs, recycle_cpu_s, recycle_rss_bytes: a worker is replaced after this number of runs that used this much
             processor
             time together (a start costs a tenth of a second of it), or above this much memory.
-        term_grace_s: between SIGTERM and SIGKILL.
+        term_grace_s: time between SIGTERM and SIGKILL.
         environment: added to the allow-list's variables.
         scan_folders: absolute paths; workers report which files below them a call opened.
         ignore_regex: of the project; workers report files that match it as files without a source.
@@ -136,7 +136,7 @@ def settings_for(
     early: EarlyWorker | None = None,
     notify: Callable[[str], object] | None = None,
 ) -> PoolSettings:
-    """Return how workers of a project are kept: in its sandbox, and they say what they open outside its scan folders.
+    """Return how workers of a project are kept: in its sandbox, and reporting files that they open outside its scan folders.
 
     Args:
         environment: is added to theirs.
@@ -145,7 +145,7 @@ def settings_for(
         notify: called with a sentence if a sandbox is wanted and cannot be started.
 
     Raises:
-        HostError: a sandbox is required and cannot be had.
+        HostError: a sandbox is required and cannot be started.
     """
     links = (path for path in config.project.linked_folders if path != "/")
     return PoolSettings(
@@ -164,7 +164,7 @@ class WorkerManager:
 
     Args:
         selector: the loop's.
-        listener: receives what workers send, and their deaths.
+        listener: receives the frames of workers, and is notified when they die.
         clock: seconds of a monotonic clock.
         settings: how they are kept.
     """
@@ -193,7 +193,7 @@ class WorkerManager:
         return [(slot.member.pid, job) for slot in self._slots.values() if (job := slot.job) is not None]
 
     def slot_of(self, member: WorkerProcess) -> WorkerSlot:
-        """Return the slot of a member."""
+        """Return the slot of a worker process."""
         return self._slots[member]
 
     def add(self, start: WorkerStart) -> WorkerSlot:
@@ -213,7 +213,7 @@ class WorkerManager:
         return slot
 
     def remove(self, member: WorkerProcess) -> WorkerSlot:
-        """Forget a member whose process is dead, and remove what it left; return what it was given."""
+        """Remove a worker whose process is dead, with the files that it left; return its slot."""
         self._orphans |= processes.reap(member.orphans)
         self._remove_leavings()
         return self._slots.pop(member)
@@ -226,7 +226,7 @@ class WorkerManager:
 
     @staticmethod
     def retire(slot: WorkerSlot) -> None:
-        """Send no more orders to a worker; it ends after its present ones."""
+        """Send no more orders to a worker; it ends after its current orders."""
         slot.is_retiring = True
         if not slot.messages:
             slot.member.hang_up()

@@ -1,1 +1,1 @@
-"""The union of the scan folders compared with the stored state; `.meta` files; comparison of bytes. It only reads."""
+"""Compares the union of the scan folders with the stored state, reads `.meta` files, and compares bytes."""

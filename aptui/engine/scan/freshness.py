@@ -1,11 +1,11 @@
-"""Freshness: until when a file may change again without another time.
+"""Freshness: how long after a change a file may change again without a new time.
 
-A time is that of a clock which stands still between two ticks. Of two changes within one tick the second leaves no trace in the
+File times come from a clock that advances in ticks. If a file changes twice within one tick, the second change does not alter its
 times; so a file that was checked between them looks unchanged from then on. A file whose last change is older than a tick at its
 check is safe: a later change gives it a later time, and its ctime cannot be set back.
 
-File systems of this kernel have the kernel's own coarse clock, which ticks 100 to 1,000 times a second. Others may have a server's
-clock, or count in seconds, or in twos (FAT).
+File systems of this kernel use the kernel's own coarse clock, which ticks 100 to 1,000 times a second. Others may use a server's
+clock, or store times in steps of one or two seconds (FAT).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class FileClocks:
 
     Args:
         roots: {scan folder id: absolute path}.
-        mountinfo: what is mounted where, as `/proc/self/mountinfo` says it; None: it is asked for when it is needed.
+        mountinfo: the contents of `/proc/self/mountinfo`; None: it is read when it is needed.
     """
 
     def __init__(self, roots: Mapping[int, str], mountinfo: Callable[[], bytes] | None = None) -> None:
@@ -37,7 +37,7 @@ class FileClocks:
         self._are_fine: dict[int, bool] = {}
 
     def are_any_fresh(self, scan_folder: int, facts: Iterable[FileFact], checked_ns: int, longest_ns: int = RACY_NS) -> bool:
-        """Whether any of these files may change again, or has, within the tick of its check.
+        """Whether any of these files may change, or has changed, within the tick of its check.
 
         Args:
             scan_folder: of the files.
@@ -51,7 +51,7 @@ class FileClocks:
         )
 
     def is_fresh(self, scan_folder: int, fact: FileFact, checked_ns: int, longest_ns: int = RACY_NS) -> bool:
-        """Whether this file may change again, or has, within the tick of its check."""
+        """Whether this file may change, or has changed, within the tick of its check."""
         is_fine = not is_coarse(fact.ctime_ns) and self._is_fine(scan_folder)
         return max(fact.mtime_ns, fact.ctime_ns) >= checked_ns - (min(longest_ns, FINE_RACY_NS) if is_fine else longest_ns)
 
@@ -71,7 +71,7 @@ class FileClocks:
 class FreshReads:
     """Files whose bytes were read so soon after their last change that one more change may not show in their times.
 
-    They are read again later, whatever their times say. The second reading counts if it begins longer than a tick after the first
+    They are read again later, whatever their times are. The second reading is trusted if it begins more than a tick after the first
     one and the times are still the same: any later change then has another time, even if the clock of a server is ahead of ours.
 
     Args:
@@ -86,7 +86,7 @@ class FreshReads:
 
     @property
     def folders(self) -> Iterable[str]:
-        """The relative folders (lower case) that have such files."""
+        """The relative folders (lower case) with files that have to be read again."""
         return self._by_folder.keys()
 
     def note(self, fact: FileFact, read_ns: int, read_s: float, longest_ns: int = RACY_NS) -> None:
@@ -106,12 +106,12 @@ class FreshReads:
             del self._by_folder[folder]
 
     def holds(self, fact: FileFact) -> bool:
-        """Whether the bytes that are known of a file may be out of date although its times are as they were."""
+        """Whether the stored digest of a file may be out of date although its times are unchanged."""
         known = self._by_folder.get(parent(key_of(fact.rel)), {}).get((fact.scan_folder, str(fact.rel)))
         return known is not None and known[0] == _stamp_of(fact)
 
     def pop_noted(self) -> Iterable[str]:
-        """Return the folders in which such a file was read since the last call."""
+        """Return the folders in which `note` recorded a file since the last call."""
         noted, self._noted = self._noted, set()
         return noted
 

@@ -1,6 +1,6 @@
-"""Which commit is checked out, and which command moved it there last; from Git's files, without its program.
+"""Reads from Git's files, without running Git, which commit is checked out and which command moved HEAD there.
 
-Anything odd counts as an unknown commit: a session without a commit is reported as well.
+If a file of Git is malformed, the commit is unknown: a session without a commit is reported as well.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _PACKED_BYTES = 16 << 20
 
 
 class CheckoutHead(Struct, frozen=True):
-    """A commit in hex, "" when none is known; `is_made_here`: what moved there last was a commit, so files did not change.
+    """A commit in hex, "" when none is known; `is_made_here`: HEAD moved there by a commit, so files did not change.
 
-    `left` is the commit that was left for it at `moved_ms`, by the log of HEAD, which knows the second.
+    `left` is the commit from which HEAD moved there at `moved_ms`; both are from the log of HEAD, which has whole seconds.
     """
 
     commit: str = ""
@@ -63,7 +63,7 @@ def _control_folder(folder: str) -> str:
 
 
 def _resolve_branch(control: str, name: str) -> str:
-    """Return what a branch points to; those of a linked worktree lie in the folder that all share."""
+    """Return the commit of a branch; the branches of a linked worktree lie in the folder that all worktrees share."""
     shared = _read(os.path.join(control, "commondir"), _TEXT_BYTES).strip()
     folders = [control, *([os.path.normpath(os.path.join(control, shared))] if shared else [])]
     for folder in folders:
@@ -110,17 +110,17 @@ _OPERATIONS = {".git": ("rebase-merge", "rebase-apply", "MERGE_HEAD", "CHERRY_PI
 """Files and folders that exist during an operation of several steps, also while it waits for the user."""
 _PULSE = {".git": ("index", "HEAD", "ORIG_HEAD", "logs/HEAD", "rebase-merge", "rebase-apply")}
 QUIET_S = 1.0
-"""If no file of an operation of several steps changed within this time, it waits for the user: work continues."""
+"""An operation of several steps without a changed file for this long waits for the user, and the engine continues (seconds)."""
 STALE_S = 60.0
-"""A lock this old that nothing else moves was left by a program that died."""
+"""A lock file older than this (seconds) was left by a program that died."""
 
 
 class Repositories:
-    """The repositories that the scan folders lie in.
+    """The version-control repositories that contain the scan folders.
 
     Args:
         roots: absolute paths of the scan folders.
-        now_s: the file system's clock.
+        now_s: returns the time of the file system's clock.
     """
 
     def __init__(self, roots: Iterable[str], now_s: Callable[[], float] = time.time) -> None:

@@ -1,6 +1,6 @@
 """Identity files on disk: reads `.meta` files, and makes one for a source without it, in the reference program's JSON form.
 
-No content of a file is ever thrown away: an unreadable file stays unchanged, an incomplete one is written again with all its
+The content of a file is never lost: an unreadable file stays unchanged, an incomplete file is written again with all its
 contents. An empty file counts as missing. New files are made in scan folders, and only for types that the configuration names.
 """
 
@@ -25,13 +25,13 @@ from aptui.core.model import Digest, FileFact, PathKey, RelPath, SourceIdentity,
 from aptui.core.paths import from_text
 from aptui.shared.errors import UserError
 
-# Reads the `.aptui.yaml` files of a running engine, without keeping its loop from anything else.
+# Reads the `.aptui.yaml` files of a running engine without delaying the engine's loop.
 #
 # Small files are compiled at once. Large files are compiled in a separate process, one at a time, while the scan waits. Texts are
 # kept by the digest of the bytes: a file that was touched and did not change is not compiled again.
 
 _LIMIT_S = 10.0
-"""Time limit of one file; the largest that is allowed takes 0.3 s, the start of the process included."""
+"""Time limit for compiling one file (seconds); the largest allowed file takes 0.3 s, including the start of the process."""
 _MOST_TEXTS = 256
 
 _Key = tuple[bytes, str]
@@ -91,7 +91,7 @@ class FolderSettings:
 
 
 def compile_apart(data: bytes, rel: str) -> str:
-    """Return what `config.folder.compile_folder` does, from a process of its own."""
+    """Return the result of `config.folder.compile_folder`, which runs in a process of its own."""
     from aptui.config import folder as config_folder
     from aptui.engine.pool.spawning import python_environment  # most projects do not have such files
 
@@ -117,7 +117,7 @@ def compile_apart(data: bytes, rel: str) -> str:
 
 _NONE = SourceUuid(bytes(16))
 _SIZE_LIMIT = 32 << 10
-"""Maximum size of an identity file: the engine's loop reads them."""
+"""Maximum size of an identity file, because the engine's loop reads these files."""
 _MOST_LEGACY = 64
 """Maximum number of legacy UUIDs in an identity file; a real one has two, and each costs the engine's loop a few microseconds."""
 _LATEST_MS = 1 << 63
@@ -127,13 +127,13 @@ class Metadata(Struct):
     """Identity files in one engine's scan folders.
 
     Args:
-        types: extensions (lower case, with their dot) whose files get one.
+        types: extensions (lower case, with their dot) of sources that get an identity file.
         roots: {scan folder id: absolute path}.
-        creates: whether missing ones are made; batch uses existing ones only.
-        delay_s: how long a source without one waits for it before it gets a new one.
+        creates: whether missing identity files are created; a batch run uses only existing ones.
+        delay_s: how long a source waits for a missing identity file before a new one is created.
         clock: monotonic seconds.
 
-    `held` are sources that wait: (scan folder, relative path) → until when. `said` are sentences for people.
+    `held` are sources that wait: (scan folder, relative path) → until when. `mistakes` are sentences for users.
     """
 
     types: tuple[str, ...]
@@ -151,7 +151,7 @@ class Metadata(Struct):
     def read(self, meta: FileFact, source: FileFact) -> SourceIdentity | None:
         """Return the content of the identity file `meta` of `source`, None if it is empty or gone.
 
-        It is completed where that is allowed.
+        An incomplete file is completed if the configuration allows it.
         """
         path = self._path(meta)
         try:
@@ -171,7 +171,7 @@ class Metadata(Struct):
         return identity
 
     def is_held(self, source: FileFact) -> bool:
-        """Whether `source`, which has no identity file, still waits for one; the first question starts its time."""
+        """Whether `source`, which has no identity file, still waits for one; the first call starts its delay."""
         if not self.delay_s:
             return False
         due = self.held.setdefault((source.scan_folder, source.rel), self.clock() + self.delay_s)
@@ -233,7 +233,7 @@ def _link(temporary: bytes, path: bytes) -> bool:
 
 
 def parse(data: bytes, meta: FileFact, source: FileFact) -> tuple[SourceIdentity, dict[str, Any] | None]:
-    """Return the content of an identity file, and its document if it can be completed."""
+    """Return the content of an identity file, and its JSON document if missing fields can be added to it."""
     if len(data) > _SIZE_LIMIT:
         return _unusable(meta, data, "is larger than 32 KiB"), None
     try:
@@ -261,7 +261,7 @@ def parse(data: bytes, meta: FileFact, source: FileFact) -> tuple[SourceIdentity
 
 
 def render(document: Mapping[str, Any], identity: SourceIdentity, rel: RelPath) -> bytes | None:
-    """Return `document` with all that an identity file must say, in the reference's form; None when JSON cannot hold a name."""
+    """Return `document` with all required fields, in the reference program's form; None if JSON cannot represent a name."""
     text = document.get("UUID")
     text = dict(text) if isinstance(text, dict) else {}
     text.setdefault("__version", 0)

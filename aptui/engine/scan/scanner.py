@@ -1,7 +1,7 @@
 """The scanner: reports differences from the stored state, folder by folder, and which file wins each path.
 
-It decides nothing about jobs. For each file it knows which scan folder wins its path and whether another file differs from it only
-in case, for `walk` lists one relative folder over all scan folders at a time. A folder whose entries all have their stored size,
+It makes no decision about jobs. For each file it finds which scan folder wins its path and whether another file differs only
+in case, because `walk` lists one relative folder of all scan folders at a time. A folder whose entries all have their stored size,
 times and inode costs one comparison and no object per file. Folders that `scan.up_to_date` has walked are not walked again.
 """
 
@@ -31,7 +31,7 @@ IdentityFiles = Mapping[tuple[int, str], FileFact]
 _FOLDERS_PER_STEP = 64
 _FILES_PER_STEP = 512
 _FILES_PER_SETTINGS = 128
-"""A settings file takes as long as this many files: up to 5 ms."""
+"""Number of files that take as long to check as one settings file (up to 5 ms)."""
 
 
 class SettingsNotReadError(Exception):
@@ -42,7 +42,7 @@ class RememberedFolders(Protocol):
     """Queries of the scanner about stored folders."""
 
     def folder_digests(self) -> Digests:
-        """Return what each relative folder looked like."""
+        """Return the stored digests of each relative folder."""
         ...
 
     def folder_parts(self, folder: str) -> Mapping[int, tuple[bytes, Sequence[FileFact]]]:
@@ -54,14 +54,14 @@ class Scanner:
     """One scan. Iterate over `steps`; each answers with the events of a slice of work.
 
     Args:
-        project: its scan folders.
-        walk: the way through them.
-        remembered: what the last scan left.
+        project: has the scan folders.
+        walk: lists the scan folders.
+        remembered: the state that the last scan stored.
         next_seq: gives each event its number.
-        check: what the up-to-date check has walked already, if anything.
+        check: the result of the up-to-date check; folders that it has walked are not walked again. None without a check.
         is_full: trust no remembered digest.
         reassess: report every file, changed or not (the configuration changed).
-        unfinished: files that another process is writing just now, as they were before; as such they count while they are here.
+        unfinished: previous facts of files that another process is writing now; they are used while the files are in this mapping.
         metadata: reads identity files, and may make missing ones.
         read_settings: returns the text of the settings file at a path (text form) with this relative path; None: ask again later.
     """
@@ -100,13 +100,13 @@ class Scanner:
 
     @property
     def files_seen(self) -> int:
-        """How many files were met."""
+        """Number of files seen so far."""
         return self._checked_count or self._walk.files_seen - self._walked_before
 
     def steps(self, below: str = "") -> Iterator[list[FolderSeen | FoldersUnchanged]]:
-        """Walk; yield the events of one slice after the other, and at the end those of folders that are gone.
+        """Walk the scan folders; yield the events of each slice, and at the end the events of folders that are gone.
 
-        A slice without events: a settings file is not read yet.
+        A slice has no events while a settings file is being compiled.
 
         Args:
             below: the relative folder (lower case) to walk with everything under it; "" = all.
@@ -150,7 +150,7 @@ class Scanner:
             yield folder, self._walk.read_folders(parts)[0]
 
     def _slice(self, events: list[FolderSeen | FoldersUnchanged], unchanged: list[str]) -> list[FolderSeen | FoldersUnchanged]:
-        """Return the events of one slice, settings first, so that they are known before sources below are tried again."""
+        """Return the events of one slice, settings first, so that they are known before the sources that they affect."""
         return [*events, FoldersUnchanged(self._next_seq(), tuple(unchanged))] if unchanged else events
 
     # ------------------------------------------------------------------------------------------------------------- compare
@@ -163,7 +163,7 @@ class Scanner:
         again: frozenset[PathKey] | None = None,
         remembered: Mapping[int, tuple[bytes, Sequence[FileFact]]] | None = None,
     ) -> FolderSeen | None:
-        """Report how the folder differs from the stored state; `remembered` if that was read already.
+        """Report how the folder differs from the stored state; `remembered` is that state if it was read already.
 
         With `again`, these files must be read again and the answer is never None.
         """
@@ -394,14 +394,14 @@ def _compile_settings(path: str, rel: str) -> str:
 
 
 def _identity_files(facts_of: Mapping[int, Sequence[FileFact]]) -> IdentityFiles:
-    """Return the identity files among these of a folder; of those that differ only in case the first has the lower case."""
+    """Return the identity files among these of a folder; if names differ only in case, the lower-case key has the first."""
     found = [fact for facts in facts_of.values() for fact in facts if fact.rel.lower().endswith(META_SUFFIX)]
     found.sort(key=lambda fact: fact.rel, reverse=True)
     return {(fact.scan_folder, spelled(fact.rel)): fact for spelled in (str.lower, str) for fact in found}
 
 
 def _meta_of(source: FileFact, metas: IdentityFiles) -> FileFact | None:
-    """Return the identity file of a source: in its own scan folder, and spelled as it is if there are several."""
+    """Return the identity file of a source, from its scan folder; if several differ in case, the one spelled like the source."""
     rel = source.rel + META_SUFFIX
     return metas.get((source.scan_folder, rel)) or metas.get((source.scan_folder, rel.lower()))
 

@@ -1,8 +1,8 @@
 """The up-to-date check: whether any work is pending in a project, answered without an engine for an unchanged tree.
 
 It compares the configuration's signature, the jobs' states, the cache folders' times, and every folder of the sources with the
-records of the last run. A tree with many folders is walked by two processes, for most of the time goes into one `stat` a file. If
-bytes have to be compared as well, each core has a process that reads.
+records of the last run. Two processes walk a tree with many folders, because one `stat` for each file takes most of the time. If
+bytes have to be compared as well, one process per core reads them.
 
 This module is imported by runs that find nothing to do: it must stay light.
 """
@@ -28,7 +28,7 @@ from aptui.core.project import Builder, Project
 from aptui.core.run_report import OutsideFile, Stamp, outside_file
 from aptui.engine.scan.walk import Below, Digests, Entry, FolderPart, Walk, digests_of
 
-# Check the files outside the scan folders that runs read: one `stat` each, and a hash if it differs.
+# Checks the files outside the scan folders that runs read: one `stat` for each file, and a hash if the result differs.
 #
 # This module is imported by runs that find nothing to do: it must stay light.
 
@@ -41,7 +41,7 @@ def are_as_they_were(known: Mapping[str, OutsideFile]) -> bool:
 
 
 def find_changed_files(known: Mapping[str, OutsideFile], *, trusts_times: bool = True) -> tuple[tuple[str, OutsideFile], ...]:
-    """Return the new state of those of these files that changed; with `trusts_times`, an equal stamp means no change."""
+    """Return the new state of each changed file among these; with `trusts_times`, an equal stamp means no change."""
     from aptui.worker.file_access import FileChanged, hash_file
 
     changed = []
@@ -64,7 +64,7 @@ class OutsideWatcher(Protocol):
 
     @property
     def knows_outside_files(self) -> bool:
-        """Whether runs found any."""
+        """Whether runs read any files outside the scan folders."""
         ...
 
     def check_outside_files(self, *, trusts_times: bool = True) -> None:
@@ -102,12 +102,12 @@ def _stamp(path: str) -> Stamp:
 
 
 _FOLDERS_FOR_TWO, _FILES_FOR_TWO = 300, 3_000
-"""Smaller trees are walked by one process: it ends before a second one has started."""
+"""One process walks a smaller tree, because it is done before a second process has started."""
 _FOLDERS_FOR_READERS = 16
 _MOST_READERS = 16
-"""More processes than these wait for the disk and for one another."""
+"""Maximum number of processes that read; more would only wait for the disk and for each other."""
 _MOST_DIFFERING = 256
-"""Number of differences beyond which the scan walks again: then the walk is not the main cost."""
+"""Number of differences beyond which the scan walks the tree again, because the walk is not the main cost then."""
 
 
 class UpToDateCheck(Struct):
@@ -140,7 +140,7 @@ class Verifies(Protocol):
 
 
 Opens = Callable[[], AbstractContextManager[Verifies | None]]
-"""Makes what compares bytes, in the process that will use it; `nullcontext` makes nothing."""
+"""Opens the object that compares bytes, in the process that will use it; `nullcontext` if bytes are not compared."""
 
 
 class _Comparison(Struct, frozen=True):
@@ -165,7 +165,7 @@ class _Comparison(Struct, frozen=True):
 
 
 def signature(project: Project, builders: Sequence[Builder]) -> str:
-    """Return one digest over everything in the configuration that decides about jobs, code included."""
+    """Return one digest over everything in the configuration that affects jobs, including code."""
     sentences = [
         (
             item.uuid.hex(),
@@ -184,12 +184,12 @@ def signature(project: Project, builders: Sequence[Builder]) -> str:
 
 
 def check(walk: Walk, digests: Digests, opens: Opens = nullcontext, files: int = 0) -> UpToDateCheck | None:
-    """Walk the sources and compare them with their digests; None if more differs than is worth listing.
+    """Walk the sources and compare them with their digests; return None if more folders differ than are worth listing.
 
     Args:
         walk: the walk through the scan folders.
         digests: the stored ones.
-        opens: compares the bytes of files as well, if nothing else differs.
+        opens: returns the object that compares the bytes of files as well, if nothing else differs.
         files: approximate number of stored files.
     """
     frontier = [("", walk.roots())]

@@ -1,7 +1,7 @@
 """Verification of bytes: whether sources still have their stored bytes, for a full scan.
 
 Each process of an up-to-date check has a reader of its own. It answers only yes or no for a folder: the scan finds out what
-differs. Neither `stat` nor XXH64 is needed: bytes with the stored SHA-256 are the stored bytes, whenever they were read.
+differs. Neither `stat` nor XXH64 is needed: bytes with the stored SHA-256 are unchanged, whatever their times are.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Verification:
         self._archive.close()
 
     def is_same(self, folder: str, entries: list[tuple[FolderPart, list[Entry]]]) -> bool:
-        """Return whether every file of a relative folder that was ever digested has those bytes."""
+        """Return whether every file of a relative folder still has its stored digest; files without a stored digest are ignored."""
         digests: dict[tuple[int, str], Digest] = {
             (scan_folder, fact.rel): fact.digest
             for scan_folder, (_digest, facts) in self._archive.folders.folder_parts(folder).items()

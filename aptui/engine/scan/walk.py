@@ -1,6 +1,6 @@
 """The walk over the union of the scan folders, one relative folder (in lower case) at a time; `scanner` judges the finds.
 
-Links to folders are not followed, links to files are read. Files of another scan folder are left to it: a scan folder that stands
+Links to folders are not followed, links to files are read. Each file belongs to one scan folder: a scan folder that comes
 earlier in the order owns all it contains (a non-recursive one: its direct files), and aptui's own files are left out.
 
 This module is imported by runs that find nothing to do: it must stay light.
@@ -46,9 +46,9 @@ from aptui.shared.files.confinement import ConfinedTree
 # With `accept` a user confirms that the folder is right.
 
 ROOTS_STATE = "roots"
-"""The key in aptui_state: {name of a scan folder: [device, inode]} as they were when all was settled."""
+"""Key in aptui_state: {name of a scan folder: [device, inode]} as it was when no work was pending."""
 MANY_FILES = 1_000
-"""A folder with as many remembered files is compared file by file with the folder that took its place."""
+"""If a scan folder with at least this many stored files is replaced, the two are compared file by file."""
 _ACCEPTED = "accepted-folders.json"
 _ACCEPTED_FILE = f"{OWN_FOLDER}/{_ACCEPTED}".encode()
 _OF_FILE_SYSTEMS = frozenset((b"lost+found", b".snapshot"))
@@ -82,10 +82,10 @@ class RootGuard:
         self._trusted: dict[str, Identity] = {}
 
     def check(self, folder: ScanFolder, remembered: Callable[[], RememberedRoots]) -> None:
-        """Return if the folder may be trusted.
+        """Return normally if the folder may be trusted.
 
         Raises:
-            HostError: its files are unknown now.
+            HostError: the folder cannot be trusted, so its files are unknown.
         """
         now = _identity(folder.path)
         if self._trusted.get(folder.name) == now:
@@ -100,7 +100,7 @@ class RootGuard:
         names = _names(folder.path)
         known = self._trusted.get(folder.name) or self._known.get(folder.name)
         if names is None or (names and known in {None, now}):
-            return ""  # where it cannot be read `walk` says so, folder by folder
+            return ""  # if the folder cannot be read, `walk` reports that, folder by folder
         if not names and known == now and _is_local(folder.path):
             return ""
         before = _top_names(remembered(), folder.id)
@@ -142,7 +142,7 @@ def forget_accepted(own: str) -> None:
 
 
 def _tree_of(own: str) -> ConfinedTree:
-    """Return the cache of a folder `.aptui`, which may be a link in a cache that others made."""
+    """Return the cache folder that contains a folder `.aptui`, which may be a link if another program made the cache."""
     return ConfinedTree(os.fsencode(os.path.dirname(own)))
 
 
@@ -180,7 +180,7 @@ def _names(path: str) -> frozenset[str] | None:
 
 
 def _count_missing(remembered: RememberedRoots, folder: ScanFolder) -> tuple[int, int]:
-    """Return how many files are remembered of a scan folder, and how many of them are not there."""
+    """Return the number of stored files of a scan folder, and how many of them are missing."""
     count = missing = 0
     present: dict[str, frozenset[str]] = {}
     for below, parts in remembered.folder_digests().items():
@@ -214,12 +214,12 @@ def _top_names(remembered: RememberedRoots, scan_folder: int) -> frozenset[str]:
 # This module is imported by runs that find nothing to do: it must stay light.
 
 _STEPS_AT_MOST = 40
-"""As many links as Linux follows."""
+"""Maximum number of links in a chain, as in Linux."""
 _ROUND_S = 1.0
 _PACE = 50
-"""Checks take at most a fiftieth of the time."""
+"""Checks take at most 1/50 of the time."""
 _CHECKED_TOGETHER = 500
-"""Files checked before clients have their turn; about 1 ms."""
+"""Maximum number of files checked at a time (about 1 ms), so that clients do not wait."""
 _Stamp = tuple[int, ...]
 """(size, mtime_ns, ctime_ns, inode); () = the file is not there."""
 Ways = Mapping[str, tuple[str, ...]]
@@ -227,17 +227,17 @@ Ways = Mapping[str, tuple[str, ...]]
 
 
 class FileLinks:
-    """The links found by the walk, by folder."""
+    """The links that the walk found, by folder."""
 
     def __init__(self) -> None:
         self.ways: dict[str, Ways] = {}
         """{absolute folder: its links}."""
         self.shared: dict[str, Collection[str]] = {}
-        """{absolute folder: names of its files that have another name somewhere}: links, and files with several hard links."""
+        """{absolute folder: names of its shared files}: links, and files with several hard links."""
         self._sorted: list[tuple[bytes, bytes]] | None = None
 
     def note(self, folder: str, ways: Ways, shared: Collection[str]) -> None:
-        """Record the links that a folder has now, and its files that have another name somewhere."""
+        """Record the present links of a folder, and its files that have a second name in any folder."""
         if shared:
             self.shared[folder] = shared
         else:
@@ -268,9 +268,9 @@ class FileLinks:
 
 
 class SharedFiles:
-    """Checks files by stat that have another name somewhere, beside an engine that stays up.
+    """Checks files that have a second name in any folder by `stat`, while an engine runs.
 
-    A round takes at least a second, and at most a fiftieth of the time.
+    A round begins at least a second after the previous one, and the checks take at most 1/50 of the time.
 
     Args:
         clock: monotonic seconds.
@@ -314,7 +314,7 @@ class SharedFiles:
             path = self._waiting.popleft()
             stamp, before = _stamp(path), self._stamps.get(path)
             self._stamps[path] = stamp
-            # A file that is new here was seen by a scan; it may have changed since then.
+            # A file without a stored stamp was seen by a scan, but it may have changed since then.
             if stamp != before and (before is not None or max(stamp[1:3], default=0) >= self._began_ns - RACY_NS):
                 found.append(os.fsencode(path))
         return found
@@ -329,7 +329,7 @@ def _stamp(path: str) -> _Stamp:
 
 
 def way_of(link: str, real: str) -> tuple[str, ...]:
-    """Return the paths that a link leads to; `real` is the last of them."""
+    """Return the chain of paths to which a link leads; `real` is the last one."""
     places = [real]
     with suppress(OSError):  # it was deleted, or is no longer a link: the watcher reports that
         while len(places) < _STEPS_AT_MOST and os.path.islink(link := os.path.join(os.path.dirname(link), os.readlink(link))):
@@ -344,7 +344,7 @@ _GONE = frozenset((errno.ENOENT, errno.ENOTDIR))
 _LEADS_NOWHERE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG))
 
 scandir = os.scandir
-"""The one place where folders of sources are opened: tests put a disk that fails here."""
+"""All folders of sources are opened by this name, so that tests can replace it with a failing disk."""
 Entry = tuple[str, int, int, int, int]
 """(name, size, mtime_ns, ctime_ns, inode)."""
 Digests = Mapping[str, Sequence[tuple[int, bytes]]]
@@ -358,7 +358,7 @@ class FolderPart(Struct):
     rel: str
     path: str
     is_bare: bool = False
-    """Whether its direct files belong to another scan folder, a non-recursive one that stands earlier."""
+    """Whether its direct files belong to another scan folder, which is earlier in the order and not recursive."""
 
 
 Below = dict[str, list[FolderPart]]
@@ -397,13 +397,13 @@ class Walk:
         self._allowed: tuple[str, ...] | None = None
         self.files_seen = 0
         self.sentences: list[str] = []
-        """For people: a link that is not followed, a folder that cannot be read."""
+        """Messages for users: about a link that is not followed, or a folder that cannot be read."""
 
     def roots(self) -> list[FolderPart]:
         """Return the scan folders that are walked.
 
         Raises:
-            HostError: one is not there; to call its files gone would throw all its products away.
+            HostError: a scan folder is missing; treating its files as deleted would delete all its products.
         """
         roots = []
         self.own.refresh()
@@ -471,7 +471,7 @@ class Walk:
         return entries, below
 
     def _follow(self, part: FolderPart, link: os.DirEntry[str], ways: dict[str, tuple[str, ...]]) -> bool:
-        """Note in `ways` where a link leads; return False for a link that is ignored or that leads out."""
+        """Note in `ways` where a link leads; return False if the link is ignored or leads out of the allowed folders."""
         name = text_of(link.name)
         # For example, an editor's lock is a link that leads nowhere.
         if self.is_ignored(f"{part.rel}/{name}" if part.rel else name):
@@ -513,7 +513,7 @@ class Walk:
         return below
 
     def _is_cache(self, part: FolderPart) -> bool:
-        """Whether a folder that holds a folder `.aptui` is a cache: of another project, or left from another configuration."""
+        """Whether a folder that contains a folder `.aptui` is a cache: of another project, or of an earlier configuration."""
         is_cache = bool(part.rel) and os.path.lexists(f"{part.path}/{OWN_FOLDER}/lock")
         if is_cache:
             self.sentences.append(f"'{part.path}' is a cache of aptui: its files are not sources")
@@ -576,9 +576,9 @@ def text_of(name: str) -> str:
 
 
 def _find_owned_elsewhere(folder: ScanFolder, folders: Sequence[ScanFolder]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the paths below `folder` that the walk of it must not enter, and those whose direct files it must leave alone.
+    """Return the folders below `folder` that its walk must not enter, and the folders whose direct files it must not report.
 
-    Both are scan folders that stand earlier; the second kind are those that are not recursive.
+    Both are scan folders earlier in the order: the first ones are recursive, the second ones are not.
     """
     earlier = [other for other in folders[: folders.index(folder)] if other.path.startswith(folder.path + "/")]
     return frozenset(other.path for other in earlier if other.recursive), frozenset(
@@ -587,6 +587,6 @@ def _find_owned_elsewhere(folder: ScanFolder, folders: Sequence[ScanFolder]) -> 
 
 
 def _is_inside_earlier(folder: ScanFolder, folders: Sequence[ScanFolder]) -> bool:
-    """Whether a recursive scan folder that stands earlier contains all of `folder`."""
+    """Whether a recursive scan folder earlier in the order contains all of `folder`."""
     earlier = folders[: folders.index(folder)]
     return any(other.recursive and (folder.path == other.path or folder.path.startswith(other.path + "/")) for other in earlier)

@@ -1,4 +1,4 @@
-"""Change notifications of the watched roots; polling of roots that cannot be watched; limits and losses.
+"""Reports changes in the watched roots, polls roots that cannot be watched, and handles watch limits and lost notifications.
 
-`engine.live` decides what follows from a change.
+`engine.live` handles the changes.
 """

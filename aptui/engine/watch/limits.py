@@ -16,13 +16,13 @@ OVERLAY_KINDS = frozenset({"overlay", "overlayfs"})
 
 _KERNEL = "/proc/sys/"
 _OWN_LIMITS = {"max_user_watches": "user.max_inotify_watches", "max_user_instances": "user.max_inotify_instances"}
-"""The limits of a user namespace, which count as well, as in containers without root (namespaces(7))."""
+"""The limits of a user namespace, which apply as well, for example in containers without root (namespaces(7))."""
 _PLENTY = 1 << 62
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
 class WatchLimits(Struct, frozen=True):
-    """The limits of this user, and which settings of the kernel (sysctl(8)) say so."""
+    """The limits of this user, and the kernel settings (sysctl(8)) that define them."""
 
     max_queued_events: int
     max_user_watches: int
@@ -60,7 +60,7 @@ def _number(setting: str, default: int) -> int:
 
 
 def mountinfo() -> bytes:
-    """Return the mounts that this process sees (proc_pid_mountinfo(5)), nothing where the system does not say."""
+    """Return the mounts that this process sees (proc_pid_mountinfo(5)), empty if the system does not report them."""
     try:
         with open("/proc/self/mountinfo", "rb") as file:
             return file.read()
@@ -90,7 +90,7 @@ def kind_of(path: bytes, among: list[Mount]) -> str:
 
 
 def mounts_below(path: bytes, among: list[Mount]) -> list[Mount]:
-    """Return what is mounted below `path`, the last one of each point."""
+    """Return the mounts below `path`, only the last one at each mount point."""
     start = path.rstrip(b"/") + b"/"
     return list({mount.point: mount for mount in among if mount.point.startswith(start) and mount.point != path}.values())
 
@@ -117,7 +117,7 @@ def watch_count(descriptor: int) -> int:
 
 
 def read_queued_bytes(descriptor: int) -> int:
-    """Return the length of the notifications that the kernel holds back because they have not been read yet (inotify(7))."""
+    """Return the length in bytes of the notifications in the kernel's queue that were not read yet (inotify(7))."""
     size = array.array("i", [0])
     try:
         fcntl.ioctl(descriptor, termios.FIONREAD, size)

@@ -1,8 +1,8 @@
 """Notifications of the watcher: roots, changed paths, and for each root the reports that are repeated or postponed.
 
-Nothing is watched here.
+This module sets no watches.
 
-Three reports are repeated. A new folder is reported at once, and again until a check began when its watch was certainly active:
+Three reports are repeated. A new folder is reported at once, and again until a check began after its watch was certainly active:
 files that are written before that raise no notification (notify #727). A loss is reported at once, then at growing intervals
 while losses continue, so that the full scan does not cause the next loss. And a full scan happens every ten minutes in any case.
 """
@@ -24,9 +24,9 @@ from aptui.engine.watch.limits import WatchLimits
 
 ALL, DELETIONS, CONTENTS = "all", "deletions", "contents"
 _ADDED, _DELETED = 1, 3
-"""Kinds of watchfiles that decide how closely a path is checked, never what is concluded from it."""
+"""Kinds of changes in watchfiles. They decide how closely a path is checked; the check decides what has changed."""
 _AGAIN_GRID_S = 0.1
-"""Folders that appear one after the other are reported again together."""
+"""Interval in which new folders are collected, so that they are reported again together (seconds)."""
 _AGAIN_MAX_S = 5.0
 REGULAR = "the regular check is due"
 """Reason of the periodic scan."""
@@ -37,12 +37,12 @@ class NotifiedRoot(Struct, frozen=True):
 
     Args:
         path: absolute.
-        tag: given back in notifications.
+        tag: is contained in the root's notifications.
         is_recursive: False = only direct children matter.
-        wants: `"all"` changes, `"deletions"` only, or `"contents"`: these and paths that changed somehow, but no trees to look at
+        wants: `"all"` changes, `"deletions"` only, or `"contents"`: these and changed paths, but no trees to check
         again.
         poll: None = decide by file system; True or False = forced.
-        skips: absolute folders below that are never of interest (cache, logs).
+        skips: absolute folders below the root whose changes are not reported (cache, logs).
     """
 
     path: bytes
@@ -58,10 +58,10 @@ class ChangeNotification(Struct, frozen=True):
 
     Args:
         tag: of the root.
-        paths: absolute paths that changed somehow; a folder is to be checked itself, not the folders below it.
-        trees: absolute folders to check with everything below: they appeared, or their changes are unknown.
+        paths: absolute paths that changed; of a folder only the folder itself has to be checked, not the folders below it.
+        trees: absolute folders to check with everything below them, because they are new or their changes are unknown.
         is_lost: some notifications are missing; everything under the root has to be checked.
-        why: a sentence for people when `is_lost`.
+        why: the reason as a sentence for users, if `is_lost`.
     """
 
     tag: str
@@ -76,17 +76,17 @@ class WatchTimings(Struct, frozen=True):
 
     Args:
         step_ms: interval of reading notifications if the kernel cannot signal them.
-        beat_s: interval of turns of the idle watching thread.
-        poll_interval_s: minimum time between two checks of a polled root; ten times the length of a check if that is more.
-        overlay_interval_s: the same for an overlay, whose upper layer is watched.
-        heartbeat_gap_s: a turn that comes later than this means that the process was stopped or starved.
-        recheck_s: when a folder that appeared is reported again.
-        rescan_every_s: interval of complete scans that need no other reason.
-        rescan_backoff_s: first and longest distance between reported losses of one root.
+        beat_s: interval at which the idle watching thread wakes up.
+        poll_interval_s: minimum time between two checks of a polled root, at least ten times the duration of a check.
+        overlay_interval_s: minimum time between two checks of an overlay, whose upper layer is watched.
+        heartbeat_gap_s: a wake-up that is later than this means that the process was stopped or got no processor time.
+        recheck_s: time until a new folder is reported again.
+        rescan_every_s: interval of the periodic full scans.
+        rescan_backoff_s: first and longest interval between reported losses of one root.
         root_check_every_s: interval of checks whether a root is still the same folder.
         limits_check_every_s: interval of counting watches, if folders appeared or disappeared.
         retry_native_s: how long a root that could not be watched is polled before watching is tried again.
-        retry_names_s: the same, the first time, if a name that is not UTF-8 was in the way: it may be renamed soon.
+        retry_names_s: the first such time for a root that is polled because a name is not UTF-8: it may be renamed soon.
         failures_before_polling: failures of watching in a row before a root is polled.
         cookie_folder: an absolute folder in which files are made to learn when all earlier notifications have been handled
             (`watch.watcher.SyncCookie`).
@@ -127,7 +127,7 @@ class _Young(Struct):
 
 
 class _Losses(Struct):
-    """When the next loss may be reported, and why one has to be."""
+    """When the next loss may be reported, and the reason of a loss that is not reported yet."""
 
     wait_s: float
     free_at: float = 0.0
@@ -137,7 +137,7 @@ class _Losses(Struct):
 
 @dataclass(slots=True)
 class RootNotifications:
-    """The notifications of one root. Any thread may call; `tell` is called without the lock.
+    """The notifications of one root. Any thread may call; `notify` is called without the lock.
 
     Args:
         root: the root.
@@ -151,7 +151,7 @@ class RootNotifications:
     is_structure_changed: bool = False
     """Whether folders may have appeared or disappeared since the watches were last counted; the counter resets it."""
     has_grown: bool = False
-    """Whether folders came since then, in a root that does not report them."""
+    """Whether folders appeared since the watches were last counted, in a root that does not report new folders."""
     _young: dict[bytes, _Young] = field(default_factory=dict)
     _losses: _Losses = field(init=False)
     _rescan_at: float = field(init=False)
@@ -171,7 +171,7 @@ class RootNotifications:
         self._real = os.path.realpath(self.root.path)
 
     def has_young(self) -> bool:
-        """Whether folders appeared a moment ago."""
+        """Whether there are new folders that have to be reported again."""
         return bool(self._young)
 
     def note_changes(self, changes: Collection[tuple[int, str]]) -> None:
@@ -199,7 +199,7 @@ class RootNotifications:
         self.notify_found(paths, trees)
 
     def _note_structure(self, changes: Collection[tuple[int, str]]) -> None:
-        """Note whether folders came or went, where new folders are not reported themselves."""
+        """Note whether folders appeared or disappeared, in a root that does not report new folders."""
         if not self.has_grown:
             self.has_grown = any(kind == _ADDED and _is_folder(os.fsencode(path)) for kind, path in changes)
         is_changed = self.has_grown or any(kind == _DELETED for kind, _path in changes)
@@ -253,9 +253,9 @@ class RootNotifications:
             self.notify(_notification(self.root.tag, set(), trees))
 
     def _due_trees(self, now: float) -> set[bytes]:
-        """Return the trees to report again; a tree is done if no notification came around its check.
+        """Return the trees to report again; a tree need not be repeated if no notification arrived near the time of its check.
 
-        While notifications pour in, the library reads them all before it sets the watches of new folders.
+        During a burst, the library reads all notifications before it sets the watches of new folders.
         """
         is_busy = now - self._changed_at < self.settings.recheck_s / 2
         due = {tree for tree, young in self._young.items() if young.due <= now}
@@ -287,7 +287,7 @@ class RootNotifications:
     def _place_path(self, path: bytes, places: dict[bytes, bytes | None]) -> bytes | None:
         """Return the path without links to folders, None if it then lies outside the root.
 
-        The library follows such links, and names a folder that is reached twice by the way it was reached last.
+        The library follows such links, and reports a folder with several paths under the path that it found last.
         """
         if path == self.root.path:
             return path

@@ -1,7 +1,7 @@
-"""Watching without help of the kernel: polling a tree, and surveying it before it is watched.
+"""Polls trees without notifications of the kernel, and surveys a tree before it is watched.
 
-The listeners are not known here. Of each folder one number is kept, a hash over its entries, never an entry per file: 100,000 files
-in 1,000 folders cost some 200 kB. A difference is therefore reported as a folder to check.
+For each folder, the poller keeps only one number, a hash over the folder's entries, and no entry for each file: 100,000 files
+in 1,000 folders need about 200 kB. A difference is therefore reported as a folder to check.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from msgspec import Struct, field
 from aptui.engine.watch.notifications import ALL, CONTENTS, DELETIONS, RootNotifications
 
 _PACE = 10
-"""A look may take a tenth of the time."""
+"""The pause after a check is this many times as long as the check."""
 _RETRY_S = (1.0, 60.0)
 FOREIGN_FOLDERS = 10_000
-"""Links that lead out of a root may bring this many folders more to watch."""
+"""Maximum number of additional folders to watch because of links that lead out of a root."""
 
 
 class PolledTree(Struct, frozen=True):
@@ -38,11 +38,11 @@ class PolledTree(Struct, frozen=True):
 
 
 def survey(top: bytes, *, is_recursive: bool, is_over: Callable[[], bool]) -> PolledTree:
-    """Count the folders that watchfiles will watch for `top`, which follows links to folders.
+    """Count the folders that watchfiles, which follows links to folders, will watch for `top`.
 
     Args:
         top: an absolute folder.
-        is_recursive: False = it alone.
+        is_recursive: False = count only `top`.
         is_over: asked at each folder; True ends the survey early.
     """
     if not is_recursive:
@@ -114,7 +114,7 @@ class ListingDifference(Struct, frozen=True):
         changed: folders whose entries differ.
         appeared: new folders.
         gone: names that are gone, if names are kept.
-        removed: folders that are gone, without those that were below them.
+        removed: folders that are gone, without the folders that were below them.
     """
 
     changed: set[bytes]
@@ -222,7 +222,7 @@ class Poller:
         self._thread = threading.Thread(target=self._run, name="poll", daemon=True)
 
     def start(self) -> None:
-        """Start; the first listing requests a check of everything, as earlier changes are unknown."""
+        """Start the thread; the first listing requests a check of everything, because earlier changes are unknown."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -230,7 +230,7 @@ class Poller:
         self._over.set()
 
     def join(self, timeout_s: float) -> None:
-        """Wait for the end; a look at a dead network mount may outlive it."""
+        """Wait for the thread to end, with a timeout, because listing a dead network mount may not return."""
         self._thread.join(timeout_s)
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""The watch supervisor: sets up the watch of each root, checks it, re-establishes it, and polls where none is possible.
+"""The watch supervisor: sets up, checks and renews the watch of each root, and polls roots that cannot be watched.
 
 Tests: `tests/engine/watch/test_watcher.py`.
 """
@@ -24,7 +24,7 @@ _COUNT_AFTER_TREES_S = 2.0
 _COUNT_PACE = 20
 _JOIN_S = 0.3
 _STEADY_S = 5.0
-"""A watch that lasted this long was set successfully: if it ends, the next one may last again."""
+"""A watch that lasted this long was set successfully; if it ends, it is worth setting the watch again (seconds)."""
 _POLLED = "until then changes are found by polling, some seconds late"
 
 
@@ -54,15 +54,15 @@ class Native(Protocol):
         ...
 
     def is_flooded(self) -> bool:
-        """Whether the kernel's queue may have run over by its length."""
+        """Whether the kernel's queue is so long that it may have overflowed."""
         ...
 
     def came_at_once(self, count: int, now: float) -> bool:
-        """Note `count` changes; whether the queue may have run over by their number."""
+        """Note `count` changes; return whether the queue may have overflowed because of their number."""
         ...
 
     def close(self) -> None:
-        """Give the descriptor back, and wait until it is."""
+        """Close the descriptor, and wait until it is closed."""
         ...
 
 
@@ -82,21 +82,21 @@ class RootWatch(Struct, eq=False):
     identity: tuple[int, int] | None = None
     survey: PolledTree = field(default_factory=lambda: PolledTree(0))
     missing: int = 0
-    """How many folders had no watch when it was set."""
+    """Number of folders without a watch after the watch of the root was set."""
     mounts: tuple[proc.Mount, ...] = ()
     broken: str = ""
-    """Why the watch has ended; said by the thread that reads."""
+    """Why the watch has ended; set by the thread that reads."""
     outdated: str = ""
     """Why a working watch has to be set again."""
     reason: str = "watching began"
     """Reported as the reason when the next watch is set."""
     failures: int = 0
     retries: int = 0
-    """How often watching was tried again since a name was in the way."""
+    """Number of retries since a name that is not UTF-8 prevented watching."""
     arm_at: float = 0.0
     armed_at: float = 0.0
     limits: proc.WatchLimits | None = None
-    """Those that were too low."""
+    """The watch limits that were too low."""
     check_at_s: float = 0.0
     count_at: float = math.inf
     counted_at: float = 0.0
@@ -119,11 +119,11 @@ class WatchSupervisor:
     The thread that calls `turn` writes all of a record but `broken`, `outdated`, `identity` and `check_at_s`.
 
     Args:
-        settings: times, and where facts come from.
+        settings: times, and functions that return facts about this machine.
         notify: receives the notifications.
         open_native: sets a watch of a root, given the length of the kernel's queue. Raises OSError or UnicodeError.
-        is_over: becomes true when all ends.
-        poke: set to have a turn soon.
+        is_over: set when the watcher ends.
+        poke: set to request a turn soon.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class WatchSupervisor:
             self._disarm(watched)
 
     def _check_mounts(self) -> None:
-        """Set watches again if a file system was mounted or unmounted below: a watch stays with the folder that is hidden now."""
+        """Set watches again if a file system was mounted or unmounted below: the old watch stays on the folder under the mount."""
         text = self._settings.mountinfo()
         if text == self._mountinfo:
             return
@@ -208,7 +208,7 @@ class WatchSupervisor:
         watched.reason, watched.outdated, watched.arm_at = reason, "", 0.0
 
     def _re_establish(self, watched: RootWatch, now: float) -> None:
-        """Give up a broken watch; the next one comes at once, then after growing pauses."""
+        """Remove a broken watch; the first new watch is set at once, further ones after growing pauses."""
         if now - watched.armed_at > min(_STEADY_S, self._settings.rescan_backoff_s[1]):
             watched.failures = watched.retries = 0
         watched.failures += 1
@@ -221,7 +221,7 @@ class WatchSupervisor:
             watched.failures -= 1
 
     def _poll_after(self, watched: RootWatch, why: str) -> None:
-        """Poll a root whose watch keeps ending, and say what ends it where that can be found."""
+        """Poll a root whose watch ends repeatedly, and report the cause if it can be found."""
         name = undecodable_name(watched.root.path, self._closed.is_set)
         self._poll(watched, WatchMode.POLLING, _strange_name(name) if name else f"{why}; polling instead")
         if name:
@@ -239,7 +239,7 @@ class WatchSupervisor:
             self._renew(watched, "the folder was removed or replaced")
 
     def _check_count(self, watched: RootWatch, now: float) -> None:
-        """Compare watches with folders when folders came or went: a limit that is reached while running is silent."""
+        """Compare the number of watches with that of folders after folders changed: the library reports no limit reached later."""
         notifications = watched.root_notifications
         if notifications.is_structure_changed and (notifications.has_young() or notifications.has_grown):
             watched.count_at = min(
@@ -267,7 +267,7 @@ class WatchSupervisor:
     # Setting one watch.
 
     def _arm(self, watched: RootWatch) -> None:
-        """Watch or poll a root, whichever can be done."""
+        """Watch a root, or poll it if it cannot be watched."""
         root, settings = watched.root, self._settings
         self._disarm(watched)
         watched.arm_at, watched.detail, watched.limits = math.inf, "", None
@@ -299,7 +299,7 @@ class WatchSupervisor:
             watched.root_notifications.lose(watched.reason)
 
     def _open(self, watched: RootWatch) -> tuple[WatchMode, str] | None:
-        """Set the watch; return the obstacle if that fails."""
+        """Set the watch; return the reason if that fails."""
         root, limits = watched.root, self._settings.limits()
         watched.survey = seen = survey(root.path, is_recursive=root.is_recursive, is_over=self._closed.is_set)
         if self._closed.is_set():
@@ -355,7 +355,7 @@ class WatchSupervisor:
         self._start_poller(watched, watched.root.path, self._settings.poll_interval_s)
 
     def _poll_parts(self, watched: RootWatch, kind: str) -> None:
-        """Poll what notifications do not reach: below an upper layer, and file systems that others change too."""
+        """Poll folders without notifications: those below an upper layer, and file systems that other machines change, too."""
         if kind in proc.OVERLAY_KINDS:
             watched.detail = "overlay: changes below the upper layer are found by polling"
             self._start_poller(watched, watched.root.path, self._settings.overlay_interval_s)

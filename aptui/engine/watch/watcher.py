@@ -1,21 +1,21 @@
 """The watcher: reports which paths of the watched roots to check.
 
-A notification is never a fact: the kind of a change is thrown away. The watcher uses watchfiles, whose weaknesses decide its form:
+A notification only requests a check: the kind of a change is ignored. The watcher uses watchfiles and works around its weaknesses:
 overflows and files in new folders are lost silently, as is everything beyond the watch limit. Further:
 
-* `RustNotify.watch` sleeps in steps, so it is either slow or busy: a step of 1 ms means 1.7 ms to a save and 1.9 % of a core when
-  idle, 3 ms means 5.3 ms and 0.7 %. At its time-out it drops what arrived just then. So it never sleeps here: the kernel signals
-  (SIGIO, to the watching thread alone) that an inotify descriptor has something, then the changes are collected. Measured: 0.5 ms
-  to a save (p99 0.7 ms) and 0.05 % of a core. If the kernel cannot signal, changes are collected every `step_ms`.
+* `RustNotify.watch` sleeps in steps, so it is slow or busy: a step of 1 ms delays a save by 1.7 ms and uses 1.9 % of a core when
+  idle, 3 ms means 5.3 ms and 0.7 %. At its timeout it drops changes that just arrived. So it never sleeps here: the kernel signals
+  (SIGIO, to the watching thread alone) that an inotify descriptor is readable, then the changes are collected. Measured: 0.5 ms
+  of delay after a save (p99 0.7 ms) and 0.05 % of a core. If the kernel cannot signal, changes are collected every `step_ms`.
 * A queue overflow is not reported. So a loss is assumed when the queue was long, when many changes came at once, and when the
-  thread turned late.
+  thread woke up late.
 * Links to folders are followed, and removing such a link ends the watch of its target. So paths are reported without links, and the
-  watch is set again when such a link goes.
-* A name that is not UTF-8 ends the watch, even if the file is only opened. So it is set again, and after some such ends the root is
+  watch is set again when such a link is removed.
+* A name that is not UTF-8 ends the watch, even if the file is only opened. So it is set again, and after some failures the root is
   polled.
 * Setting a watch holds the interpreter: 0.32 s for 20,000 folders.
 
-Two threads serve all roots: one collects and reports, one sets watches and checks them; each polled root has one of its own.
+Two threads serve all roots: one collects and reports, one sets watches and checks them; each polled root has a thread of its own.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from aptui.engine.watch.notifications import ALL, ChangeNotification, NotifiedRo
 from aptui.engine.watch.watch_supervisor import Native, NoInstanceError, RootWatch, WatchEndedError, WatchSupervisor
 from aptui.shared.health import WatchedRoot, WatchMode
 
-# The sync cookie: reports when every notification from before a moment has been handled.
+# The sync cookie reports when all notifications up to a moment have been handled.
 #
-# The file that marks the moment is made elsewhere. Each watch has a queue of its own in the kernel, so a file made in one
-# folder says nothing of the others. Hence each watch covers the folder of sync cookies too, and a file that is made there has
-# passed when every watch has come to it.
+# Another module makes the file that marks the moment. Each watch has its own queue in the kernel, so a file made in one
+# folder gives no information about others. So each watch includes the folder of sync cookies, and a file that is made there has
+# passed when every watch has reported it.
 
 COOKIE_TAG = "cookie"
-"""Tag of the notification that names a sync cookie that has passed."""
+"""Tag of the notification about a sync cookie that has passed."""
 
 _ADDED = 1
 _TIMEOUT_S = 2.0
-"""A watch that was set after the file was made never comes to it."""
+"""Timeout for the notification of a sync cookie: a watch that was set after the file was made never reports it (seconds)."""
 
 
 class _Passing(Struct):
@@ -63,7 +63,7 @@ class SyncCookie:
     Args:
         folder: where sync cookies are made, absolute; b"" = nowhere.
         notify: called when the notification of a sync cookie has arrived.
-        clock: seconds that never go back.
+        clock: seconds of a monotonic clock.
     """
 
     def __init__(self, folder: bytes, notify: Notify, clock: Callable[[], float]) -> None:
@@ -74,7 +74,7 @@ class SyncCookie:
         self._passing: dict[str, _Passing] = {}
 
     def is_awaited(self) -> bool:
-        """Whether a file has not passed yet."""
+        """Whether the file of any sync cookie has not passed yet."""
         return bool(self._passing)
 
     def take(self, native: Native, changes: set[tuple[int, str]]) -> set[tuple[int, str]]:
@@ -88,7 +88,7 @@ class SyncCookie:
         return changes - mine if mine else changes
 
     def notify_due(self, roots: Sequence[RootWatch]) -> None:
-        """Report the sync cookies that have passed: all earlier changes have been reported, second looks and losses too."""
+        """Report the sync cookies that have passed: all earlier changes, repeated reports and losses have been reported."""
         if not self._passing or not all(_is_steady(watched) for watched in roots):
             return
         now = self._clock()
@@ -123,40 +123,40 @@ NotifyHealth = Callable[[tuple[WatchedRoot, ...]], None]
 _F_SETOWN_EX, _F_OWNER_TID = 15, 0
 """fcntl(2): the signal goes to one thread only, so the rest of the process never receives it."""
 _LATER_S = (0.0003, 0.001, 0.004, 0.02)
-"""After a signal the library still has to read: when to look again if it had nothing yet."""
+"""Delays of further reads (seconds), if the library has not read the descriptor yet after a signal."""
 _REST_S = (0.0001, 0.003)
-"""How long notifications are let gather before they are collected: of a save, and at most in a storm."""
+"""How long notifications gather before they are collected: after a single save, and at most during a burst (seconds)."""
 _AWAITED_S = 0.02
-"""How often to look whether all that came before a sync cookie has been reported."""
+"""Interval of checks whether all changes before a sync cookie have been reported (seconds)."""
 _STORM_GAP_S = 0.005
 _WINDOW_S = 0.1
 _BYTES_PER_EVENT = 32
-"""Of a queued notification with a name of up to 15 bytes (inotify(7))."""
+"""Size of a queued notification with a name of up to 15 bytes (inotify(7))."""
 _CLOSE_S = 0.9
 _SILENT_FINDS = 3
-"""A kernel that accepts the request for signals and sends none is noticed by changes that no signal announced."""
+"""If more reads in a row find changes without a signal, the kernel is assumed to send no signals."""
 _DEFAULTS = WatchTimings()
 _DELETED = 3
-"""The kind of watchfiles for a root that was removed or moved."""
+"""The kind of change with which watchfiles reports a root that was removed or moved."""
 _OVERFLOW = "too many changes at once, notifications may be lost (fs.inotify.max_queued_events)"
 _OPENING = threading.Lock()
-"""Of two watches that open at once, it would be unknown which descriptor belongs to which."""
+"""Watches are opened one at a time, because otherwise it is unknown which new descriptor belongs to which watch."""
 
 
 class _NothingMoreError(Exception):
-    """Leaves `RustNotify.watch` without its time-out, which would drop changes that arrived just then."""
+    """Ends `RustNotify.watch` before its timeout, which would drop changes that arrive at that moment."""
 
 
 class _OneRead:
-    """Stands for the stop event of `RustNotify.watch`, which asks it before each of its turns.
+    """Replaces the stop event of `RustNotify.watch`, which calls `is_set` before each of its turns.
 
-    The second turn returns what there is.
+    The second turn returns the changes that have arrived.
     """
 
     turns = 0
 
     def is_set(self) -> bool:
-        """Say no twice, then leave."""
+        """Return False twice, then raise `_NothingMoreError`."""
         self.turns += 1
         if self.turns > 2:
             raise _NothingMoreError
@@ -167,8 +167,8 @@ class _Native:
     """One inotify descriptor of watchfiles, for one root.
 
     Raises:
-        OSError: a limit, a permission, or the root is not there.
-        NoInstanceError: no descriptor is to be had.
+        OSError: a limit is reached, permission is denied, or the root does not exist.
+        NoInstanceError: no descriptor is available.
         UnicodeError: the root's path is not UTF-8.
     """
 
@@ -195,7 +195,7 @@ class _Native:
             self.descriptor = min(proc.inotify_descriptors() - before, default=-1)
 
     def signal_to(self, thread_id: int) -> None:
-        """Have the kernel send SIGIO to this thread when there is something to collect."""
+        """Make the kernel send SIGIO to this thread when there are notifications to read."""
         try:
             fcntl.fcntl(self.descriptor, _F_SETOWN_EX, struct.pack("ii", _F_OWNER_TID, thread_id))
             fcntl.fcntl(self.descriptor, fcntl.F_SETFL, fcntl.fcntl(self.descriptor, fcntl.F_GETFL) | os.O_ASYNC)
@@ -210,7 +210,7 @@ class _Native:
             is_signalled: whether the kernel had sent a signal.
 
         Raises:
-            WatchEndedError: the watch is at its end.
+            WatchEndedError: the watch has ended.
         """
         self._one_read.turns = 0
         try:
@@ -229,21 +229,21 @@ class _Native:
         return found
 
     def is_flooded(self) -> bool:
-        """Whether half of the kernel's queue is taken, so that it may have run over."""
+        """Whether half of the kernel's queue is used, so that it may have overflowed."""
         return 2 * proc.read_queued_bytes(self.descriptor) >= self._queue_length * _BYTES_PER_EVENT
 
     def came_at_once(self, count: int, now: float) -> bool:
         """Whether enough changes came within a tenth of a second that the queue may have overflowed.
 
-        A file that is made and written costs four notifications and gives one change; hence a quarter and not a half. A rename
-        costs as many as it gives.
+        Creating and writing a file uses four notifications but gives one change; so the limit is a quarter of the queue. A rename
+        uses as many notifications as it gives changes.
         """
         since, total = self._window
         self._window = (now, count) if now - since > _WINDOW_S else (since, total + count)
         return self._share * self._window[1] >= self._queue_length
 
     def close(self) -> None:
-        """Give the descriptor back, and wait until it is, so that the next watch can have its place."""
+        """Close the descriptor, and wait until it is closed, so that the next watch can be opened within the limit."""
         with _OPENING:
             self._rust.close()
             pause = threading.Event()
@@ -287,7 +287,7 @@ class Watcher:
         self._supervising.start()
 
     def replace(self, roots: Sequence[NotifiedRoot]) -> None:
-        """Watch these roots from now on; those that are the same keep their watches."""
+        """Watch these roots from now on; roots that are watched already keep their watches."""
         self._wanted = tuple(dict.fromkeys(roots))
         self._poke.set()
 
@@ -313,7 +313,7 @@ class Watcher:
                 thread.join(_CLOSE_S)
 
     def _supervise(self, name: str, body: Callable[[], None]) -> None:
-        """Run `body` until the end; whatever breaks it is reported, and it begins again."""
+        """Run `body` until the watcher ends; report any exception, and run it again."""
         wait_s, longest_s = self._settings.rescan_backoff_s
         while not self._closed.is_set():
             try:

@@ -25,7 +25,7 @@ from aptui.shared.result_store import Store
 
 MANIFEST_BYTES = 2048
 STORE_LIMIT_S = 15.0
-"""Timeout of a request to the store, besides the time for its bytes; long, because a job has run already."""
+"""Timeout of a request to the store, besides the time for its bytes. It is long, because a failure would waste a completed job."""
 _INLINE, _BLOB = b"i", b"b"
 _MOST_BYTES = 64 << 20
 """Maximum length of a manifest: a run with 200,000 products fits."""
@@ -76,7 +76,7 @@ class TaskInput(Struct, frozen=True):
 class Task(Struct, frozen=True):
     """One run of one job. `folders` are the engine's scan folders (absolute, text form); the first of `inputs` is the source.
 
-    `name` is the task's key; its answer is announced on `topic`.
+    `name` is the task's key in Dask; the worker announces the answer on `topic`.
     """
 
     order: ProcessOrder
@@ -89,7 +89,7 @@ class Task(Struct, frozen=True):
 
 
 class TaskAnswer(Struct, frozen=True):
-    """The result of a task on the worker at this address. If `result` is None, `refusal` says why it could not run."""
+    """The result of a task on the worker at this address. If `result` is None, `refusal` is the reason why the task did not run."""
 
     result: RunResult | None = None
     refusal: str = ""

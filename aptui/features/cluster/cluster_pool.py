@@ -1,8 +1,8 @@
 """The local pool with a cluster beside it: decides which orders run on the cluster, and handles their answers.
 
 Analyses, copies and hashing stay local, and so do jobs with unknown input files. Other jobs go to the cluster when the local
-workers are busy: the local pool is filled first, in the order of the queue. A job that came back because of itself (it failed
-there, it reads undeclared files) stays local from then on, so that its failure is confirmed here.
+workers are busy: the local pool is filled first, in the order of the queue. A job that the cluster returned for its own cause (it
+failed there, or it reads undeclared files) runs locally from then on, so that its failure is confirmed here.
 
 A builder that needs something this machine lacks (`needs`) always goes to the cluster, and waits for a suitable worker.
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _LEAST_AHEAD, _MOST_AHEAD = 0.25, 4.0
 _AHEAD_S = 0.3
-"""Work queued per slot, in seconds, with its bounds in jobs: a round trip takes longer than a short job."""
+"""Work sent ahead per slot, in seconds; the constants above limit it, in jobs. A round trip takes longer than a short job."""
 _RECENT = 0.1
 """Weight of the last job in the mean duration."""
 _MOST_BACKLOG = 8
@@ -144,7 +144,7 @@ class ClusterPool(Pool):
 
     @property
     def free_for_critical(self) -> int:
-        """The same for critical orders."""
+        """Number of messages with critical orders that may be sent now, locally and to the cluster."""
         return self._with_cluster(super().free_for_critical)
 
     def _with_cluster(self, here: int) -> int:
@@ -155,7 +155,7 @@ class ClusterPool(Pool):
     def _capacity(self) -> int:
         """Return the maximum number of jobs on the cluster.
 
-        This is more than its slots, so that each slot has a next job.
+        This is more than the cluster's slots, so that each slot has a next job, unless the configuration sets a share.
         """
         slots = sum(worker.slots for worker in self._scheduler.workers.values() if worker.builders)
         if self._cluster.place.share:
@@ -281,7 +281,7 @@ class ClusterPool(Pool):
         while self._come:
             task, result, stays = self._come.popleft()
             if self._away.get(task.order.run_key) is not task:
-                continue  # its result is no longer needed
+                continue  # the task's result is no longer needed
             del self._away[task.order.run_key]
             if isinstance(result, RunResult):
                 self._note(task, result, stays=stays)

@@ -1,7 +1,7 @@
 """The toolchain of a builder on this machine: digests of its code and tools, and versions of the libraries that it imports.
 
-The engine and each worker of a cluster compute them; if they differ, products might differ. This runs no code of a builder: a
-process reads its classes (`worker.describing`), and imports come from the source text.
+The engine and each worker of a cluster compute toolchains. If they differ, products might differ. No builder code runs here:
+a separate process reads its classes (`worker.describing`), and imported libraries are found in the source text.
 
 Tests: `tests/features/cluster/test_cluster_pool.py`.
 """
@@ -126,7 +126,7 @@ def _python_toolchain(answer: ClassAnswer) -> Toolchain:
 
 
 def _libraries(paths: Iterable[str]) -> dict[str, str]:
-    """Return {"library Pillow": its version} of the distributions that these files import."""
+    """Return {name: version} of the distributions that these files import, for example {"library Pillow": "11.0.0"}."""
     names = {name for path in paths for name in _imports_of(path)} - sys.stdlib_module_names - {"aptui"}
     found = {}
     for name in sorted(names):

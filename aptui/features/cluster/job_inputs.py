@@ -44,7 +44,7 @@ _TIME_LIMIT = "time limit of "
 
 
 class InputElsewhere(Exception):
-    """An answer that does not count: the job must run on this machine, for the given reason."""
+    """An answer is not valid here: the job must run on this machine; the text is the reason."""
 
 
 class InputOutdated(Exception):
@@ -168,7 +168,7 @@ class InputTransfer:
             raise InputOutdated(str(error)) from error
 
     def forget(self, inputs: Sequence[TaskInput]) -> None:
-        """Check again whether the store has these files: it may have been cleared."""
+        """Forget that the store has these files, so that they are checked again: the store may have been cleared."""
         with self._lock:
             for item in inputs:
                 self._known.pop(item.digest, None)
@@ -212,7 +212,7 @@ class InputTransfer:
 
 
 def _as_here(result: RunResult, builder: Builder) -> RunResult:
-    """Return the reads that a local worker would have reported: remote workers report all reads."""
+    """Return the result with only those reads that a local worker would have reported; remote workers report all reads."""
     match builder.undeclared_reads:
         case UndeclaredReads.ADD:
             return result

@@ -1,9 +1,9 @@
 """The engine's connection to a cluster's scheduler: the only module that calls Dask, in a thread of its own.
 
 Dask is a transport without guarantees: it runs completed jobs again when a worker dies, forgets everything when its scheduler dies,
-and cannot stop a job. So a task is one run of one job and is named by both. It is never retried here and is forgotten after its
+and cannot stop a job. So a task is one run of one job, and its name contains both. It is never retried here and dropped after its
 answer, which is a small manifest. A task that Dask loses is answered with RETURNED and runs again elsewhere. A late result names a
-finished run and has no effect.
+run that has finished, and has no effect.
 
 A worker sends a report before its first job (`WorkerReport`). If its aptui, Python, or a builder's code, libraries or tools differ,
 it gets no jobs of that builder.
@@ -61,7 +61,7 @@ def security_of(place: Place) -> Any:
 async def answer_of(client: Any, future: Any, answer: asyncio.Future[bytes]) -> bytes:
     """Return the answer that a worker announced.
 
-    Without an announcement it is fetched by Dask, which takes three times as many steps.
+    Without an announcement, Dask fetches the answer, which takes three times as many steps.
     """
     ended = asyncio.get_running_loop().create_task(_wait_for_end(client, future))
     either: set[asyncio.Future[Any]] = {ended, answer}
@@ -81,7 +81,7 @@ async def _wait_for_end(client: Any, future: Any) -> None:
     """Wait until Dask has the result of a task."""
     from distributed import wait
 
-    with contextlib.suppress(CancelledError), client.as_current():  # the future itself reports the cancellation
+    with contextlib.suppress(CancelledError), client.as_current():  # the caller gets the cancellation from the future itself
         await wait([future])  # type: ignore[no-untyped-call]  # Dask has few annotations
 
 
@@ -136,7 +136,7 @@ _MOST_NAMED = 5
 class RemoteWorker(Struct, frozen=True):
     """A worker of the cluster; `number` is shown to the user.
 
-    It may run jobs of `builders`, None = its report is pending; `jobs` are its running tasks. It is known since `since_s`
+    The worker may run jobs of `builders`, None = its report is pending; `jobs` are its running tasks. It joined at `since_s`
     (monotonic).
     """
 
@@ -169,7 +169,7 @@ class RemoteTask(Struct, frozen=True):
 
 
 def resources_of(task: RemoteTask, fit: Iterable[RemoteWorker]) -> dict[str, float]:
-    """Return the requested resources of a task: its tags, and memory if all suitable workers report theirs."""
+    """Return the requested resources of a task: its tags, and its memory if all suitable workers report their memory."""
     asked = dict.fromkeys(task.needs, 1.0)
     sizes = [worker.memory_bytes for worker in fit]
     if all(sizes):
@@ -186,7 +186,7 @@ def departure_message(gone: Sequence[RemoteWorker], left: int) -> str:
 
 
 RECONNECT_TIMEOUT_S = 15.0
-"""Timeout of a silent scheduler: after it its jobs run elsewhere; a shorter silence only costs time."""
+"""Timeout of a scheduler that does not answer. After it the scheduler's jobs run elsewhere; a shorter silence only costs time."""
 _PULSE_S = 1.0
 _PULSE_LIMIT_S = 3.0
 _CONNECT_LIMIT_S = 5.0
@@ -224,7 +224,7 @@ class _SchedulerSession(Struct):
     client: Client | None = None
     doing: dict[int, _Submitted] = field(default_factory=dict)
     orphans: dict[Identity | None, None] = field(default_factory=dict)
-    """Jobs whose workers all left once; if that happens again, the job may be the cause."""
+    """Jobs that have lost all their workers once; if that happens again, the job may be the cause."""
     greeting: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     answer_futures: dict[str, asyncio.Future[bytes]] = field(default_factory=dict)
     """Awaited answers by the keys of their tasks."""
@@ -240,7 +240,7 @@ class Scheduler:
         blob_store: address of the store for files.
         setup: platforms, and the builders that may run remotely.
         folders: the scan folders, absolute, in the order of a task.
-        post: called in the thread with the result of a task, as are `changed` (remote workers came or left) and `say`.
+        post: called with the result of a task; it, `changed` (remote workers joined or left) and `say` are called in the thread.
         sandbox: sandbox for importing the code of builders.
     """
 
@@ -264,13 +264,13 @@ class Scheduler:
         """Number of completed jobs by address."""
         self.is_connected = False
         self.since_s = time.monotonic()
-        """When it was connected or disconnected."""
+        """Time (monotonic) of the last connection or disconnection."""
         self.is_over = False
-        """True: no further answers come, and open tasks must be answered otherwise."""
+        """Whether the thread has ended: no more results are posted, and the pool must answer its open tasks itself."""
         self._numbers = itertools.count(FIRST_NUMBER + 1)
         self._prefix = f"aptui-{os.urandom(6).hex()}-"
         self._topic = f"aptui-{hashlib.sha256(f'{os.uname().nodename} {folders}'.encode()).hexdigest()[:16]}"
-        """The same for each engine of a project, because the scheduler keeps the last announcement of each topic forever."""
+        """Topic of announcements, shared by all engines of a project: the scheduler keeps the last announcement of each topic."""
         self._talk = _SchedulerSession()
         self._setup_blob: cluster_messages.Blob = (b"", 0)
         self._toolchains: dict[str, Toolchain] = {}
@@ -397,7 +397,7 @@ class Scheduler:
             await within(client.close(_CLOSE_S), _CLOSE_S)
 
     def _report_loss(self) -> None:
-        """Report each loss once; it has the time of day, because equal sentences are reported only once."""
+        """Report each loss once. The message contains the time of day, because equal messages are reported only once."""
         if not self._talk.is_loss_reported:
             self._talk.is_loss_reported = True
             silent = f"the scheduler at '{self._place.scheduler}' does not answer any more ({time.strftime('%H:%M:%S')})"
@@ -407,7 +407,7 @@ class Scheduler:
         last_answer_s = time.monotonic()
         while (
             time.monotonic() - last_answer_s < RECONNECT_TIMEOUT_S and client.status == "running"
-        ):  # a client that reconnects has lost its tasks
+        ):  # a client with another status is reconnecting and has lost its tasks
             with contextlib.suppress(OSError, TimeoutError):
                 known = await within(client.scheduler.identity(n_workers=-1), _PULSE_LIMIT_S)
                 busy = await within(client.scheduler.processing(workers=None), _PULSE_LIMIT_S)
@@ -528,7 +528,7 @@ class Scheduler:
         doing.runner.add_done_callback(lambda _task: self._talk.doing.pop(task.order.run_key, None))
 
     async def _do(self, doing: _Submitted) -> None:
-        """Carry a task out; in any case one result is posted."""
+        """Execute a task and post one result, even if it fails."""
         task, order, stays = doing.task, doing.task.order, False
         result: Result
         try:
@@ -564,7 +564,7 @@ class Scheduler:
             self._post(task, result, stays)
 
     def _is_orphaned_twice(self, order: ProcessOrder) -> bool:
-        """Whether all workers of a job were lost before: such a job runs here, because Dask counts each submission separately."""
+        """Whether the job has lost all its workers before; then it runs here, because Dask counts failures per submission."""
         identity = identity_of(order)
         is_again = identity in self._talk.orphans
         while len(self._talk.orphans) >= _MOST_ORPHANS:
@@ -601,7 +601,7 @@ class Scheduler:
         finally:
             future.release()
             del self._talk.answer_futures[key]
-        if cluster_messages.is_whole(manifest):  # reading it is cheaper than a thread
+        if cluster_messages.is_whole(manifest):  # reading the manifest here is cheaper than starting a thread
             return cluster_messages.unpack_record(manifest, cluster_messages.TaskAnswer, transfer.store)
         return await asyncio.to_thread(cluster_messages.unpack_record, manifest, cluster_messages.TaskAnswer, transfer.store)
 

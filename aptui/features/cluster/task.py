@@ -1,7 +1,7 @@
 """Tasks on a cluster's workers: fetches a job's files by digest, runs it in our own worker processes, and stores its products.
 
-Dask calls `run` with a task and transports its answer, no more. `aptui worker` loads this module, and Dask's own workers load it by
-`--preload aptui.features.cluster.task`. The engine decides whether an answer counts: it names the run of its order.
+Dask only calls `run` with a task and transports its answer. `aptui worker` loads this module, and Dask's own workers load it by
+`--preload aptui.features.cluster.task`. An answer names its run, so that the engine can decide whether the answer is still valid.
 
 The engine's scan folders do not exist here. A job finds its input files in temporary folders, and every path in its answer is
 translated back. The answer lists missing files, because they may exist on the engine's machine.
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 STORE_VARIABLE = "APTUI_WORKER_STORE"
-"""Environment variable with the address of the store from this machine, if it differs from the engine's."""
+"""Environment variable with the store's address on this machine's network, if the engine uses another address for the store."""
 _MOST_BENCHES = 2
 _MOST_UNWANTED = 1000
 
@@ -68,7 +68,7 @@ class _WorkerState:
         self._stores: dict[cluster_messages.BlobStoreAddress, Store] = {}
         self.jobs: dict[str, _Job] = {}
         self.unwanted: dict[str, None] = {}
-        """Names of tasks that were cancelled before they started here; they may start elsewhere."""
+        """Names of tasks that were cancelled and have not started here; they may be running on another worker."""
 
     @property
     def address(self) -> str:
@@ -83,7 +83,7 @@ class _WorkerState:
             return self._stores[blob_store]
 
     def bench(self, setup: cluster_messages.Blob, store: Store) -> Bench:
-        """Return the worker processes for a setup; those of old setups are ended."""
+        """Return the worker processes for a setup, and end the worker processes of old setups."""
         with self._lock:
             if setup not in self._benches:
                 setup_message = cluster_messages.decode(cluster_messages.get_bytes(store, setup), cluster_messages.ClusterSetup)
@@ -165,7 +165,7 @@ def _manifest(task: cluster_messages.Task) -> bytes:
 
 
 def cancel(names: Sequence[str]) -> None:
-    """Stop the tasks with these names, running or future."""
+    """Stop the tasks with these names; tasks that start later are stopped, too."""
     for name in names:
         job = _state.jobs.get(name)
         if job is not None:
@@ -399,12 +399,12 @@ class Bench:
 
     def _take(self, results: list[Result]) -> None:
         for result in results:
-            if isinstance(result, RunResult):  # other results are not requested
+            if isinstance(result, RunResult):  # a bench requests only runs, so other results do not arrive
                 self._answers.pop(result.run_key).set_result(result)
 
 
 def _move_files(builder: Builder, there: str, here: str) -> tuple[tuple[str, str], ...]:
-    """Return the local files of a project's own builder; installed code is compared by its toolchain."""
+    """Return the code files of a project's own builder with local paths; installed code is left out: its toolchain is compared."""
     return tuple((here + path.removeprefix(there), code) for path, code in builder.code_files if path.startswith(f"{there}/"))
 
 

@@ -112,7 +112,7 @@ async def _join(arguments: Namespace, folder: str, ended: asyncio.Event) -> None
 
 
 async def _either(*waits: Coroutine[Any, Any, object]) -> None:
-    """Wait until one of these has ended."""
+    """Wait until one of the coroutines has ended; cancel the others."""
     tasks = [asyncio.get_running_loop().create_task(wait) for wait in waits]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in tasks:

@@ -396,5 +396,5 @@ def _encode_addresses() -> bytes:
 
 @cache
 def _encode_document(make: Callable[[], _Json]) -> bytes:
-    """Return a published document as JSON. Making it takes long, and any client that may read can request it at any rate."""
+    """Return a published document as JSON. It is cached: making it takes long, and clients may request it often."""
     return json.dumps(make()).encode()

@@ -46,7 +46,7 @@ class ShowSource(FeatureRequest, frozen=True):
 
 
 class ReportPeers(FeatureRequest, frozen=True):
-    """Report the gateway's connections. The sender counts as the gateway until it disconnects. Answered with {}."""
+    """Report the gateway's connections. Until its sender disconnects, the engine treats it as the gateway. Answered with {}."""
 
     wire_name: ClassVar = "report_peers"
     report: GatewayReport

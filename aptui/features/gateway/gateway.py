@@ -58,7 +58,7 @@ _COLLECTED = (700, 5, 5)
 """Thresholds of the garbage collector (`gc`): a failed connection leaves a cycle of errors and frames that refers to received
 bytes."""
 _NICE = 10
-"""Niceness above that of the engine's workers (`engine.pool.worker_processes.PoolSettings`): processing comes before reporting."""
+"""Niceness, higher than that of the engine's workers (`engine.pool.worker_processes.PoolSettings`), which have priority."""
 
 
 class ListenAddress(Struct, frozen=True):
@@ -317,7 +317,7 @@ def run(
     """
     with contextlib.suppress(OSError):
         os.nice(_NICE)
-    # Imported modules stay for good: without them the collector finds the remains of connections early.
+    # Exclude imported modules, which are never freed: then the collector finds the remains of connections sooner.
     gc.freeze()
     gc.set_threshold(*_COLLECTED)
     asyncio.run(_run(config, say, reread, ends_with_input=ends_with_input))

@@ -30,7 +30,7 @@ class GatewayContext:
         database: runs queries in threads.
         engine: connection to the engine.
         guard: access rules.
-        pulse: beats after each batch of notices.
+        pulse: wakes waiting tasks after each batch of notices.
         reread: returns the current configuration, None = it does not change.
         port: the port it listens at, 0 = not yet.
         connections: its connections; `app` is its application. Both are None before the gateway listens.

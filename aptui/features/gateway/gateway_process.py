@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 _RETRY_S = (1.0, 300.0)
 _SOUND_S = 10.0
-"""A gateway that ran for this time had started well: it is restarted without delay."""
+"""A gateway that ran for this time (seconds) before it failed is restarted without delay."""
 _END_LIMIT_S = 5.0
 _LOG = "gateway.log"
 _FOLLOWED: dict[str, Any] = {"allowed": (), "rejected": (), "has_allow_list": True, "connections": (), "o3de": None, "o3de_port": 0}
-"""Settings that a running gateway applies itself (`peers.peer_connections`), or that are not its own."""
+"""Settings whose changes need no restart: the gateway applies them itself (`peers.peer_connections`) or does not use them."""
 
 
 class GatewaySupervisor:
@@ -53,7 +53,7 @@ class GatewaySupervisor:
         self._seen: Config | None = None
         """The configuration that was checked last."""
         self._begun_with: tuple[object, ...] = ()
-        """The settings of the last start."""
+        """The settings with which the gateway was started last."""
         self._began = 0.0
         self._retry_at = -math.inf
         self._retry_s = _RETRY_S[0]

@@ -30,9 +30,9 @@ _BARRIER_URGENCY = 200
 """Priority of jobs that a client waits for; the value of O3DE's synchronous asset requests."""
 _COUNT_S = 0.5
 _COUNT_SHARE = 50
-"""Pending jobs are counted again after this many times the duration of the last count: at most 2 % of the engine's time."""
+"""Interval between counts of pending jobs, as a multiple of a count's duration: counting takes at most 2 % of the time."""
 _COUNT_MOST_S = 5.0
-"""Maximum age of a count."""
+"""Maximum interval between counts of pending jobs, in seconds."""
 
 
 class _BarrierRequest(Struct):
@@ -142,7 +142,7 @@ class GatewayRequests:
             if not is_over and engine is not None and barrier.is_synced and barrier.ticket < 0 and self._is_all_known(engine):
                 if not engine.pipeline.jobs.memory.unsaved.has_any:
                     barrier.ticket = engine.ordered_ticket
-                elif not barrier.has_saved:  # the client will read rows: a source whose jobs have no row yet would look finished
+                elif not barrier.has_saved:  # the client reads rows: a source whose jobs are not saved yet would look finished
                     engine.ask("save")
                     barrier.has_saved = True
             elif not is_over and engine is not None and barrier.is_synced and not barrier.has_hurried:
@@ -154,14 +154,14 @@ class GatewayRequests:
                 barrier.request.answer(epoch=epoch, seq=seq, is_whole=is_passed and barrier.is_whole)
 
     def _raise_priority(self, engine: Engine) -> bool:
-        """Raise the priority of analyses above jobs; return whether it was raised, once all changed files are read."""
+        """Raise the priority of analyses above jobs if all changed files are read; return whether it was raised."""
         if self._is_looking(engine) or not engine.pipeline.status().ready_analyses:
             return False
         engine.ask("analyse", value=_BARRIER_URGENCY)
         return True
 
     def _is_looking(self, engine: Engine) -> bool:
-        """Whether a reported change is still to be checked or read."""
+        """Whether some reported change was not checked or read yet."""
         is_busy = engine.scans.is_scanning or not self._live.watching.is_quiet or self._live.is_reopening
         return is_busy or engine.longest_wait_s() <= 0 or engine.pipeline.status().reading > 0
 
@@ -224,10 +224,10 @@ class GatewayRequests:
             for request in saving:
                 request.answer()
         else:
-            # A catalog writer that is running starts again without reporting to us; asked again, the next one has nothing to do.
+            # A running writer does not report to us. It repeats its work; we ask again later, and then there is nothing to write.
             engine.catalogs.begin(self._note_saved)
 
     def _note_saved(self) -> None:
-        """Called in the thread of the catalogs."""
+        """Note that the catalogs are written, and wake the engine's loop; called in the thread that writes them."""
         self._is_saved = bool(self._saving)
         self._live.wake()

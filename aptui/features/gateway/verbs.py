@@ -273,7 +273,7 @@ def _trusting(file: str) -> SSLContext:
 
 
 def _trusting_own(certificate: str) -> SSLContext | None:
-    """Trust the certificate of this project's own gateway and no other, with any name; None = it cannot be read."""
+    """Return a TLS context that trusts only this gateway's certificate, under any host name; None = it cannot be read."""
     import ssl
 
     if not certificate:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def without_paths(record: object) -> object:
-    """Return a record without absolute paths, for clients that may not see them; unknown paths stay as requested."""
+    """Return a record without absolute paths, for clients that may not see them. A requested path that was not found stays."""
     match record:
         case wire_records.SourceFacts():
             return replace(record, scan_folder_path="")
@@ -60,7 +60,7 @@ A client may offer `permessage-deflate`; notifications then need a tenth of the 
 Asset ids are `{UUID}:<sub id in hexadecimal>`. Product paths are relative to the folder of their platform and use `/`."""
 
 VERSION = 1
-"""Raised when a record changes so that older clients fail."""
+"""Version of the protocol; raised when a change of a record makes older clients fail."""
 FRAME_LIMIT_BYTES = 1 << 20
 """Maximum length of a client's frame."""
 QUEUE_LIMIT = 1_000

@@ -38,12 +38,12 @@ from aptui.store.queries.source_edges import DeclaredEdge, SourceEdges
 # The database is only read.
 #
 # All jobs of a changed source run again. A source that declared the changed one runs the jobs of the builder that declared it, and
-# so does each source that declared that source in turn: a manifest holds all transitive dependencies. Dependencies that were found
-# during processing belong to that run and lead no further. When a job runs again, the jobs that depend on its fingerprint or its
-# products are affected; order-only dependencies affect no job.
+# so does each source that declared this source in turn: a manifest has all transitive dependencies. Dependencies that were found
+# during processing belong to one run and are not followed further. When a job runs again, jobs that depend on its fingerprint or
+# its products are affected; order-only dependencies affect no job.
 #
-# Whether products come out equal is unknown beforehand. Jobs that depend on products alone stay settled if they do. Without
-# `through_products` these steps are not taken, and every job in the result runs for certain.
+# Whether products come out equal is unknown beforehand. Jobs that depend only on products do not run if these are equal. Without
+# `through_products`, dependencies on products are not followed, and every job in the result certainly runs.
 
 _JOBS_SQL = """SELECT j.JobID, s.SourceID, s.SourceName, j.Platform, j.JobKey, j.BuilderGuid FROM json_each(?) k
 CROSS JOIN Sources s ON s.SourceID = k.value CROSS JOIN Jobs j ON j.SourcePK = s.SourceID
@@ -69,7 +69,7 @@ class AffectedJob(Struct, frozen=True):
 JobName = tuple[bytes, str, str]
 """Builder, platform and job key."""
 Which = bytes | JobName
-"""All jobs of a builder on a source, or one of them."""
+"""All jobs of a builder on a source (the builder's UUID), or one of these jobs."""
 
 
 class Affected(Struct):
@@ -95,7 +95,7 @@ class Spreading:
     """Follows changes through one database.
 
     Args:
-        through_products: also follow dependencies on products, which settle jobs if the products come out equal.
+        through_products: also follow dependencies on products, whose jobs do not run if the products come out equal.
     """
 
     def __init__(self, reader: Reader, *, through_products: bool = True) -> None:
@@ -124,7 +124,7 @@ class Spreading:
         return self.found
 
     def touch_builders(self, builders: Iterable[bytes], why: str) -> None:
-        """Record that all jobs of some builders would run, and follow them."""
+        """Record that all jobs of some builders would run, and follow the effects of these jobs."""
         marks = list(builders)
         sql = f"SELECT DISTINCT SourcePK, BuilderGuid FROM Jobs WHERE BuilderGuid IN ({', '.join('?' * len(marks))})"
         for number, builder in self._ask(sql, marks).fetchall():
@@ -133,7 +133,7 @@ class Spreading:
         self.spread(self._intermediates())
 
     def touch_sources(self, sources: Mapping[str, str]) -> None:
-        """Record that jobs of sources ({path in lower case: reason}) would run despite equal bytes, and follow them."""
+        """Record that jobs of sources ({path in lower case: reason}) would run despite equal bytes, and follow the effects."""
         for path, ids in self.edges.by_path(sources).items():
             for number in ids:
                 self.found.touch(number, None, sources[path])
@@ -143,7 +143,7 @@ class Spreading:
     # ---------------------------------------------------------------------------------------------------------------- steps
 
     def _touch_declared(self, changed: Mapping[str, str]) -> None:
-        """Touch the sources that declare changed files, and the sources that declare those in turn."""
+        """Touch the sources that declare changed files, and the sources that declare these sources in turn."""
         frontier = self._with_uuids(changed)
         while frontier:
             self._seen.update(frontier)
@@ -157,7 +157,7 @@ class Spreading:
             frontier = {name: names[0] for names in self.edges.names_of(ahead).values() for name in names if name not in self._seen}
 
     def _with_uuids(self, changed: Mapping[str, str]) -> dict[str, str]:
-        """Return {name under which others depend on it: path} of changed files."""
+        """Return {name: path} of changed files, with every name by which a dependency can refer to the file."""
         ids = [number for found in self.edges.by_path(changed).values() for number in found]
         names = {name: names[0] for names in self.edges.names_of(ids).values() for name in names}
         names.update((path, path) for path in changed)
@@ -196,7 +196,7 @@ class Spreading:
         return {(source, builder): unpack_analysis(packed)[0] for source, builder, packed in rows}
 
     def _find_concerned(self, edge: DeclaredEdge, other: int, plans: Iterable[JobPlan]) -> Iterator[Which]:
-        """Yield the jobs that a dependency on jobs of source `other` runs; the whole builder if the plans do not name a job."""
+        """Yield the jobs that depend on touched jobs of source `other`; all jobs of the builder if the plans do not name a job."""
         is_known = False
         for plan in plans:
             for dependency in plan.job_dependencies:
@@ -214,7 +214,7 @@ class Spreading:
         return any(row[1:] == (platform, job_key) and self.found.covers(source, *row) for row in rows)
 
     def _intermediates(self) -> dict[str, str]:
-        """Touch the sources that are products of touched jobs, and return those not followed yet."""
+        """Touch the sources that are products of touched jobs, and return the sources that were not followed yet."""
         if not self._through_products:
             return {}
         names = [name for (name,) in self._ask(_INTERMEDIATES_SQL, (json.dumps(list(self.found.sources)),))]
@@ -361,7 +361,7 @@ def _ask_git(top: str, words: tuple[str, ...]) -> Iterator[str]:
 
 
 class _AffectedAnswer(NamedTuple):
-    """Git's output as text; None if Git failed, with its error."""
+    """Git's output as text, or None and Git's error if Git failed."""
 
     text: str | None
     complaint: str = ""
@@ -403,7 +403,7 @@ class _Changes(Struct):
     gone: set[str] = field(default_factory=set)
     settings: list[str] = field(default_factory=list)
     adjusted: dict[str, str] = field(default_factory=dict)
-    """{path in lower case: why} of sources whose folder settings changed: their bytes did not."""
+    """{path in lower case: why} of sources whose folder settings changed while their bytes stayed equal."""
     configuration: list[str] = field(default_factory=list)
     builder_files: list[str] = field(default_factory=list)
 

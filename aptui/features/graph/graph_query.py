@@ -23,7 +23,7 @@ from aptui.store.queries.asset_graph import AssetGraph, Edge, Node, is_product, 
 _SIGNS = {"+": "+", "-": "-", "^": "^", "union": "+", "except": "-", "intersect": "^"}
 _TAKES_DEPTH = frozenset({"deps", "rdeps"})
 FUNCTIONS = {"deps": 1, "rdeps": 1, "somepath": 2, "allpaths": 2, "sources": 1, "products": 1}
-"""{function: how many expressions it takes}."""
+"""{function: number of its arguments that are expressions}."""
 DEEPEST = 50
 """Maximum depth of nested parentheses; limits the recursion of the parser."""
 _WORD = re.compile(r"""[^\s(),"']+""")
@@ -193,7 +193,7 @@ def _nearest(function: str) -> str:
 
 
 class QueryAnswer(Struct, frozen=True):
-    """The result of a query: nodes, and for a query that is one `somepath` the path in order with its edges."""
+    """The result of a query: nodes, and for a query that is one `somepath` the nodes of the path in order, and its edges."""
 
     nodes: tuple[Node, ...]
     way: tuple[Edge, ...] = ()

@@ -21,7 +21,7 @@ _BRIEF = 20
 """Maximum number of lines of each direction if neither `--in` nor `--out` is given."""
 _SOURCE_LINKS = (Link.SOURCE, Link.WILDCARD, Link.UUID, Link.JOB, Link.FOUND)
 _LOOSE_KINDS = {EdgeKind.WILDCARD: "wildcard", EdgeKind.UUID: "uuid"}
-"""Kinds of dependencies that may match no node; a path always names a file."""
+"""Kinds of dependencies that may not match any node; a dependency by path always names a file."""
 
 
 class UnmetNeed(NamedTuple):
@@ -33,7 +33,7 @@ class UnmetNeed(NamedTuple):
 
 
 class _Direction(Struct):
-    """One direction of `deps`: edges, and the unmet dependencies of each node (`loose`)."""
+    """One direction of `deps`: the edges, and the unmet dependencies of each node (`loose`)."""
 
     title: str
     is_out: bool
@@ -41,7 +41,7 @@ class _Direction(Struct):
     loose: dict[Node, list[UnmetNeed]] = field(default_factory=dict)
 
     def others(self) -> dict[Node, list[Edge]]:
-        """Return {node: its edges}, keyed by the end that the listing starts from."""
+        """Return {node: its edges}; the key of an edge is the end from which the listing starts."""
         found: dict[Node, list[Edge]] = {}
         for edge in self.edges:
             found.setdefault(edge.needs if self.is_out else edge.needed, []).append(edge)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from aptui.config.settings import Alert
 
 LISTED = 20
-"""Maximum number of names in a digest; it also gives the number of the others."""
+"""Maximum number of names in a digest; the digest also has the number of omitted names."""
 PROGRAM_LIMIT_S, HOOK_LIMIT_S = 30.0, 10.0
 _LAST_WORDS_S = 15.0
 _MOST_NAMES = 3
@@ -52,7 +52,7 @@ class Alerter:
 
     Args:
         config: returns the current configuration.
-        failing: the jobs that fail already.
+        failing: the jobs that are failed at the start.
         say: receives errors of sending, from any thread.
         terminal: the terminal whose bell is rung.
         clock: monotonic seconds.
@@ -129,12 +129,12 @@ class Alerter:
                 is_long = self._clock() - self._working_since_s >= self._config().on.quiet_s
                 self._working_since_s, self._is_at_rest = None, True
                 if not is_long:
-                    self._ran = 0  # a save that was processed at once: the user did not wait for it
+                    self._ran = 0  # a save was processed at once, so the user does not need an alert
                 if self._ran or self._since_s is not None:
                     self._wake_thread()
 
     def _wake_thread(self) -> None:
-        """Wake the thread: something is pending, or its delay has passed."""
+        """Wake the thread, because an alert is pending or its delay has passed."""
         if self._since_s is None:
             self._since_s = self._clock()
         if self._thread is None:

@@ -51,7 +51,7 @@ from aptui.worker.commands.command_job import values_of
 # capsule.json: the job, its last result, its tools and their versions, the inputs that are absent.
 # aptui.yaml: the job's builder alone, for all platforms; builders/ holds the project's own builders.
 # sources/: its source and all inputs, under their paths in the scan folders.
-# run.sh: only for commands: the same command line over the sources beside it; needs no aptui.
+# run.sh (only for commands): runs the same command line over the sources beside it, without aptui.
 #
 # Only files that the job's manifest names are packed, and the code of builders; never environment variables.
 
@@ -61,7 +61,7 @@ _JOBS = ("job", "products")
 _PROJECT_KEYS = ("limits", "metadata_types", "undeclared_reads")
 _BELOW = ".aptui.yaml"
 _HERE = "/…here…"
-"""Stands for the folder of the capsule while `run.sh` is written; no path of a project contains it."""
+"""Placeholder for the folder of the capsule while `run.sh` is written; no path of a project contains this text."""
 
 
 class Capsule(Struct):
@@ -127,7 +127,7 @@ def _list_products(row: JobRow, database: Reader) -> list[dict[str, Any]]:
 
 
 def _manifest(row: JobRow, database: Reader) -> tuple[tuple[str, str, str], ...]:
-    """Return the inputs of the job's last run; of a job that never ran, the source and its declared dependencies."""
+    """Return the inputs of the job's last run; if the job never ran, return the source and its declared dependencies."""
     if row.job_id and (runs := database.runs_of(row.job_id)):
         made: tuple[Made, ...] = ()
         states = moments(
@@ -437,7 +437,7 @@ def _differences(expected: dict[str, Any], came: dict[str, Any]) -> list[dict[st
 
 
 def _tools(facts: dict[str, Any], config: Config) -> list[dict[str, Any]]:
-    """Return the tools whose versions differ on this machine. They can explain a difference, and are not one themselves."""
+    """Return the tools whose versions differ on this machine. They can explain a difference; they are not a difference."""
     here = {tool.name: tool.digest for tool in config.tools}
     return [
         _difference(f"the tool {one['name']}", one["digest"][:12], here.get(one["name"], "none")[:12], is_result=False)

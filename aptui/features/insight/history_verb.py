@@ -1,6 +1,6 @@
 """`aptui history`: list the stored sessions, show the runs of a session, or compare the states of the project after two sessions.
 
-`aptui compare` compares asset lists; sessions are compared by `history` with two sessions.
+`aptui compare` compares asset lists; `aptui history` with two sessions compares these sessions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Name = tuple[str, str, str, bytes]
 
 
 class JobComparison(Struct, frozen=True):
-    """One job at both ends; `old` is None if its earlier state is unknown."""
+    """A job at the end of both sessions; `old` is None if its earlier state is unknown."""
 
     old: SessionRun | None
     new: SessionRun
@@ -50,7 +50,7 @@ class JobComparison(Struct, frozen=True):
 
 
 class Comparison(Struct):
-    """Jobs that ran in between, by kind of change; the worst first."""
+    """Jobs that ran between two sessions, by kind of change; the worst kind first."""
 
     began_to_fail: list[JobComparison] = field(default_factory=list)
     mended: list[JobComparison] = field(default_factory=list)
@@ -85,7 +85,7 @@ def compare(reader: Reader, old: WorkSession, new: WorkSession) -> Comparison:
 
 
 def _find_gone(reader: Reader, old: WorkSession, new: WorkSession, after: dict[Name, SessionRun]) -> set[Name]:
-    """Return the names of jobs that were deleted in between and did not return."""
+    """Return the names of jobs that were deleted between the sessions and were not added again."""
     sql = "SELECT job_id, source, platform, job_key, builder FROM aptui_gone_jobs WHERE gone_ms > ? AND gone_ms <= ?"
     found = set()
     for job_id, source, *rest in reader.ask(sql, (old.ended_ms, new.ended_ms)):
@@ -184,7 +184,7 @@ def _cells(one: WorkSession) -> list[str]:
 
 
 def why(one: WorkSession) -> str:
-    """Return why a session began, and how it ended if work was left."""
+    """Return why a session began and, if work was left pending, how it ended."""
     text = f"{one.kind}: {one.detail}" if one.detail else one.kind
     end = _ENDS.get(SessionEnd(one.outcome), "")
     return f"{text}; {end}" if end else text

@@ -1,6 +1,6 @@
 """A capsule from another user: unpacked within limits, checked, and turned into a project that stays within its folder.
 
-The file is untrusted. Its names and sizes are checked before anything is written, its facts before anything runs. Only the
+The file is untrusted. Its names and sizes are checked before anything is written, its facts before any code runs. Only the
 configuration keys that a job needs are used. The receiver decides where products go, which alerts are sent and how jobs are
 sandboxed.
 
@@ -41,7 +41,7 @@ TOP = "capsule"
 """The folder in the file that holds everything."""
 DEFAULT_LIMIT_BYTES = 1 << 30
 _MOST_MEMBERS = 20_000
-"""Maximum number of files and folders: above the inputs of any known job, and unpacked in seconds."""
+"""Maximum number of files and folders. No known job has more inputs, and this number is unpacked in seconds."""
 _MOST_BYTES = {FACTS: 16 << 20, FILE_NAME: 256 << 10, "run.sh": 1 << 20}
 _MOST_CODE_BYTES = 4 << 20
 _HEADER_BYTES = 16 << 10
@@ -60,7 +60,7 @@ _REPLACED_KEYS = frozenset({"scan_folders", "builders", "local_store", "workers"
 _MOST_SHOWN = 20
 _LONGEST_COMMAND = 2000
 _WRONG_PLACES = (FileExistsError, NotADirectoryError, IsADirectoryError)
-"""Errors of a file at the place of another member's folder, or the reverse."""
+"""Errors if a file has the path of another member's folder, or a folder has the path of a file."""
 _LONGEST_NAME_BYTES, _LONGEST_PART_BYTES = 2000, 255
 _HINT = "'aptui capsule JOB' makes one"
 
@@ -170,7 +170,7 @@ def _unpack(bounded: _BoundedStream, folder: Path, limit_bytes: int) -> None:
         bounded.most_bytes_at_once = _PIECE_BYTES
         for member in members:
             _write_member(tar, member, folder)
-        while bounded.read(_PIECE_BYTES):  # the checksum of the whole file comes last
+        while bounded.read(_PIECE_BYTES):  # read to the end, because the checksum of the whole file is there
             pass
 
 
@@ -348,7 +348,7 @@ def confine(folder: Path) -> ReceivedProject:
 
 def _take_builder(entry: object) -> object:
     if not isinstance(entry, dict):
-        return entry  # the loader of the configuration reports it
+        return entry  # the loader of the configuration reports the invalid entry
     return {key: value for key, value in entry.items() if key in _BUILDER_KEYS}
 
 
@@ -361,7 +361,7 @@ def _name_of_sources(folders: object) -> object:
 
 
 def _read_own_sandbox() -> Mapping[str, Any]:
-    """Return this user's sandbox settings; a received job has at least `auto`."""
+    """Return this user's sandbox settings; for a received job, the mode is at least `auto`."""
     file = user_file()
     if not file.is_file():
         return {"sandbox": "auto"}

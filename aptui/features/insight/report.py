@@ -41,7 +41,7 @@ class ReportRow(Struct):
 
     @property
     def is_well(self) -> bool:
-        """Whether there is nothing to report about it."""
+        """Whether the group has nothing to report."""
         return not (self.failed or self.waiting or self.cancelled or self.warnings or self.errors)
 
 
@@ -201,8 +201,8 @@ class Owners:
 class _Rule:
     """One pattern: as in .gitignore, but `folder/*` matches only files directly in the folder.
 
-    Patterns are untrusted. A run of segments without `**` has a fixed number of segments, so its first match is as good as any
-    other and nothing is tried twice: the time is proportional to the lengths of pattern and path.
+    Patterns are untrusted. A run of segments without `**` has a fixed number of segments, so only its first match is tried:
+    the time is proportional to the lengths of pattern and path.
 
     Raises:
         ValueError: it is not a pattern.
@@ -244,7 +244,7 @@ class _Rule:
 
     @staticmethod
     def _pass(runs: Sequence[Sequence[_Segment]], parts: Sequence[str], at: int, end: int) -> int:
-        """Return the end of the first match of these runs at or after `at`, -1 if they do not match."""
+        """Return the end of the first match of these runs at or after position `at`, -1 if the runs do not match."""
         for run in runs:
             start = next((place for place in range(at, end - len(run) + 1) if _is_run(run, parts, place)), -1)
             if start < 0:
@@ -263,7 +263,7 @@ def _is_run(run: Sequence[_Segment], parts: Sequence[str], at: int) -> bool:
 def _compile_segment(text: str) -> _Segment:
     r"""Return a pattern for one name: `*` is any text, `?` a character, `[…]` a character class, `\` an escape.
 
-    All `*` but the last commit to their first match, as in `core.patterns.wildcard_regex`.
+    Every `*` except the last keeps its first match, as in `core.patterns.wildcard_regex`.
     """
     pieces, at = [""], 0
     while at < len(text):

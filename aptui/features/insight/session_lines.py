@@ -29,7 +29,7 @@ _SLOWEST = 30
 _LEAST_BAR = 10
 _LABEL = 9
 _WIDE = 100
-"""Minimum width in columns for dates with a year."""
+"""Minimum width in columns at which dates are shown with a year."""
 
 
 def history(reader: Reader, words: Sequence[str], name_of: NameOf, width: int) -> list[Parts]:
@@ -171,7 +171,7 @@ def _jobs(count: int) -> str:
 
 
 def _lane(lane: int, found: Timeline, cells: int, span_ms: int) -> Parts:
-    """Return one row: the runs over time, `█` on the critical path, `▒` otherwise, in the colour of `✗` if one failed."""
+    """Return one row: the runs over time, `█` on the critical path, `▒` otherwise, in the colour of `✗` if a run failed."""
     critical = set(found.critical)
     row = [("", " ")] * cells
     for span in found.spans:
@@ -197,7 +197,7 @@ def _lane(lane: int, found: Timeline, cells: int, span_ms: int) -> Parts:
 
 
 def sizes_lines(reader: Reader, words: Sequence[str], name_of: NameOf, width: int) -> list[Parts]:
-    """Return the lines of `:size`: products by folder, type, builder or platform; with a session also their growth since.
+    """Return the lines of `:size`: products by folder, type, builder or platform; with a session, also their growth since then.
 
     Raises:
         UserError: the second word is not a session.

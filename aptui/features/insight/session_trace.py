@@ -48,7 +48,7 @@ class Span(Struct, frozen=True):
 
 
 class Timeline(Struct):
-    """The runs of a session over time; `needs` {job: jobs of the session it waited for}, `critical` the critical path."""
+    """The runs of a session over time; `needs` is {job: jobs it waited for}, `critical` has the jobs of the critical path."""
 
     spans: list[Span] = field(default_factory=list)
     lane_count: int = 0
@@ -72,10 +72,10 @@ def timeline(reader: Reader, session: int) -> Timeline:
 
 
 def _lay_on_lanes(runs: list[SessionRun]) -> tuple[list[Span], int]:
-    """Lay out runs on lanes: before a run that was committed with it, else on the lowest free lane."""
+    """Lay out runs on lanes: runs that were committed together share a lane if possible; others use the lowest free lane."""
     spans: list[Span] = []
     free_ms: list[int] = []
-    """When each lane is free, given the runs that were committed earlier."""
+    """Times at which the lanes become free after the runs that were committed earlier."""
     for end_ms, together in groupby(sorted(runs, key=lambda run: run.ended_after_ms), key=lambda run: run.ended_after_ms):
         begins: dict[int, int] = {}
         for run in sorted(together, key=lambda run: (-run.duration_ms, run.job_id)):
@@ -115,7 +115,7 @@ def _critical(found: Timeline) -> list[int]:
     before: dict[int, int] = {}
     for span in sorted(found.spans, key=lambda span: (span.run.ended_after_ms, span.run.job_id)):
         job_id = span.run.job_id
-        # A run that ended later was not waited for; this check ends cycles of names and later runs of the same session.
+        # No run waited for a run that ended later. This check also ends dependency cycles, and skips later runs of a job.
         known = [need for need in found.needs.get(job_id, ()) if need in total]
         longest = max(known, key=total.__getitem__, default=0)
         total[job_id] = durations[job_id] + total.get(longest, 0)

@@ -43,7 +43,7 @@ _DEPENDENCIES, _BITS_64 = fold_template(DEPENDENCY, ALLOCATOR, VECTOR), bits_of(
 
 
 class RegistryAsset(Struct, frozen=True):
-    """A product in the runtime's catalog: `path` relative to its platform; `needs` (UUID, sub id, flags); `former` sub ids."""
+    """A product in the runtime's catalog: `path` is relative to the platform; `needs`: (UUID, sub id, flags); `former`: sub ids."""
 
     uuid: bytes
     sub_id: int
@@ -58,7 +58,7 @@ def write_stream(assets: Iterable[RegistryAsset], out: BinaryIO, paths: BinaryIO
     """Write a registry of these assets as a binary stream.
 
     Args:
-        paths, needs: empty temporary files: the stream has several lists of all assets, one after the other.
+        paths, needs: empty temporary files, for the later lists of the stream, which are made in one pass with the first list.
     """
     out.write(PREFIX + start_element(_REGISTRY, version=6))
     former: list[tuple[RegistryAsset, int]] = []
@@ -105,7 +105,7 @@ _pack_32, _pack_64, _pack_bits = struct.Struct(">I").pack, struct.Struct(">Q").p
 
 
 def _asset_id(uuid: bytes, sub_id: int) -> bytes:
-    """Return the content of an asset id's element, with its end."""
+    """Return the content of an element for an asset id, and the end of the element."""
     return b"".join((_GUID, uuid, _SUB_ID, _pack_32(sub_id & 0xFFFF_FFFF), END, END))
 
 

@@ -27,12 +27,12 @@ _DEEPEST = 16
 
 
 def fold_template(*types: bytes) -> bytes:
-    """Return the type id of a template, from those of its arguments and the template's own as the last."""
+    """Return the type id of a template, computed from the type ids of its arguments and, last, the id of the template itself."""
     return reduce(combine_uuids, types)
 
 
 def combine_uuids(one: bytes, other: bytes) -> bytes:
-    """Return the UUID of two UUIDs or texts after each other."""
+    """Return the UUID computed from two concatenated UUIDs or texts."""
     digest = bytearray(hashlib.sha1(one + other, usedforsecurity=False).digest()[:16])
     digest[6], digest[8] = digest[6] & 0x5F | 0x50, digest[8] & 0xBF | 0x80
     return bytes(digest)
@@ -104,7 +104,7 @@ def bits_of(count: int) -> bytes:
 
 
 def start_element(type_id: bytes, name: str = "", value: bytes | None = None, version: int = 0) -> bytes:
-    """Return the begin of an element; its children and `END` follow."""
+    """Return the beginning of an element; the caller appends the children and `END`."""
     if value is None:
         return element_head(type_id, name, version, 0)
     length = len(value)
@@ -116,7 +116,7 @@ def start_element(type_id: bytes, name: str = "", value: bytes | None = None, ve
 
 @lru_cache(maxsize=512)
 def element_head(type_id: bytes, name: str, version: int, flags: int) -> bytes:
-    """Return the bytes before the size of a value; cached, because a few dozen occur a hundred thousand times each."""
+    """Return the bytes before the size of a value; cached, because a stream repeats a few dozen heads very often."""
     flags |= _ELEMENT | (_NAME if name else 0) | (_VERSION if version else 0)
     crc = struct.pack(">I", crc_of(name)) if name else b""
     return b"".join((bytes((flags,)), crc, bytes((version,)) if version else b"", type_id))
@@ -129,7 +129,7 @@ def leaf(type_id: bytes, name: str, value: bytes) -> bytes:
 
 @lru_cache(maxsize=512)
 def crc_of(name: str) -> int:
-    """Return the CRC-32 of a name, which O3DE takes of its lower case."""
+    """Return the CRC-32 of a name in lower case, as O3DE computes it."""
     return zlib.crc32(name.lower().encode())
 
 
@@ -177,7 +177,7 @@ class _StreamReader:
         self.at = len(PREFIX)
 
     def read_element(self, depth: int) -> BinaryElement | None:
-        """Return the next element, None at the end of its parent."""
+        """Return the next element, or None at the end of the parent element."""
         flags = self._read(1)[0]
         if not flags:
             return None

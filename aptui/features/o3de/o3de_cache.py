@@ -35,7 +35,7 @@ from aptui.store.db import schema
 NAME = "assetcatalog.xml"
 _STATE = "assetcatalogs.json"
 _REST_S = 2.0
-"""Minimum time without changes before a running engine writes them; at least the duration of the last write."""
+"""Minimum time without changes before a running engine writes catalogs (seconds); at least the duration of the last write."""
 _LARGE_BYTES = 1 << 20
 """Size of our catalog above which a process is started: below it, starting one costs more time than the write."""
 _NICE = 10
@@ -54,7 +54,7 @@ class RuntimeCatalogs:
         self._is_pending, self._hurries = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
         self._writing, self._lock = threading.Lock(), threading.Lock()
-        """`_writing` is held during a write, for seconds; `_lock` only guards the set, which the engine reads every turn."""
+        """`_writing` is held during a write, for seconds. The engine reads the set every turn, so the set has its own `_lock`."""
         self._written: set[str] = set()
         self._problem = ""
 
@@ -119,7 +119,7 @@ class RuntimeCatalogs:
         return problem
 
     def close(self) -> None:
-        """Wait for the thread, which stops waiting for a period without changes."""
+        """End the thread's wait for a period without changes, and wait until the thread ends."""
         self._hurries.set()
         if self._thread is not None:
             self._thread.join()

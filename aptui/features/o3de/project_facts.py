@@ -1,4 +1,4 @@
-"""Settings of an O3DE project that have no key of aptui's own; only this feature uses them.
+"""Settings of an O3DE project for which aptui has no key of its own; only this feature uses them.
 
 Tests: `tests/features/o3de/project/test_o3de_settings.py`.
 """
@@ -18,7 +18,7 @@ from aptui.shared.forms import prepare_form
 class O3deSharedPattern(Struct, frozen=True):
     """The sources of a builder in the shared cache; `kind` is glob or pattern.
 
-    `asset_type` has no effect: O3DE also writes it into its settings.json, but compares only path and builder.
+    `asset_type` has no effect: O3DE also writes the type into its settings.json, but compares only path and builder.
     """
 
     builder: str
@@ -109,11 +109,11 @@ MARKER = "project.json"
 
 
 ENGINE_MEMORY = "engine of an O3DE project"
-"""Name of a stored JSON text, together with the project's folder: the engine that a command last used."""
+"""Name under which the engine of a project's last command is stored, as JSON, for each project folder."""
 
 
 TAGS = ("profile", "tools", "assetprocessor")
-"""The specialisations of an asset processor in the order of O3DE's program; later ones are merged later.
+"""The specialisations of an asset processor in the order of O3DE's program; files with a later specialisation are merged later.
 
 All programs use one order; in O3DE the program with a window swaps the last two.
 """
@@ -126,7 +126,7 @@ BATCH_TAGS = ("profile", "assetprocessorbatch", "tools", "assetprocessor")
 class Options(Struct, frozen=True):
     """Options of the command line in addition to a project's settings; paths may be relative to the current folder.
 
-    `registry` is (regset or regremove, its value) in the order of the command line; `regset` is applied after that.
+    `registry` has (regset or regremove, its value) in the order of the command line; `regset` is applied after `registry`.
     """
 
     registry: tuple[tuple[str, str], ...] = ()
@@ -139,7 +139,7 @@ class Options(Struct, frozen=True):
     has_gem_scan_folders: bool = True
     tags: tuple[str, ...] = TAGS
     program: str = ""
-    """The absolute path of the called program: an engine may contain it."""
+    """The absolute path of the called program, whose folder may be in an engine."""
 
 
 def is_project(folder: str) -> bool:
@@ -152,7 +152,7 @@ def is_project(folder: str) -> bool:
 
 
 def unquote(text: str) -> str:
-    """Return an option without blanks and literal quotes around it: LyTestTools passes quotes, because it uses no shell."""
+    """Return an option without surrounding blanks and literal quotes. LyTestTools passes quotes, because it uses no shell."""
     text = text.strip()
     while len(text) > 1 and text[0] == text[-1] == '"':
         text = text[1:-1].strip()

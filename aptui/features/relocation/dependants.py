@@ -18,7 +18,7 @@ from aptui.store.queries.source_edges import SourceEdges
 
 _BY_PATH = frozenset({EdgeKind.PATH, EdgeKind.JOB, EdgeKind.DISCOVERED})
 _TYPE_BITS = {EdgeKind.JOB: 2}
-"""`TypeOfDependency` of the kinds that are not 1 (source to source): 2 is job to job."""
+"""`TypeOfDependency` of kinds of dependencies: 2 is job to job; kinds that are not listed have 1, source to source."""
 _SOURCES_SQL = """SELECT s.SourceID, s.SourceName, s.SourceGuid, f.ScanFolderID, f.DisplayName, f.ScanFolder, x''
 FROM json_each(?) k CROSS JOIN Sources s ON {condition} JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK"""
 _DEPENDENTS_SQL = """SELECT d.DependencySourceGuid, d.DependencySubID, lower(d.UnresolvedPath), d.UnresolvedDependencyType,
@@ -107,7 +107,7 @@ def _by_products(reader: Reader, moved: Sequence[KnownSource]) -> Iterator[tuple
         for product in item.products:
             by_path.setdefault(product.name.partition("/")[2].lower(), item)
         by_path[item.source.source.lower()] = item
-    # One pass over the table, because neither question has an index.
+    # One pass over the table, because neither column has an index.
     sql = f"""{_DEPENDENTS_SQL} WHERE hex(d.DependencySourceGuid) IN (SELECT value FROM json_each(?))
         OR (d.UnresolvedPath <> '' AND lower(d.UnresolvedPath) IN (SELECT value FROM json_each(?)))"""
     uuids = [uuid.hex().upper() for uuid in by_uuid]

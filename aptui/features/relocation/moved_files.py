@@ -150,7 +150,7 @@ class DiskTree:
         return "" if os.access(native(folder), os.W_OK) else f"the folder '{folder}' is read-only"
 
     def is_ignored_at(self, rel: str) -> bool:
-        """Whether a file with this relative path would be ignored."""
+        """Whether the scan would ignore a file with this relative path."""
         parts = rel.split("/")
         return any(self.is_ignored("/".join(parts[: at + 1])) for at in range(len(parts)))
 
@@ -204,7 +204,7 @@ def move(old: str, new: str) -> list[str]:
 
 
 def _carry(source: str, target: str) -> None:
-    """Move a file to another file system; the target appears complete or not at all."""
+    """Move a file to another file system; the target never exists with only a part of the content."""
     temporary = f"{target}{BEGUN}"
     try:
         shutil.copy2(source, temporary, follow_symlinks=False)
@@ -296,7 +296,7 @@ class Git:
     def _run(self, *words: str) -> tuple[int, str]:
         environ = {**os.environ, "GIT_LITERAL_PATHSPECS": "1", "LC_ALL": "C"}
         try:
-            done = subprocess.run(  # git, with words of ours and paths
+            done = subprocess.run(  # fixed program; the arguments are constants and paths
                 ["git", "-C", self._folder, *words],
                 capture_output=True, timeout=_LIMIT_S, check=False, env=environ,
             )  # fmt: skip

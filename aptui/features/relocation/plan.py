@@ -62,7 +62,7 @@ class Plan(Struct):
     products: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
     """{index of an item: (old, new) paths of its products, without platform}."""
     own: dict[str, list[str]] = field(default_factory=dict)
-    """{moved file: paths of its dependencies that stay}."""
+    """{moved file: paths of its dependencies that are not moved}."""
     git: Git | None = None
     tracked: set[str] = field(default_factory=set)
 
@@ -120,9 +120,9 @@ def note_dependants(plan: Plan, reader: Reader, known: Mapping[str, KnownSource]
 
 
 def _note_own(plan: Plan, reader: Reader) -> None:
-    """Record the dependencies that files moved to another folder leave behind.
+    """Record the dependencies that stay behind when files move to another folder.
 
-    The files may name them by a path relative to their old folder.
+    The moved files may name these dependencies by a path relative to the old folder.
     """
     # At the top of a scan folder, a path relative to the folder equals the scan folder's path, which stays valid.
     movers = {
@@ -308,7 +308,7 @@ def _item(
 
 
 class _Companions:
-    """The metadata files of sources: those that the configuration declares, and `.meta`."""
+    """The metadata files of sources: files that the configuration declares, and `.meta` files."""
 
     def __init__(self, plan: Plan, folder: ScanFolder) -> None:
         self._tree, self._folder, self._is_excluded = plan.tree, folder, plan.order.excludes_metadata
@@ -340,7 +340,7 @@ class _Companions:
 
 
 def companion_path(rule: Companion, rel: str) -> str:
-    """Return the path that the rule gives to the companion of `rel`, which matches the rule."""
+    """Return the path of the companion of `rel` according to the rule; `rel` must match the rule."""
     stem, dot, extension = rel.rpartition(".")
     is_replaced = rule.replaces and dot and extension.lower() == rule.replaces.lower()
     return f"{stem if is_replaced else rel}.{rule.suffix}"
@@ -350,7 +350,7 @@ def companion_path(rule: Companion, rel: str) -> str:
 
 
 def _set_destinations(plan: Plan, found: FoundSource, target: Destination) -> None:
-    """Set the destination of each file; a file that is already there is skipped."""
+    """Set the destination of each file; a file that is already at its destination is skipped."""
     sent: dict[str, RelocationItem] = {}
     remaining: list[RelocationItem] = []
     for item in plan.items:
@@ -373,7 +373,7 @@ def _absolute(folder: ScanFolder, path: str) -> str:
 
 
 def _destination_beside(item: RelocationItem, owner: RelocationItem) -> str:
-    """Return the destination of a metadata file: beside its source, with its name."""
+    """Return the destination of a metadata file: beside the source, with the source's new name."""
     old_name = owner.old.rpartition("/")[2]
     folder, _, new_name = owner.new_file.rpartition("/")
     name = item.old.rpartition("/")[2]
@@ -462,7 +462,7 @@ def _problem(plan: Plan, item: RelocationItem) -> str:
 
 
 def _warn(plan: Plan, items: Iterable[RelocationItem]) -> None:
-    """Record warnings about sources whose new path means something else to the project."""
+    """Record warnings about sources that are ignored, overridden, or without a builder at the new path."""
     folders = {folder.name: folder for folder in plan.tree.folders}
     builders = PatternSet([builder.patterns for builder in plan.config.project.builders])
     doubts: dict[str, list[str]] = {}
@@ -479,7 +479,7 @@ def _warn(plan: Plan, items: Iterable[RelocationItem]) -> None:
 
 
 def group_items(items: Sequence[RelocationItem]) -> Iterator[list[int]]:
-    """Yield the indices of each source and its metadata."""
+    """Yield, for each source, the indices of the source and its metadata."""
     group: list[int] = []
     for at, item in enumerate(items):
         if group and not item.owner:

@@ -1,6 +1,6 @@
 """Relocation of sources: the preview of a move or a deletion, then its steps in order; everything is checked first.
 
-A source moves after its metadata, so that its `.meta` exists wherever the source is found. If one of the two fails, the other is
+A source moves after its metadata, so that a found source always has its `.meta` beside it. If one of the two fails, the other is
 moved back. The first failure ends the relocation: completed steps stay, the others are not started, and the report lists both.
 References are updated last, and only those to files that were moved.
 """
@@ -44,7 +44,7 @@ from aptui.store.queries.reader import open_reader
 # the file is still as the plan found it, so a completed step does not run twice.
 
 Stamp = tuple[int, int, int]
-"""(inode, size, mtime_ns): a rename keeps it."""
+"""(inode, size, mtime_ns); a rename does not change the stamp."""
 
 
 class Rewrite(Struct, frozen=True):
@@ -130,7 +130,7 @@ def complete(config: Config) -> RelocationReport | None:
         journal = json.decode(path.read_bytes(), type=Journal)
     except FileNotFoundError:
         return None
-    except (DecodeError, ValidationError):  # it was never complete, so the relocation had not begun
+    except (DecodeError, ValidationError):  # the journal is incomplete, so the relocation had not begun
         path.unlink()
         return None
     _refuse_outside(journal, path, {str(config.project_dir), *(folder.path for folder in config.project.scan_folders)})
@@ -176,7 +176,7 @@ def _complete_item(item: RelocationItem, stamp: Stamp, *, is_delete: bool) -> Re
 
 def _complete_rewrite(rewrite: Rewrite, prefixes: Iterable[str]) -> Update:
     file = rewrite.new_file if os.path.lexists(native(rewrite.new_file)) else rewrite.file
-    if digest_of(file) == rewrite.digest:  # otherwise it is updated already, or was edited since
+    if digest_of(file) == rewrite.digest:  # with another digest, the file is updated already or was edited later
         try:
             _rewrite_file(file, rewrite.renames, prefixes)
         except UnreadableError as error:
@@ -277,7 +277,7 @@ def _as_journal(plan: Plan) -> Journal:
 
 
 def _in_order(plan: Plan, group: list[int]) -> list[int]:
-    """Return the items of a group in the order of their steps: metadata arrives first and leaves last."""
+    """Return the items of a group in the order of their steps: a move begins with the metadata, a deletion ends with it."""
     return group if plan.order.is_delete else group[::-1]
 
 
@@ -367,7 +367,7 @@ class _RelocationSteps:
         return replace(update, file=place.new_file, path=place.new_path, count=count, action=RelocationAction.DONE)
 
     def _locate(self, mention: Mention) -> Mention:
-        """Return a mention with the dependant's real path: it may have failed to move."""
+        """Return a mention with the dependant's actual path, which is the old path if the dependant could not be moved."""
         mover = self._places.get(mention.file)
         if mover is None or self._items[mover].action is RelocationAction.DONE:
             return mention
@@ -379,7 +379,7 @@ def hold_engines_off(config: Config) -> Iterator[None]:
     """Prevent engines from starting while files move: an engine would see some files moved and others not.
 
     Raises:
-        BusyError: an engine is running and must be asked.
+        BusyError: an engine is running; it must perform the relocation.
     """
     platforms = [platform.id for platform in config.project.platforms]
     cache = Cache(config.cache_dir, [*platforms, *config.project.resting_platforms])

@@ -101,7 +101,7 @@ def from_switches(switches: Iterable[str]) -> Relocate | None:
 
 
 def _needs(switches: Sequence[tuple[str, str]]) -> RelocationError:
-    """Return the error about switches without their command, with one line each in O3DE's words."""
+    """Return the error about switches without their command, with a line for each switch in O3DE's words."""
     names = ", ".join(f"'{name}'" for name, _command in switches)
     mistakes = [f"Command --{name} must be used with command {command}" for name, command in switches]
     return RelocationError(f"{names} needs a move or a deletion", "\n".join(mistakes))
@@ -119,7 +119,7 @@ def find(source: str, tree: Tree) -> FoundSource:
     """Return the files that a source matches.
 
     Raises:
-        RelocationError: no files, files in several scan folders, or files that cannot be moved.
+        RelocationError: no file matches, files of several scan folders match, or a file cannot be moved.
     """
     if not source.strip("/"):
         raise RelocationError(
@@ -145,7 +145,7 @@ def find(source: str, tree: Tree) -> FoundSource:
 
 
 def _is_named_exactly(source: str, tree: Tree) -> bool:
-    """Whether a file has exactly this name; a `*` in it is not a wildcard then."""
+    """Whether a file has exactly this name. If so, a `*` in the name is not a wildcard."""
     paths = [source] if source.startswith("/") else [f"{folder.path}/{source}" for folder in tree.folders]
     return any(tree.exists(path) and not tree.is_folder(path) for path in paths)
 
@@ -282,7 +282,7 @@ class Destination(Struct, frozen=True):
         """Return the destination of the file `rel`.
 
         Raises:
-            RelocationError: a wildcard before the last would have to match across folders.
+            RelocationError: a wildcard other than the last one would have to match across folders.
         """
         if not self.pattern:
             return self.text

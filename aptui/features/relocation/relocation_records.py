@@ -53,7 +53,7 @@ class Fate(StrEnum):
 
     BREAKS = "breaks"
     HOLDS = "holds"
-    """The reference stays valid, or the dependant moves too."""
+    """The dependency stays valid, or the dependant moves too."""
     MENDED = "mended"
     """The dependant's text is updated to the new path."""
 
@@ -84,9 +84,9 @@ class Dependant(Struct, frozen=True):
 
 
 class RelocationItem(Struct, frozen=True):
-    """A file that is moved or deleted. For metadata, `owner` is the path of its source ("" = named itself), and ids are empty.
+    """A file that is moved or deleted. For metadata, `owner` is the path of its source ("" = requested itself), and ids are empty.
 
-    `old`, `new` are relative to the scan folders `folder`, `new_folder` (names); `old_file`, `new_file` are absolute. The new ones
+    `old`, `new` are relative to the scan folders `folder`, `new_folder` (names); `old_file`, `new_file` are absolute. The new paths
     are "" for a deletion. UUIDs are in O3DE's form.
     """
 
@@ -104,7 +104,7 @@ class RelocationItem(Struct, frozen=True):
     dependants: tuple[Dependant, ...] = ()
     action: RelocationAction = field(default=RelocationAction.PLANNED, name="deed")
     problem: str = ""
-    """Why it cannot be moved or deleted, or why that failed."""
+    """Why the file cannot be moved or deleted, or why moving or deleting it failed."""
 
 
 class Update(Struct, frozen=True):

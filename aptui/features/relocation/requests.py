@@ -71,7 +71,7 @@ class RelocationRequests:
             self._live.watching.hold(HOLDER, f"{'deleting' if order.is_delete else 'moving'} '{order.source}'")
 
     def next_deadline(self, now: float) -> float | None:
-        """Return when to check whether the first request has ended or can start."""
+        """Return when to check again whether the first request has ended or can start."""
         return now + _POLL_S if self._thread is not None or self._waiting else None
 
     def poll(self, now: float) -> None:
@@ -81,7 +81,7 @@ class RelocationRequests:
         if self._thread is not None or not self._waiting:
             return
         order, engine = self._waiting[0][1], self._live.engine
-        if order.is_confirmed and engine is not None and engine.scans.is_scanning:  # it would see some files moved, others not
+        if order.is_confirmed and engine is not None and engine.scans.is_scanning:  # a scan would see a part of the move
             if now >= self._give_up_at:
                 self._report = BusyError("a scan takes too long", hint="try again when the engine is idle")
                 self._finish()

@@ -98,7 +98,7 @@ class Moving(AssetExtension):
     def _request(
         self, order: Relocate, then: Callable[[RelocationReport], object], show_refusal: Callable[[KnownError], object]
     ) -> None:
-        """Send the request to the engine, and pass on its report."""
+        """Send the request to the engine, and pass the engine's report on."""
 
         def take_answer(answer: Future[Answer]) -> None:
             error = answer.exception()
@@ -121,7 +121,7 @@ def source_of(panel: Panel) -> str:
 
 
 def destination_of(panel: Panel, typed: str) -> str:
-    """Return the destination pattern: a folder gets the typed name, or is moved into it if that ends with a slash."""
+    """Return the destination pattern: a folder gets the typed path, or is moved into that folder if the path ends with a slash."""
     if not panel.is_folder:
         return typed
     return f"{typed}{panel.path.rpartition('/')[2]}/*" if typed.endswith("/") else f"{typed}/*"
@@ -169,7 +169,7 @@ class _Keys(Line):
 
 
 class RelocationPreview(_PopUp):
-    """The preview of a move or a deletion with its options and the question."""
+    """The preview of a move or a deletion, with options and the question whether to proceed."""
 
     DEFAULT_CSS = """
     RelocationPreview { width: 96%; max-width: 120; padding: 0 1; }
@@ -191,7 +191,7 @@ class RelocationPreview(_PopUp):
     def ask(
         cls, app: App[Any], report: RelocationReport, say: Say, moved: Callable[[str], object] = lambda _path: None
     ) -> RelocationPreview:
-        """Open it."""
+        """Open the preview."""
         preview = cls(report, say, moved)
         cls._pop_up(app, preview, None)
         return preview
@@ -293,7 +293,7 @@ class RelocationPreview(_PopUp):
                 self._moved(path)
         elif self.is_attached:
             self._show()
-        elif report.is_performed:  # it was closed before the answer came
+        elif report.is_performed:  # the preview was closed before the answer came
             self.app.show_toast(next(iter(summarize_report(report)))[0], "warning")  # type: ignore[attr-defined]  # the app is ours
 
     def _show_refusal(self, error: KnownError) -> None:

@@ -51,7 +51,7 @@ class Rename(Struct, frozen=True):
 
 
 class Mended(Struct, frozen=True):
-    """The result for a text: `changed` and `same` are the targets that were found by a changed and by an unchanged name."""
+    """The result for a text: `changed` has the targets whose name was replaced, `same` those whose name stays equal."""
 
     data: bytes
     count: int
@@ -75,7 +75,7 @@ def mend(data: bytes, renames: Sequence[Rename], prefixes: Iterable[str]) -> Men
     """Replace every old name in `data`.
 
     Args:
-        renames: the first of two with the same spelling is used.
+        renames: of two renames with the same spelling, the first is used.
         prefixes: possible prefixes of a path: paths of scan folders with a final slash.
 
     Raises:
@@ -144,7 +144,7 @@ class _Mending:
     def _find_meant(self, path: str, start: int) -> Rename | None:
         """Return the rename for a spelling at `start`.
 
-        The text before it decides whether it is a whole path or the end of another.
+        The text before the spelling decides whether it is a whole path or the end of a longer path.
         """
         before = self._before(start)
         for rename in self._paths[path]:
@@ -166,7 +166,7 @@ class _Mending:
 def _paths_regex(paths: Iterable[str]) -> str:
     """Return a regex for any of some paths, the longest first.
 
-    It is a tree of common prefixes: with thousands of flat alternatives, each would be tried at every letter of the text.
+    The regex is a tree of common prefixes. A flat list of thousands of paths would be tried at every letter of the text.
     """
     tree: dict[str, Any] = {}
     for path in paths:
@@ -181,7 +181,7 @@ def _tree_regex(node: dict[str, Any]) -> str:
     branches = []
     for character, child in node.items():
         text, below = _character_regex(character), child
-        while character and len(below) == 1 and "" not in below:  # a path without branches for a while: no nested groups
+        while character and len(below) == 1 and "" not in below:  # no branch: join characters instead of nesting groups
             ((next_character, below),) = below.items()
             text += _character_regex(next_character)
         if character:

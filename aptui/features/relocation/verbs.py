@@ -1,6 +1,6 @@
 """`move`, `delete` and `identities`: move and delete sources with their metadata; a preview unless `--confirm` is given.
 
-If an engine is running, the engine does it as one batch.
+If an engine is running, the engine performs the move or deletion as one batch.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _absolute(path: str) -> str:
 
 
 def _exists(path: str) -> bool:
-    """Whether a path exists, or the folder before its first wildcard."""
+    """Whether a path exists; for a pattern, whether the folder before its first wildcard exists."""
     head = path
     if "*" in path or "?" in path:
         first = min(at for at in (path.find("*"), path.find("?")) if at >= 0)
@@ -167,7 +167,7 @@ def _exists(path: str) -> bool:
     return os.path.lexists(os_path(head))
 
 
-# `aptui identities`: sources with a UUID from a `.meta` file, unusable files, and files that were moved without theirs.
+# `aptui identities`: sources with a UUID from a `.meta` file, unusable `.meta` files, and sources moved without their `.meta`.
 
 _SOURCES_SQL = """
 SELECT f.ScanFolder, s.SourceName, s.SourceGuid, o.identity, COALESCE(

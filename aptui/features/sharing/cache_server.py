@@ -195,7 +195,7 @@ class _Offer:
         Uploads without a token come from this machine only and are not limited.
 
         Raises:
-            web.HTTPServiceUnavailable: the token has too many uploads. Its connection may then end for another one.
+            web.HTTPServiceUnavailable: the token has too many uploads. Its connection may then be closed to admit another one.
         """
         client = _token(request)
         if client and self._busy[client] >= max(1, int(self._serving.most_connections * _SHARE)):
@@ -348,7 +348,7 @@ class _CacheSocket(HttpSocket):
         self._is_refused = False
 
     def note_refused(self) -> None:
-        """Let this connection end for another one: its request is refused before its body was read."""
+        """Allow closing this connection to admit another one: its request is refused before its body was read."""
         self._is_refused = True
 
     @property
@@ -398,7 +398,7 @@ class _File(web.FileResponse):
 
 
 def _token(request: web.Request) -> str:
-    """Return the token of a request: as bearer, or as the password of Basic authentication, which every client supports."""
+    """Return the token of a request: as bearer token, or as the password of Basic authentication, which all clients support."""
     scheme, _, value = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return value.strip()

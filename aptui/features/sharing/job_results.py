@@ -31,7 +31,7 @@ _ABI = "1"
 """Raised when the engine or the SDK change so that the same builder code makes other products."""
 _MOST_DIGESTS = 50_000
 _HIDDEN, _PROBED = "!", "?"
-"""Marks that no quoted name of a scan folder begins with."""
+"""Prefixes of names: of hidden files; of missing files and listed folders. No quoted name of a scan folder begins with them."""
 
 
 class SharedInput(Struct, frozen=True):
@@ -50,16 +50,16 @@ class NotShareable(Exception):
 class FilePlaces(Struct, frozen=True):
     """The scan folders of the files that a run found: `own` is that of its source, `named` are all, {name: absolute path}.
 
-    A record names such a file `@FOLDER/PATH`, or `@/PATH` in the source's own scan folder: such a file counts only in the folder of
-    that source. A file that was read although a file of another scan folder hides it is `@!FOLDER/PATH`. A missing file is
-    `@?FOLDER/PATH`, a listed folder `@?FOLDER/PATH/*`; neither is an input of the job.
+    A record names such a file `@FOLDER/PATH`, or `@/PATH` if it is in the source's scan folder: then it is searched for only in the
+    scan folder of the source. A file that was read although another scan folder's file hides it is `@!FOLDER/PATH`.
+    A missing file is `@?FOLDER/PATH`, a listed folder `@?FOLDER/PATH/*`; neither is an input of the job.
     """
 
     own: str
     named: Mapping[str, str]
 
     def name_of(self, path: str, hidden: Container[str] = ()) -> str:
-        """Return the name of a file in a record. A relative path means the effective file; `hidden` are absolute paths.
+        """Return a file's name in a record. A relative path names the effective file; `hidden` are absolute paths of hidden files.
 
         Raises:
             NotShareable: the file is outside all scan folders.
@@ -84,13 +84,13 @@ class FilePlaces(Struct, frozen=True):
         return f"{root}/{file_access.os_path(rel)}" if root else ""
 
     def counts(self, name: str) -> bool:
-        """Whether a name in a record still means the effective file, or a hidden one, as in the run; missing files count."""
+        """Whether the named file is still effective, or still hidden, as in the run; a missing file is treated as effective."""
         _folder, _, rel = name.removeprefix("@").partition("/")
         winner = next((path for path in _paths_of(rel, tuple(self.named.values())) if os.path.isfile(path)), "")
         return (winner in ("", self.path_of(name))) != name.startswith(f"@{_HIDDEN}")
 
     def find_path(self, name: str) -> str:
-        """Return a name as the path in a result: relative if it is the effective file."""
+        """Convert a name in a record to the path in a result: relative for an effective file, absolute for a hidden one."""
         is_hidden = name.startswith(f"@{_HIDDEN}")
         return to_text(os.fsencode(self.path_of(name))) if is_hidden else name.partition("/")[2]
 
@@ -103,7 +103,7 @@ class Present:
         self._known: dict[str, tuple[file_access.StatKey, str]] = {}
 
     def beside(self, own: str) -> Callable[[Discovered], bool]:
-        """Return a function for sources of the scan folder `own`: whether each file has these bytes here, "" = it is missing."""
+        """Return a function that checks whether files have these digests here ("" = missing), for sources in the folder `own`."""
         places = FilePlaces(own, self._named)
         return lambda discovered: all(self._is_same(places, name, digest) for name, digest in discovered)
 
@@ -131,7 +131,7 @@ class Present:
 
 
 def place_of(rel: str, roots: Sequence[str]) -> str:
-    """Return the absolute path of a relative one: in the first scan folder that has the file, else in the first folder."""
+    """Return the absolute path of a relative path: in the first scan folder that contains the file, else in the first folder."""
     paths = _paths_of(rel, roots)
     return next((path for path in paths if os.path.isfile(path)), paths[0])
 

@@ -44,7 +44,7 @@ class TroubleReporter:
         self._say(text)
 
     def about(self, error: BaseException) -> None:
-        """Report an error: each mismatch, but of other errors each kind once."""
+        """Report an error once: mismatches by their text, other errors by their type and place."""
         where = error.where if isinstance(error, KnownError) else ""
         key = str(error) if isinstance(error, Mismatch) else f"{type(error).__name__} {where}"
         self.report(key, f"shared cache: {error or type(error).__name__}")
@@ -80,7 +80,7 @@ def open_store(address: str, namespace: str = TRUSTED, *, limit_s: float = 5.0) 
 class Namespace(Struct, frozen=True):
     """One namespace.
 
-    `local` stores what this machine makes, `fetched` is the same folder for results from `remote`, the team's store.
+    `local` stores this machine's own results. `fetched` uses the same folder for results from `remote`, the team's store.
     """
 
     trust: Seal
@@ -106,7 +106,7 @@ def seal_of(sharing: SharedCacheSettings) -> Seal:
 
 
 def namespaces_of(sharing: SharedCacheSettings, reporter: TroubleReporter) -> tuple[Namespace, ...]:
-    """Return the namespaces to read, this machine's own first; only that one is written.
+    """Return the namespaces to read. The first is this machine's own, the only one that it writes.
 
     Raises:
         UserError: a key or an address is invalid, or other users can write to a folder without a key.
@@ -163,7 +163,7 @@ def probe(sharing: SharedCacheSettings) -> ProbeAnswer:
             if sharing.needs_own_store:
                 refuse_others_store(sharing.store)
             seal_of(sharing)
-        except KnownError as error:  # with this error a batch shares no results
+        except KnownError as error:  # with this error, a batch run continues without the shared cache
             return ProbeAnswer(sharing.store.rpartition("@")[2], str(error), is_bad=True)
         with closing(open_store(sharing.store, sharing.namespace, limit_s=sharing.deadline_s)) as store:
             store.get_record(hashlib.sha256(os.urandom(32)).hexdigest())

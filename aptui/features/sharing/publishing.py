@@ -22,10 +22,10 @@ from aptui.shared.account import Account
 from aptui.shared.errors import KnownError
 from aptui.shared.result_store import Mismatch, Store, StoreError, StoreFull, StoreRefused
 
-# A base key has a record, or a list of variants once a builder has found dependencies (`records.record`).
+# A base key has a record; or, if a builder has found dependencies, a list of variants (`records.record`).
 
 Present = Callable[[Discovered], bool]
-"""Whether all these dependencies have these bytes here."""
+"""Returns whether all these dependencies have the same bytes on this machine."""
 Open = Callable[[bytes], tuple[str, bytes]]
 """`Seal.open_sealed`, or `open_trusted` for this machine's store."""
 
@@ -56,14 +56,14 @@ def read_result(store: Store, opens: Open, base: str, present: Present) -> Share
     entry = records.decode_record(*opens(data), base)
     if isinstance(entry, Record):
         return SharedResult(entry, data, base) if not entry.discovered else None
-    for discovered, key in sorted(entry.variants, key=lambda pair: -len(pair[0])):  # one without dependencies matches always
+    for discovered, key in sorted(entry.variants, key=lambda pair: -len(pair[0])):  # the one that always matches is last
         if present(discovered) and (found := _variant(store, opens, base, discovered, key)):
             return found
     return None
 
 
 def publish(store: Store, opens: Open, seal: Seal, result: SharedResult) -> Record | None:
-    """Publish a result; return the record that was there before, which stays (the first writer wins).
+    """Publish a result. If its key has a record already, keep and return that record (the first writer wins).
 
     Its blobs must be stored already, because readers of the record may fetch them at once. Damaged records are replaced.
 
@@ -140,7 +140,7 @@ def obstacle(result: RunResult, source_digest: bytes) -> str:
 
 
 def doubt(record: Record) -> str:
-    """Return why a record is not shared, "" = it may be. A result cut short by a full disk looks like a success (Bazel #4276)."""
+    """Return why a record is not shared, "" = it may be. A run that a full disk disturbed may look successful (Bazel #4276)."""
     for line in record.log:
         if line.level >= LogLevel.WARNING and _IS_FULL.search(line.text):
             return f"the log speaks of a full disk: '{line.text[:100]}'"
@@ -214,7 +214,7 @@ class ResultUploader:
             self._account.count(made.builder, not_uploaded=1)
 
     def replaces(self, digest: str) -> None:
-        """Replace a blob with the next upload, because the team's store has other bytes for its digest."""
+        """Replace a blob at the next upload, because the team's store has wrong bytes for its digest."""
         self._broken.add(digest)
 
     def settle(self, limit_s: float) -> bool:
@@ -291,7 +291,7 @@ class ResultUploader:
         return True
 
     def _place(self, made: MadeResult, digest: str) -> str:
-        """Return the file of a blob: in this machine's store it does not change, in the cache a later run may replace it."""
+        """Return the file of a blob, in this machine's store if possible: a later run may replace the file in the cache."""
         local = self._namespace.local
         try:
             return local.blob_path(digest) if local is not None and local.has_blobs([digest]) else made.files[digest]

@@ -32,14 +32,14 @@ from aptui.shared.result_store import Mismatch
 
 # The key of a result is the SHA-256 of all inputs of its job, the same on every machine.
 #
-# The dependencies that a builder finds while it processes are not known before. So a *base key* covers the known inputs. It has
-# either the record (the builder found no dependencies), or a list of variants, each with the digests of the found files and the key
+# Dependencies that a builder finds while it runs are not known before the run. So a *base key* covers only the known inputs. It has
+# either a record (the builder found no dependencies), or a list of variants, each with the digests of the found files and the key
 # of its record.
 
 FORMAT = 5
-"""Part of every key; raised when the meaning of records or keys changes, so that older results are misses.
+"""Format number, a part of every key; raised when the meaning of records or keys changes, so that older results are misses.
 
-2: a record has the executable products. 3: a manifest has the fields of commands and references, and a record has the inputs that
+2: a record lists its executable products. 3: a manifest has the fields of commands and references, and a record has the inputs that
 its run reported; earlier records may be of other code. 4: names of found files include the scan folder. 5: missing files and listed
 folders are among the found files."""
 Discovered = tuple[tuple[str, str], ...]
@@ -55,7 +55,7 @@ class JobFacts(Struct, frozen=True):
         manifest: the planned inputs (`Job.planned_inputs`) in their order: builder, its version, code and parameters, platform,
             source and dependencies, each with its digest.
         abi: other reasons for different products: versions of the SDK and of the engine's part in processing.
-        builder_name: for the account; the manifest has it, too.
+        builder_name: used to count hits and misses by builder; the manifest has it, too.
         code: digest of the builder's code and tools in hex, "" = none (`core.run_report`).
     """
 
@@ -105,7 +105,7 @@ MAX_VARIANTS = 16
 _MAX_NAME_BYTES = 1024
 _MAX_PART_BYTES = 255
 _LAST_MS = 253_402_300_799_999
-"""The end of the year 9999: calendars do not go further."""
+"""The end of the year 9999, the latest date that Python's calendar supports."""
 _UUID_BYTES = 16
 _KINDS = ProductFlag.PRODUCT | ProductFlag.INTERMEDIATE
 _NO_FACTS = ContentFacts()
@@ -119,7 +119,7 @@ class Record(Struct, frozen=True):
         base: base key of its job (`base_key`).
         products: the products of the run with an empty `staged`; their bytes are the blobs of their digests.
         discovered: source dependencies found while processing.
-        duration_ms: duration of the run; a hit saves it.
+        duration_ms: duration of the run, which a hit saves.
         reprocess: sources to process again, relative to a scan folder.
         code: digest of the code and tools that the run reported, in hex, "" = none.
         inputs: planned inputs that the run has used: (kind, name, digest), ...
@@ -199,7 +199,7 @@ def decode_record(kind: str, body: bytes, base: str) -> Record | Variants:
 
 
 def difference(ours: Record, theirs: Record) -> str:
-    """Return how the products of two runs of one job differ, "" = they do not: a builder whose runs differ is not deterministic."""
+    """Return how the products of two runs of one job differ (then its builder is not deterministic), "" = they do not differ."""
     mine, other = ({(item.sub_id, item.name): item for item in record.products} for record in (ours, theirs))
     if mine.keys() != other.keys():
         names = sorted(name for _, name in mine.keys() ^ other.keys())
@@ -211,7 +211,7 @@ def difference(ours: Record, theirs: Record) -> str:
 
 
 def flaw_of_report(record: Record, facts: JobFacts) -> str:
-    """Return how the inputs that a run reported differ from those of this job, "" = they do not."""
+    """Return how the inputs that a run reported differ from the inputs of this job, "" = they do not differ."""
     if record.code != facts.code:
         return f"the record of a job of '{facts.builder_name}' is of other code, or of another tool, than its key says"
     if record.inputs != facts.known:

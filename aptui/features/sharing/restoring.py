@@ -1,6 +1,6 @@
 """Restores the products of an earlier run from this machine's store; the result is current until an input of the job changes.
 
-There is no mark for restored jobs: the job is current with these products, as with any result that was not made here, and its
+Restored jobs have no special status: a restored job is current, like a job with a result from another machine, and its
 origin names the run.
 
 Tests: `tests/features/sharing/test_restore_verb.py`.

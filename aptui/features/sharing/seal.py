@@ -35,7 +35,7 @@ _LONGEST_KEY_BYTES = 4096
 
 
 class Seal(Struct, frozen=True):
-    """How this machine seals records, and which seals it requires.
+    """How this machine seals records, and which seals it requires of others' records.
 
     Args:
         namespace: namespace of the results.
@@ -79,7 +79,7 @@ class Seal(Struct, frozen=True):
 
     @property
     def policy(self) -> bytes:
-        """A digest of namespace and keys: projects with equal policies may share their local results."""
+        """Digest of the namespace and the keys; projects with equal digests may share their local results."""
         parts = (self.namespace.encode(), hashlib.sha256(self.team_key).digest() if self.team_key else b"", *sorted(self.writers))
         return hashlib.sha256(b"\0".join(parts)).digest()
 

@@ -78,7 +78,7 @@ T = TypeVar("T")
 _SHUNNED_S = 600.0
 """How long a wrong result is not requested again, in seconds."""
 _RESERVED_BYTES = 1 << 27
-"""Disk space that a download leaves free: below it the engine starts no jobs, and its database needs space."""
+"""Disk space that a download leaves free: with less, the engine starts no jobs, and its database has no space."""
 _LOOKUP_THREADS = 8
 THIS_MACHINE = "this machine"
 
@@ -114,7 +114,7 @@ class CacheHit(Struct, frozen=True):
 
     @property
     def products(self) -> tuple[StagedProduct, ...]:
-        """The products as a worker would have left them."""
+        """The products in the form in which a worker returns them, with their staged files."""
         return tuple(replace(item, staged=path) for item, path in zip(self.record.products, self.staged, strict=True))
 
 
@@ -153,7 +153,7 @@ class Service:
     # ------------------------------------------------------------------------------------------------------------- reading
 
     def find(self, facts: JobFacts, present: Present, folder: str, *, is_shared: bool = True) -> CacheHit | None:
-        """Return a job's result with its products in `folder`, None = no store has it; the account counts both."""
+        """Return a job's result with its products in `folder`, None = no store has it. The account counts hits and misses."""
         began, found, hit = self._stopwatch.now(), None, None
         try:
             with self._stopwatch.at_work():
@@ -204,7 +204,7 @@ class Service:
                 with contextlib.suppress(OSError):
                     os.unlink(target)
             if not found.is_remote and found.namespace.local is not None:
-                found.namespace.local.drop_record(found.result.key)  # its blobs are missing
+                found.namespace.local.drop_record(found.result.key)  # drop the record, because its blobs are missing
             return None
         if found.is_remote and found.namespace.fetched is not None:
             with contextlib.suppress(KnownError):
@@ -404,7 +404,7 @@ def _download(
 def _place_all(namespace: Namespace, targets: Mapping[str, StagedProduct], spool: str) -> None:
     """Put verified blobs at their targets and into this machine's store."""
     for digest in {item.digest.hex() for item in targets.values() if item.is_executable}:
-        placing.make_executable(os.path.join(spool, digest))  # before the file gets further names
+        placing.make_executable(os.path.join(spool, digest))  # before the file gets hard links, which share its mode
     for target, item in targets.items():
         path = os.path.join(spool, item.digest.hex())
         if namespace.local is None or not _is_placed(namespace.local, path, target, item):

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 class SharingRules:
     """Which results are stored on this machine, and which are shared with the team, according to the configuration.
 
-    A configured builder decides for itself. Otherwise, if there are patterns, a source is shared if an enabled pattern matches it
-    or has the name of its builder, as with O3DE's `ACS` recognizers.
+    A builder's own setting has priority. Without it, if there are patterns, a source is shared if an enabled pattern matches it
+    or has its builder's name, as with O3DE's `ACS` recognizers. Without patterns, all sources are shared.
     """
 
     def __init__(self, sharing: SharedCacheSettings) -> None:
@@ -81,14 +81,14 @@ _FILES = frozenset({"source", "dependency", "companion", "discovered"})
 
 
 class _Group(Struct):
-    """The orders of one message: those without a stored result run together, as planned."""
+    """The orders of one message. Its orders without a stored result run together in one message, as planned."""
 
     open_count: int = 0
     misses: list[Order] = field(default_factory=list)
 
 
 class _Lookup(Struct):
-    """A lookup: `is_running`: the job runs here as well; `is_over`: its result is not needed any longer."""
+    """A lookup: `is_running`: the job runs here as well; `is_over`: the lookup's result is no longer needed."""
 
     order: ProcessOrder
     facts: JobFacts
@@ -145,7 +145,7 @@ class SharedCache:
         self._sharing, self._service, self._wake, self._cache_dir = sharing, service, wake, cache_dir
         self._notify, self._is_patient = notify, is_patient
         self.has_found = False
-        """Whether the last lookup found a result; then looking ahead of the workers pays off."""
+        """Whether the last lookup found a result; then lookups for jobs that no worker is free for are worthwhile."""
         self._rules = SharingRules(sharing)
         self._builders = {builder.uuid: builder for builder in builders}
         self._named = {folder.name: folder.path for folder in folders}
@@ -158,10 +158,10 @@ class SharedCache:
         """{run key: folder} of fetched results that are not in the cache yet."""
         self._beaten: set[int] = set()
         self._made_here: set[int] = set()
-        """Run keys of runs that were made here and may be stored."""
+        """Run keys of runs that ended here and whose results may be stored."""
         self._done: deque[tuple[_Lookup, RunResult | None]] = deque()
         self._ready: list[list[Order]] = []
-        """Groups of misses for the next turn."""
+        """Groups of orders without a stored result, returned by the next `turn`."""
         self._lookup_threads = DeadlineExecutor("aptui-shared-look", _LOOKUP_THREADS)
 
     @property
@@ -214,7 +214,7 @@ class SharedCache:
         is_draft = lookup.order.quality == Quality.DRAFT
         finals = (replace(lookup.facts, manifest=as_final(lookup.facts.manifest)),) if is_draft else ()
         places = results.FilePlaces(lookup.order.root, self._named)
-        for facts in (*finals, lookup.facts):  # if a final result exists, the draft is not needed
+        for facts in (*finals, lookup.facts):  # with a final result, its draft is not needed
             hit = self._service.find(facts, self._present.beside(places.own), lookup.folder, is_shared=lookup.is_shared)
             if hit is not None:
                 lookup.hit = hit
@@ -225,7 +225,7 @@ class SharedCache:
 
     @property
     def free_count(self) -> int:
-        """Number of further lookups that may start now."""
+        """Number of additional lookups that may start now."""
         return _AHEAD - sum(not lookup.is_running for lookup in self._lookups.values())
 
     @property
@@ -272,7 +272,7 @@ class SharedCache:
             turn.beaten.append(run_key)
 
     def _close(self, group: _Group) -> None:
-        """Note that one lookup of a group has ended."""
+        """Note that a lookup of a group has ended; when it was the last one, queue the group's misses for the next turn."""
         group.open_count -= 1
         if not group.open_count and group.misses:
             self._ready.append(group.misses)
@@ -291,7 +291,7 @@ class SharedCache:
         return answers
 
     def note_ended(self, result: RunResult) -> bool:
-        """Note that a run has ended here; return False if the job has its result already."""
+        """Note that a run has ended here; return False if the job already has a stored result."""
         lookup = self._lookups.pop(result.run_key, None)
         if lookup is not None:
             lookup.is_over = True
@@ -318,7 +318,7 @@ class SharedCache:
                 self._notify(f"the result of '{made.job.source.rel}' cannot be kept: {type(error).__name__}: {error}")
 
     def note_discarded(self, run_keys: Iterable[int]) -> None:
-        """Drop these runs."""
+        """Forget these runs: their products do not get into the cache."""
         keys = set(run_keys)
         self._made_here -= keys
         self._remove_fetched(keys)
@@ -380,7 +380,7 @@ class SharedCache:
         totals.add(self._cache_dir, self._service.account, self._counted)
 
     def _timeout_s(self) -> float:
-        """Return how long an ending engine waits for results that are being stored or uploaded."""
+        """Return how long (seconds) a stopping engine waits for results that are being stored or uploaded."""
         if self._sharing.writes and not self._sharing.waits_for_uploads:
             return max(self._sharing.deadline_s, _GRACE_S)
         return _LONGEST_S

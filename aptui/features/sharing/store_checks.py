@@ -1,10 +1,10 @@
 """Checks of the stored results of a project: which exist for a commit (`cache ready`), and rebuilding a sample (`cache verify`).
 
-A lookup plans everything as a real run does, but a job without a stored result fails. Jobs that depend on its products are not
+A lookup plans all jobs as a real run does, but a job without a stored result fails. Jobs that depend on its products are not
 planned then. Tools and scan folders outside the repository are used in their current state.
 
-A rebuild makes a sample of the stored results twice more, in private, and compares them. A result that both runs contradict is
-removed and made again when needed. Results of other projects and of earlier inputs are not checked, because their inputs are not
+A rebuild runs the jobs of a sample twice, in a temporary cache, and compares the results. A stored result that differs from both is
+removed, and is made again when needed. Results of other projects or earlier inputs are not checked, because their inputs are not
 here. `cli.verify_verb` runs the jobs.
 
 Tests: `tests/features/sharing/test_verbs.py`, `tests/features/sharing/test_store_rebuild.py`.
@@ -62,7 +62,7 @@ _TROUBLE = "shared cache"
 
 
 class CommitReadiness(Struct, frozen=True):
-    """`found` is the number of stored results; `missing` are names of jobs, `doubts` sentences about unknown ones."""
+    """`found` is the number of stored results; `missing` are jobs without one, `doubts` are messages about other jobs."""
 
     found: int
     missing: tuple[str, ...]
@@ -224,9 +224,9 @@ STORED = "kept"
 
 
 def rebuild_store(config: Config, project: OpenedProject, wanted: SharedCacheSetup, seed: int | None, *, as_json: bool) -> int:
-    """Compare a sample of the stored results with two more runs.
+    """Compare a sample of the stored results with two new runs of their jobs.
 
-    Remove results that both contradict; exit code 1 if any differs.
+    Results that differ from both runs are removed. The exit code is 1 if any result differs.
     """
     from aptui.features.sharing.service import Service
 
@@ -280,7 +280,7 @@ def _products(task: RebuildTask, found: FoundResult) -> dict[str, ExpectedProduc
 
 
 def _remove(stored: Mapping[int, tuple[RebuildTask, FoundResult]], differences: Iterable[RebuildDifference]) -> int:
-    """Remove the records that two runs contradict and return their number; results of nondeterministic builders stay."""
+    """Remove records that differ from both runs; return their number. Results of nondeterministic builders stay."""
     differing = (item for item in differences if item.against == STORED and item.kind != "failed")
     wrong = {(item.builder, item.source, item.platform, item.job_key) for item in differing}
     for task, found in stored.values():

@@ -42,7 +42,7 @@ def add(cache_dir: Path, account: Account, counted: dict[str, SharingSum] | None
     """Add the account of a run to the file; errors of the disk are ignored.
 
     Args:
-        counted: counts that were added before; updated.
+        counted: the part of the account that was added before; updated by this call.
     """
     known = {} if counted is None else counted
     now = account.by_builder()

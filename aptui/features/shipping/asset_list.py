@@ -1,4 +1,4 @@
-"""Asset lists: the transitive product dependencies of some assets, each with the product that needed it; as records and JSON.
+"""Asset lists: the transitive product dependencies of some assets, each with the product that needs it, as records and JSON.
 
 Tests: `tests/store/queries/test_asset_graph.py`.
 """

@@ -272,10 +272,10 @@ def print_findings(found: Sequence[CheckFinding], limit: int) -> None:
 
 
 def _of_commands(project: OpenedProject, checks: Sequence[Check]) -> list[CheckFinding]:
-    """Run the commands of checks like those of builders: in the sandbox, with their environment, output and limits."""
+    """Run the commands of checks like commands of builders: in the sandbox, with the same environment, output format and limits."""
     if not checks:
         return []
-    from aptui.engine.pool.sandbox import sandbox_of  # only checks with commands need the engine's modules
+    from aptui.engine.pool.sandbox import sandbox_of  # imported on demand: only checks with commands need the engine's modules
 
     config = project.config
     sandbox = sandbox_of(config, stages=False, notify=lambda text: printing.complain(f"aptui: {printing.line(text)}", "yellow"))

@@ -26,7 +26,7 @@ from msgspec import Struct, field
 LINE_LIMIT = 800
 """Maximum number of paths, and of ids, in one line; 0 = no limit."""
 SCANNER, VERSION = "aptui lines", "1"
-"""`ScannerId` and `ScannerVersion` in `MissingProductDependencies`; raise the version if a change finds other names."""
+"""`ScannerId` and `ScannerVersion` in `MissingProductDependencies`; raise the version if a changed scan finds other names."""
 NAMES_MAX = 200_000
 """Maximum number of names in one file."""
 _TAIL = 1 << 16
@@ -34,7 +34,7 @@ _PATH_MAX = 1024
 _QUOTED_MAX = 256
 _QUOTES = frozenset((b'"', b"'"))
 _SEEN_MAX = 50_000
-"""Maximum number of remembered runs; a repeated run is not examined again."""
+"""Maximum number of remembered runs of path characters; a repeated run is not examined again."""
 _SUB_ID_MAX = (1 << 32) - 1
 
 
@@ -122,7 +122,7 @@ class MissingScanResult:
     # -------------------------------------------------------------------------------------------------------------- lines
 
     def _scan_block(self, block: bytes) -> None:
-        """Scan whole lines at once; a line that continues after the block is scanned name by name, so that they are counted."""
+        """Scan whole lines at once. A line that continues after the block is scanned name by name, to count its names."""
         end = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
         if not self._limit:
             self._scan_unlimited(block)
@@ -181,7 +181,7 @@ class MissingScanResult:
             self._names.assets.setdefault((uuid, int(found[6])), text)
 
     def _add_path(self, block: bytes, begin: int, end: int) -> None:
-        """Add a run of path characters: all of it, and its parts if a slash follows a dot (two names may be joined)."""
+        """Add a run of path characters: the whole run and, if a slash follows a dot, also its parts (two joined names)."""
         token = block[begin:end]
         if block[end : end + 1] in _QUOTES:
             self._add_quoted(block, begin, end)
@@ -258,7 +258,7 @@ def _find_dotted(block: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _ids(block: bytes) -> Iterator[re.Match[bytes]]:
-    """Yield each separate UUID, with its sub id if there is one."""
+    """Yield each separate UUID, with its sub id if it has one."""
     classes = block.translate(_HEX)
     at = classes.find(_EIGHT)
     while at >= 0:
@@ -278,7 +278,7 @@ def _until_slash(text: bytes) -> int:
 
 
 def _safe_end(data: bytes) -> int:
-    """Return the end of the part of `data` that needs no next bytes: after a line, a word, or a byte outside paths."""
+    """Return the end of the complete part of `data`: after a line, a word, or a byte outside paths."""
     window = data[-_TAIL:]
     end = max(window.rfind(b"\n"), window.rfind(b"\r"))
     if end < 0 and len(data) > _TAIL:
@@ -297,7 +297,7 @@ class Specialist(Struct, frozen=True):
     Args:
         name: the `ScannerId` of its rows.
         extensions: the extensions of its files, in lower case with the dot.
-        heads: or the first bytes of its files.
+        heads: the first bytes of its files; a file matches by its extension or by these bytes.
         translator: returns a function for each file, which is called with its bytes in pieces, and whether a piece is the last.
     """
 
@@ -355,7 +355,7 @@ def read_names(path: str, extensions: Collection[str], line_limit: int) -> tuple
 
 
 def serve(source: BinaryIO, target: BinaryIO) -> None:
-    """Answer until `source` ends; the first line has the extensions and the limit, the others a path each."""
+    """Answer requests until `source` ends. The first line has the extensions and the limit; every other line has a path."""
     extensions, line_limit = json.loads(source.readline() or b"[[], 0]")
     for line in source:
         target.write(json.dumps(_answer(json.loads(line), frozenset(extensions), line_limit)).encode() + b"\n")

@@ -22,7 +22,7 @@ from aptui.link.port import FeatureRequest
 from aptui.store.queries.assets import INTERMEDIATE_FLAG, NOTHING_MISSING, parse_asset_id
 from aptui.store.queries.reader import Reader
 
-# Requests to the engine about undeclared references of products: search for them, forget them.
+# Requests to the engine about undeclared references of products: search for references, delete the findings.
 
 
 class ScanMissing(FeatureRequest, frozen=True):
@@ -57,13 +57,13 @@ PARTIAL = "partially scanned: a line has more names than are followed"
 _AT_ONCE = 500
 _NAMES_AT_ONCE = 5000
 _FOLDERS_MAX = 64
-"""Maximum number of first folders that are tried for a name without its first folder; each one costs a lookup per name."""
+"""Maximum number of first folders that are tried for a name without its first folder; each folder costs a lookup per name."""
 _EXTENSION = "substr({0}, length(rtrim({0}, replace({0}, '.', ''))) + 1)"
 _REAL = f"(p.Flags & {INTERMEDIATE_FLAG}) = 0"
 _OF_PRODUCT = "JOIN Jobs j ON j.JobID = p.JobPK JOIN Sources s ON s.SourceID = j.SourcePK"
 _INNER = "substr(p.ProductName, instr(p.ProductName, '/') + 1)"
 _PLATFORM = "substr(p.ProductName, 1, instr(p.ProductName, '/') - 1)"
-# Filter products alone, and join only the remaining ones.
+# Filter products without joins, then join only the remaining products.
 _JOBS_OF = (
     "SELECT j.JobID FROM Sources s JOIN aptui_sources w ON w.source_id = s.SourceID JOIN Jobs j ON j.SourcePK = s.SourceID WHERE"
 )
@@ -89,7 +89,7 @@ class Scanned(NamedTuple):
 
     @property
     def inner(self) -> str:
-        """Its path in lower case without the platform."""
+        """The product's path in lower case without the platform."""
         return self.name.partition("/")[2].lower()
 
 
@@ -139,7 +139,7 @@ class DeclaredReference(Struct):
 
 
 class FoundName(NamedTuple):
-    """A row of a scan for display: a missing dependency, or with `uuid` `NO_UUID` the outcome of the scan."""
+    """A row of a scan for display: a missing dependency or, if `uuid` is `NO_UUID`, the outcome of the scan."""
 
     product_id: int
     name: str
@@ -281,7 +281,7 @@ class KnownName:
             self._learn_products(platform, of_platform)
 
     def _learn_former(self, uuids: list[bytes]) -> None:
-        """Look up earlier UUIDs of sources, from before they had their own or from another path."""
+        """Look up former UUIDs of sources: from before a source had a UUID of its own, or from its former path."""
         sql = f"""SELECT l.uuid, s.SourceGuid, p.SubID, {_INNER}, j.Platform FROM aptui_legacy l
             JOIN Sources s ON s.SourceID = l.source_id
             JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID
@@ -343,9 +343,9 @@ def _portions(items: Collection[T], size: int) -> Iterator[list[T]]:
 
 
 def result_rows(product: Scanned, hits: Sequence[MissingHit], says: str, stamp: tuple[int, str]) -> list[tuple[object, ...]]:
-    """Return the parameters of "put_missing" for a product: its missing dependencies, and `says` if it is not "".
+    """Return the parameters of "put_missing" for a product: its missing dependencies, and the outcome `says` if it is not "".
 
-    `stamp` is the time in seconds since 1970, and as text.
+    `stamp` is the time twice: in seconds since 1970, and as text.
     """
     head = product.product_id, SCANNER, VERSION, product.fingerprint
     tail = stamp[1], stamp[0], product.name, product.digest

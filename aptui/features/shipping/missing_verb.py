@@ -100,7 +100,7 @@ def scan_missing(arguments: Namespace) -> int:
 
 @contextmanager
 def _engine(config: Config) -> Iterator[EngineClient | None]:
-    """Connect to the running engine; yield None if no engine is running."""
+    """Connect to the running engine and yield the client; yield None if no engine is running."""
     try:
         client = EngineClient.of(config.cache_dir, kind="scan-missing")
     except NoEngine:
@@ -120,7 +120,7 @@ def _search(config: Config, arguments: Namespace) -> MissingSearch:
 
 @contextmanager
 def _hold_database(config: Config) -> Iterator[Writer]:
-    """Hold the cache as an engine does, and open its database for writing."""
+    """Lock the cache as an engine does, and open its database for writing."""
     from aptui.store.db.writer import Writer
 
     trust.require_for_builders(config, "scan-missing")
@@ -215,7 +215,7 @@ def _is_text(path: str) -> bool:
         with open(path, "rb", buffering=0) as file:
             head = file.read(_HEAD_BYTES)
     except OSError:
-        return True  # the search reports why it cannot be read
+        return True  # the search then reports why the file cannot be read
     return b"\0" not in head or head.startswith((b"\xff\xfe", b"\xfe\xff"))
 
 

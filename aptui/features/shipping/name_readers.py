@@ -1,4 +1,4 @@
-"""Reader processes of the search for missing dependencies, seen from the searcher: takes a path, returns a future of its names.
+"""Reader processes of the search for missing dependencies, seen from the searcher: `read` takes a path and returns a future.
 
 Each process has a thread that talks to it and waits for it. If a process dies, the file that it was reading is reported as broken,
 and the next file gets a new process.
@@ -127,7 +127,7 @@ class Readers:
 def _bury(process: subprocess.Popen[bytes]) -> None:
     for stream in (process.stdin, process.stdout):
         if stream is not None:
-            with contextlib.suppress(OSError):  # the reader of the remaining output is gone
+            with contextlib.suppress(OSError):  # closing flushes, which fails if the process has ended
                 stream.close()
     process.wait()
 
@@ -217,7 +217,7 @@ def _read_shipped(data: bytes) -> Iterator[str]:
 
 
 def _tags(data: bytes) -> Iterator[tuple[Callable[[str], object], frozenset[str]]]:
-    """Yield (matcher, tags) of each pair of an ObjectStream: `value1` is the pattern, followed by its form and its tags."""
+    """Yield (matcher, tags) of each pair of an ObjectStream: `value1` has the pattern; its form and its tags follow."""
     pattern, form, tags = "", _WILDCARD, set[str]()
     for _, attributes in (*_elements(data), ("", {"field": "value1", "value": ""})):
         value = attributes.get("value", "")

@@ -1,7 +1,7 @@
 """The search for missing product dependencies: assets that files name and their builders did not declare.
 
 A product's bytes are read once. Its names are stored with the SHA-256 of the bytes; later scans only look the names up again,
-because the assets may have changed. The bytes are read again if they, the limit, or the extensions of assets have changed.
+because the assets may have changed. The file is read again if its bytes, the limit, or the extensions of assets have changed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from aptui.store.queries.reader import Reader, open_reader
 class ScannedProduct(NamedTuple):
     """The scanned file: `inner` is its path in lower case (for relative names).
 
-    `uuid` is that of its source, `platforms` are those whose products it may name.
+    `uuid` is the UUID of its source; `platforms` are the platforms whose products the file may name.
     """
 
     uuid: bytes
@@ -59,7 +59,7 @@ def learn(known: KnownName, named: Sequence[tuple[ScannedProduct, Names]]) -> No
 
 
 def _meanings(subject: ScannedProduct, name: str) -> list[str]:
-    """Return the paths that a name can mean: itself, and relative to the file that contains it."""
+    """Return the paths that a name can mean: the name as a whole path, and as a path relative to the file that contains it."""
     relative = join_path(subject.inner.rpartition("/")[0], name)
     return [path for path in dict.fromkeys(("" if name.startswith("..") else name, relative)) if path]
 
@@ -80,7 +80,7 @@ def hits_of(
 
 
 def _is_made_for(subject: ScannedProduct, target: MissingTarget) -> bool:
-    """Whether a product is made for any platform of the file; a product of other platforms is not missing there."""
+    """Whether a product is made for any platform of the file; a product of other platforms is not a missing dependency."""
     wanted = {platform.lower() for platform in subject.platforms}
     return not wanted or not target.platforms or any(platform.lower() in wanted for platform in target.platforms)
 
@@ -88,7 +88,7 @@ def _is_made_for(subject: ScannedProduct, target: MissingTarget) -> bool:
 def _targets(
     known: KnownName, subject: ScannedProduct, names: Names, declared: DeclaredReference
 ) -> Iterator[tuple[str, tuple[MissingTarget, ...]]]:
-    """Yield (text, the products it means). The name of a source means any of its products: one declared product is enough."""
+    """Yield (text, products that it means). The name of a source means any of its products; one declared product is enough."""
     for (uuid, sub_id), text in names.assets.items():
         yield text, tuple(target for target in known.of_uuid(uuid) if target.sub_id == sub_id)
     for uuid, text in names.uuids.items():
@@ -113,12 +113,12 @@ def _find_by_name(known: KnownName, subject: ScannedProduct, name: str, declared
 
 
 def _is_settled(targets: tuple[MissingTarget, ...], subject: ScannedProduct, declared: DeclaredReference) -> bool:
-    """Whether the products' source is the file's own, or one of its products is declared."""
+    """Whether the products belong to the file's own source, or one product of their source is declared."""
     return bool(targets) and (targets[0].uuid == subject.uuid or targets[0].uuid in declared.sources)
 
 
 READERS = 2
-"""Number of reader processes; they are CPU-bound, and the engine needs the CPU too."""
+"""Number of reader processes; two, because readers are CPU-bound and the engine needs the CPU too."""
 _PAGE = 128
 _REPORT_EVERY_S = 0.2
 
@@ -134,7 +134,7 @@ class NamePlace(Struct, frozen=True):
 class Tally(Struct):
     """Progress of a search: `read` does not count remembered files.
 
-    `flawed` is the number of files with missing dependencies, `hits` that of the dependencies.
+    `flawed` is the number of files with missing dependencies, `hits` is the number of missing dependencies.
     """
 
     files: int = 0
@@ -226,7 +226,7 @@ class MissingSearch:
         tally.seconds = time.monotonic() - tally.began_s
 
     def _terms(self, known: KnownName) -> str:
-        """Return the settings that decide, besides its bytes, which names are found in a file."""
+        """Return the settings that decide, together with the bytes of a file, which names are found in it."""
         extensions = hashlib.sha256("\n".join(sorted(known.extensions)).encode()).hexdigest()[:16]
         return f"{VERSION} {self._line_limit} {extensions}"
 
@@ -288,7 +288,7 @@ class _Work(Struct):
         return rows
 
     def _reading(self, begun: Names | Future[Reading] | None) -> Reading:
-        """Return the result for a file: with a digest if it was read now; without names and error if it was skipped."""
+        """Return the result for a file: with a digest if the file was read now, without names and error if the file was skipped."""
         if begun is None:
             self.tally.ignored += 1
             return Reading()
@@ -303,7 +303,7 @@ class _Work(Struct):
         return reading
 
     def _await(self, begun: Future[Reading]) -> Reading:
-        """Return the result for a file; a search that was given up does not wait for a hanging disk."""
+        """Return the result for a file; if the search was cancelled, do not wait for a hanging disk."""
         while True:
             try:
                 return begun.result(_REPORT_EVERY_S)

@@ -155,7 +155,7 @@ def bundle(arguments: Namespace) -> int:
         if not arguments.unsettled:
             _refuse_unsettled(graph)
             if place.config is not None:
-                from aptui.features.shipping.missing_verb import refuse_stale  # it imports half of the engine
+                from aptui.features.shipping.missing_verb import refuse_stale  # on demand: it imports half of the engine
 
                 refuse_stale(place.config)
         if given is not None:
@@ -296,10 +296,10 @@ _CHUNK = 1 << 20
 
 
 def pack(wanted: AssetList, cache_dir: Path, target: BinaryIO, *, is_compressed: bool = True) -> int:
-    """Write the products and the manifest to `target`, each product compared with its recorded digest; return the zip's size.
+    """Write the products and the manifest to `target`, and compare each product with its recorded digest; return the zip's size.
 
-    Names are sorted; times, modes and compression are fixed. The manifest is last: if a digest was not recorded, it has that of the
-    packed bytes. It does not contain the reasons for products, so that the same products give the same bytes.
+    Names are sorted; times, modes and compression are fixed. The manifest is last; a digest that was not recorded is that of the
+    packed bytes. It does not contain why each product is included, so that the same products give the same bytes.
 
     Raises:
         HostError: a product cannot be read, or differs from its record.

@@ -2,7 +2,7 @@
 
 asyncio reports a connection to its protocol only after the TLS handshake. Until then nothing counts it, so a thousand silent
 connections would use up the file descriptors. This module counts a connection before its handshake. Without room, the oldest
-connection ends after a minimum age; else the new one stays in the kernel's queue, so that a burst of clients is served in turn.
+connection ends if it has a minimum age; else the new one stays in the kernel's queue, so that bursts are served in turn.
 
 Tests: `tests/features/gateway/access/test_guard.py`.
 """
@@ -23,9 +23,9 @@ HANDSHAKE_LIMIT_S = 5.0
 PENDING_LIMIT = 128
 """Maximum number of connections before the end of their TLS handshake."""
 PER_ADDRESS_LIMIT = 64
-"""The same for one address; addresses of this machine have no limit of their own."""
+"""Maximum number of pending connections of one address; addresses of this machine are not limited separately."""
 MIN_AGE_S = 0.5
-"""Minimum age of a connection that ends for a new one."""
+"""Minimum age (seconds) of a pending connection that is closed to make room for a new one."""
 BACKLOG = 512
 """Connections in the kernel's queue."""
 _REFUSED_LIMIT = 4

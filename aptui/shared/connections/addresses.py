@@ -122,7 +122,7 @@ _ID_LENGTH = 80
 
 
 def apply_order(settings: PeerSettings, order: PeerOrder) -> PeerSettings:
-    """Return the settings after an order.
+    """Return the settings, changed by an order.
 
     Raises:
         UserError: the order is not possible, with the reason.

@@ -76,7 +76,7 @@ class HttpSocket(RequestHandler):
         return self._current_request is not None
 
     def end(self) -> None:
-        """Close for a new connection; a client that waits for an answer gets 503."""
+        """Close to make room for a new connection; a client that waits for an answer gets 503."""
         if self.began_s is None or not isinstance(self.transport, asyncio.Transport):
             self.drop()
             return

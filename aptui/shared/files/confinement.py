@@ -28,7 +28,7 @@ class ConfinementError(PermissionError):
 
 
 class LinkError(ConfinementError):
-    """A link stands in the place of a folder or file on the path."""
+    """A folder or file on the path is a link."""
 
 
 Opener = Callable[[int, bytes], int]

@@ -1,4 +1,4 @@
-"""Git LFS pointers: the few lines in place of a large file, and the digest of that file, which they contain.
+"""Git LFS pointers: small text files in place of large files; each contains the digest of its large file.
 
 Tests: `tests/worker/test_file_access.py`.
 """

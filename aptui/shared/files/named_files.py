@@ -32,14 +32,14 @@ class ForbiddenNameError(NamedFileError):
 
 
 def placed_name(named_by: str, name: str, *, is_uri: bool = False) -> str:
-    r"""Return `name`, as found in the file `named_by`, relative to the scan folder of that file; `..` at its begin = outside.
+    r"""Return `name`, as found in the file `named_by`, relative to the scan folder of that file; a leading `..` = outside.
 
     An absolute path stays absolute. `\` separates folders too: exporters on Windows write it.
 
     Args:
         named_by: the file that contains the name, relative to its scan folder.
         name: the name in the content.
-        is_uri: it is percent-encoded; decoded once, as readers of URIs do.
+        is_uri: the name is percent-encoded, and is decoded once, as readers of URIs do.
     """
     plain = (_unquote(name) if is_uri else name).replace("\\", "/")
     if _SCHEME.match(plain):
@@ -53,7 +53,7 @@ def located(scan_folder: str, path: str, scan_folders: Sequence[str] = (), named
     Args:
         scan_folder: the base of a relative `path`; an absolute path is used unchanged.
         path: as `placed_name` returns it.
-        scan_folders: all of the project; () = only `scan_folder`.
+        scan_folders: all scan folders of the project; () = only `scan_folder`.
         named_by: the file that names it, for the message.
 
     Raises:

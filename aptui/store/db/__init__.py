@@ -1,1 +1,1 @@
-"""The asset database: tables, migrations, the one thread that writes, the core's own questions."""
+"""The asset database: tables, versions, the only thread that writes, and the core's own queries."""

@@ -150,7 +150,7 @@ T = TypeVar("T")
 
 
 class DatabaseArchive(LastRun):
-    """Implementation of `core.rows.Archive`; its parts answer queries of the engine beyond that."""
+    """Implementation of `core.rows.Archive`; its base classes answer further queries of the engine."""
 
     # ------------------------------------------------------------------------------------------------------------- sources
 
@@ -168,7 +168,7 @@ class DatabaseArchive(LastRun):
         return found
 
     def keys_of(self, uuid: SourceUuid) -> list[PathKey]:
-        """Return the keys of the stored sources with this UUID: first its present owner."""
+        """Return the keys of the stored sources with this UUID: the source that has it now comes first."""
         sql = """SELECT o.path_key FROM (
                 SELECT SourceID, 0 AS is_legacy, 0 AS created_ms FROM Sources WHERE SourceGuid = :uuid
                 UNION ALL SELECT source_id, 1, created_ms FROM aptui_legacy WHERE uuid = :uuid) f
@@ -211,7 +211,7 @@ class DatabaseArchive(LastRun):
         return self.folders.files_below(prefix)
 
     def forget(self, folder: str) -> None:
-        """Drop the unpacked copy of a folder whose row was saved again."""
+        """Delete the unpacked copy of a folder, because its row was saved again."""
         self.folders.forget(folder)
 
     # -------------------------------------------------------------------------------------------------- edges and products
@@ -230,7 +230,7 @@ class DatabaseArchive(LastRun):
         return found
 
     def wildcards(self) -> list[tuple[str, PathKey]]:
-        """Return every wildcard edge: (pattern in lower case, key of the source that has it)."""
+        """Return every wildcard edge: (pattern in lower case, key of the dependent source)."""
         sql = f"""SELECT DISTINCT e.target, o.path_key FROM aptui_edges e JOIN aptui_sources o ON o.source_id = e.source_id
             WHERE e.kind = {int(EdgeKind.WILDCARD)} ORDER BY e.target, o.path_key"""
         return [(pattern, PathKey(key)) for pattern, key in self._database.execute(sql)]
@@ -241,9 +241,9 @@ class DatabaseArchive(LastRun):
         return self._database.execute(sql).fetchone() is not None
 
     def read_removed(self) -> dict[bytes, tuple[str, bytes]]:
-        """Return {SHA-256: (relative path, UUID)} of sources that went without their identity file.
+        """Return {SHA-256: (relative path, UUID)} of sources that were removed without their identity file.
 
-        They stand below `core.identity.REMOVED_SOURCE_STATE`.
+        They are stored under `core.identity.REMOVED_SOURCE_STATE`.
         """
         sql = "SELECT substr(key, ?), value FROM aptui_state WHERE key >= ? AND key < ? AND value <> ''"
         prefix = identity.REMOVED_SOURCE_STATE
@@ -274,7 +274,7 @@ class DatabaseArchive(LastRun):
         return {name: (job_id, PathKey(key)) for name, job_id, key in self._ask_all(sql, names)}
 
     def conflicts(self, names: Sequence[str]) -> dict[str, list[tuple[int, PathKey]]]:
-        """Return {product name: [(job id, key of its source)]} of jobs that failed because they made this name too.
+        """Return {product name: [(job id, key of its source)]} of jobs that failed because another job has a product of this name.
 
         () = all names.
         """

@@ -1,7 +1,7 @@
 """Changes that the catalogs (`engine.cache.catalog`) do not have yet.
 
-A mark in the database is deleted with the first change of a product; the names of changed products are kept in memory. The mark
-outlives the engine. The names are kept while they are few, so that few lines are written for few changes.
+A mark in the database means that the catalogs are up to date. The first change of a product deletes it. The mark
+outlives the engine. Names of changed products are kept in memory while they are few, so that only their lines are written.
 
 Tests: `tests/engine/cache/test_catalog.py`.
 """
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from aptui.core.messages import Rows
 
 CATALOG_STATE = "catalogs"
-"""Key in `aptui_state`: the catalogs made of the present rows, as `engine.cache.catalog` describes them; absent = older."""
+"""Key in `aptui_state`: the up-to-date catalogs, as `engine.cache.catalog` describes them; absent = out of date."""
 MOST_NAMES = 256
-"""When more products have changed, catalogs are written whole."""
+"""Maximum number of changed products for which only their lines are written; for more, whole catalogs are written."""
 _CHANGING = ("drop_source", "drop_job", "drop_products", "drop_product", "put_product", "put_link", "put_legacy_sub_id")
 # Sources are saved again and again; only another UUID changes what a catalog says.
 _TRIGGER = """CREATE TEMP TRIGGER aptui_other_identity AFTER UPDATE OF SourceGuid ON main.Sources
@@ -32,7 +32,7 @@ _NAME = 2
 
 
 class CatalogMark:
-    """Removes the mark in the transaction that changes a product; counts such transactions, and keeps the changed names."""
+    """Removes the mark in the transaction that changes a product; counts these transactions, and keeps the products' names."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database

@@ -1,10 +1,10 @@
-"""The change feed: every change of a source or product, numbered, written in its transaction; readers are elsewhere.
+"""The change feed: every change of a source or product gets a numbered entry in the same transaction.
 
 An entry is identified by kind, asset id and name, and holds the whole new state, or says that it was removed. So a client that
 reads a whole listing and then the following entries, in order, has the content of the database, even if it reads an entry
-twice. Changes without effect have no entry: a run with equal products, a source that was checked again.
+twice. Changes without effect have no entry, for example a run with equal products, or another check of a source.
 
-Numbers rise; each engine begins with a number made of its time. If an engine finds fewer entries than the last one left, after
+Numbers rise; each engine begins with a number made from the time. If an engine finds fewer entries than the last one left, after
 a power cut or in a restored copy, it still never gives a known number to another entry. A number that is not in the table is
 answered by `resync`.
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 MOST_CHANGES = 100_000
 """Minimum number of the last entries that are kept."""
 TRIMMED_STATE = "changes_trimmed"
-"""Key in `aptui_state`: the first entries were dropped, so that clients cannot begin at 0 any more."""
+"""Key in `aptui_state`: set after the first entries were dropped, so that clients cannot begin at 0 any more."""
 _NUMBERS_PER_MS = 1_000
 """A running engine counts by one; it never changes rows faster than this, and 2^53 is never reached."""
 
 
 class ChangeKind(IntEnum):
-    """Subject of an entry; `BEGINNING` is the first number of an engine, without a subject."""
+    """Kind of row that an entry is about; `BEGINNING` marks the first number of an engine and is about no row."""
 
     BEGINNING = 0
     SOURCE = 1
@@ -62,10 +62,10 @@ class _Fact(NamedTuple):
 
 
 class Change(Struct, frozen=True):
-    """An entry, or a line of the listing (`seq` 0 then).
+    """An entry, or a line of the listing (then `seq` is 0).
 
-    `name` is a source's path, or a product's with its platform; for a removal only kind, id and name are published; `size` -1 =
-    not known.
+    `name` is a source's path, or a product's with its platform; for a removal only kind, id and name are published; `size` is -1 if
+    unknown.
     """
 
     seq: int
@@ -126,8 +126,8 @@ class _Subject:
         """Set the SQL.
 
         Args:
-            tables: to read from, without a condition.
-            others: the condition that what an entry says beside its key is not what `b` says.
+            tables: the tables to read from, without a condition.
+            others: the condition that the content of an entry, apart from its key, differs from that in `b`.
         """
         kind, uuid, sub_id, name, *_rest = entry.split(", ")
         is_known = f"{row_id} = b.row_id AND {uuid} = b.uuid AND {sub_id} = b.sub_id AND b.name = {name}"
@@ -179,12 +179,12 @@ class ChangeLog:
             database.execute(subject.scratch)
 
     def begin(self) -> None:
-        """A transaction begins."""
+        """Begin a transaction."""
         self._is_touched = self._begins = False
         self._added = 0
 
     def watch(self, rows: Rows) -> None:
-        """Record the earlier state of all rows that `rows`, which are about to be applied, may change."""
+        """Before `rows` are applied, record the earlier state of all rows that they may change."""
         if not any(rows.get(operation) for operation in _CHANGING):
             return
         if not self._is_touched:
@@ -216,7 +216,7 @@ class ChangeLog:
             self._database.execute(subject.note_absent, (id_list(known),))
 
     def _note_put_sources(self, uuids: Mapping[int, object]) -> None:
-        """Record sources that are put again, and the products of those with a new UUID, whose asset ids change."""
+        """Record sources that are put again, and the products of sources with a new UUID, because their asset ids change."""
         self._note_put(_SOURCES, uuids)
         known = [source_id for source_id in uuids if source_id <= self._tops[_SOURCES]]
         found = self._database.execute(_UUIDS_IN, (id_list(known),)) if known else ()
@@ -247,7 +247,7 @@ class ChangeLog:
         return bool(self._database.execute(sql, tuple(self._tops.values())).fetchone()[0])
 
     def _put_noted(self, subject: _Subject) -> list[tuple[Any, ...]]:
-        """Write entries of changed rows; return the earlier state of those that are gone or have a new identity."""
+        """Write entries of changed rows; return the earlier state of the rows that are gone or have a new identity."""
         self._database.execute(subject.put_others)
         return self._database.execute(subject.renamed).fetchall()
 
@@ -272,7 +272,7 @@ class ChangeLog:
             self._database.execute("INSERT OR REPLACE INTO aptui_state VALUES (?, '1')", (TRIMMED_STATE,))
 
     def note_commit(self) -> None:
-        """The transaction has ended well."""
+        """Handle the commit of the transaction."""
         self._has_begun = self._has_begun or self._begins
         if self._count >= 0:
             self._count += self._added

@@ -2,8 +2,8 @@
 
 Layout: head (format, count of files, bytes of names); the names joined by NUL, in UTF-8, the folder in its real case first;
 columns of 64
-bits: sizes, mtimes, ctimes, inodes, XXH64; one byte a file that says whether a digest is known; the known digests. Little
-endian, so that a cache can be copied to any machine. Columns, because a hundred values go through one call of `struct`.
+bits: sizes, mtimes, ctimes, inodes, XXH64; one byte for each file: whether its digest is known; the known digests. Little
+endian, so that a cache can be copied to any machine. Columns, because one call of `struct` then packs the values of many files.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _file_at(data: bytes, at: int, count: int, place: int, scan_folder_id: int, 
 
 
 def _name_in(rel: str, folder: str) -> str:
-    """Return the file's name, or "/" and the whole path when its folder is written in another case than the first one's."""
+    """Return the file's name, or "/" and the whole path if the case of its folder differs from that of the first file's folder."""
     parent, _, name = rel.rpartition("/")
     return name if parent == folder else f"/{rel}"
 

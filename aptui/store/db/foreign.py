@@ -39,7 +39,7 @@ def read_only_uri(path: Path, *, is_immutable: bool = False) -> str:
 
 
 COMPANIONS = ("-wal", "-journal")
-"""Files beside a database that are part of it while they exist."""
+"""Suffixes of files beside a database that are part of the database while they exist."""
 _TRIES = 5
 _PREFIX = "aptui-copy-"
 _NEW_S = 60.0
@@ -61,7 +61,7 @@ class _Copy(Struct, frozen=True):
     folder: Path
     path: Path
     claim: int
-    """A locked descriptor of the folder: as long as it is open, a living process needs the copy."""
+    """A locked descriptor of the folder: as long as it is open, other processes know that the copy is in use."""
 
     def remove(self) -> None:
         """Delete the copy."""
@@ -73,14 +73,14 @@ class _Copy(Struct, frozen=True):
 
 
 _ours: dict[Path, tuple[int, int, int]] = {}
-"""{path: stamp} of databases recognized as ours; a start checks several times."""
+"""{path: stamp} of databases recognized as ours; kept because a start checks several times."""
 _copies: dict[Path, _Copy] = {}
 _former: dict[Path, _Copy] = {}
 _lock = threading.Lock()
 
 
 def writer_of(path: Path) -> ForeignWriter:
-    """Return which program wrote a database; the files beside it do not change.
+    """Return which program wrote a database, without a change to the files beside it.
 
     Raises:
         sqlite3.DatabaseError: it is not a database.

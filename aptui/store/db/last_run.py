@@ -1,4 +1,4 @@
-"""The state that the last run left, for the up-to-date check: few queries, in a module that imports few others.
+"""The state that the last run left, for the up-to-date check: a few queries, in a module with few imports.
 
 Tests: `tests/engine/loop/test_after_runs.py`.
 """
@@ -59,7 +59,7 @@ class FolderArchive:
 
     Args:
         path: of the database, for messages.
-        ranks: {scan folder id: its place among the scan folders}; the lowest wins a path.
+        ranks: {scan folder id: its place among the scan folders}; of files with the same path, that of the lowest rank wins.
         metadata_types: extensions of files that do not override each other (`core.overrides.merge_folder`).
     """
 
@@ -72,10 +72,10 @@ class FolderArchive:
         self._metadata_types = metadata_types
         self._folders: OrderedDict[str, dict[PathKey, FileFact]] = OrderedDict()
         self._asked: dict[str, int] = {}
-        """{folder: how often it was asked for one file, while it is not unpacked}."""
+        """{folder that is not unpacked: number of queries for single files in it}."""
 
     def files(self, keys: Sequence[PathKey]) -> dict[PathKey, FileFact]:
-        """Return what the folder table remembers of these files (winners only)."""
+        """Return the stored facts of these files from the folder table (winners only)."""
         if len(keys) == 1:
             (key,) = keys
             if (folder := key.rpartition("/")[0]) in self._folders:
@@ -92,7 +92,7 @@ class FolderArchive:
         return found
 
     def _file_alone(self, key: PathKey, folder: str) -> dict[PathKey, FileFact] | None:
-        """Answer `files` without unpacking the folder; None if that is slower or cannot decide the winner."""
+        """Answer `files` for one file without unpacking its folder; None if this is slower or cannot decide the winner."""
         is_plain = not self._metadata_types and DUPLICATE_MARK not in key and key == key.lower()
         if not is_plain or self._asked.get(folder, 0) >= _ASKED_ALONE:
             return None
@@ -110,7 +110,7 @@ class FolderArchive:
         return [fact for part, data in rows for fact in find_files(data, part, key)]
 
     def files_below(self, prefix: PathKey) -> Iterable[FileFact]:
-        """Yield remembered winners whose key starts with `prefix` (a folder with its slash, or "")."""
+        """Yield the stored winners whose key starts with `prefix` (a folder with its slash, or "")."""
         sql = "SELECT folder, scan_folder_id, files FROM aptui_folders ORDER BY folder"
         bounds: tuple[str, ...] = ()
         if prefix:
@@ -128,7 +128,7 @@ class FolderArchive:
         yield from self._merge(parts).values()
 
     def folder_digests(self) -> dict[str, tuple[tuple[int, bytes], ...]]:
-        """Return {relative folder in lower case: ((scan folder id, digest), ...)} of everything remembered, for the scanner."""
+        """Return {relative folder in lower case: ((scan folder id, digest), ...)} of all stored folders, for the scanner."""
         found: dict[str, tuple[tuple[int, bytes], ...]] = {}
         sql = "SELECT folder, scan_folder_id, digest FROM aptui_folders INDEXED BY aptui_folders_digest"
         for folder, scan_folder, digest in self._database.execute(sql).fetchall():
@@ -138,7 +138,7 @@ class FolderArchive:
 
     @report_damage
     def folder_parts(self, folder: str) -> dict[int, tuple[bytes, list[FileFact]]]:
-        """Return {scan folder id: (digest, its files)} as remembered of one relative folder in lower case."""
+        """Return the stored {scan folder id: (digest, its files)} of one relative folder in lower case."""
         sql = "SELECT scan_folder_id, digest, files FROM aptui_folders WHERE folder = ?"
         return {part: (digest, unpack_files(files, part)) for part, digest, files in self._database.execute(sql, (folder,))}
 
@@ -225,7 +225,7 @@ class SessionArchive:
         self._database = database
 
     def last_end(self) -> tuple[str, int]:
-        """Return the commit that was checked out when the last session ended ("" = unknown), and that time (ms)."""
+        """Return the commit that was checked out when the last session ended ("" = unknown), and the time of its end (ms)."""
         sql = "SELECT commit_id, ended_ms FROM aptui_sessions ORDER BY session_id DESC LIMIT 1"
         row = self._database.execute(sql).fetchone()
         return (str(row[0]), int(row[1])) if row else ("", 0)
@@ -237,7 +237,7 @@ class SessionArchive:
         return bool(self._database.execute(sql).fetchone()[0])
 
     def find_outdated_session(self, before_ms: int, most_runs: int, most_sessions: int) -> int:
-        """Return the oldest session if it is too old, or one of too many; else 0."""
+        """Return the oldest session if it is too old, or if there are too many sessions; else 0."""
         sql = "SELECT SUM(jobs_run), COUNT(*), MIN(session_id) FROM aptui_sessions WHERE session_id > 0"
         runs, count, oldest = self._database.execute(sql).fetchone()
         if count < 2:
@@ -260,7 +260,7 @@ class LastRun:
 
     Args:
         path: a database that `schema.prepare` has checked.
-        ranks: {scan folder id: its place among the scan folders}; the lowest wins a path.
+        ranks: {scan folder id: its place among the scan folders}; of files with the same path, that of the lowest rank wins.
         metadata_types: extensions of files that do not override each other (`core.overrides.merge_folder`).
     """
 
@@ -297,7 +297,7 @@ class LastRun:
     def list_unfinished(self) -> list[PathKey]:
         """Return the keys of sources with unfinished work.
 
-        That is a job or an analysis that is neither COMPLETED nor CANCELLED, or an analysis without a fingerprint.
+        Unfinished work is a job or analysis that is neither COMPLETED nor CANCELLED, or an analysis without a fingerprint.
         """
         return [PathKey(key) for (key,) in self._database.execute(_UNFINISHED_SQL)]
 
@@ -312,13 +312,13 @@ class LastRun:
         return [PathKey(key) for (key,) in self._database.execute(sql)]
 
     def outside(self) -> dict[str, OutsideFile]:
-        """Return {absolute path: what it was} of the files outside all scan folders that runs found (`core.run_report`)."""
+        """Return {absolute path: its recorded state} of the files outside all scan folders that runs read (`core.run_report`)."""
         sql = "SELECT substr(key, ?), value FROM aptui_state WHERE key >= ? AND key < ? AND value <> ''"
         start = len(OUTSIDE_STATE)
         return run_report.load(self._database.execute(sql, (start + 1, OUTSIDE_STATE, f"{OUTSIDE_STATE[:-1]};")).fetchall())
 
     def settings(self) -> dict[str, str]:
-        """Return {relative folder: text of its settings} (`core.settings`), those in aptui_state that are not ""."""
+        """Return {relative folder: text of its settings} (`core.settings`) from aptui_state, without empty texts."""
         sql = "SELECT substr(key, ?), value FROM aptui_state WHERE key >= ? AND key < ? AND value <> ''"
         start = len(SETTINGS_STATE)
         return dict(self._database.execute(sql, (start + 1, SETTINGS_STATE, f"{SETTINGS_STATE[:-1]};")).fetchall())

@@ -5,15 +5,15 @@ agree, and the rows do not depend on the order in which products were added.
 
 The rules, as in the reference program's `PathDependencyManager.cpp`:
 
-* a link by asset id is one row, whether that product exists or not;
-* a link by an exact path is one row for each product at that place, or one unmet row if no product exists;
-* a link by a path with `*` is a row of its own and one more for each product that it matches;
-* an exclusion is a row of its own, and removes matches from the links with `*` of the same product;
-* a product has one row for another product, even if several of its links name it: the one by asset id, else the first;
+* a link by asset id has one row, whether that product exists or not;
+* a link by an exact path has one row for each product at that path, or one unmet row if no product exists;
+* a link by a path with `*` has a row of its own, and one more row for each product that it matches;
+* an exclusion has a row of its own, and removes matches from the links with `*` of the same product;
+* a product has one row for another product, even if several links name it: that of the link by asset id, else of the first link;
 * a product has no row for itself or for another platform, and a path never names an intermediate.
 
-The cost follows the changes. An added or removed product is searched for among exact links by its place, and among links
-with `*` by its own folders; each pattern is matched once with it, for all products that declare the pattern. Rows that lead to a
+The cost depends on the number of changes. An added or removed product is searched among exact links by its path, and among links
+with `*` by its folders; each pattern is matched with it once, for all products that declare the pattern. Rows that lead to a
 product are found by its asset id.
 """
 
@@ -62,7 +62,7 @@ class _Pattern(NamedTuple):
 
 
 _Known = dict[tuple[int, str, str], list[str]]
-"""{(kind, platform, folder): the patterns that can match only below that folder}, as far as they have been read."""
+"""{(kind, platform, folder): the patterns that can match only below that folder}; filled as patterns are read."""
 
 
 def canonical(database: sqlite3.Connection, uuid: bytes) -> bytes:
@@ -123,7 +123,7 @@ _FOUND_BY_PLACE = f"""INSERT INTO found_links SELECT l.product_id, l.at, l.flags
         AND l.platform = t.platform"""
 _BY_PREFIX = """FROM aptui_product_links l INDEXED BY aptui_product_links_prefix
     WHERE l.prefix IS NOT NULL AND l.is_exclusion = 0 AND l.prefix = :prefix AND l.kind = :kind AND l.platform = :platform"""
-# A pattern that ten thousand products declare is read once: each step jumps to the next one in the index.
+# A pattern that ten thousand products declare is read once, because each step jumps to the next pattern in the index.
 _PATTERNS = f"""WITH RECURSIVE patterns(path) AS (
     SELECT (SELECT l.path {_BY_PREFIX} ORDER BY l.path LIMIT 1)
     UNION ALL SELECT (SELECT l.path {_BY_PREFIX} AND l.path > patterns.path ORDER BY l.path LIMIT 1) FROM patterns
@@ -206,7 +206,7 @@ _PUT_UNMET = f"""{_ROW} SELECT {_UNMET_ROW}, l.path, l.kind, 0 FROM touched_plac
 class ProductLinkProjection:
     """Keeps `ProductDependencies` up to date in each transaction, on the writer's connection.
 
-    Without declared links a transaction costs one look-up in a dictionary.
+    Without declared links, a transaction only costs one look-up in a dictionary.
     """
 
     def __init__(self, database: sqlite3.Connection) -> None:
@@ -216,7 +216,7 @@ class ProductLinkProjection:
         self._put: set[int] = set()
         self._fresh: set[int] = set()
         self._renamed_uuids: set[bytes] = set()
-        """UUIDs that may mean another source after this transaction than before."""
+        """UUIDs that may belong to another source after this transaction."""
         self.owners: set[int] | None = set()
         """Existing products whose dependency rows this transaction changed; None = too many to list."""
         self._preloaders: set[int] | None = set() if self._is_settled() else None
@@ -224,7 +224,7 @@ class ProductLinkProjection:
         database.executescript(_SCRATCH)
 
     def _is_settled(self) -> bool:
-        """Whether the last engine settled after the last change of a product."""
+        """Whether the last engine finished all work after the last change of a product."""
         found = self._database.execute("SELECT 1 FROM aptui_state WHERE key = ?", (CATALOG_STATE,)).fetchone()
         return found is not None or not self._are_there
 
@@ -234,7 +234,7 @@ class ProductLinkProjection:
         self._renamed_uuids = set()
 
     def watch(self, rows: Rows) -> None:
-        """Note what `rows`, which are about to be applied, will change."""
+        """Note the changes that `rows` will make, before they are applied."""
         if rows.get("put_link"):
             self._are_there = True
             self._make_relative(rows)
@@ -267,7 +267,7 @@ class ProductLinkProjection:
             self._put_rows()
 
     def pop_preloaders(self) -> set[int] | None:
-        """Return the products whose preload dependencies may differ from those of the last call; None = any may."""
+        """Return the products whose preload dependencies may have changed since the last call; None = any may have changed."""
         taken, self._preloaders = self._preloaders, set()
         return taken
 
@@ -285,7 +285,7 @@ class ProductLinkProjection:
         self._renamed_uuids.update(uuid for (uuid,) in _query_ids(self._database, _UUIDS_OF_SOURCES, ids))
 
     def _readdress(self) -> None:
-        """Replace the rows of links by asset id whose UUID may mean another source now."""
+        """Replace the rows of links by asset id if their UUID may belong to another source now."""
         uuids = list(self._renamed_uuids)
         found: dict[int, None] = {}
         for at in range(0, len(uuids), _CHUNK):
@@ -312,7 +312,7 @@ class ProductLinkProjection:
         return [source_id for source_id, guid, key in found if wanted[source_id] != (guid, key)]
 
     def _make_relative(self, rows: Rows) -> None:
-        """Name sources below a scan folder by their relative path, as all other links do."""
+        """Replace the absolute path of a source below a scan folder by its relative path, which all other links use."""
         if not any(str(row[_PATH]).startswith("/") for row in rows["put_link"]):
             return
         folders = self._database.execute("SELECT ScanFolder FROM ScanFolders").fetchall()
@@ -339,9 +339,9 @@ class ProductLinkProjection:
         return bool(is_named) or any(self._patterns_for(target, known))
 
     def _find_for_touched(self, known: _Known) -> None:
-        """Delete the rows that lead to added or removed products, and find the links that name them now.
+        """Delete the rows that lead to added or removed products, and find the links that name these products now.
 
-        All products with their asset ids are examined again: two products may share one, and the link that counts must not
+        All products with their asset ids are examined again: two products may share an asset id, and the chosen link must not
         depend on the order in which they were added.
         """
         self._note_owners(_OWNERS_BEFORE)
@@ -416,7 +416,7 @@ class ProductLinkProjection:
                 self.owners = None
 
     def _put_assets(self) -> set[int]:
-        """Put the rows of links by asset id; return the products with such rows that are loaded before."""
+        """Put the rows of links by asset id; return the products with such a row that is a preload dependency."""
         return self._put_asset_rows(self._database.execute(_FRESH_ASSETS).fetchall())
 
     def _put_asset_rows(self, links: Iterable[tuple[int, bytes, int, str, int]]) -> set[int]:
@@ -453,7 +453,7 @@ def _parse_target(target: LinkTarget) -> tuple[bytes, int, str, str]:
 
 
 def _prefixes(path: str) -> Iterator[str]:
-    """Yield the folders above a path, each with its slash, and "" for the top."""
+    """Yield the folders above a path, each with its final slash, and "" for the top folder."""
     yield ""
     at = path.find("/")
     while at >= 0:

@@ -1,4 +1,4 @@
-"""Versions of the asset database: which are opened, created, refused or set aside; the SQL of a new one is in `table_models`."""
+"""Versions of the asset database: which are opened, created, refused or set aside; `table_models` has the SQL of a new database."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WITH names(what, name) AS (
     UNION ALL SELECT 'log', '-/' || log_file FROM aptui_analyses WHERE log_file <> '')
 SELECT what, name FROM names WHERE '/' || name || '/' GLOB '*//*' OR '/' || name || '/' GLOB '*/../*'
     OR '/' || name || '/' GLOB '*/./*' OR name NOT GLOB '*/*' OR name GLOB '.aptui/*' LIMIT 1"""
-"""Finds a name that leads out of the folders of the cache; `shared.files.confinement` refuses such names, too."""
+"""Finds a stored name that leads out of the cache's folders; `shared.files.confinement` refuses such a name, too."""
 
 _SIGN = 1 << 63
 _LEAST_BYTES = 64 * 1024
@@ -72,10 +72,10 @@ def uuid_text(uuid: bytes) -> str:
 
 
 def prepare(path: Path, before_creation: Callable[[], None] = lambda: None) -> str:
-    """Make sure that `path` is an up-to-date asset database; return a sentence for people when an old one was set aside, else "".
+    """Make sure that `path` is an up-to-date asset database; return a sentence for users if an old one was set aside, else "".
 
     A file that cannot be used, such as a database of an older version, is renamed to `<name>.<n>.old`, never deleted.
-    `before_creation` is called when there is no database and before there is a new one: what it does is done even if this process
+    `before_creation` is called if no database exists, before a new one is created; its effect remains even if this process
     dies. A database that another program wrote since `note_left` is also set aside if a name in it leads out of the folders of the
     cache.
 
@@ -105,9 +105,9 @@ def prepare(path: Path, before_creation: Callable[[], None] = lambda: None) -> s
 
 @contextlib.contextmanager
 def translate_errors(path: Path) -> Iterator[None]:
-    """Translate errors of SQLite and the disk in this block into errors for people.
+    """Translate errors of SQLite and of the disk in this block into errors for users.
 
-    A database that proves damaged is set aside at the next start.
+    If the error shows that the database is damaged, it is set aside at the next start.
 
     Raises:
         HostError: instead of `sqlite3.Error` and `OSError`.
@@ -139,7 +139,7 @@ def _mark_of_damage(path: Path) -> Path:
 
 
 def host_error(path: Path, error: sqlite3.Error) -> HostError:
-    """Return an error in our words for an error of SQLite, with its errno if it has one."""
+    """Return a HostError for an error of SQLite, with its errno if it has one."""
     name = getattr(error, "sqlite_errorname", "") or type(error).__name__
     what = f"the asset database '{path}' cannot be used: {error} ({name})"
     if name == "SQLITE_FULL" or _is_full(path):  # a reader without room for its shared memory reports damage, too
@@ -158,7 +158,7 @@ def host_error(path: Path, error: sqlite3.Error) -> HostError:
 
 
 def _obstacle(path: Path) -> str | None:
-    """Return why the file cannot be used, "" when there is nothing in it, None when it is up to date."""
+    """Return why the file cannot be used, "" if it is empty, None if it is up to date."""
     if not path.exists() or path.stat().st_size == 0:
         return ""
     if _mark_of_damage(path).exists():
@@ -203,7 +203,7 @@ def _file_of_stamp(path: Path) -> Path:
 
 
 def _stamp_of(path: Path) -> str:
-    """Return what changes when another program writes the database or puts another one in its place, "" if it is in use."""
+    """Return a text that changes when another program writes or replaces the database, "" if the database is in use."""
     try:
         found = path.lstat()
         if os.path.exists(f"{path}-wal") and os.path.getsize(f"{path}-wal"):
@@ -214,7 +214,7 @@ def _stamp_of(path: Path) -> str:
 
 
 def refuse_foreign(path: Path) -> None:
-    """Raise UserError when O3DE wrote the database at `path`, without a change to it or beside it."""
+    """Raise UserError if O3DE wrote the database at `path`; the database and the files beside it are not changed."""
     found = foreign.ForeignWriter.OTHER
     with contextlib.suppress(sqlite3.DatabaseError):  # `prepare` handles a damaged database
         found = foreign.writer_of(path)
@@ -336,7 +336,7 @@ def _rename_database(path: Path) -> Path:
 
 
 def _close_to_others(path: Path) -> None:
-    """Remove other users' access to the database: a process that can open it can lock it, and delay commits."""
+    """Remove other users' access to the database, because a process that can open it can lock it and delay commits."""
     for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
         with contextlib.suppress(OSError):
             found = os.stat(name, follow_symlinks=False)
@@ -352,7 +352,7 @@ def _create(path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path, timeout=5, isolation_level=None)) as database:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("BEGIN IMMEDIATE")
-        # One transaction: a file that was left half-made holds nothing, and is made again.
+        # One transaction, so that a file whose creation was interrupted is empty, and is created again.
         for statement in creation_sql():
             database.execute(statement)
         database.execute("INSERT INTO dbinfo(version) VALUES (?)", (O3DE_VERSION,))
@@ -360,7 +360,7 @@ def _create(path: Path) -> None:
         database.execute("COMMIT")
 
 
-# Databases of a future version, for programs that would rather lose one than stop; the rest about versions is in `schema`.
+# Databases of a newer version, for programs that delete such a database instead of stopping.
 
 _PARTS = ("-wal", "-shm", "")
 

@@ -22,7 +22,7 @@ from aptui.store.db.folder_blobs import pack_files
 # earlier sessions. So nothing is written during a session, and the next engine finds the runs of an engine that was killed.
 
 PRUNED_AT_ONCE = 5_000
-"""Maximum number of runs that are pruned at once: some milliseconds, for which a save may have to wait."""
+"""Maximum number of runs that are pruned at once: this takes some milliseconds, for which a save may have to wait."""
 _MOST_REASONS = 1_000
 
 _LAST = "(SELECT MAX(session_id) FROM aptui_sessions)"
@@ -79,7 +79,7 @@ PRUNE_SESSION = (
     AND NOT EXISTS (SELECT 1 FROM aptui_session_runs WHERE session_id = ?)""",
     "DELETE FROM aptui_sessions WHERE session_id = ? AND NOT EXISTS (SELECT 1 FROM aptui_session_runs WHERE session_id = ?)",
 )
-"""Statements of `prune_session`; each takes the id once for each parameter."""
+"""Statements of `prune_session`; the session's id is the value of all their parameters."""
 
 
 Parameters = tuple[object, ...]
@@ -87,15 +87,15 @@ Statement = tuple[str, Callable[[Parameters], Parameters] | None]
 """SQL, and the selection of its parameters from those of the operation (None: all of them)."""
 
 MOST_RUNS = 5
-"""Number of kept runs of each job, beside the last one that succeeded, which a user may want to restore after many failures."""
+"""Number of kept runs of each job. The last successful run is kept, too: a user may want to restore it after many failures."""
 _NO_UUID = "zeroblob(16)"
 
 
 def _upsert(table: str, columns: str, key: str, values: str = "", *, fixed: str = "") -> str:
-    """Return the SQL that puts a row, or changes the one that has its key if it differs.
+    """Return the SQL that inserts a row, or updates the row with the same key if it differs.
 
     Args:
-        fixed: columns that never change. An index of a column that is set is written again, whether it differs or not.
+        fixed: columns that never change and are not set: setting a column writes its indexes again even if the value is equal.
     """
     names = [name.strip() for name in columns.split(",")]
     never = {name.split()[0] for name in f"{key}, {fixed}".split(", ") if name}
@@ -108,7 +108,7 @@ def _upsert(table: str, columns: str, key: str, values: str = "", *, fixed: str 
 
 
 def _replace(table: str, count: int) -> str:
-    """Return the cheap upsert; only for tables that nothing refers to, since it deletes first."""
+    """Return the cheap upsert, only for tables to which no other table refers, because it deletes the row first."""
     return f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * count)})"
 
 
@@ -127,7 +127,7 @@ def _make_repeat(count: int) -> Callable[[Parameters], Parameters]:
 
 
 def _pack_folder(row: Parameters) -> Parameters:
-    """Pack the files here, in the writer's thread, when the core gave them as facts."""
+    """Pack the files in the writer's thread if the core passed them as facts."""
     return row if isinstance(row[3], bytes) else (*row[:3], pack_files(cast("Sequence[FileFact]", row[3])))
 
 
@@ -259,19 +259,19 @@ _SQL: dict[str, tuple[Statement, ...]] = {
 }
 
 STATEMENTS: dict[str, tuple[Statement, ...]] = {name: _SQL[name] for name in ROW_OPERATIONS}
-"""In the order in which they are applied within a transaction."""
+"""The statements of each operation, in the order in which operations are applied within a transaction."""
 
 
 MANY = (64, 16)
-"""Rows per statement for large batches: a quarter cheaper than one by one, and 128 are not cheaper.
+"""Rows per statement for large batches: a quarter cheaper than single rows; 128 rows are not cheaper than 64.
 
-The interpreter's lock is also taken once for all of them.
+The interpreter's lock is taken only once for all rows of a statement.
 """
 
 
 @cache
 def of_many(sql: str, count: int) -> str:
-    """Return the statement that puts one row as one that puts `count`, "" where it is another kind of statement."""
+    """Convert a statement that inserts one row into one that inserts `count` rows; return "" for other statements."""
     head, _, rest = sql.partition(" VALUES ")
     row, conflict, what = rest.partition(" ON CONFLICT")
     return f"{head} VALUES {', '.join([row] * count)}{conflict}{what}" if rest else ""

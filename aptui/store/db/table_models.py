@@ -2,7 +2,7 @@
 
 Importing this costs 0.1 s (peewee), so it is only imported to create a database, or to read a foreign one.
 
-Rows of our tables are deleted with O3DE's by triggers, which cost nothing until a row is deleted; foreign keys would be checked
+Triggers delete our rows together with O3DE's rows; they cost nothing until a row is deleted, while foreign keys would be checked
 at every insert (1 µs each, for most of the rows). Primary keys are not AUTOINCREMENT for the same reason: the engine numbers
 its rows itself.
 
@@ -55,11 +55,11 @@ def make_meta(table: str, *key: str, has_row_id: bool = True) -> type:
 
 
 class O3deTable(Model):
-    """A table of O3DE's own, version 40."""
+    """A table of O3DE, version 40."""
 
 
 class OwnTable(Model):
-    """A table of ours: what O3DE has no place for."""
+    """A table of our own, for data that O3DE's tables cannot hold."""
 
 
 class DbInfoTable(O3deTable):
@@ -71,7 +71,7 @@ class DbInfoTable(O3deTable):
 
 
 class ScanFoldersTable(O3deTable):
-    """Scan folders; `PortableKey` is the name that stays when the project moves."""
+    """Scan folders; `PortableKey` is the name, which stays the same when the project is moved."""
 
     scan_folder_id = AutoField(column_name="ScanFolderID")
     scan_folder = text("ScanFolder")
@@ -225,9 +225,9 @@ class StateTable(OwnTable):
 
 
 class OwnSourcesTable(OwnTable):
-    """`path_key` is in lower case beyond ASCII, where NOCASE does not reach; `identity` is `core.identity.pack`'s.
+    """`path_key` is in lower case also beyond ASCII, unlike NOCASE; `identity` is packed by `core.identity.pack`.
 
-    `mtime_ms` and `hash64` (XXH64) are what O3DE's Files has of the file.
+    `mtime_ms` and `hash64` (XXH64) are the values that O3DE's table Files has for the file.
     """
 
     source_id = IntegerField(primary_key=True)
@@ -261,7 +261,7 @@ class OwnStatsTable(OwnTable):
 
 
 class LegacyUuidsTable(OwnTable):
-    """Further UUIDs of a source: earlier ones, those of its path, and one that it claims without success."""
+    """Further UUIDs of a source: earlier ones, those made from its path, and one that it declares but another source has."""
 
     uuid = BlobField()
     source_id = IntegerField()
@@ -380,7 +380,7 @@ class ProductLinksTable(OwnTable):
 
 
 class MissingScansTable(OwnTable):
-    """Names that were read of a product when it was last scanned for missing dependencies (`features.shipping`)."""
+    """Names that were found in a product when it was last scanned for missing dependencies (`features.shipping`)."""
 
     product_id = IntegerField(primary_key=True)
     digest = BlobField()
@@ -437,9 +437,9 @@ class SessionsTable(OwnTable):
 
 
 class SessionRunsTable(OwnTable):
-    """The last run of each job in a session; `ended_after_ms` is since the session began, `size` that of all it made.
+    """The last run of each job in a session; `ended_after_ms` is since the session began, `size` is that of all its products.
 
-    `is_draft`: that was a draft (`core.quality`).
+    `is_draft`: the run made drafts (`core.quality`).
     """
 
     job_id = IntegerField()
@@ -466,7 +466,7 @@ class GoneJobsTable(OwnTable):
 
 
 class ConflictsTable(OwnTable):
-    """Product names that a failed job made too."""
+    """Product names that a job failed for, because another job has a product with the same name."""
 
     name = TextField()
     job_id = IntegerField()
@@ -484,7 +484,7 @@ class FoldersTable(OwnTable):
 
 
 class IntentsTable(OwnTable):
-    """Renames that a commit is about to make, one row a product; `stale` is a JSON list of names to delete after."""
+    """Renames that a commit is about to make, one row per product; `stale` is a JSON list of names to delete afterwards."""
 
     run_key = IntegerField()
     job_id = IntegerField()
@@ -559,7 +559,7 @@ aptui_session_runs_session ON aptui_session_runs(session_id)
 aptui_conflicts_job ON aptui_conflicts(job_id)
 aptui_folders_digest ON aptui_folders(folder, scan_folder_id, digest)
 """
-# Two files that differ in case alone are two rows, so this one compares bytes although the column is NOCASE.
+# Two files whose names differ only in case are two rows, so this index compares bytes although the column is NOCASE.
 _UNIQUE_INDEX = "CREATE UNIQUE INDEX aptui_files_name ON aptui_files(scan_folder_id, name COLLATE BINARY)"
 _VIEWS = {
     FilesTable: """SELECT 2 * s.SourceID AS FileID, s.ScanFolderPK AS ScanFolderPK, s.SourceName AS FileName, 0 AS IsFolder,
@@ -572,7 +572,7 @@ _VIEWS = {
     JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK WHERE o.completed_ms > 0
     UNION ALL SELECT name, value_ms, time_ms FROM aptui_stats""",
 }
-"""Tables of O3DE that repeat our rows are views: no rows are written for them."""
+"""O3DE's tables whose content is in our tables are views, so that no rows are written for them."""
 # Rows of ours that are deleted with a row of O3DE's, whichever program deletes it: (table, its key, our table, our column).
 _COMPANIONS = (
     ("Sources", "SourceID", "aptui_sources", "source_id"),
@@ -592,7 +592,7 @@ _COMPANIONS = (
     ("ScanFolders", "ScanFolderID", "aptui_files", "scan_folder_id"),
 )
 _NOW_MS = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
-# A source goes before its jobs do, and takes their names with it; a job may go alone.
+# A source is deleted before its jobs, so the names of its jobs are deleted with it; a job may be deleted alone.
 _GOING = (
     ("Sources", "OLD.SourceName, Platform, JobKey, BuilderGuid, {now} FROM Jobs WHERE SourcePK = OLD.SourceID"),
     ("Jobs", "SourceName, OLD.Platform, OLD.JobKey, OLD.BuilderGuid, {now} FROM Sources WHERE SourceID = OLD.SourcePK"),
@@ -621,13 +621,13 @@ def _statements() -> Iterator[str]:
 
 
 def column_names(model: type[Model]) -> tuple[str, list[str]]:
-    """Return a table's name and those of its columns."""
+    """Return a table's name and the names of its columns."""
     meta = model._meta  # noqa: SLF001  # peewee calls it public
     return meta.table_name, [field.column_name for field in meta.sorted_fields]
 
 
 def own_tables_sql() -> Iterator[str]:
-    """Yield the statements that make our tables as temporary ones, for reading a foreign database."""
+    """Yield the statements that create our tables as temporary tables, for reading a foreign database."""
     yield from _table_sql(OWN_TABLES, is_temporary=True)
 
 
@@ -646,6 +646,6 @@ class _Statements(SqliteDatabase):
 def _table_sql(models: tuple[type[Model], ...], *, is_temporary: bool) -> list[str]:
     collected = _Statements()
     for model in models:
-        # Binding the models to a database, if only for a while, binds them for all threads.
+        # Binding the models to a database, even temporarily, binds them for all threads.
         SchemaManager(model, collected).create_table(safe=False, temporary=is_temporary)
     return collected.sql

@@ -1,11 +1,11 @@
 """The writer thread, the only one that writes the asset database; the operations' SQL is in `statements`.
 
-Work reaches the thread through a queue and is done in order. `save` does not wait: tickets that arrive within some
+The thread gets its work from a queue and does it in order. `save` does not wait: saves that arrive within some
 milliseconds, or while a transaction is written, share one transaction. `run` and `finish` wait for the commit, and so for every
-save before them, which shares their transaction; a caller that records or announces intents waits for them when it needs them.
+save before them, which shares their transaction. A caller that records or announces intents waits later, when it needs them.
 
-Durability: losing the last transactions in a power cut only takes the database back in time, as long as nothing on disk relies
-on them. So a transaction is synced if files will rely on it: intents (renames follow) and rows of dropped products (deletions
+Durability: losing the last transactions in a power cut only restores an earlier state, as long as no file on disk depends
+on them. So a transaction is synced if files will depend on it: intents (renames follow) and rows of dropped products (deletions
 of files follow). The transaction of `finish` is not synced, because recovery finishes durable intents anyway. After a failed
 save every request is refused with the same error, because later rows may build on the lost ones.
 """
@@ -66,7 +66,7 @@ _DECLARED = {
 
 
 def keep_products(database: sqlite3.Connection, rows: Rows) -> Rows:
-    """Return `rows`, which are about to be applied, with drops and puts of one product as changes of its row."""
+    """Return `rows`, before they are applied, with the drop and the put of one product replaced by a change of its row."""
     put = rows.get("put_product", ())
     again = {row[0] for row in rows.get("drop_products", ())} & {row[1] for row in put}
     if not again:
@@ -77,7 +77,7 @@ def keep_products(database: sqlite3.Connection, rows: Rows) -> Rows:
         if there.setdefault((job_id, name, sub_id), (product_id, tuple(columns)))[0] != product_id:
             gone.append(product_id)
     new_ids: dict[object, int] = {}
-    """{id in `rows`: that of the row which stays}."""
+    """{id in `rows`: id of the existing row that is kept}."""
     equal: set[int] = set()
     for row in put:
         product_id, before = there.pop(row[1:4], (0, ()))
@@ -102,7 +102,7 @@ def keep_products(database: sqlite3.Connection, rows: Rows) -> Rows:
 
 
 def _move_rows(rows: Iterable[_Row], new_ids: Mapping[object, int], left: Collection[int]) -> Iterator[_Row]:
-    """Yield rows under the ids that stay, without those of the products in `left`."""
+    """Yield rows with the ids of the kept rows, without the rows of the products in `left`."""
     for row in rows:
         product_id = new_ids.get(row[0], row[0])
         if product_id not in left:
@@ -110,7 +110,7 @@ def _move_rows(rows: Iterable[_Row], new_ids: Mapping[object, int], left: Collec
 
 
 def _declaring_others(database: sqlite3.Connection, rows: Rows, new_ids: Mapping[object, int]) -> set[int]:
-    """Return the kept products that declare something else than before."""
+    """Return the kept products whose rows in the tables of `_DECLARED` will change."""
     before: set[_Row] = set()
     now: set[_Row] = set()
     for operation, (table, sql) in _DECLARED.items():
@@ -125,9 +125,9 @@ def _query_ids(database: sqlite3.Connection, sql: str, ids: Iterable[object]) ->
 
 
 MERGED_ROWS_MAX = 20_000
-"""Saves are merged into one transaction up to this many rows: about half a second of writing."""
+"""Maximum number of rows of saves that are merged into one transaction: about half a second of writing."""
 HELD_S = 0.005
-"""How long saves wait for others, or for the commit that follows them; so a saved file needs one transaction less."""
+"""How long saves wait for others, or for the commit that follows them; so a saved file needs one transaction fewer."""
 _RELIED_ON = ("drop_source", "drop_job", "drop_products")
 """Operations after which products are deleted."""
 CHECKPOINT_PAGES = 4_000
@@ -164,7 +164,7 @@ class _Save(Struct):
 
 
 class _Transaction(Struct):
-    """Rows of one transaction; `then` is called inside it."""
+    """Rows of one transaction; `then` is called inside the transaction."""
 
     rows: Rows
     durable: bool
@@ -172,7 +172,7 @@ class _Transaction(Struct):
 
 
 class _Call(Struct):
-    """Something to do in the thread while the caller waits: `action`, or a transaction."""
+    """A request to the thread for which the caller waits: a function `action`, or a transaction."""
 
     action: Callable[[], object] | _Transaction
     done: threading.Event = field(default_factory=threading.Event)
@@ -301,27 +301,27 @@ class Writer:
         return self._ask(self._links.pop_preloaders)
 
     def product_changes(self) -> tuple[int, frozenset[str] | None]:
-        """Return how many transactions have changed products, earlier requests included, and which products since the last mark.
+        """Return the number of transactions that changed products, and the products changed since the last mark.
 
-        None = too many to say.
+        Earlier requests are included; None = too many products to list.
         """
         return self._ask(lambda: (self._mark.changes, None if self._mark.names is None else frozenset(self._mark.names)))
 
     def mark_catalogs(self, changes: int, text: str) -> bool:
-        """Set the mark that catalogs are up to date, unless products have changed since the count was `changes`.
+        """Set the mark that catalogs are up to date, unless products changed after transaction number `changes`.
 
-        Return whether it is set.
+        Return whether the mark is set.
         """
         return self._ask(lambda: self._mark_catalogs(changes, text))
 
     def checkpoint(self) -> None:
-        """Move the write-ahead log into the database and cut it to nothing, as far as readers allow."""
+        """Move the write-ahead log into the database and empty it, as far as readers allow."""
         with trace.span("checkpoint"):
             self._ask(lambda: self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
 
     @property
     def has_its_name(self) -> bool | None:
-        """Whether the open file is still the one with that name; None = there is no file."""
+        """Whether the open database is still the file at its path; None = there is no file at the path."""
         try:
             seen = os.stat(self._path)
         except FileNotFoundError:
@@ -398,7 +398,7 @@ class Writer:
         return self._queue.get()
 
     def _save_together(self, saves: list[_Save], call: _Call, asked: _Transaction) -> None:
-        """Save `saves` in the transaction of `call`; if a row is refused, save each alone: only its caller gets the error."""
+        """Save `saves` in the transaction of `call`. If a row is refused, save each alone: then only one caller gets the error."""
         if self._failure is None:
             batches = [*(save.rows for save in saves), asked.rows]
             try:
@@ -446,7 +446,7 @@ class Writer:
             try:
                 self._try_transact(batches, durable=durable, then=then)
             except UnicodeEncodeError:
-                # Half a surrogate pair in a builder's text must not stop the engine; it costs that character.
+                # Half a surrogate pair in a builder's text must not stop the engine: only that character is replaced.
                 self._try_transact([_encodable(rows) for rows in batches], durable=durable, then=then)
 
     def _try_transact(self, batches: Sequence[Rows], *, durable: bool, then: Callable[[], object] | None) -> None:
@@ -501,7 +501,7 @@ class Writer:
                 return
 
     def _refuse_if_replaced(self) -> None:
-        """Refuse to write into a file that was deleted or replaced: SQLite would not report an error."""
+        """Refuse to write into a file that was deleted or replaced, because SQLite would not report an error."""
         if not self.has_its_name:
             raise HostError(f"the asset database '{self._path}' was deleted or replaced while in use", hint="restart the engine")
 

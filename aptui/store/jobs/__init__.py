@@ -1,1 +1,1 @@
-"""The table of jobs as columns, for lists of 100,000 rows: texts, filter."""
+"""The table of jobs as columns, with its texts and filters, for lists of 100,000 rows."""

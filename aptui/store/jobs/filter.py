@@ -2,12 +2,12 @@ r"""The filter language of every pane, of saved filters and of `aptui jobs --fil
 
 Terms are separated by blanks, and a row must match all of them; `"…"` keeps blanks; `!` in front inverts. `field:regex` matches a
 field, a bare term is a regex on the source path, a bare status word is a status unless quoted; `after:` and `before:` take a
-time, `slower:` and `faster:` a duration, and `after:9:00..10:00` or `slower:1s..5s` both ends; `error:` and `warning:` also match
+time, `slower:` and `faster:` a duration; `after:9:00..10:00` or `slower:1s..5s` is a range; `error:` and `warning:` also match
 lines of a job's log; `w:>4096`, `seconds:1..5` match facts of products (`core.run_report`), `check:size` findings of checks,
 `is:flaky`, `is:draft` and `is:critical` the job. A pattern ignores case, because products are named in lower case; `(?-i)` in
 front makes it respect case.
 
-Patterns of users and remote clients must take linear time, whatever they are: see `regex`. They have no look-around and no
+Any pattern of a user or a remote client must take linear time: see `regex`. They have no look-around and no
 back-references.
 """
 
@@ -52,13 +52,13 @@ _NUMBER_FIELDS = {
     "after": ("completed_ms", False), "before": ("completed_ms", True),
     "slower": ("duration_ms", False), "faster": ("duration_ms", True),
 }  # fmt: skip
-"""{field: (column of numbers, whether the field is its upper bound)}."""
+"""{field: (column of numbers, whether the field sets the upper bound)}."""
 COUNTS = {"error": "errors", "warning": "warnings"}
 """{field about lines of logs: the column that counts those lines}."""
 BEINGS = ("flaky", "draft", "critical")
 """Words for `is:`: columns of numbers that are 0 unless the job has the property."""
 _LEAST = {"completed_ms": 1, "duration_ms": 0}
-"""Lower bound of a range without one: jobs that were never completed match no `before:`."""
+"""Lower bound of a range that has only an upper bound, so that jobs that were never completed do not match `before:`."""
 _TERM = re.compile(r'(?P<not>!?)(?:(?P<field>[A-Za-z_]+):)?(?P<value>"(?:[^"\\]|\\.)*"|[^\s]*)')
 _BLANK = re.compile(r"\s*")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d|w)?", re.IGNORECASE)
@@ -69,7 +69,7 @@ _ENDING = re.compile(r"\.[A-Za-z0-9]+\$?")
 
 
 class FilterError(UserError):
-    """A filter that cannot be understood; `column` (from 1) is where in its text."""
+    """An invalid filter; `column` (from 1) is the position of the error in its text."""
 
     def __init__(self, what: str, column: int, hint: str = "") -> None:
         super().__init__(what, where=f"filter:{column}", hint=hint)
@@ -105,7 +105,7 @@ class Columns(Protocol):
         """Return how many rows there are."""
 
     def text(self, field: str) -> tuple[npt.NDArray[np.integer], Texts]:
-        """Return the code of each row and the texts of the codes; `field` is one of `FIELDS` that hold text."""
+        """Return the code of each row and the texts of the codes; `field` is one of the `FIELDS` with texts."""
 
     def number(self, field: str) -> npt.NDArray[np.number]:
         """Return "status" (`STATUS_CODES`), "warnings", "errors", "completed_ms", "duration_ms", a fact or one of `BEINGS`."""
@@ -167,10 +167,10 @@ class Filter(Struct, frozen=True):
                 _try(term)
 
     def spans(self, texts: Sequence[str]) -> list[tuple[tuple[int, int], ...]]:
-        """Return where each source path is hit, as (start, end) in characters.
+        """Return the matching spans of each source path, as (start, end) in characters.
 
-        One span a positive term, in order, merged where they meet. Meant for the rows on the screen: one call for all of
-        them.
+        There is one span for each positive term, in order; spans that meet are merged. Meant for one call for all visible
+        rows.
         """
         terms = [term for term in self.terms if isinstance(term, TextMatch) and term.field == "source" and not term.is_negated]
         found: list[list[tuple[int, int]]] = [[] for _ in texts]
@@ -186,7 +186,7 @@ class Filter(Struct, frozen=True):
 
     @property
     def statuses(self) -> tuple[str, ...]:
-        """Return the status words that positive terms ask for, for the picker."""
+        """Return the status words in positive terms, for the status picker."""
         return tuple(
             word for word in STATUS_WORDS
             if any(isinstance(term, TextMatch) and term.field == "status" and not term.is_negated and word in _words(term)
@@ -220,7 +220,7 @@ def parse(text: str, now_ms: int | None = None) -> Filter:
 
 
 def with_statuses(text: str, words: Sequence[str]) -> str:
-    """Return `text` with its status terms replaced by one for any of `words` (none: without a status term)."""
+    """Return `text` with its status terms replaced by one term for `words`, or without a status term if there are no words."""
     remaining = []
     at = _skip(text, 0)
     while at < len(text):
@@ -264,7 +264,7 @@ def _term(text: str, found: re.Match[str], now_ms: int) -> Term:
 
 
 def _between(name: str, value: str, now_ms: int, column: int, *, is_negated: bool) -> Between:
-    """Return the range that a term names; with one end alone, the field says which it is."""
+    """Return the range of a term; if it has only one end, the field determines which end this is."""
 
     def number(text: str, at: int) -> float:
         return _moment(text, now_ms, at) if field == "completed_ms" else _duration_ms(text, "s", at)
@@ -281,7 +281,7 @@ def _between(name: str, value: str, now_ms: int, column: int, *, is_negated: boo
 
 
 def _being(value: str, column: int, *, is_negated: bool) -> Between:
-    """Return the range of a property of jobs beside their status."""
+    """Return the range for an `is:` term, which names a property of jobs."""
     if value.lower() not in BEINGS:
         words = [f"is:{word}" for word in BEINGS]
         raise FilterError(f"a job cannot be '{value}'", column, f"write {', '.join(words[:-1])} or {words[-1]}")
@@ -300,7 +300,7 @@ def _parse_range(name: str, value: str, column: int, *, is_negated: bool) -> Bet
 def _field(text: str, field: str, column: int) -> str:
     name = _FIELD_NAMES.get(field.lower())
     if name is None:
-        from difflib import get_close_matches  # for mistakes alone
+        from difflib import get_close_matches  # needed only after a mistake
 
         near = get_close_matches(field.lower(), _FIELD_NAMES, n=1)
         word = text[column - 1 :].split(maxsplit=1)[0]
@@ -374,7 +374,7 @@ def _words(term: TextMatch) -> set[str]:
 
 
 def _is_bare_status(term: TextMatch) -> bool:
-    """Whether the text is one known status word, which needs no search engine."""
+    """Whether the text is one known status word, so that the search engine is not needed."""
     return term.field == "status" and term.pattern == f"^{_status_word(term.raw)}$"
 
 
@@ -391,9 +391,9 @@ def _with_status(term: TextMatch, columns: Columns, rows: npt.NDArray[np.integer
 def _with_text(
     term: TextMatch, columns: Columns, rows: npt.NDArray[np.integer] | None, wanted: Mask, check: Callable[[], None]
 ) -> Mask:
-    """Return which rows have the pattern; rows that are not `wanted` may count as without it."""
+    """Return which rows match the pattern; the result is valid only for the `wanted` rows."""
     codes, texts = columns.text(term.field)
-    # A copy, as indexing makes one too: texts that are added in the meantime are not examined.
+    # A copy, like the result of indexing: texts that are added later are not examined.
     codes = codes[: len(wanted)].copy() if rows is None else codes[rows]
     left = np.flatnonzero(wanted)
     if not len(left):
@@ -409,7 +409,7 @@ def _with_text(
 
 
 def _price(term: Term) -> int:
-    """Return the cost of a term relative to others: numbers are cheap, reading logs is the most expensive."""
+    """Return the relative cost of a term: comparing numbers is cheap, reading logs is the most expensive."""
     if isinstance(term, Between):
         return 0
     return 2 if term.field in COUNTS else int(term.field == "source")
@@ -429,14 +429,14 @@ def _with_logs(
 
 
 def _in_lines(texts: Sequence[str], pattern: str) -> Mask:
-    """Return which texts have a line that has the pattern in it."""
+    """Return which texts have a line with the pattern."""
     lines = [text.split("\n") for text in texts]
     found = contains([line for some in lines for line in some], pattern)
     return np.logical_or.reduceat(found, np.cumsum([0, *map(len, lines)])[:-1])
 
 
 def _check_search(term: TextMatch, search: Callable[[], Mask]) -> Mask:
-    """Search, and say where in the filter a pattern is wrong."""
+    """Run a search; if a pattern is invalid, raise an error with its position in the filter."""
     try:
         return search()
     except PatternError as error:

@@ -1,6 +1,6 @@
 """Every job of the asset database as columns, for lists of a million rows.
 
-The owner of a table uses it; `ordering` sorts it. A row is named by its place, which never changes; deleted rows stay as dead ones
+Only its owner uses a table; `ordering` sorts it. A row is named by its index, which never changes; deleted rows stay as dead ones
 until everything is read again. A job is identified by its id. A failed analysis has no id, and is identified by a negative number
 of our own (`analysis_key`).
 """
@@ -57,7 +57,7 @@ def _mask(found: re.Match[str]) -> str:
     return "…" if found["path"] else "#"
 
 
-# Findings of checks by job of a table: computed over the whole database, so they are set as a whole.
+# Findings of checks for each job of a table. They are computed over the whole database, so they are set all together.
 
 
 class CheckColumn:
@@ -110,10 +110,10 @@ _POOLS = ("folder", "platform", "key", "builder")
 _TEXTS = ("source", "reason", "error", "cause", "group")
 
 Moment = tuple[int, int]
-"""(epoch, seq): when something became so; later moments compare greater."""
+"""(epoch, seq) of the event after which a value is valid; later moments compare greater."""
 Rows: TypeAlias = "npt.NDArray[np.integer]"
 _PLAIN = ("warnings", "errors", "duration_ms", "run_key", "draft", "critical")
-"""Columns that notices set directly."""
+"""Columns whose values are taken from notices unchanged."""
 _WRITTEN = attrgetter(
     "platform", "job_key", "builder", "reason", "error", "flaky", "facts",
     "warnings", "errors", "duration_ms", "run_key", "is_draft", "is_critical",
@@ -121,7 +121,7 @@ _WRITTEN = attrgetter(
 
 
 class JobValues(Struct, frozen=True):
-    """One job as news bring it; `source` and `scan_folder` are texts, `analysis` says that it has no row in Jobs."""
+    """The values of one job in a notice; `source` and `scan_folder` are texts; an `analysis` has no row in Jobs."""
 
     job_id: int
     source: str
@@ -151,7 +151,7 @@ class AnalysisKeys:
         self._lock = threading.Lock()
 
     def of(self, scan_folder: int, source: str, job_key: str) -> int:
-        """Return the number of an analysis; `job_key` is `CreateJobs_<builder uuid>` in whatever form."""
+        """Return the number of an analysis; `job_key` is `CreateJobs_<builder uuid>` in any form of the UUID."""
         builder = "".join(char for char in job_key.removeprefix(LISTED_ANALYSIS) if char.isalnum()).lower()
         with self._lock:
             return self._keys.setdefault((scan_folder, source, builder), -1 - len(self._keys))
@@ -168,7 +168,7 @@ class RunLogs(Protocol):
 
 
 class JobTable:
-    """Columns of jobs. One thread changes them; `row_count` rows may be read by any."""
+    """Columns of jobs. One thread changes them; any thread may read the first `row_count` rows."""
 
     def __init__(self, builders: Mapping[bytes, str], analyses: AnalysisKeys) -> None:
         self.moment: Moment = (0, 0)
@@ -183,7 +183,7 @@ class JobTable:
         self._texts: dict[str, Texts] = {name: Texts() for name in _TEXTS}
         self._formats = TextPool()
         for pool in (*self._pools.values(), self._formats):
-            pool[""]  # code 0, of rows without a text yet
+            pool[""]  # code 0, for rows that have no text yet
         self.checks = CheckColumn()
         self.log_lines: RunLogs | None = None
         """Reader of logs for filters, None = logs are not read."""
@@ -195,7 +195,7 @@ class JobTable:
     # ----------------------------------------------------------------------------------------------------------- looking
 
     def row_count(self) -> int:
-        """Return how many rows there are, dead ones among them."""
+        """Return the number of rows, including dead ones."""
         return self._count
 
     def number(self, field: str) -> npt.NDArray[np.number]:
@@ -246,7 +246,7 @@ class JobTable:
         return alive
 
     def _rows_of(self, keys: Sequence[int] | Rows) -> Rows:
-        """Return rows, dead ones too."""
+        """Return rows, including dead ones."""
         ids = self._columns["id"][: self._sorted]
         wanted = np.asarray(keys, np.int64)
         at = np.searchsorted(ids, wanted)
@@ -270,7 +270,7 @@ class JobTable:
     def extend(
         self, numbers: Sequence[npt.NDArray[np.int64]], texts: Sequence[Sequence[str]], source: Codes, folder: Codes
     ) -> None:
-        """Add jobs as `_JOBS` has them, all with higher ids than those that are there; `source` and `folder` are their codes."""
+        """Add jobs in the form of `_JOBS`, all with higher ids than the existing ones; `source` and `folder` are their codes."""
         start, count = self._reserve(len(source)), len(source)
         part = {name: column[start : start + count] for name, column in self._columns.items()}
         for name, values in zip(_JOB_NUMBERS, numbers, strict=True):
@@ -338,7 +338,7 @@ class JobTable:
         return self._builders.get(uuid) or uuid_text(uuid)
 
     def put(self, values: JobValues, source: int = -1) -> int:
-        """Change a row, or add one; return it. `source` is the code of its path, where that is known."""
+        """Change a row, or add one; return it. `source` is the code of its path, if that is known."""
         row = self._row_to_change(values, self._key_of(values), source)
         self._write(np.array([row]), [values], [values.status], [values.completed_ms])
         return row
@@ -346,7 +346,7 @@ class JobTable:
     def put_notices(self, news: Sequence[JobChanged], keys: Rows, statuses: Sequence[int], completed_ms: Sequence[int]) -> Rows:
         """Change the rows of these jobs, or add them, each at most once; return them. `keys` are ids, or analysis keys.
 
-        Many at once cost a few passes over arrays.
+        Many jobs in one call cost only a few passes over arrays.
         """
         rows = self._rows_of(keys)
         for at in np.flatnonzero(~self._are_alive(rows)).tolist():
@@ -411,11 +411,11 @@ class JobTable:
                 self._columns["duration_ms"][row] = duration_ms
 
     def set_source_id(self, row: int, source_id: int) -> None:
-        """Set the id of a row's source, for questions to the database."""
+        """Set the id of a row's source, for queries of the database."""
         self._columns["source_id"][row] = source_id
 
     def reserve(self, count: int) -> None:
-        """Make room for `count` rows, so that adding them moves nothing."""
+        """Reserve memory for `count` rows, so that adding them moves no data."""
         self._reserve(count)
 
     def folder_code(self, scan_folder: int) -> int:
@@ -434,14 +434,14 @@ class JobTable:
             self._columns["id"][row], self._late[key] = key, row
             self._columns["source"][row] = source if source >= 0 else self._texts["source"].append(item.source)
             self._columns["folder"][row] = self.folder_code(item.scan_folder)
-            self._count += 1  # now others may read it
+            self._count += 1  # from now on other threads may read the row
         if not self._columns["alive"][row]:
             self._columns["alive"][row] = True
             self.alive_count += 1
         return row
 
     def _reserve(self, count: int) -> int:
-        """Make room for `count` rows more; return the first of them."""
+        """Reserve `count` further rows; return the first of them."""
         capacity = len(self._columns["id"])
         if self._count + count > capacity:
             size = max(self._count + count, int(capacity * 1.125) + 1024)
@@ -453,7 +453,7 @@ class JobTable:
 
 
 def group_failures(table: JobTable) -> list[tuple[str, bool, list[int]]]:
-    """Return why jobs failed: (cause, whether it is a dependency, rows), the most frequent first.
+    """Return why jobs failed: (cause, whether it is a failed dependency, rows), the most frequent cause first.
 
     A cause is the dependency that failed, or the error without the parts of a single job (`cause_of`).
     """

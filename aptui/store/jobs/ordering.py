@@ -1,6 +1,6 @@
-"""The order of a table's jobs: all its rows, by a column or with the most urgent first.
+"""Sorts all rows of a table of jobs, by a column or with the most urgent jobs first.
 
-Rows may be added while the order is computed: it has the rows from the start.
+Rows may be added while the order is computed; the order contains only the rows that existed at its start.
 
 Tests: `tests/store/jobs/test_job_table.py`.
 """
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def argsort(keys: npt.NDArray[np.int64]) -> Codes:
     """Return the stable order of `keys`.
 
-    Numpy sorts 16 bits in linear time: two digits are faster than a sort of keys with their places in the low bits, which is
-    faster than sorting places by keys.
+    Numpy sorts 16 bits in linear time. Two such sorts are faster than one of keys with indexes in their low bits, which is
+    faster than sorting indexes by keys.
     """
     count = len(keys)
     if not count:
@@ -50,14 +50,14 @@ def argsort(keys: npt.NDArray[np.int64]) -> Codes:
 
 
 FAILED_FIRST = "failed_first"
-"""The default order: failed jobs, those with errors, with warnings, the rest; the newest first in each, running ones last."""
+"""The default order: failed jobs, jobs with errors, jobs with warnings, the rest; in each the newest first, running ones last."""
 
 _WITH_WARNINGS = 2
-"""Place, by urgency, of completed jobs with warnings."""
+"""Urgency rank of completed jobs with warnings."""
 
 
 def order_rows(table: JobTable, field: str, *, is_descending: bool) -> Codes:
-    """Return all rows in the order of a column; equal ones stay in the order in which they were read.
+    """Return all rows in the order of a column; rows with equal values stay in the order in which they were read.
 
     Running jobs count as the newest, because they complete next, and as the longest, because their end is unknown. By reason,
     failures come first, by their errors. Jobs of one status have the newest first, also in `FAILED_FIRST`.
@@ -93,7 +93,7 @@ def order_rows(table: JobTable, field: str, *, is_descending: bool) -> Codes:
 
 
 def _first(table: JobTable, field: str, count: int) -> npt.NDArray[np.number]:
-    """Return a copy of the first rows of a column of numbers, which other threads may be changing."""
+    """Return a copy of the first rows of a column of numbers, because other threads may change the column."""
     return table.number(field)[:count].copy()
 
 
@@ -107,7 +107,7 @@ def _moments(table: JobTable, status: npt.NDArray[np.number]) -> npt.NDArray[np.
 
 def _ranks(table: JobTable, field: str, count: int) -> npt.NDArray[np.int64]:
     codes, texts = table.text(field)
-    codes = codes[:count].copy()  # before it is known how many texts there are
+    codes = codes[:count].copy()  # copied before the number of texts is read
     ranks: npt.NDArray[np.int64] = texts.ranks(len(texts))[codes].astype(np.int64)
     return ranks
 

@@ -1,6 +1,6 @@
 """Reads all jobs and failed analyses of the asset database, part by part, in one transaction; `reading` makes columns of them.
 
-Nothing here needs numpy: parts can be read while that, or anything else, is still being imported.
+Reading does not need numpy, so parts can be read while numpy and other modules are still being imported.
 
 Tests: `tests/store/jobs/test_job_table.py`.
 """
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 # Columns of a large table in few large pieces: SQLite joins thousands of rows into one value per column.
 #
-# That is several times cheaper than rows, and the interpreter is free for other threads in the meantime.
+# That is several times cheaper than single rows, and other Python threads can run while SQLite works.
 
 CHUNK = 16_384
-"""Rows of one piece, and texts of one chunk of a column: small enough that a search is superseded within milliseconds."""
+"""Rows of one piece, and texts of one chunk of a column: so few that a search can be stopped within milliseconds."""
 
 
 class Packed(Struct, frozen=True):
     """A query in pieces: a rising integer key, its tables, and the columns as SQL.
 
-    The first of `numbers` is the key; none may be NULL.
+    The first of `numbers` is the key; no column may be NULL.
     """
 
     key: str
@@ -41,11 +41,11 @@ class Packed(Struct, frozen=True):
     texts: tuple[str, ...] = ()
 
     def rows_sql(self) -> str:
-        """Return the SQL of the rows of one piece, their texts alone."""
+        """Return the SQL of the rows of one piece, with only their text columns."""
         return f"SELECT {', '.join(self.texts)} FROM {self.table} WHERE {self.key} > ? ORDER BY {self.key} LIMIT {CHUNK}"
 
     def sql(self) -> str:
-        """Return the SQL of one piece, for the key after which it begins."""
+        """Return the SQL of one piece; its parameter is the key after which the piece begins."""
         names = [f"n{at}" for at in range(len(self.numbers))] + [f"t{at}" for at in range(len(self.texts))]
         joined = [f"group_concat({name})" for name in names[: len(self.numbers)]]
         joined += [f"CAST(group_concat({name}, char(0)) AS BLOB)" for name in names[len(self.numbers) :]]
@@ -66,7 +66,7 @@ class JoinedTexts(Struct, frozen=True):
 
 
 class Piece(Struct, frozen=True):
-    """Some thousand rows as SQLite joined them: of each column its numbers with commas between them, or its texts."""
+    """Some thousand rows as SQLite joined them: for each column, its numbers separated by commas, or its texts."""
 
     count: int
     numbers: tuple[str, ...]
@@ -96,7 +96,7 @@ def read_packed(reader: Reader, packed: Packed) -> Iterator[Piece]:
 
 
 def _without_nul(reader: Reader, packed: Packed, last: int) -> list[bytes]:
-    """Return the texts of one piece, joined here; the rare way for texts that hold a NUL or are NULL."""
+    """Return the texts of one piece, joined in Python; only for the rare texts that contain a NUL or are NULL."""
     rows = reader.ask(packed.rows_sql(), (last,)).fetchall()
     return ["\0".join(str(text or "").replace("\0", "␀") for text in column).encode() for column in zip(*rows, strict=True)]
 
@@ -115,7 +115,7 @@ _JOBS = Packed(
     ),
     ("j.Platform", "j.JobKey", "hex(j.BuilderGuid)", f"COALESCE({REASON_SQL}, '')"),
 )  # fmt: skip
-# What went wrong is asked of those alone that are not completed: there is an index of them.
+# Errors are queried only for jobs that are not completed, because there is an index of these jobs.
 _FACTS_SQL = """SELECT p.JobPK, MAX(f.width), MAX(f.height), MAX(f.triangles), MAX(f.rate), MAX(f.seconds), MAX(f.format)
 FROM aptui_facts f JOIN Products p ON p.ProductID = f.product_id GROUP BY p.JobPK"""
 _ERRORS_SQL = f"""SELECT j.JobID, {ERROR_SQL}, COALESCE(o.failure_cause, '') FROM Jobs j

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 
 def read_job_table(reader: Reader, builders: Mapping[bytes, str], analyses: AnalysisKeys | None = None) -> JobTable:
-    """Read every job and failed analysis, and the moment they are of, in one transaction; `builders` are names by UUID."""
+    """Read every job and failed analysis, and the moment of this state, in one transaction; `builders` is {UUID: name}."""
     return build_job_table(read_job_parts(reader), builders, analyses)
 
 
 def build_job_table(parts: Iterable[JobPart], builders: Mapping[bytes, str], analyses: AnalysisKeys | None = None) -> JobTable:
-    """Return what `read_job_parts` yields as columns.
+    """Return a table of the parts that `read_job_parts` yields.
 
     Raises:
-        InternalError: there is no ending.
+        InternalError: the last part (`Ending`) is missing.
     """
     table = JobTable(builders, analyses or AnalysisKeys())
     sources = _Sources(table)
@@ -54,7 +54,7 @@ def build_job_table(parts: Iterable[JobPart], builders: Mapping[bytes, str], ana
 
 
 class _Sources:
-    """The sources of a table: the code of a path is its place."""
+    """The sources of a table: the code of a path is its index."""
 
     def __init__(self, table: JobTable) -> None:
         self._table = table
@@ -63,7 +63,7 @@ class _Sources:
         self._folders: Codes | None = None
 
     def extend(self, piece: Piece) -> None:
-        """Add sources with higher ids than those that are there."""
+        """Add sources, all with higher ids than the existing ones."""
         ids, owners = piece.arrays()
         self._ids, self._owners = [*self._ids, ids], [*self._owners, owners]
         self._table.text("source")[1].extend_joined(piece.texts[0].data, piece.count)

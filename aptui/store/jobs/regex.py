@@ -1,11 +1,11 @@
 r"""Regular expressions over many short texts, in linear time.
 
-A pattern has RE2's syntax. RE2 searches one buffer for a chunk of texts, so that a search makes a call for each run of hits and not
+A pattern has RE2's syntax. The texts of a chunk are one buffer, so that a search calls RE2 once for each run of hits and not
 for each text. Texts in the buffer end with a line break, a byte that UTF-8 does not use, and a line break: `^` and `$` are the
-ends of a text, and a character class never matches the byte between two texts. A hit lies in one line: in a text with line breaks,
+ends of a text, and a character class never matches the byte between two texts. A hit is in one line: in a text with line breaks,
 `^` and `$` are the ends of a line.
 
-Plain words, which users type most, are compared by numpy instead: when every second text is a hit, RE2's calls take longer.
+Plain words, which users type most, are compared by numpy instead: if every second text is a hit, RE2's calls take longer.
 
 Tests: `tests/store/jobs/test_regex.py`.
 """
@@ -33,7 +33,7 @@ _MOST_WORDS = 8
 _ROW_SHARE = 8
 """Texts are searched one by one when they are fewer than 1/8 of a chunk."""
 _SPECIAL = re.compile(r"\\(.)|\(\?(<?[=!])|\(\?[a-zA-Z]*-[a-zA-Z]*m", re.DOTALL)
-"""Parts of a pattern that mean something else in a buffer of many texts, or that RE2 explains badly."""
+"""Parts of a pattern that have another meaning in a buffer of many texts, or for which RE2's error message is unclear."""
 _EXPLAINED = {
     "missing )": "unclosed group",
     "unexpected )": "unopened group",
@@ -72,7 +72,7 @@ class TextBuffer:
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> TextBuffer:
-        """Join texts; halves of characters become question marks."""
+        """Join texts; a half of a surrogate pair becomes a question mark."""
         return cls(b"\n" + b"".join(text.encode("utf-8", "replace") + _END for text in texts))
 
     @classmethod
@@ -113,7 +113,7 @@ class TextBuffer:
         return found
 
     def some_with_pattern(self, pattern: TextPattern, indexes: Sequence[int] | npt.NDArray[np.integer]) -> Mask:
-        """Return which of some texts have a pattern in them; `indexes` are their places."""
+        """Return which of the texts at `indexes` have a pattern in them."""
         if len(indexes) * _ROW_SHARE > len(self) and not self._has_breaks:
             return self.with_pattern(pattern)[np.asarray(indexes, np.int64)]
         found = (pattern.span(self.data, *self.bounds(int(index))) is not None for index in indexes)
@@ -148,7 +148,7 @@ class TextPattern:
     """A compiled pattern.
 
     `words` are its words if it has only words: (word in lower case, with a line break at an anchor; whether a character must
-    precede it; whether one must follow it). `other_spellings` are other characters that match letters of those words.
+    precede it; whether one must follow it). `other_spellings` are other characters that match letters of these words.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -161,7 +161,7 @@ class TextPattern:
         self.other_spellings = [spelling for letter, spelling in _FOLDED.items() if letter in letters]
 
     def runs(self, data: bytes) -> list[int]:
-        """Return where runs of texts with this pattern begin and end in a buffer: in the first, behind the last."""
+        """Return the bounds of runs of texts with this pattern: an offset in its first text, and one behind its last text."""
         match, anchor, size = self._run.Match, self._re2.RE2.Anchor.UNANCHORED, len(data)
         at = 1
         places: list[int] = []
@@ -212,7 +212,7 @@ def _engine() -> Any:
 
 
 def _words_of(pattern: str) -> list[tuple[bytes, bool, bool]]:
-    """Return the words that a pattern without case consists of, [] for any other pattern."""
+    """Return the words of a pattern that ignores case and has only plain words, [] for any other pattern."""
     alternatives = re.split(r"(?<!\\)\|", pattern.removeprefix("(?i)")) if pattern.startswith("(?i)") else []
     found = [_WORD.fullmatch(word) for word in alternatives]
     if not found or len(found) > _MOST_WORDS:
@@ -233,7 +233,7 @@ def _adapt(pattern: str) -> str:
     """Return a pattern for a buffer of texts: the ends of a text are ends of lines there.
 
     Raises:
-        PatternError: the pattern has look-around or a back-reference, or uses what would leave a text.
+        PatternError: the pattern has look-around or a back-reference, or uses syntax that would match beyond the end of a text.
     """
 
     def replace(match: re.Match[str]) -> str:

@@ -25,15 +25,15 @@ _SEPARATOR = "\0"
 _RECENT = 4096
 """Number of recently added texts that are cached, so that frequent texts are stored once."""
 _MOST_SORTED_BYTES = 256 << 20
-"""Texts of one width that take more memory than this are sorted by Python, which holds the interpreter's lock."""
+"""If texts of one width need more memory than this, Python sorts them, which holds the interpreter's lock."""
 
 Codes: TypeAlias = "npt.NDArray[np.int32]"
 
 
 class Texts:
-    """An append-only column of texts, each named by its code, its place.
+    """An append-only column of texts; the code of a text is its index.
 
-    One thread appends, any thread reads what was there.
+    One thread appends; any thread may read the existing texts.
     """
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
@@ -50,7 +50,7 @@ class Texts:
     def __getitem__(self, code: int) -> str:
         """Return one text."""
         chunk, place = divmod(code, CHUNK)
-        tail = self._tail  # first: what leaves it is among the full ones by then
+        tail = self._tail  # read first: texts that leave the tail later are already in the full chunks
         if chunk >= len(self._full):
             return tail[place]
         return self._full[chunk][place]
@@ -66,7 +66,7 @@ class Texts:
         return len(self) - 1
 
     def extend(self, texts: Iterable[str]) -> None:
-        """Add texts; a NUL, which no file name can hold, becomes its picture."""
+        """Add texts; a NUL, which no file name can contain, is replaced by the character U+2400."""
         clean = [text.replace(_SEPARATOR, "␀") if _SEPARATOR in text else text for text in texts]
         with self._lock:
             self._tail += clean
@@ -75,7 +75,7 @@ class Texts:
                 self._tail = self._tail[CHUNK:]
 
     def extend_joined(self, data: bytes, count: int) -> None:
-        """Add `count` texts in UTF-8 that stand with NUL between them, as the database joins them."""
+        """Add `count` texts in UTF-8, joined with NUL between them, as the database returns them."""
         if not self._tail and count == CHUNK and data.count(b"\0") == count - 1:
             with self._lock:
                 self._full.append(TextBuffer.of_encoded(data + b"\0"))
@@ -117,7 +117,7 @@ class Texts:
         return mask
 
     def ranks(self, count: int) -> Codes:
-        """Return the place of each of the first `count` texts in their order, whatever their case; equal ones rank alike."""
+        """Return the rank of each of the first `count` texts in their order without regard to case; equal texts rank alike."""
         known, ranks = self._ranks
         if known < count:
             ranks = rank([text.lower() for text in islice(self, count)])
@@ -130,7 +130,7 @@ class Texts:
 
 
 def rank(texts: Sequence[str]) -> Codes:
-    """Return the place of each text in their order; equal ones rank alike."""
+    """Return the rank of each text in their order; equal texts have equal ranks."""
     encoded = [text.encode("utf-8", "replace") for text in texts]
     if not encoded:
         return np.empty(0, np.int32)
@@ -147,7 +147,7 @@ def rank(texts: Sequence[str]) -> Codes:
 
 
 class TextPool(dict[str, int]):
-    """A column of few distinct texts: `pool[text]` is the code, made on first sight; `texts` is the column."""
+    """A column of few distinct texts: `pool[text]` is the code of a text, which is added if it is new; `texts` is the column."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The graph of products and sources by their dependencies, queried a whole frontier at a time; read-only.
+"""The graph of products and sources by their dependencies, with one query for a whole set of nodes; read-only.
 
 An edge leads from the dependent to its dependency: from a source to the sources it depends on, from a product to its source and
 to the products it needs at run time, and from an intermediate to the product with the same file. A dependency of a source that
@@ -24,7 +24,7 @@ from aptui.store.queries.assets import INTERMEDIATE_FLAG, asset_id_text
 from aptui.store.queries.reader import Reader
 from aptui.store.queries.source_edges import SourceEdges
 
-# Facts about nodes of the asset graph: their names, and their dependencies that lead nowhere.
+# Facts about nodes of the asset graph: their names, and their unmet dependencies.
 #
 # Records only; `store.queries.asset_graph` finds them.
 
@@ -53,7 +53,7 @@ class ProductFact(Struct, frozen=True):
 
     @property
     def asset_id(self) -> str:
-        """Its asset id as people see it."""
+        """Its asset id as it is shown to users."""
         return asset_id_text(self.uuid, self.sub_id)
 
 
@@ -67,7 +67,7 @@ Fact = SourceFact | ProductFact | AssetFile
 
 
 class Unmet(NamedTuple):
-    """A declared dependency by path; `is_product` = the path is a product's, else a source's."""
+    """A declared dependency by path; `is_product`: whether the path is that of a product; otherwise it is that of a source."""
 
     product_id: int
     path: str
@@ -75,7 +75,7 @@ class Unmet(NamedTuple):
 
     @property
     def is_exclusion(self) -> bool:
-        """Whether it excludes matches of a pattern."""
+        """Whether it is an exclusion, which removes matches of a pattern."""
         return self.path.startswith(":")
 
     @property
@@ -100,7 +100,7 @@ class MissingReference(NamedTuple):
 
 
 Node = NewType("Node", int)
-"""A product's id, or a source's id below zero; files are numbered from `_FILES` down as they are met."""
+"""A product's id, or a source's id below zero; files get numbers from `_FILES` downwards, as they are found."""
 _FILES = -(1 << 48)
 
 
@@ -127,7 +127,7 @@ class Edge(NamedTuple):
 
 Step = Callable[[Collection[Node]], list[Edge]]
 _Raw = tuple[Node, Node, Link]
-"""The fields of an `Edge`: with very many edges, creating the records would cost more than finding them."""
+"""The fields of an `Edge`, because creating millions of `Edge` records would take longer than finding the edges."""
 _Asset = tuple[bytes, int, str]
 """UUID, sub id and platform of a product dependency."""
 _LINKS = {
@@ -163,12 +163,12 @@ CROSS JOIN MissingProductDependencies m ON m.ProductPK = k.value WHERE m.Missing
 
 
 class AssetGraph:
-    """Answers over one database.
+    """Queries of the graph in one database.
 
     Args:
         reader: the database.
         platform: only products of this platform (and intermediates) are nodes; "" = all.
-        links: only these edges.
+        links: only edges of these kinds are returned.
     """
 
     def __init__(self, reader: Reader, platform: str = "", links: Collection[Link] = tuple(Link)) -> None:
@@ -185,7 +185,7 @@ class AssetGraph:
         self._is_indexed: bool | None = None
 
     def narrow(self, links: Collection[Link]) -> AssetGraph:
-        """Return the same graph with only these edges."""
+        """Return the same graph with only these kinds of edges."""
         other = copy(self)
         other._links = frozenset(links)  # noqa: SLF001  # of its own class
         return other
@@ -248,7 +248,7 @@ class AssetGraph:
     def _dependencies(self, products: Collection[int]) -> list[tuple[Node, _Asset]]:
         """Return the dependencies of these products by asset id, after adding them to `_resolved`.
 
-        One query finds an asset, even if many products need it.
+        Each asset is queried once, even if many products need it.
         """
         found: list[tuple[Node, _Asset]] = []
         unknown: dict[int, _Asset] = {}
@@ -269,7 +269,7 @@ class AssetGraph:
         if self._is_indexed:
             yield from self._pairs(_NEEDING_SQL, products, Link.PRODUCT)
             return
-        if self._needing is None:  # O3DE has no index for it: one look at all is cheaper than one a frontier
+        if self._needing is None:  # O3DE has no index for it: reading all once is cheaper than once per query
             self._needing = {}
             for product, needed in self._ask(_NEEDED_BY_ALL):
                 self._needing.setdefault(needed, []).append(product)
@@ -288,7 +288,7 @@ class AssetGraph:
         return node
 
     def file_name(self, node: Node) -> str:
-        """Return the path that `file` was given."""
+        """Return the path for which `file` returned this node."""
         return self._file_names[_FILES - node]
 
     def _read_declared(self, sources: list[int]) -> Iterator[_Raw]:
@@ -303,7 +303,7 @@ class AssetGraph:
             yield from ((Node(-edge.source_id), end, _LINKS[edge.kind]) for end in ends)
 
     def _declaring(self, targets: Mapping[Node, Collection[str]]) -> Iterator[_Raw]:
-        """Yield the edges to nodes, each under the names by which it is depended on, the path first."""
+        """Yield the edges to nodes. `targets` has for each node the names that dependencies use for it, the path first."""
         by_target: dict[str, list[Node]] = {}
         for node, names in targets.items():
             for name in names:
@@ -340,7 +340,7 @@ class AssetGraph:
     # ----------------------------------------------------------------------------------------------------------- many steps
 
     def walk(self, starts: Iterable[Node], depth: int | None = None, *, is_reverse: bool = False) -> dict[Node, Edge | None]:
-        """Go from `starts` along the edges, or against them, as far as they lead or `depth` steps.
+        """Walk from `starts` along the edges or against them, to the end or for `depth` steps.
 
         Returns:
             {node: the edge over which it was reached first, None for the starts}, in the order in which they were reached.
@@ -360,7 +360,7 @@ class AssetGraph:
         return reached
 
     def some_path(self, starts: Collection[Node], ends: Collection[Node]) -> list[Edge]:
-        """Return a shortest path from one of `starts` to one of `ends`, [] if there is no path or it has no length."""
+        """Return a shortest path from one of `starts` to one of `ends`, [] if there is no path or it has no edges."""
         reached: dict[Node, Edge | None] = dict.fromkeys(starts)
         frontier, wanted = list(reached), frozenset(ends)
         if wanted.intersection(reached):
@@ -398,7 +398,7 @@ class AssetGraph:
         return remaining
 
     def between(self, nodes: Collection[Node]) -> list[Edge]:
-        """Return the edges whose ends are both among `nodes`."""
+        """Return the edges between two of `nodes`."""
         members = frozenset(nodes)
         return sorted({edge for edge in self.list_needed(sorted(members)) if edge.needed in members})
 

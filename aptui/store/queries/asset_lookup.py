@@ -1,4 +1,4 @@
-"""Assets as clients name them: by id, by search term, by a path of a source or product. Every list has a maximum length.
+"""Finds assets as clients name them: by id, by search term, by the path of a source or product. Every list has a maximum length.
 
 Tests: `tests/features/gateway/ws/test_client_sessions.py`, `tests/features/gateway/ws/test_routing.py`.
 """
@@ -110,7 +110,7 @@ def _of_jobs(rows: Sequence[JobRow], platforms: Sequence[str], products: Sequenc
 
 
 def _is_unsettled(row: JobRow) -> bool:
-    """Whether the job has no current result; if only its final is pending, its draft is served."""
+    """Whether the job has no current result; a current draft is one, even if its final is pending."""
     return row.status in UNSETTLED and not row.is_finishing
 
 
@@ -136,7 +136,7 @@ class ProjectPaths(Struct, frozen=True):
         return cls(to_text(os.fsencode(cache_dir)), tuple(folders), tuple(platforms))
 
     def find_source(self, reader: Reader, path: str) -> SourceRow | None:
-        """Return the source of a path: of the source itself, or of one of its products."""
+        """Return the source at a path, or the source of the product at this path."""
         for relative in self._relatives(path):
             row = reader.source(relative)
             if row is not None:
@@ -150,7 +150,7 @@ class ProjectPaths(Struct, frozen=True):
         return [each for each in found if platform in ("", each.name.partition("/")[0])]
 
     def _relatives(self, path: str) -> list[str]:
-        """Return the paths of an absolute path relative to the scan folders; a relative path stays."""
+        """Return an absolute path as paths relative to the scan folders; a relative path is returned unchanged."""
         text = normalize(path)
         if not text.startswith("/"):
             return [text.lower()]

@@ -1,6 +1,6 @@
 """Queries about one source or one product, for the panels of the Assets screen.
 
-Every answer is small and asked for lazily.
+Every answer is small, and is queried only when it is shown.
 
 Tests: `tests/features/shipping/test_missing_records.py`.
 """
@@ -55,7 +55,7 @@ class DeclaredDependency(Struct, frozen=True):
 
 
 class SourceDetails(Struct, frozen=True):
-    """A source and everything about it. `intermediates` are (product, id of the source that it is, 0 = none)."""
+    """A source and everything about it. `intermediates` are (product, id of the source with the same file, 0 = none)."""
 
     source: SourceRow
     products: tuple[ProductRow, ...]
@@ -75,7 +75,7 @@ class SourceDetails(Struct, frozen=True):
 class ResolvedLink(Struct, frozen=True):
     """A product dependency.
 
-    `product_id` 0 = the product does not exist, `name` is its asset id then; `has_more` = it has dependencies.
+    `product_id` 0 = the product does not exist, and `name` is its asset id; `has_more`: the product has dependencies.
     """
 
     product_id: int
@@ -95,13 +95,13 @@ class MissingDependency(Struct, frozen=True):
 
 
 NOTHING_MISSING = "No missing dependencies found"
-"""Text of the row of a product that a scan found nothing in, as O3DE writes it."""
+"""Text of the row of a product for which a scan found no missing dependency, as O3DE writes it."""
 
 
 class ProductDetails(Struct, frozen=True):
     """A product with the facts that are cheap to query; `queries.dependencies` has its dependencies.
 
-    `scanned_s` is when it was last scanned for missing dependencies, 0 = never; `scan_says` the result of that beside the
+    `scanned_s` is the time of its last scan for missing dependencies, 0 = never; `scan_says` is that scan's result besides the
     findings.
     """
 
@@ -117,7 +117,7 @@ class ProductDetails(Struct, frozen=True):
 
 
 def asset_id_text(uuid: bytes, sub_id: int) -> str:
-    """Return an asset id as people see it: `{UUID}:<sub id in decimal>`."""
+    """Return an asset id as users see it: `{UUID}:<sub id in decimal>`."""
     return f"{uuid_text(uuid)}:{sub_id}"
 
 
@@ -141,7 +141,7 @@ def is_id(text: str) -> bool:
 
 
 def ids_named(reader: Reader, text: str, *, of_products: bool) -> list[int] | None:
-    """Return the sources or products that a UUID or an asset id means, also one cut short; None when `text` is neither."""
+    """Return the sources or products with a UUID or asset id, which may be cut short; None if `text` is neither."""
     whole, short = parse_asset_id(text), parse_short_asset_id(text)
     if whole is not None:
         named = [whole]
@@ -246,7 +246,7 @@ def _name_of(reader: Reader, source_id: int) -> str:
 
 
 def _source_of_product(reader: Reader, product: ProductRow) -> int:
-    """Return the source that an intermediate product is: its name without the platform, in the scan folder of intermediates."""
+    """Return the source with the file of an intermediate product, which has the product's name without the platform."""
     sql = f"SELECT SourceID FROM Sources WHERE SourceName = ? AND ScanFolderPK IN ({INTERMEDIATE_FOLDERS_SQL})"
     row = reader.ask(sql, (product.name.partition("/")[2],)).fetchone()
     return int(row[0]) if row else 0
@@ -297,7 +297,7 @@ def product_links(reader: Reader, product_id: int) -> list[ResolvedLink]:
 
 
 def product_dependents(reader: Reader, product_id: int) -> list[ResolvedLink]:
-    """Return which products need this one, one step far. There is no index for it: at a million products it takes 0.1 s."""
+    """Return the products that need this one directly. There is no index for it: with a million products it takes 0.1 s."""
     sql = """SELECT s.SourceGuid, p.SubID, j.Platform FROM Products p JOIN Jobs j ON j.JobID = p.JobPK
         JOIN Sources s ON s.SourceID = j.SourcePK WHERE p.ProductID = ?"""
     row = reader.ask(sql, (product_id,)).fetchone()
@@ -319,7 +319,7 @@ def _links(reader: Reader, sql: str, values: tuple[object, ...]) -> list[Resolve
 
 
 def _missing(reader: Reader, product_id: int, platform: str) -> list[MissingDependency]:
-    """Return the rows of its last scans, the newest first; rows about the scan itself have no asset id."""
+    """Return the rows of a product's last scans, the newest first; rows about a scan itself have no asset id."""
     sql = """SELECT MissingDependencyString, DependencySourceGuid, DependencySubId, ScanTimeSecondsSinceEpoch
         FROM MissingProductDependencies WHERE ProductPK = ? ORDER BY ScanTimeSecondsSinceEpoch DESC, MissingProductDependencyId"""
     found = []
@@ -330,7 +330,7 @@ def _missing(reader: Reader, product_id: int, platform: str) -> list[MissingDepe
 
 
 def _product_for(reader: Reader, uuid: bytes, sub_id: int, platform: str) -> int:
-    """Return the product with this asset id, of that platform if possible; 0 = it does not exist."""
+    """Return the product with this asset id, for the given platform if possible; 0 = it does not exist."""
     sql = """SELECT p.ProductID FROM Sources s JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID
         WHERE s.SourceGuid = ? AND p.SubID = ? ORDER BY j.Platform <> ?, p.ProductID LIMIT 1"""
     row = reader.ask(sql, (uuid, sub_id, platform)).fetchone()

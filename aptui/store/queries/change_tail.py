@@ -1,6 +1,6 @@
-"""A reader that follows the change feed page by page: each page is one short query, so no slow client holds the database.
+"""A reader that follows the change feed page by page: each page is one short query, so a slow client does not block the database.
 
-The records are those of `store.db.change_log`, and two more, both with the number to continue from:
+The records are those of `store.db.change_log`, and two further ones, both with the number to continue from:
 
     {"seq": 7, "kind": "listed"}   the listing is complete; changes that happened while it was written follow
     {"seq": 7, "kind": "resync"}   the given number is unknown or too old: read a listing, then continue from this number
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from aptui.store.queries.reader import Reader
 
 
-# The database that lies at a path just now: opened again when it is replaced, and cheap to ask whether it was written.
+# The database that is at a path now. It is opened again when it is replaced, and a check for new data is cheap.
 
 T = TypeVar("T")
 
 Moment = tuple[int, int, int]
-"""Changes whenever anything is written, or another file takes its place."""
+"""A value that changes when the database is written or replaced by another file."""
 
 
 class CurrentDatabase:
@@ -56,7 +56,7 @@ class CurrentDatabase:
         """Return a reader of the present file; it is valid until the next call.
 
         Raises:
-            UserError: the file does not exist, or is being made.
+            UserError: the file does not exist, or is being created.
             HostError: it cannot be read.
         """
         try:
@@ -99,7 +99,7 @@ class CurrentDatabase:
             self._reader = None
 
 
-# Queries of the change feed: the last number, entries since one, what is there now; `db.change_log` writes it.
+# Queries of the change feed: the last number, the entries after a number, and the listing; `db.change_log` writes it.
 
 _LIST_SOURCES = f"SELECT s.SourceID, {SOURCE_ENTRY} FROM {SOURCES_FROM} WHERE s.SourceID > ? ORDER BY s.SourceID LIMIT ?"
 _LIST_PRODUCTS = f"SELECT p.ProductID, {PRODUCT_ENTRY} FROM {PRODUCTS_FROM} WHERE p.ProductID > ? ORDER BY p.ProductID LIMIT ?"
@@ -114,7 +114,7 @@ def latest(database: Reader) -> int:
 
 
 def is_known(database: Reader, since: int) -> bool:
-    """Whether every entry since `since` is there; 0 is the time before the first one."""
+    """Whether all entries after number `since` are still stored; 0 is before the first entry."""
     if since == 0:
         return database.state(TRIMMED_STATE) is None
     return database.ask("SELECT 1 FROM aptui_changes WHERE seq = ?", (since,)).fetchone() is not None
@@ -146,7 +146,7 @@ Record = dict[str, object]
 
 
 class ChangeTail:
-    """A place in the feed of one database, which may be set aside and made again in the meantime.
+    """A position in the feed of one database, which may be set aside and created again while the position is in use.
 
     Args:
         path: of the database.
@@ -157,7 +157,7 @@ class ChangeTail:
     def __init__(self, path: Path, since: int | None, database: CurrentDatabase | None = None) -> None:
         self._database, self._is_shared = database or CurrentDatabase(path), database is not None
         self.since = since or 0
-        """The number to go on from."""
+        """The number after which the next page begins."""
         self._listing: tuple[ChangeKind, int] | None = _START if since is None else None
         self._moment: Moment | None = None
 
@@ -171,13 +171,13 @@ class ChangeTail:
         try:
             return self._database.moment() != self._moment
         except KnownError:
-            return False  # it is being made again
+            return False  # the database is being created again
 
     def page(self) -> list[Record]:
         """Return the next records, [] if there are no more at present.
 
         Raises:
-            UserError: there is no database. HostError: it cannot be read.
+            UserError: there is no database. HostError: the database cannot be read.
         """
         try:
             self._moment = self._database.moment()

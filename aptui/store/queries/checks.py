@@ -1,6 +1,6 @@
 """Checks of `aptui.yaml` on the database: names of sources, sizes and facts of products, budgets.
 
-Commands and the findings of `aptui lint` belong to the verb (`features.shipping`).
+Checks by commands, and the findings of `aptui lint`, are in `features.shipping`.
 
 Tests: `tests/features/shipping/test_check_verb.py`.
 """
@@ -15,9 +15,9 @@ from aptui.core.asset_checks import BLOCKED_BY, Check, CheckedProduct, CheckLeve
 from aptui.core.run_report import ContentFacts
 from aptui.store.queries.reader import SHOWN, Reader
 
-# Which sources have jobs that are not well, and how many: failed, with errors or warnings, cancelled, waiting.
+# Finds the sources with jobs that are failed, cancelled or waiting, or have errors or warnings, and counts these jobs.
 #
-# Two indexes hold these jobs alone, so what is asked costs as much as is not well.
+# Two indexes contain only these jobs, so the cost of a query depends only on their number.
 
 UNWELL = ("failed", "errors", "warnings", "cancelled", "pending")
 """Problems of jobs, the worst first; running jobs count as waiting ("pending")."""
@@ -34,7 +34,7 @@ _SQL = f"""SELECT source, code, COUNT(*) FROM (
 
 
 def unwell_sources(reader: Reader) -> list[tuple[int, int, int]]:
-    """Return (source id, place in `UNWELL`, how many jobs); 0.1 s where 100,000 jobs wait, else a few milliseconds."""
+    """Return (source id, index in `UNWELL`, number of jobs); takes 0.1 s if 100,000 jobs wait, else a few milliseconds."""
     return reader.ask(_SQL).fetchall()
 
 
@@ -51,7 +51,7 @@ _MOST_SENTENCES = 5
 
 
 class CheckFinding(Struct, frozen=True):
-    """A finding of a check: `product` "" = it concerns the source's name, `source` "" too = it concerns all checked files."""
+    """A finding of a check: without `product` it concerns the source's name, and without `source` all checked files."""
 
     check: str
     level: str
@@ -78,7 +78,7 @@ class CheckMark(Struct, frozen=True):
 
 
 def check_marks(reader: Reader, checks: Sequence[Check]) -> dict[int, CheckMark]:
-    """Return {job id: its findings}: about its products, its source's name, and a check that blocks its commit."""
+    """Return {job id: its findings}: about its products, about its source's name, and from a check that blocks its commit."""
     found: dict[int, list[tuple[str, str]]] = {}
     for finding in findings(reader, checks):
         jobs = [finding.job_id] if finding.job_id else [job for (job,) in reader.ask(_JOBS_OF_SQL, (finding.source,))]
@@ -98,7 +98,7 @@ def _mark(findings: Sequence[tuple[str, str]]) -> CheckMark:
 
 
 def findings_of(reader: Reader, checks: Sequence[Check], source: str) -> list[CheckFinding]:
-    """Return what checks find of one source: its name and its products; budgets are about more than one."""
+    """Return the findings about one source: its name and its products. Budgets are left out: they concern many sources."""
     wanting = [check for check in checks if check.wants(source)]
     found = [CheckFinding(check.name, check.level, source, "", flaw) for check in wanting for flaw in flaws_of_name(check, source)]
     for each in products_to_check(reader, source) if wanting else ():
@@ -109,7 +109,7 @@ def findings_of(reader: Reader, checks: Sequence[Check], source: str) -> list[Ch
 
 
 def products_to_check(reader: Reader, source: str = "") -> Iterator[ProductToCheck]:
-    """Yield every product, by source, or those of one source; a second at 300,000."""
+    """Yield all products, or the products of one source, by source; takes a second for 300,000 products."""
     sql = f"{_PRODUCTS_SQL} WHERE s.SourceName = ?" if source else _PRODUCTS_SQL
     rows = reader.ask(f"{sql} ORDER BY s.SourceName, p.ProductName", (source,) if source else ())
     for rel, _platform, job_id, name, size, width, *others in rows:
@@ -118,7 +118,7 @@ def products_to_check(reader: Reader, source: str = "") -> Iterator[ProductToChe
 
 
 def findings(reader: Reader, checks: Sequence[Check]) -> list[CheckFinding]:
-    """Return what these checks find, in their order."""
+    """Return the findings of these checks, in the order of the checks."""
     if not checks:
         return []
     found: dict[str, list[CheckFinding]] = {check.name: [] for check in checks}

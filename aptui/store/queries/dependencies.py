@@ -1,6 +1,6 @@
-"""Product dependencies for the engine, the catalog and the asset panels; their reach is `store.queries.asset_graph`'s question.
+"""Product dependencies for the engine, the catalog and the asset panels; `asset_graph` follows them further.
 
-Every question is answered from `ProductDependencies` (made by `db.product_links`) and follows an index.
+Every query reads `ProductDependencies` (made by `db.product_links`) and uses an index.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class AssetDependency(Struct, frozen=True):
 
 
 class UnmetPath(Struct, frozen=True):
-    """A path without a product of its own: unmet, with `*`, or an exclusion (which is not a dependency)."""
+    """A path that does not mean one product: it is unmet, has a `*`, or is an exclusion (which is not a dependency)."""
 
     path: str
     kind: LinkKind
@@ -42,7 +42,7 @@ class UnmetPath(Struct, frozen=True):
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether it stands for all that it matches, and so is never unmet."""
+        """Whether the path has a `*`: it means all products that it matches, and so is never unmet."""
         return "*" in self.path
 
 
@@ -61,7 +61,7 @@ _IN_SQL = f"""SELECT p.ProductID, p.ProductName, {_COLUMNS} FROM Products t CROS
 
 
 def outgoing(reader: Reader, product_id: int) -> list[AssetDependency]:
-    """Return what a product needs, one step far, on its own platform."""
+    """Return the direct dependencies of a product, on its own platform."""
     return [AssetDependency(*row) for row in reader.ask(_OUT_SQL, (product_id,))]
 
 
@@ -81,7 +81,7 @@ def unmet_paths(reader: Reader, product_id: int) -> list[UnmetPath]:
 
 
 def unmet_counts(reader: Reader, product_id: int) -> tuple[int, int]:
-    """Return how many dependencies of a product lead to nothing: by asset id, and by exact path."""
+    """Return how many dependencies of a product are unmet: by asset id, and by exact path."""
     by_id = sum(1 for item in outgoing(reader, product_id) if not item.product_id)
     by_path = sum(1 for item in unmet_paths(reader, product_id) if not (item.is_wildcard or item.is_exclusion))
     return by_id, by_path
@@ -91,7 +91,7 @@ def unmet_counts(reader: Reader, product_id: int) -> tuple[int, int]:
 
 
 def preloading(reader: Reader) -> set[int]:
-    """Return the products that load any other before themselves."""
+    """Return the products that load another product before themselves."""
     sql = f"""SELECT DISTINCT ProductPK FROM ProductDependencies
         WHERE UnresolvedPath = '' AND DependencyFlags & {LOAD_MASK} = {PRE_LOAD}"""
     return {product_id for (product_id,) in reader.ask(sql)}

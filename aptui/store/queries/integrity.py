@@ -19,7 +19,7 @@ from aptui.core.paths import cache_path, from_text, to_text
 from aptui.shared.errors import KnownError
 from aptui.store.queries.reader import ProductRow, Reader, open_reader
 
-# Queries about the asset database itself: which SQLite reads it, whether it is sound.
+# Queries about the asset database itself: the version of SQLite, and damage.
 #
 # `reader` answers queries about its content.
 
@@ -65,7 +65,7 @@ def folder_count(reader: Reader) -> int:
 
 
 _BITE = 500
-"""Products read at a time: a cursor that stays open for minutes would keep the database's log from being folded in."""
+"""Products read at a time: while a cursor is open, the write-ahead log cannot be moved into the database."""
 _PRODUCTS_SQL = """SELECT p.ProductName, COALESCE(o.digest, x''), COALESCE(o.size, -1), p.JobPK, p.SubID, p.AssetType,
     p.Flags, p.ProductID
 FROM Products p LEFT JOIN aptui_products o ON o.product_id = p.ProductID WHERE p.ProductID > ? ORDER BY p.ProductID LIMIT ?"""
@@ -183,7 +183,7 @@ def still_orphans(found: Sequence[OrphanFile], reader: Reader, cache_dir: Path) 
 
 
 def mark_for_check(found: Sequence[OrphanFile], cache_dir: Path) -> int:
-    """Set the times of the folders of `found`, so that the engine looks into them at its next scan; return how many there are."""
+    """Set the times of the folders of `found`, so that the engine checks them at its next scan; return the number of folders."""
     root, folders = os.fsencode(cache_dir), {orphan.name.rpartition("/")[0] for orphan in found if orphan.is_watched}
     for folder in folders:
         try:

@@ -59,7 +59,7 @@ def log_folder(cache_dir: Path) -> Path:
 
 
 def engine_logs(log_dir: Path, base: str = "aptui") -> list[Path]:
-    """Return the engine's own logs, the one that is written now first, then the newest."""
+    """Return the engine's own logs: first the log that is being written, then the others, the newest first."""
     rolled = [path for path in log_dir.glob(f"{base}.*.log") if path.name[len(base) + 1 : -4].isdigit()]
     rolled.sort(key=lambda path: -int(path.name[len(base) + 1 : -4]))
     current = log_dir / f"{base}.log"
@@ -67,7 +67,7 @@ def engine_logs(log_dir: Path, base: str = "aptui") -> list[Path]:
 
 
 def run_log(reader: Reader, log_dir: Path, job_id: int, back: int = 0) -> StoredRunLog | None:
-    """Return the log of a job's last run, or of the one `back` runs before; None if that run does not exist.
+    """Return the log of a job's last run, or of the run `back` runs before it; None if that run does not exist.
 
     Raises:
         HostError: the log is gone or cannot be read.
@@ -91,10 +91,10 @@ def _read(log_dir: Path, run_key: int, completed_ms: int, outcome: int, name: st
 
 # Errors and warnings in the logs of jobs, for the filter: read on first use, and kept by run.
 #
-# Only logs of jobs that counted errors or warnings are read, each once a run; of a huge log its beginning and its end.
+# Only logs of jobs with errors or warnings are read, once for each run; of a huge log, only its beginning and end are read.
 
 LEVELS = {"error": LogLevel.ERROR, "warning": LogLevel.WARNING}
-"""{field of the filter: level of the lines that it is about}."""
+"""{field of the filter: level of the log lines that it searches}."""
 
 _END_BYTES = 128 * 1024
 """Bytes that are read at either end of a log: the kept part of a run's output (`worker.commands`)."""
@@ -108,7 +108,7 @@ _NOTHING: LinesByField = dict.fromkeys(LEVELS, "")
 
 
 class LogLines:
-    """Lines of the logs of jobs' last runs. One thread reads, any other may query the lines that are known.
+    """Lines of the logs of jobs' last runs. One thread reads logs; any other thread may query the lines that were read.
 
     Args:
         database: the asset database, which has the names of the logs.

@@ -47,7 +47,7 @@ class Spent(Struct, frozen=True):
         return self.total_ms / self.count if self.count else 0.0
 
     def __add__(self, other: Spent) -> Spent:
-        """Return both together."""
+        """Return the sum of both."""
         return Spent(self.count + other.count, self.total_ms + other.total_ms, max(self.slowest_ms, other.slowest_ms))
 
 
@@ -62,7 +62,7 @@ class BuilderSpent(Struct, frozen=True):
 class Entry(Struct, frozen=True):
     """The cost of a builder for one source, at its last runs: its analysis, or its jobs together.
 
-    `job_key` and `platform` name all jobs with commas between; `job_id` is 0 for an analysis, and for several jobs.
+    `job_key` and `platform` are those of all its jobs, with commas between; `job_id` is 0 for an analysis and for several jobs.
     """
 
     source: str
@@ -82,7 +82,7 @@ class Entry(Struct, frozen=True):
 
     @property
     def spent(self) -> Spent:
-        """How much that is."""
+        """How often this was done, and how long it took."""
         return Spent(self.count, self.duration_ms, self.slowest_ms or self.duration_ms)
 
 
@@ -104,7 +104,7 @@ class CacheContents(Struct, frozen=True):
 
     @property
     def total(self) -> Amount:
-        """Return everything together."""
+        """Return the sum over all folders."""
         return Amount("", sum(item.count for item in self.platforms), sum(item.size_bytes for item in self.platforms))
 
 

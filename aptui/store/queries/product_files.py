@@ -39,7 +39,7 @@ _CHUNK = 500
 
 
 class ProductFile(Struct, frozen=True):
-    """A product; `digest` b"" and `size` -1 when not known; `is_moving`: a commit may be putting another one in its place."""
+    """A product; `digest` b"" and `size` -1 when not known; `is_moving`: a commit may be replacing it now."""
 
     name: str
     digest: bytes
@@ -56,7 +56,7 @@ class ProductFile(Struct, frozen=True):
 
 
 class Awaited(Struct, frozen=True):
-    """A source that a file may come from: how many of its jobs are pending or run, and how many failed."""
+    """A source that a file may come from: number of its pending or running jobs, and of its failed jobs."""
 
     source_id: int
     key: str
@@ -113,7 +113,7 @@ def children(reader: Reader, folder: str) -> tuple[list[str], list[ProductFile]]
 
 
 def find_awaited_by_id(reader: Reader, uuid: bytes, platform: str) -> list[Awaited]:
-    """Return the sources with a UUID, now or once."""
+    """Return the sources that have a UUID now or had it earlier."""
     where = "s.SourceGuid = :uuid OR s.SourceID IN (SELECT source_id FROM aptui_legacy WHERE uuid = :uuid)"
     return [Awaited(*row) for row in reader.ask(_OF_SOURCES_SQL + where, {"uuid": uuid, "platform": platform})]
 
@@ -142,7 +142,7 @@ def find_awaited_by_name(reader: Reader, name: str) -> list[Awaited]:
 
 
 def _starts(file_name: str) -> Iterator[str]:
-    """Yield possible names of the source: the product's up to its first dot, then shorter ones, down to an `_`."""
+    """Yield possible names of the source: the product's up to its first dot, then this name cut before each `_`, the last first."""
     stem = file_name.partition(".")[0]
     while stem:
         yield stem

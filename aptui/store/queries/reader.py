@@ -54,7 +54,7 @@ REASON_SQL = _FULL_REASON_SQL.replace("origin", "o.origin").replace("reason", "o
 """Why a job ran and where its result came from, in one sentence (`core.model.with_origin`)."""
 _DURATION_SQL = f"COALESCE(o.duration_ms, (SELECT t.StatValue FROM Stats t WHERE t.StatName = {job_stat_sql()}), 0)"
 CRITICAL_SQL = "CASE WHEN instr(o.plan, ',true,') THEN json_extract(o.plan, '$[0][3]') ELSE 0 END"
-"""Whether a job is critical; most plans are not looked into (`core.rows.pack_plan`)."""
+"""Whether a job is critical; most plans need not be unpacked for this (`core.rows.pack_plan`)."""
 _JOBS_SQL = f"""
 SELECT s.SourceName, f.DisplayName, j.Platform, j.JobKey, j.BuilderGuid, {_STATE_SQL}, COALESCE({REASON_SQL}, ''),
     COALESCE(o.completed_ms, j.LastLogTime), {_DURATION_SQL}, j.WarningCount, j.ErrorCount, j.LastLogFile, j.JobID,
@@ -95,7 +95,7 @@ class JobRow(Struct, frozen=True):
     """A job as it is listed; `job_id` 0 is a failed analysis. `state` is that of the machine, `status` one of `STATUSES`.
 
     `flaky` are the failures of runs before one succeeded, "" = none (`core.retry`). `is_draft`: its products are drafts
-    (`core.quality`); `is_finishing`: only its final is pending or running. `is_critical`: it runs before others.
+    (`core.quality`); `is_finishing`: only its final is pending or running. `is_critical`: it runs before other jobs.
     """
 
     source: str
@@ -183,7 +183,7 @@ class EdgeRow(Struct, frozen=True):
 
 
 class BuilderMetric(Struct, frozen=True):
-    """How much one builder did, and how long it took."""
+    """Number of analyses and jobs of one builder, and how long they took."""
 
     builder: bytes
     analyses: int
@@ -203,7 +203,7 @@ class BuilderMetric(Struct, frozen=True):
 
 
 class JobTotals(Struct, frozen=True):
-    """Counts over everything; `jobs` {status: count} has every status, failed analyses count as failed."""
+    """Counts over the whole database; `jobs` {status: count} has every status, and includes failed analyses."""
 
     sources: int
     products: int
@@ -261,7 +261,7 @@ class Reader:
                     yield _job_row(row)
 
     def job(self, job_id: int) -> JobRow | None:
-        """Return one job; None if it does not exist, also for a number that a database cannot hold."""
+        """Return one job; None if it does not exist, or if the number is too large for a database."""
         if job_id >= 1 << 63:
             return None
         row = self._database.execute(f"{_JOBS_SQL} WHERE j.JobID = ?", (job_id,)).fetchone()
@@ -307,11 +307,11 @@ class Reader:
         return fingerprint.load(row[0]) if row else ()
 
     def builder_metrics(self) -> list[BuilderMetric]:
-        """Return what each builder did."""
+        """Return the number and duration of each builder's analyses and jobs."""
         return [BuilderMetric(*row) for row in self._database.execute(_METRICS_SQL)]
 
     def totals(self) -> JobTotals:
-        """Return counts over everything; jobs without messages cost one count, not one look-up each."""
+        """Return counts over the whole database; jobs without messages are counted together, without a look-up for each job."""
         jobs = dict.fromkeys(STATUSES, 0)
         unfinished = f"""SELECT {_STATE_SQL}, COUNT(*) FROM Jobs j LEFT JOIN aptui_jobs o ON o.job_id = j.JobID
             WHERE j.Status <> 4 GROUP BY 1 UNION ALL SELECT state, COUNT(*) FROM aptui_analyses WHERE state = 'failed' GROUP BY 1"""
@@ -330,7 +330,7 @@ class Reader:
     # ------------------------------------------------------------------------------------------ sources, products, files
 
     def folder_paths(self) -> dict[int, str]:
-        """Return {ScanFolderID: where that scan folder is now}."""
+        """Return {ScanFolderID: present path of the scan folder}."""
         rows = self._database.execute("SELECT ScanFolderID, DisplayName, ScanFolder FROM ScanFolders")
         return {number: self.roots.get(name, stored) for number, name, stored in rows}
 
@@ -376,7 +376,7 @@ class Reader:
         return [name for (name,) in self._database.execute(_DEPENDENTS_SQL, {"target": target.lower()})]
 
     def file(self, path: str) -> FileFact | None:
-        """Return the stored state of a file: that of its source, else of the first scan folder that has it."""
+        """Return the stored state of a file: that of its source, else that of the file in the first scan folder that has it."""
         key = path.lower()
         sql = "SELECT scan_folder_id, files FROM aptui_folders WHERE folder = ? ORDER BY scan_folder_id"
         rows = self._database.execute(sql, (key.rpartition("/")[0],)).fetchall()
@@ -391,7 +391,7 @@ class Reader:
         return row[0] if row else None
 
     def moment(self) -> tuple[int, int]:
-        """Return (epoch, seq) of the last transaction; 0 where no engine of ours wrote them."""
+        """Return (epoch, seq) of the last transaction; 0 if no engine of aptui wrote the database."""
         return int(self.state("epoch") or 0), int(self.state("seq") or 0)
 
     def ask(self, sql: str, values: Sequence[object] | Mapping[str, object] = ()) -> sqlite3.Cursor:
@@ -442,7 +442,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         database.execute("SELECT 1 FROM sqlite_master").fetchone()
     except sqlite3.DatabaseError as error:
         database.close()
-        # A copy in a read-only folder: WAL wants a shared-memory file beside it, unless no process can write.
+        # A copy in a read-only folder: WAL needs a shared-memory file beside it, unless no process can write.
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN:
             raise
         uri = read_only_uri(path, is_immutable=True)

@@ -26,7 +26,7 @@ def sentence(row: JobRow, runs: Sequence[RunRow], edges: Sequence[EdgeRow], data
     Args:
         runs: of the job, the newest first.
         edges: of its source and its builder.
-        pending: what to add if the job needs a run, such as what starts it.
+        pending: text to add if the job needs a run, for example what starts it.
     """
     reason = row.reason or "the reason was not recorded"
     match row.status:
@@ -45,7 +45,7 @@ def sentence(row: JobRow, runs: Sequence[RunRow], edges: Sequence[EdgeRow], data
 def _describe_failures(row: JobRow, runs: Sequence[RunRow], database: Reader) -> str:
     """Return how many runs in a row failed and when the first of them did, in local time.
 
-    The row may be longer than the kept history.
+    More runs in a row may have failed than are kept.
     """
     count = next((at for at, run in enumerate(runs) if run.outcome == 0), len(runs))
     if count < 2:
@@ -65,7 +65,7 @@ def dependents(path: str, database: Reader) -> list[str]:
 
 
 def makers(source: SourceRow | None, database: Reader) -> list[tuple[JobRow, str]]:
-    """Return the jobs that an intermediate comes from, each with its reason: its producer, then the producers above that."""
+    """Return the jobs that led to an intermediate, each with its reason: first its producer, then the producers before that."""
     found: list[tuple[JobRow, str]] = []
     sql = "SELECT JobPK FROM Products WHERE ProductName = ? ORDER BY ProductID DESC LIMIT 1"
     while source is not None and source.scan_folder == INTERMEDIATES and len(found) < _STAGES_MOST:
@@ -80,7 +80,7 @@ def makers(source: SourceRow | None, database: Reader) -> list[tuple[JobRow, str
 
 
 def list_unsettled(edges: Sequence[EdgeRow], database: Reader) -> list[str]:
-    """Return the jobs of dependencies that have not settled."""
+    """Return the pending and running jobs of the job dependencies."""
     waits: list[str] = []
     for edge in edges:
         other = database.source(edge.target) if edge.type_bits & JOB_EDGE else None

@@ -109,7 +109,7 @@ def _bare(path: str) -> str:
 
 
 def find_pending_jobs(reader: Reader, term: str, platform: str, *, is_exact: bool) -> list[JobRow]:
-    """Return the pending and running jobs, of one platform or ("") of all, whose sources a term means.
+    """Return the pending and running jobs, of one platform or ("") of all, whose sources match a term.
 
     Pending finals do not count while their drafts are served.
     """
@@ -129,7 +129,7 @@ def jobs_with_key(reader: Reader, job_key: str, limit: int) -> list[JobRow]:
 
 
 def job_of_run(reader: Reader, run_key: int) -> tuple[int, int] | None:
-    """Return (job, how many runs before its last) of a run, None when it is not kept."""
+    """Return (job, how many runs before the job's last run this was) of a run, None if the run is not kept."""
     row = reader.ask("SELECT job_id FROM aptui_runs WHERE run_key = ?", (run_key,)).fetchone()
     row = row or reader.ask("SELECT JobID FROM Jobs WHERE JobRunKey = ?", (run_key,)).fetchone()
     if row is None:
@@ -139,7 +139,7 @@ def job_of_run(reader: Reader, run_key: int) -> tuple[int, int] | None:
 
 
 def sources_meant(reader: Reader, term: str, *, is_exact: bool, limit: int) -> list[int]:
-    """Return the sources that a term means: the one with exactly that path, else those that `is_meant` accepts, `limit` at most."""
+    """Return the sources that a term means: the one with exactly that path, else those that `is_meant` accepts, at most `limit`."""
     exact = reader.source(term)
     if exact is not None:
         return [exact.source_id]
@@ -154,7 +154,7 @@ def sources_meant(reader: Reader, term: str, *, is_exact: bool, limit: int) -> l
 
 
 def products_meant(reader: Reader, term: str, platforms: Sequence[str], limit: int) -> list[Served]:
-    """Return the products that a term names: exactly that one on each platform, else those whose paths begin with it."""
+    """Return the products that a term names: the product with that path on each platform, else those whose paths begin with it."""
     exact = products_named(reader, [f"{platform}/{term}" for platform in platforms])
     if exact:
         return exact

@@ -26,7 +26,7 @@ OUTCOMES = {Outcome.SUCCEEDED: "completed", Outcome.FAILED: "failed"}
 
 
 class WorkSession(Struct, frozen=True):
-    """One session; `kind` and `outcome` are words of the session records, `failing` counts what was failed when it ended."""
+    """One session; `kind` and `outcome` are words of the session records, `failing` is the number of failed jobs when it ended."""
 
     number: int
     started_ms: int
@@ -83,7 +83,7 @@ def sessions(reader: Reader, limit: int = 0) -> list[WorkSession]:
 
 
 def session_named(reader: Reader, word: str) -> WorkSession:
-    """Return the session that a word means: its number, `last`, or `last~2` for the second before that.
+    """Return the session that a word means: its number, `last`, or `last~2` for the second session before the last.
 
     Raises:
         UserError: the session does not exist, or the word does not name one.
@@ -131,18 +131,18 @@ def _is_session(reader: Reader, word: str) -> bool:
 
 
 def runs_of(reader: Reader, session: int) -> list[SessionRun]:
-    """Return what ran in a session, in the order in which it ended."""
+    """Return the runs of a session, in the order in which they ended."""
     return [_run(row) for row in reader.ask(f"{_RUNS_SQL} AND r.session_id = ? ORDER BY r.ended_after_ms, r.job_id", (session,))]
 
 
 def runs_between(reader: Reader, after: int, until: int) -> Iterator[SessionRun]:
-    """Yield what ran in the sessions after `after` up to `until`, session by session."""
+    """Yield the runs of the sessions after `after` up to `until`, session by session."""
     for row in reader.ask(f"{_RUNS_SQL} AND r.session_id > ? AND r.session_id <= ? ORDER BY r.session_id", (after, until)):
         yield _run(row)
 
 
 def runs_until(reader: Reader, until: int) -> Iterator[SessionRun]:
-    """Yield the last run of every job up to the end of a session, what was before all sessions included."""
+    """Yield the last run of every job up to the end of a session, including runs before the first kept session."""
     sql = f"""{_RUNS_SQL} AND (r.job_id, r.session_id) IN
         (SELECT job_id, MAX(session_id) FROM aptui_session_runs WHERE session_id <= ? GROUP BY job_id)"""
     for row in reader.ask(sql, (until,)):
@@ -153,12 +153,12 @@ def _run(row: tuple[int, str, str, str, bytes, int, int, int, int, int, int]) ->
     return SessionRun(*row[:6], bool(row[6]), *row[7:])
 
 
-# How long jobs usually take, and which take longer now: the median of earlier runs, and how far these lie from it (MAD).
+# How long jobs usually take, and which jobs take longer now: the median of earlier runs, and their median deviation (MAD).
 #
-# One slow run says little where runs differ, and much where they do not. So a run counts as slower when it lies beyond the
-# noise of those before it, and is by a fourth and some milliseconds slower than the median. With only a few earlier runs there
+# One slow run means little if durations vary, and much if they do not. So a run is regarded as slower if it exceeds the
+# noise of earlier runs, and is a quarter and some milliseconds slower than the median. With only a few earlier runs there
 # is no reliable spread: then it must have taken twice as long. Drafts are compared only with drafts and finals with finals: the
-# one that was made last decides.
+# kind of the last run decides.
 
 LAST_RUNS = 12
 """Number of earlier runs that are compared, the newest ones."""
@@ -183,7 +183,7 @@ WHERE session_id > 0 AND outcome = 0 AND is_restored = 0)"""
 
 
 class JobPace(Struct, frozen=True):
-    """How long something takes now (`now_ms`), and usually (`median_ms`, with `noise_ms` around it) over `runs` earlier runs."""
+    """Duration of a job now (`now_ms`), and the median of `runs` earlier runs (`median_ms`) with their deviation (`noise_ms`)."""
 
     now_ms: float
     median_ms: float
@@ -192,17 +192,17 @@ class JobPace(Struct, frozen=True):
 
     @property
     def factor(self) -> float:
-        """How many times as long it takes."""
+        """The present duration divided by the median."""
         return self.now_ms / max(self.median_ms, 1.0)
 
     @property
     def is_slower(self) -> bool:
-        """Whether it takes longer, beyond the noise."""
+        """Whether the job takes longer by more than the noise."""
         return self.runs > 0 and self.now_ms > self.median_ms + self.margin_ms
 
     @property
     def is_faster(self) -> bool:
-        """Whether it takes less time, beyond the noise."""
+        """Whether the job takes less time by more than the noise."""
         return self.runs > 0 and self.now_ms < self.median_ms - min(self.margin_ms, 0.5 * self.median_ms)
 
     @property
@@ -212,7 +212,7 @@ class JobPace(Struct, frozen=True):
         return max(_NOISES * self.noise_ms, share * self.median_ms, _LEAST_MS)
 
     def to_json(self) -> dict[str, float]:
-        """Return the usual duration and its noise as programs get them."""
+        """Return the usual duration and its noise in the form of JSON output."""
         return {
             "median_s": round(self.median_ms / 1000, 6),
             "noise_s": round(self.noise_ms / 1000, 6),
@@ -222,7 +222,7 @@ class JobPace(Struct, frozen=True):
 
 
 def pace(now_ms: float, before_ms: Sequence[float]) -> JobPace:
-    """Compare a duration with those before it, the newest first."""
+    """Compare a duration with earlier ones, which are given with the newest first."""
     known = before_ms[:LAST_RUNS]
     if not known:
         return JobPace(now_ms, now_ms, 0.0, 0)
@@ -233,7 +233,7 @@ def pace(now_ms: float, before_ms: Sequence[float]) -> JobPace:
 
 
 def paces(reader: Reader, job_ids: Iterable[int]) -> dict[int, JobPace]:
-    """Return the pace of these jobs, of those that ran at all."""
+    """Return the pace of those of these jobs that have run."""
     durations: dict[int, list[float]] = defaultdict(list)
     makes_drafts: dict[int, int] = {}
     for job_id, duration_ms, is_draft in reader.ask(_HISTORY_SQL, (_format_ids(job_ids),)):
@@ -249,7 +249,7 @@ def slower_jobs(reader: Reader) -> dict[int, JobPace]:
 
 
 def slower_builders(reader: Reader) -> dict[bytes, JobPace]:
-    """Return {builder: its pace} where the jobs of a builder became slower together: ratios to their own medians, in percent."""
+    """Return {builder: its pace} of builders whose jobs became slower together, in percent of the jobs' medians."""
     from statistics import median  # for start-up
 
     owners: dict[int, bytes] = {job_id: builder for builder, job_id in reader.ask(_BUILDERS_SQL)}

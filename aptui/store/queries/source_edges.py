@@ -1,4 +1,4 @@
-"""Source dependencies as rows: the declared targets, and the sources that these mean; our tables and O3DE's in one form.
+"""Source dependencies as rows: the declared targets, and the sources with these names; our tables and O3DE's give the same form.
 
 Ours are read from `aptui_edges`, whose targets are in lower case beyond ASCII; a database of O3DE's own has only
 `SourceDependency`. Every query takes many sources at once.
@@ -31,7 +31,7 @@ _UUIDS_SQL = (
     ("SourceGuid", "SELECT SourceGuid, SourceID FROM Sources"),
     ("uuid", "SELECT uuid, source_id FROM aptui_legacy"),
 )
-"""Columns with UUIDs: a source's own before its further ones."""
+"""Columns with UUIDs: a source's own UUID comes before its further ones."""
 
 
 class DeclaredEdge(NamedTuple):
@@ -65,7 +65,7 @@ class SourceEdges:
         return list(self._rows(f"{sql} ORDER BY 1, 4, 3", json.dumps(list(ids))))
 
     def read_declared_on(self, targets: Collection[str]) -> list[DeclaredEdge]:
-        """Return the sources that depend on one of these paths (lower case) or UUIDs (hex) by name; `patterns` returns the rest."""
+        """Return the sources that depend on one of these paths (lower case) or UUIDs (hex) by name; `patterns` has the others."""
         if self.is_ours:
             sql = f"SELECT {_OWN_COLUMNS} FROM json_each(?) k CROSS JOIN aptui_edges e ON e.target = k.value WHERE e.kind <> 1"
             return list(self._rows(f"{sql} ORDER BY 1, 4, 3", json.dumps(list(targets))))
@@ -176,7 +176,7 @@ class SourceEdges:
         return self._ask(f"{sql} ORDER BY 2, 1")
 
     def names_of(self, ids: Collection[int]) -> dict[int, list[str]]:
-        """Return {source id: [its path in lower case, its UUIDs in hex]}: the targets by which others name it."""
+        """Return {source id: [its path in lower case, its UUIDs in hex]}: the targets with which other sources depend on it."""
         sql = """SELECT s.SourceID, COALESCE(o.path_key, lower(s.SourceName)), s.SourceGuid, l.uuid FROM json_each(?) k
             CROSS JOIN Sources s ON s.SourceID = k.value LEFT JOIN aptui_sources o ON o.source_id = s.SourceID
             LEFT JOIN aptui_legacy l ON l.source_id = s.SourceID"""
@@ -219,14 +219,14 @@ ORDER BY lower(p.ProductName), p.ProductName"""
 
 
 class NeededSource(Struct, frozen=True):
-    """A source that another needs: `root` is the path of its scan folder, `path` is in real case."""
+    """A source that another source needs: `root` is the path of its scan folder, `path` is in real case."""
 
     root: str
     path: str
 
 
 class NamedSource(Struct, frozen=True):
-    """A source that needs others: `root` is the path of its scan folder, `needs` are the others, `files` its other dependencies.
+    """A source that needs other sources (`needs`); `root` is the path of its scan folder, `files` are its other dependencies.
 
     Paths of `files` are in lower case.
     """
@@ -238,7 +238,7 @@ class NamedSource(Struct, frozen=True):
 
 
 def find_named_sources(reader: Reader, only: str = "") -> Iterator[NamedSource]:
-    """Yield every source that needs others, as sources or through its products; `only` those of this path."""
+    """Yield every source that needs other sources, itself or through its products; `only` limits this to one path."""
     roots = reader.folder_paths()
     for (folder, source), rows in groupby(reader.ask(_NEEDS_SQL, (only,) * 3), key=itemgetter(0, 1)):
         others = [row[2:] for row in rows if row[3] != source]

@@ -56,7 +56,7 @@ def read_unwell(reader: Reader) -> UnwellSources:
 
 
 class TreeHealth:
-    """Problems of every node of one tree, with those of its descendants; a folder costs a difference of two sums.
+    """Problems of every node of one tree and of its descendants; the number for a folder is the difference of two sums.
 
     Args:
         end: one past the last descendant of each node.
@@ -114,7 +114,7 @@ _ANALYSIS_SQL = "(SELECT COALESCE(SUM(a.duration_ms), 0) FROM aptui_analyses a W
 
 
 class Kind(StrEnum):
-    """Which tree."""
+    """The kind of a tree."""
 
     SOURCES = "sources"
     INTERMEDIATES = "intermediates"
@@ -221,7 +221,7 @@ class AssetTree(Struct):
         return found | (np.cumsum(inside[:-1]) > 0)
 
     def search(self, text: str, reader: Reader | None = None) -> Mask:
-        """Return which nodes match: bare terms of a filter match names, or paths if they have a slash; or a UUID or asset id.
+        """Return which nodes match a filter (bare terms match names, or paths if they contain a slash), a UUID or an asset id.
 
         Raises:
             FilterError: a term is invalid.
@@ -387,7 +387,7 @@ class AssetsStore:
         self.version = 0
         self.error: KnownError | None = None
         self.took_s = 0.0
-        """Duration of the last read; callers that read again and again wait in proportion."""
+        """Duration of the last read; callers that read repeatedly wait in proportion to this duration."""
 
     def tree(self, kind: Kind) -> AssetTree | None:
         """Return the last tree; None while it is read for the first time, which the first call starts."""

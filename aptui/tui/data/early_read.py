@@ -17,7 +17,7 @@ from aptui.store.queries.reader import open_reader
 from aptui.tui.background import run_in_background
 
 _MOST_WAITING = 16
-"""Maximum number of waiting parts: those of 100,000 jobs, which also limits the memory for millions."""
+"""Maximum number of waiting parts: enough for 100,000 jobs, and a limit of the memory for millions of jobs."""
 
 
 class EarlyRead:
@@ -35,7 +35,7 @@ class EarlyRead:
         run_in_background("aptui-early", self._read)
 
     def parts(self) -> Iterator[JobPart]:
-        """Yield the parts, once; after an error the `Ending`, or every part, is missing."""
+        """Yield the parts; call it only once. After an error the `Ending` or all parts are missing."""
         while (part := self._parts.get()) is not None:
             self._free_places.release()
             yield part
@@ -54,6 +54,6 @@ class EarlyRead:
                         return
                     self._parts.put(part)
         except KnownError:
-            pass  # the next read reports it
+            pass  # the next read reports the error
         finally:
             self._parts.put(None)

@@ -1,7 +1,7 @@
 """Joins notices with the database: subscribe, then read, then apply notices.
 
 Notices carry (epoch, seq), and so does the database, in every transaction. A client that first subscribes and then reads gets
-everything once: a notice up to the moment of the read is in the rows already and only shows whether the job runs; a later one
+everything once: the rows contain all notices up to the moment of the read, which only show whether a job runs; a later notice
 changes the row as well. Rows may be written after their notices, so a read older than the subscription is repeated as soon as the
 database has caught up. A failed read is repeated at the first notice after the database exists.
 
@@ -50,17 +50,17 @@ if TYPE_CHECKING:
 CATCH_UP_S = (0.1, 0.2, 0.4, 0.8, 1.6)
 """Delays before each of five checks whether the database has reached the moment of the subscription (seconds)."""
 _PART = 400
-"""Number of changed jobs that are applied at once, in two milliseconds; a key waits no longer than that."""
+"""Number of changed jobs that are applied at once; applying them takes 2 ms, which is the longest delay of a key."""
 _MOST_MESSAGES = 200
 _NO_ENGINE: Moment = (0, 0)
 """Moment of a database that no engine of aptui writes."""
 _TIDY_MS = 1_000
 _DELIVERED_MS = 10_000
-"""Maximum delay of rows after their notices (ms); some commits."""
+"""Maximum delay of rows after their notices (ms): the time of several commits."""
 
 
 class JobNews(Struct, frozen=True, gc=False):
-    """The newest notice of a job; `is_later`: later than the rows that were read, so that the row changes as well.
+    """The newest notice of a job; `is_later`: the notice is later than the rows that were read, so that it also changes the row.
 
     `received_ms` is the time of receipt; when the database has reached `moment`, its rows have the change.
     """
@@ -104,7 +104,7 @@ class Batch(Struct, frozen=True):
         )  # fmt: skip
 
     def parts(self, most: int = _PART) -> list[Batch]:
-        """Return it in parts that are quick to apply, the first one last: all but changes of jobs, then those."""
+        """Return parts that are quick to apply, in reverse order: the last part has everything except most changes of jobs."""
         rest = [Batch(jobs=self.jobs[at : at + most], is_connected=self.is_connected) for at in range(most, len(self.jobs), most)]
         return [*reversed(rest), replace(self, jobs=self.jobs[:most]) if rest else self]
 
@@ -132,7 +132,7 @@ class Feed:
         more_builders: returns names that take a while to find (the project's own); called once in the reading thread after the
             first rows, which are read again if the names differ.
         wake: called by any thread when there is something to drain; may be called often.
-        wake_for_news: the same for updates that no key waits for.
+        wake_for_news: like `wake`, for updates that no key waits for.
         clock_ms: the clock, for notices without a time.
         read_table: reads all jobs; a double in tests.
         reads_alone: whether a thread reads rows when necessary; otherwise the caller calls `read` while `is_read_due`.
@@ -163,7 +163,7 @@ class Feed:
         self._subscribed: Moment = (0, 0)
         self._is_connected = False
         self._is_read_due = True
-        self._has_failed = False  # the last read
+        self._has_failed = False  # whether the last read failed
         self._reads, self._reading = 0, 0
         # Drained notices that may not be in the database yet; they are applied again to rows that were read in between.
         self._delivered: dict[JobKey, JobNews] = {}
@@ -189,7 +189,7 @@ class Feed:
         self._must_read()
 
     def note_loss(self) -> None:
-        """Note that the connection is lost: rows stay, no job counts as running."""
+        """Note that the connection is lost: rows stay, no job is shown as running."""
         with self._lock:
             self._is_connected = False
             self._pending.running = {}
@@ -197,7 +197,7 @@ class Feed:
         self._wake()
 
     def receive(self, news: Sequence[NoticeLine]) -> None:
-        """Receive notices; the newest of its kind or of its job replaces older ones."""
+        """Receive notices; a notice replaces older notices of its kind or of its job."""
         received_ms = self._clock_ms()
         with self._lock:
             jobs = self._pending.jobs
@@ -356,7 +356,7 @@ class Feed:
             if isinstance(beginning, Beginning) and beginning.moment in (_NO_ENGINE, self._moment()):
                 return build_job_table(chain((beginning,), parts), self._builders, self._analyses)
         except KnownError:
-            pass  # the next read reports it
+            pass  # the next read reports the error
         finally:
             early.close()
         return None

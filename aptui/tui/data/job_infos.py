@@ -30,7 +30,7 @@ _TEXT_COLUMNS = ("platform", "key", "reason", "builder", "folder")
 _FETCHED = re.compile(r"(^|; )its result is (from [^(]+\S) \(.*\)$")
 """The part of a reason that a row shows for a fetched result; the details have its origin and time."""
 _EXIT = re.compile(r"^command exited with status \d+: (?=\S)")
-"""The beginning of every failure of a command; it is left out, because the column only has room for the error."""
+"""The beginning of every failure of a command; cells omit this part, because the column only has room for the error."""
 
 
 def job_cell(table: JobTable, row: int, column_id: str, now_ms: int, began_ms: int | None) -> Cell:
@@ -125,7 +125,7 @@ class JobRowInfo(Struct, frozen=True):
 
     `status` is a word of `filter.STATUS_WORDS`, `check` the findings of checks.
 
-    `source_id` is 0 for jobs that arrived by notices: `Reader.job(key).source_id` has it.
+    `source_id` is 0 for jobs that arrived by notices; `Reader.job(key).source_id` returns their source.
     """
 
     key: int
@@ -177,7 +177,7 @@ def failure_groups(table: JobTable) -> list[CauseGroup]:
 
 
 def status_counts(table: JobTable) -> dict[str, int]:
-    """Return {status word: number of jobs}; completed jobs with warnings or errors also count as those."""
+    """Return {status word: number of jobs}; completed jobs with warnings or errors are also counted under these words."""
     alive = _alive(table)
     status = table.number("status")[alive]
     found = dict(zip(WORDS, np.bincount(status, minlength=len(WORDS)).tolist(), strict=True))
@@ -198,7 +198,7 @@ def alike_columns(table: JobTable) -> frozenset[str]:
 
 
 def next_with(table: JobTable, rows: Rows, word: str, at: int, step: int) -> int | None:
-    """Return the place in `rows` of the nearest before (-1) or after (1) `at` that failed or has errors ("errors") or has warnings.
+    """Return the index of the row nearest before (-1) or after (1) `at` that failed or has errors ("errors"), or has warnings.
 
     It wraps around; None = no other row.
     """
@@ -232,11 +232,11 @@ _SCREENFUL = 100
 _SAMPLE = 300
 """Approximate number of further rows that are measured."""
 _CHEAP_SORT = 200_000
-"""Maximum number of rows that are sorted again at each edit of the filter, if anything changed: it takes 10 ms."""
+"""Maximum number of rows that are sorted again at each edit of the filter, if anything changed: sorting takes 10 ms."""
 
 
 class ViewRequest(Struct, frozen=True):
-    """The rows to show and their order; `number` rises, `changes` counts the changes of the table so far."""
+    """The rows to show and their order; `number` rises with each request; `changes` counts the changes of the table."""
 
     number: int
     table: JobTable
@@ -261,7 +261,7 @@ class View(Struct, frozen=True):
 
 
 class _SupersededError(Exception):
-    """A newer request came."""
+    """A newer request replaced this one."""
 
 
 class ViewWorker:

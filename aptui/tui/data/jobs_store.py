@@ -1,8 +1,8 @@
 """The rows of the Jobs screen: all jobs, filtered and sorted, kept up to date by notices.
 
-Rows do not jump under the user. A row that changes stays in its place. A new one that passes the filter comes last. One that no
+Rows do not jump under the user. A changed row stays in its place. A new row that passes the filter is added last. A row that no
 longer passes is removed, but not while it is on the screen (`hold`), so that a failed job that turns green stays visible.
-`is_out_of_order` shows that the rows differ from filter and order; `resort`, or another filter or order, applies these. A table
+`is_out_of_order` shows that the rows differ from filter and order; `resort`, or another filter or order, corrects that. A table
 that was read again replaces the old one together with its view; rows keep their keys.
 
 The UI's thread calls everything. The feed's thread reads; the view worker's thread filters and sorts.
@@ -152,7 +152,7 @@ class JobsStore:
         """Reads logs for filters."""
         self.version = 0
         self.error: KnownError | None = None
-        """Why the requested filter is not applied; the view is that of the last valid one."""
+        """Why the requested filter is not applied; the view shows the rows of the last valid filter."""
         self.is_loaded = False
         self.needs: Mapping[str, int] = {}
         """Width of the texts of the view when it was made, by column."""
@@ -240,14 +240,14 @@ class JobsStore:
         return alike_columns(self._table)
 
     def find_field(self, word: str) -> str:
-        """Return the field with this whole word as a text of some job: "platform", "key" or "builder"; "" = none."""
+        """Return the field ("platform", "key" or "builder") whose text is this word in at least one job; "" = no field."""
         for field in ("platform", "key", "builder"):
             if any(text.lower() == word.lower() for text in self._table.text(field)[1]):
                 return field
         return ""
 
     def counts(self) -> dict[str, int]:
-        """Return {status word: number of jobs}; completed jobs with warnings or errors also count as those."""
+        """Return {status word: number of jobs}; completed jobs with warnings or errors are also counted under these words."""
         return status_counts(self._table)
 
     def info(self, key: int) -> JobRowInfo | None:
@@ -385,7 +385,7 @@ class JobsStore:
             self._reconsider(touched)
 
     def _overlay(self, keys: Iterable[int], status: int | None) -> None:
-        """Show these jobs with a status; None = with that of the database."""
+        """Show these jobs with a status; None = the status in the database."""
         table = self._next or self._table
         rows = table.rows_of(np.fromiter(keys, np.int64))
         rows = rows[rows >= 0]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from aptui.shared.health import Connection, Health
 
 BACK_OFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-"""Delays before each new attempt to connect (seconds); the last one repeats. A connect to a dead socket costs microseconds."""
+"""Delays before each new attempt to connect (seconds); the last one repeats. Connecting to a dead socket takes microseconds."""
 START_WITHIN_S = 30.0
 """Maximum time of an engine from its start until it listens (seconds)."""
 READ_AGAIN_S = 2.0
@@ -109,11 +109,11 @@ class Session(Protocol):
 
     @property
     def latest_progress(self) -> Progress | None:
-        """The newest counts."""
+        """The latest report of the engine's progress, None = no report yet."""
 
     @property
     def latest_health(self) -> Health | None:
-        """The newest health."""
+        """The latest report of the engine's health."""
 
     @property
     def connections(self) -> tuple[Connection, ...]:
@@ -136,7 +136,7 @@ class Session(Protocol):
         """Start an engine if none is running, and connect to it."""
 
     def restart_engine(self, *, is_when_idle: bool) -> None:
-        """Stop the engine, then start one of this version."""
+        """Stop the engine, then start an engine of this version."""
 
     def close(self) -> None:
         """Disconnect; the engine keeps running."""
@@ -180,7 +180,7 @@ class NoSession:
             listener.note_subscription(0, 0, {})
 
     def ask(self, verb: Verb) -> Future[Answer]:
-        """Refuse."""
+        """Fail, because there is no engine."""
         return _fail(
             UserError(
                 f"cannot {_word(verb)}: this is a database without an engine",
@@ -399,7 +399,7 @@ class LinkSession:
         while not self._is_closing:
             news = client.news(None)
             for line in news:
-                if not isinstance(line.notice, JobChanged):  # nearly all notices are, up to ten thousand a second
+                if not isinstance(line.notice, JobChanged):  # nearly all notices are of this kind, up to ten thousand a second
                     self._note(line.notice)
             for listener in self.listeners:
                 listener.receive(news)

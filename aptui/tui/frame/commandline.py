@@ -81,7 +81,7 @@ class Candidates(Widget):
         self._lines: list[Parts] = []
 
     def show(self, found: Sequence[tuple[str, str]], chosen: int = -1) -> None:
-        """Show a few completions; `chosen` is the one that Tab has written."""
+        """Show a few completions; `chosen` is the completion that Tab has written."""
         first = max(0, min(chosen - _MOST_CANDIDATES // 2, len(found) - _MOST_CANDIDATES))
         shown = list(enumerate(found))[first : first + _MOST_CANDIDATES]
         width = max((len(text) for _, (text, _) in shown), default=0) + 2

@@ -97,7 +97,7 @@ class EngineControl(Actions):
         self._screen.question(text, choices)
 
     def show_state(self) -> None:
-        """Report that the engine is back; called when the session's state changed. The banner reports one that is too old."""
+        """Report that the engine is back; called when the session's state changed. The banner reports an engine that is too old."""
         session = self._session
         if session.state is not SessionState.ATTACHED:
             return

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Palette(CommandPalette):
-    """The palette; it closes once, although keys that arrive in a burst may choose twice: there is only one screen below."""
+    """The palette. It closes only once, even if a burst of keys chooses twice, because there is only one screen below it."""
 
     is_leaving = False
 

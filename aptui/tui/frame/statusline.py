@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 _BANNER_LINES, _TALL = 3, 20
-"""Maximum lines of the banner on a screen of at least 20 lines; on a lower one it has one line."""
+"""Maximum lines of the banner on a screen of at least 20 lines; on a lower screen the banner has one line."""
 _WORST_FIRST = (WatchMode.GONE, WatchMode.LIMITED, WatchMode.POLLING, WatchMode.STARTING)
 
 
@@ -64,7 +64,7 @@ class TabBar(Line):
         self.refresh_if_changed()
 
     def parts(self, width: int) -> Parts:
-        """Return the longest form that fits: first the right side is shortened, then titles; numbers alone come last."""
+        """Return the longest form that fits: first the right side is shortened, then titles; the shortest form has only numbers."""
         platforms = Part(self._platforms, "muted")
         state = _state_part(self._session.state)
         is_watching = self._session.state in (SessionState.ATTACHED, SessionState.NONE)
@@ -159,7 +159,7 @@ def health_part(health: Health | None) -> Part:
 
 
 class Banner(Line):
-    """Why there is no engine, or which action it needs: below the tabs, on as many lines as the text takes, up to three."""
+    """The lines below the tabs, up to three, that show why there is no engine or which action the engine needs."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(id="banner")
@@ -196,7 +196,7 @@ def banner_text(session: Session) -> str:
     engine = session.engine
     start = "" if session.is_read_only else " · ':start' starts one"
     if trouble.startswith("no engine"):
-        trouble = ""  # it only adds the path of the socket, which `i` shows
+        trouble = ""  # this text only adds the path of the socket, which `i` shows
     match session.state:
         case SessionState.WAITING:
             return f"! {trouble}; the engine starts after it"
@@ -248,7 +248,7 @@ class Hints(Line):
         super().__init__(id="hints")
 
     def parts(self, width: int) -> Parts:
-        """Return as many hints as fit; those that always stay come last."""
+        """Return as many hints as fit; the hints that always stay are at the end."""
         mine, always = hints_of(self.screen.active_bindings, is_typing=isinstance(self.screen.focused, Input))
         always_shown = [hint for hint in always if hint]
         while always_shown and width_of([part for hint in always_shown for part in hint]) > width:
@@ -428,7 +428,7 @@ def _rate(progress: Progress) -> str:
 
 
 def _time_left(progress: Progress) -> str:
-    """Return the estimate of the engine, or before it has one that of the rate so far; "" = unknown."""
+    """Return the engine's estimate of the time left, or, before there is one, an estimate from the rate so far; "" = unknown."""
     done, spent_ms = progress.done_now + progress.failed_now, progress.processing_ms
     if not progress.is_working or (progress.eta_ms <= 0 and not (done and spent_ms)):
         return ""

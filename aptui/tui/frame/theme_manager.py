@@ -31,7 +31,7 @@ _TEXT_CELLS = 28
 
 
 class ThemePicker(Vertical):
-    """A narrow column beside the pane: moving shows a theme, Enter keeps it, Esc restores the previous one."""
+    """A narrow column beside the pane: moving the cursor shows a theme, Enter keeps it, Esc restores the previous theme."""
 
     DEFAULT_CSS = """
     ThemePicker { width: 30; height: 1fr; display: none; }

@@ -1,4 +1,4 @@
-"""Pixels as cells: two for each cell, by an upper half block with two colours; shades if colours are few.
+"""Draws pixels as cells: each cell shows two pixels as an upper half block in two colours, or shades if colours are few.
 
 Transparent pixels show a faint checker, so that the shape of a picture is visible. Colours are rounded a little and equal halves
 are blanks, because neighbours of the same colour cost no bytes.
@@ -28,12 +28,12 @@ _UPPER = "▀"
 _SHADES, _ASCII_SHADES = " ░▒▓█", " .:+#"
 _CHECKER_PIXELS = 4
 _CHECKER = (0.06, 0.14)
-"""Distance of the checker's two fields from the ground, as a share of that to middle grey."""
+"""Distance of the checker's two colours from the background, as a share of the distance between background and middle grey."""
 _ROUNDED = 3
-"""Steps of a channel that are rounded to one: the difference is invisible, and areas get one colour."""
+"""Number of values of a channel that are rounded to one value: the difference is invisible, and areas get one colour."""
 _EYE = (0.299, 0.587, 0.114)
 _STRETCHED_FROM = 0.12
-"""Minimum difference of greys that is stretched to full contrast: less is one grey, with noise."""
+"""Minimum difference of greys that is stretched to full contrast: a smaller difference is one grey with noise."""
 _VIVID = 1.5
 """Factor of saturation before the nearest of 240 colours is taken: otherwise most dark and pale colours become grey."""
 
@@ -90,7 +90,7 @@ def _scale(pixels: Pixels, width: int, height: int) -> Grid:
 
 
 def _shares(before: int, after: int) -> Grid:
-    """Return the shares of `before` pixels in each of `after`: array (after, before)."""
+    """Return the share that each of `before` pixels has in each of `after` pixels, as an array (after, before)."""
     edges = np.arange(after + 1) * (before / after)
     places = np.arange(before)
     covered = np.minimum(edges[1:, None], places + 1) - np.maximum(edges[:-1, None], places)
@@ -144,7 +144,7 @@ def _round_colours(colours: Grid) -> NDArray[np.int64]:
 
 
 def _palette(colours: Grid) -> NDArray[np.int64]:
-    """Return the nearest of 240 colours of each, by the weights of the eye (see `theming.fit_colours`); greys stay grey."""
+    """Return the nearest of 240 colours for each pixel, weighted as the eye sees (see `theming.fit_colours`); greys stay grey."""
     grey = colours @ np.array(_EYE, np.float32)[:, None]
     vivid: Grid = (grey + (colours - grey) * _VIVID).astype(np.float32)
     flat = _round_colours(vivid)

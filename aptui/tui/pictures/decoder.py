@@ -1,4 +1,4 @@
-"""The process that decodes one picture, from standard input to small pixels on standard output; and decoded pictures.
+"""The process that decodes a picture from standard input to a small one on standard output; and the type of decoded pictures.
 
 Files may be hostile, so they are not decoded in the screen's process. Before this process reads a byte of the file, it gives up
 privileges: it cannot open files or connections, start processes or write files (root becomes `nobody`), and its memory and CPU time
@@ -115,7 +115,7 @@ def _decode_answer(form: str) -> tuple[dict[str, object], bytes]:
 
 
 def _decode_ktx2(data: bytes) -> Image.Image:
-    """Return the largest level of a KTX2 file that is not much larger than the preview, its first face or layer."""
+    """Return the first face or layer of a KTX2 file, in the largest level that is not much larger than the preview."""
     import texture2ddecoder
     from PIL import Image
 

@@ -14,9 +14,9 @@ from typing import Any
 _TRIANGLES = 4
 _STRIPS_AND_FANS = (5, 6)
 _MOST_STEPS = 20_000
-"""Maximum of visited nodes and primitives: nodes that share children can stand for far more than their text says."""
+"""Maximum number of visited nodes and primitives: nodes that share children can make a small file a huge scene."""
 LONGEST_JSON_BYTES = 8 << 20
-"""A longer document is not summarized."""
+"""Maximum length of a document that is summarized (bytes)."""
 _COUNTED = ("meshes", "nodes", "skins", "animations", "materials", "textures", "images", "cameras")
 
 Object = dict[str, Any]
@@ -45,7 +45,7 @@ def _length(accessors: list[Object], index: object) -> int:
 
 
 def describe_glb(data: bytes) -> list[tuple[str, str]]:
-    """Return (label, value) of the facts of a GLB, of which `data` may be only the begin; [] if it is none or damaged."""
+    """Return (label, value) of the facts of a GLB, `data` may be only its beginning; [] if it is not a GLB, or damaged."""
     length = int.from_bytes(data[12:16], "little")
     if not data.startswith(b"glTF") or data[16:20] != b"JSON" or length > min(len(data) - 20, LONGEST_JSON_BYTES):
         return []
@@ -113,7 +113,7 @@ def _times(a: Matrix, b: Matrix) -> Matrix:
 
 
 def _matrix(node: Object) -> Matrix:
-    """Return how a node places its content, as rows (§3.5.3 of the glTF 2.0 specification)."""
+    """Return the transformation of a node as rows of a matrix (§3.5.3 of the glTF 2.0 specification)."""
     if numbers := _numbers(node, "matrix", 16):
         return [[numbers[row + 4 * column] for column in range(4)] for row in range(4)]
     x, y, z, w = _numbers(node, "rotation", 4) or [0, 0, 0, 1]
@@ -137,7 +137,7 @@ def _as_object(value: object) -> Object:
 
 
 def _as_objects(value: object) -> list[Object]:
-    """Return the objects of a list; other values count as empty objects."""
+    """Return the objects of a list; other values are replaced by empty objects."""
     return [_as_object(each) for each in value] if isinstance(value, list) else []
 
 

@@ -139,7 +139,7 @@ def _override(keymap: Keymap, own: list[list[str]]) -> None:
 
 
 def clashes(actions: Mapping[str, Action]) -> list[tuple[str, str, str]]:
-    """Return (id, id, key) of each two actions with the same key in one scope, or if one has the scope `everywhere`."""
+    """Return (id, id, key) for each pair of actions with the same key whose scopes are equal, or one is `everywhere`."""
     found = []
     by_key: dict[str, list[Action]] = {}
     for action in actions.values():

@@ -44,7 +44,7 @@ _MIXES = (0.0, 0.15, 0.3, 0.45, 0.6, 0.8, 1.0)
 def fit_colours(text: str, colours: int) -> str:
     """Return a style or a colour with each colour replaced by the nearest one, if the terminal has 256 colours.
 
-    Rich takes the nearest of the colour cube for all that is not nearly grey: a slate bar becomes teal.
+    Rich takes the nearest colour of the colour cube unless a colour is nearly grey: a slate bar becomes teal.
     """
     return _HEX.sub(lambda found: _nearest(found[0].lower()), text) if colours == 256 else text
 
@@ -86,7 +86,7 @@ def _luminance(triplet: ColorTriplet) -> float:
 
 
 def legible(colour: Color, behind: Color, colours: int) -> Color:
-    """Return a colour that is legible on `behind`: this one, or the nearest lighter or darker one."""
+    """Return a colour that is legible on `behind`: the given colour, or the nearest lighter or darker one."""
     from rich.color import Color  # for start-up
 
     ground, own = show_colour(behind, colours, is_foreground=False), show_colour(colour, colours)
@@ -168,7 +168,7 @@ class ThemeFiles(Struct):
 
 
 def load_themes() -> ThemeFiles:
-    """Read all themes. A broken one is reported; one of the user replaces a shipped one of the same name."""
+    """Read all themes. A broken theme is reported; a theme of the user replaces the shipped theme of the same name."""
     themes = ThemeFiles(stamps=_stamps())
     parts: dict[str, tuple[dict[str, Any], str]] = {}
     for file, _ in themes.stamps:
@@ -251,7 +251,7 @@ def _is_color(word: str) -> bool:
 
 
 def _complete(name: str, parts: Mapping[str, tuple[dict[str, Any], str]], seen: tuple[str, ...] = ()) -> ThemeFile:
-    """Return a theme with the values of the one that it extends."""
+    """Return a theme, completed with the values of the theme that it extends."""
     part, file = parts[name]
     base: ThemeFile | None = None
     parent = part.get("extends")
@@ -358,7 +358,7 @@ def roles(app: App[Any]) -> Roles:
 def suitable(wanted: str, themes: ThemeFiles, environment: Mapping[str, str] | None = None) -> str:
     """Return the name of the theme to begin with: `wanted` if the terminal can show it.
 
-    It has no colours if the user or the terminal requires that.
+    The theme has no colours if the user or the terminal requires that.
     """
     colours = prepare_terminal(os.environ if environment is None else environment).colours
     if colours == 0:

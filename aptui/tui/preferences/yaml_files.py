@@ -58,7 +58,7 @@ def check_key(node: Node, key: str, known: tuple[str, ...] | frozenset[str], wha
     """Check that `key` of the mapping `node` is one of `known`.
 
     Raises:
-        UserError: it is not; the hint has the nearest known key.
+        UserError: `key` is unknown; the hint has the nearest known key.
     """
     if key not in known:
         from aptui.config.yaml.nodes import nearest  # for start-up

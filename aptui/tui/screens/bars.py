@@ -64,7 +64,7 @@ class TabLine(Line):
 
     Args:
         titles: returns the titles and the number of the current one.
-        words: returns the words at the right, the least important first: it is dropped first.
+        words: returns the words at the right, the least important first; words are dropped in this order.
         choose: called with the number of the clicked tab.
     """
 

@@ -40,7 +40,7 @@ def offer_copies(shell: Shell, copies: Sequence[Copy], place: tuple[int, int] | 
 
 
 def copy_paths(shell: Shell, paths: Sequence[str]) -> None:
-    """Copy paths as the bytes on the disk; if one has control characters, they are made safe."""
+    """Copy paths as the bytes on the disk; if any path has control characters, all paths are made safe."""
     names = [native(path) for path in paths if path]
     if not names:
         shell.show_toast("there is nothing to copy", "warning")

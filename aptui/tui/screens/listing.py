@@ -21,7 +21,7 @@ class Listing(Generic[T]):
 
     Args:
         cell: draws a cell of a record.
-        order: returns the sort value of a record in a column; without it the order is that of the records.
+        order: returns the sort value of a record in a column; without `order` the records keep their order.
         key: returns the stable id of a record, by default its position.
     """
 
@@ -44,7 +44,7 @@ class Listing(Generic[T]):
         self.sort_by(self.sort)
 
     def sort_by(self, sort: tuple[str, bool] | None) -> None:
-        """Sort by a column; equal records, or all without a column, keep the given order."""
+        """Sort by a column; equal records keep the given order, and so do all records without a column."""
         self.sort, self._rows = sort, self._shown
         if sort is not None and self._order is not None:
             column, is_descending = sort

@@ -1,1 +1,1 @@
-"""The real terminal: driver, safety wall, clipboard, first paint."""
+"""The real terminal: driver, safety of foreign text, clipboard, first paint."""

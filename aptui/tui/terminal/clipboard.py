@@ -1,7 +1,7 @@
 """Copies to the clipboard of the user's terminal by the route that works there, and reports the route.
 
 Inside tmux only `load-buffer -w` reached the outer terminal in every configuration that was tried. GNU screen needs OSC 52 in
-pieces inside DCS. Everywhere else it is OSC 52. The content of the clipboard is never requested.
+pieces inside DCS. All other terminals get OSC 52. The content of the clipboard is never requested.
 
 Tests: `tests/tui/terminal/test_clipboard.py`.
 """
@@ -29,7 +29,7 @@ SAFE_BYTES = 74_994
 MOST_COPIES = 20
 _TIMEOUT_S = 2.0
 _SCREEN_CHUNK = 76
-"""GNU screen cuts DCS strings of more than 255 bytes or so; base64's own line length is well below."""
+"""Bytes of a piece, the line length of base64: GNU screen cuts DCS strings of more than about 255 bytes."""
 
 
 class Copied(Struct, frozen=True):

@@ -50,13 +50,13 @@ if TYPE_CHECKING:
 
 _PASTE_BEGINS, _PASTE_ENDS = "\x1b[200~", "\x1b[201~"
 _ESCAPED = re.compile(r"\x1b([\r !-NQ-WYZ\\`ac-eg-~])")
-"""Esc and a key that begins no sequence. Alt looks the same; b and f are left out, because terminals send them for ^← and ^→."""
+"""Esc and a key that begins no sequence: the same bytes as Alt and the key. Without b and f: terminals send them for ^← and ^→."""
 _ESCAPED_CTRL = re.compile(r"\x1b([\x01-\x07\x0b\x0c\x0e-\x1a])")
 """Esc and a key with Ctrl, which Textual would take for that key alone; without Tab, Enter and Backspace, which are keys."""
 _TORN = re.compile(r"\x1b\[[0-9;:<=>?]+[ -/]*\Z")
 """The first piece of a terminal's reply; it cannot be typed."""
 _BEGUN, _BEGUN_PASTE_END = re.compile(r"\x1b\[\Z"), re.compile(r"\x1b\[?\Z")
-"""The same while a reply is due, and within a paste."""
+"""The first piece of a reply while one is due, and the first piece of the end of a paste."""
 _ESC_TAKEN_S = 0.15
 """Time that Textual needs to turn the byte of Esc into a key (seconds)."""
 _ANSWER_WITHOUT_ESC = re.compile(r"\[\d[\d;]*(R|\Z)")
@@ -134,7 +134,7 @@ def input_decoder(encoding: str, is_asked: Callable[[], bool] = lambda: False) -
 
 
 _KEY_WITHIN_S = 1.0
-"""Maximum wait of a key for the effect of the one before (seconds); a pane that opens for the first time takes a tenth of it."""
+"""Maximum wait of a key for the effect of the previous key (seconds); a pane that opens for the first time takes 0.1 s."""
 _ANSWERS_WITHIN_S = 1.0
 """Maximum wait for replies of the terminal at the end (seconds)."""
 _CHARACTERS = {_character_to_key(each): each for each in map(chr, range(32, 127))} | {"enter": "\r", "escape": "\x1b"}
@@ -199,7 +199,7 @@ class Terminal(LinuxDriver):
     def _get_terminal_size(self) -> tuple[int, int]:
         """Return (columns, lines) of the terminal that is drawn on.
 
-        COLUMNS and LINES are ignored: exported ones belong to another terminal, or to this one before it was resized. stdout is
+        COLUMNS and LINES are ignored: exported values may be of another terminal, or of this one before a resize. stdout is
         ignored, because it may be a file.
         """
         for stream in (self._file, sys.__stdin__):
@@ -249,7 +249,7 @@ class Terminal(LinuxDriver):
     def _note_resize(self, *_: object) -> None:
         """Have the new size of the terminal read in the loop; Textual's handler would read it here.
 
-        A signal may arrive while the handler of the one before runs. That handler would then report its older size last.
+        A signal may arrive while the handler of the previous signal runs. That handler would then report its older size last.
         """
         if self.output is not None:
             self.output.forget()
@@ -270,7 +270,7 @@ class Terminal(LinuxDriver):
         super().stop_application_mode()
 
     def disable_input(self) -> None:
-        """Stop reading, after replies that are due: they would be input of the next program in this terminal."""
+        """Stop reading after the replies that are due have arrived: the next program in this terminal would read them as input."""
         self._is_leaving = True
         if self.output is not None and self.output.pace.answers:
             deadline = time.monotonic() + min(_ANSWERS_WITHIN_S, 3 * self.output.pace.round_trip_s + 0.05)
@@ -345,8 +345,8 @@ class Terminal(LinuxDriver):
 def as_meant(message: events.Key | events.Paste, bound: Collection[str] = ()) -> tuple[events.Key | events.Paste, ...]:
     """Return the keys that the user meant.
 
-    A line feed is Enter: the terminal turns Enter into one until the screen has taken it over. A key with Alt that is not `bound`
-    is Esc and that key: a slow line delivers both together.
+    A line feed is Enter, as the terminal sends it until the screen has taken over the terminal. A key with Alt that is not `bound`
+    is Esc followed by that key: a slow line delivers both together.
     """
     if not isinstance(message, events.Key):
         return (message,)
@@ -366,7 +366,7 @@ def _keys_of(app: App[Any]) -> Collection[str]:
 
 
 async def _handle(app: App[Any], message: Message) -> None:
-    """Post a key and wait until it and its consequences have gone up from the focused widget to the app."""
+    """Post a key and wait until the widgets from the focused one up to the app have handled the key and its consequences."""
     if isinstance(message, (events.Key, events.Paste)) and not await _is_let_through(app, message):
         return
     way: list[MessagePump] = [app, *(app.focused or app.screen).ancestors_with_self]
@@ -393,7 +393,7 @@ async def _wait_until_passed(pump: MessagePump) -> None:
 
 
 class _Passed:
-    """Callback that a pump runs when it gets there; about twenty for each key.
+    """Callback that a message pump runs after all earlier messages; about twenty are posted for each key.
 
     `call_later` wraps its function, and Textual inspects the parameters of each wrapper, which is slow.
     """
@@ -408,7 +408,7 @@ class _Passed:
 
 
 def is_possible() -> bool:
-    """Whether there is a terminal to draw on: stdin to read keys from, and one behind stderr or `/dev/tty`."""
+    """Whether the screen can be shown: stdin is a terminal to read keys from, and stderr or `/dev/tty` one to draw on."""
     if os.environ.get("TERM", "dumb") in {"", "dumb"} or sys.__stdin__ is None or not sys.__stdin__.isatty():
         return False
     if sys.__stderr__ is not None and sys.__stderr__.isatty():

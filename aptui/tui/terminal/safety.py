@@ -1,4 +1,4 @@
-"""Safety of foreign text: the wall before the terminal, the terminal's facts, and the glyphs.
+"""Safety of foreign text: the wall (the last check before the terminal), the terminal's facts, and the glyphs.
 
 Text is made safe twice. `make_safe`, which every widget uses, does it on input. The wall in `Strip.render`, where segments become
 output, makes remaining control characters visible and keeps the width of the strip. `install` verifies that the hook sees all that

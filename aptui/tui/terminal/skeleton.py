@@ -64,7 +64,7 @@ def frame(project_name: str, width: int, height: int) -> str:
 def shows_utf8(environ: Mapping[str, str]) -> bool:
     """Return whether a terminal of this environment shows more than ASCII; `APTUI_GLYPHS=ascii|utf8` decides.
 
-    An unset locale counts as UTF-8: Python turns it into C.UTF-8 (PEP 538), and terminals without UTF-8 are rare.
+    An unset locale is treated as UTF-8: Python turns it into C.UTF-8 (PEP 538), and terminals without UTF-8 are rare.
     """
     wanted = environ.get("APTUI_GLYPHS", "").lower()
     if wanted in {"ascii", "utf8"}:

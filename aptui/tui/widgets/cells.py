@@ -189,7 +189,7 @@ class Painter:
             style = self.ground + own + bar
             if bar.bgcolor and not bar.reverse:
                 style += Style(color=legible(own.color or style.color or bar.bgcolor, bar.bgcolor, facts().colours))
-            if bar.reverse:  # a dim letter on a reversed bar cannot be read, nor yellow paper with white letters
+            if bar.reverse:  # dim letters on a reversed bar cannot be read, nor white letters on yellow
                 style += Style(dim=False, color=self.ground.color or _DEFAULT, bgcolor=self.ground.bgcolor or _DEFAULT)
         return style + self._role("match") if is_match else style
 

@@ -141,7 +141,7 @@ class FilterBox(Widget):
 
     @dataclass
     class FilterLeft(Changed):
-        """The user left the line: `text` is the filter, after Esc that from before; `is_remembered` is true after Enter."""
+        """The user left the line: `text` is the filter, after Esc the previous filter; `is_remembered` is true after Enter."""
 
         is_remembered: bool = True
 

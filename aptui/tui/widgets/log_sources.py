@@ -31,7 +31,7 @@ LEVEL_WORDS = {"E": "error", "W": "warning", "I": "info", "D": "debug"}
 
 
 def level_letter(number: int) -> str:
-    """Return the letter of a `messages.LogLevel`; numbers out of range count as the nearest level."""
+    """Return the letter of a `messages.LogLevel`; numbers out of range become the nearest level."""
     return "DIWE"[min(max(number, 0), 3)]
 
 

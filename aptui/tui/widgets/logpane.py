@@ -377,7 +377,7 @@ class LogPane(Rows):
         return len(wrap(self._text(line)[0], width - taken - 1)) + len(self._context_rows(line))
 
     def _context_rows(self, line: LogPaneLine) -> list[list[tuple[str, str]]]:
-        """Return the details of a line as rows of (text, role), several short ones in a row; none if they are not shown."""
+        """Return the details of a line as rows of (text, role), several short details in one row; none if they are not shown."""
         rows: list[list[tuple[str, str]]] = []
         free_width, used = max(_LEAST_VALUE, self.painting.width - _BEFORE_CONTEXT - 1), 0
         for key, value in line.context if self.shows_context else ():

@@ -193,7 +193,7 @@ class Menu(_PopUp, can_focus=True):
         title: str = "",
         place: tuple[int, int] | None = None,
     ) -> Menu:
-        """Open a menu whose items have a function: that of the chosen item is called, none after Esc."""
+        """Open a menu whose items have functions; the function of the chosen item is called, none after Esc."""
         runs = {item.id: run for item, run in choices if item is not None}
         return Menu.ask(app, [item for item, _ in choices], lambda what: runs[what]() if what else None, title=title, place=place)
 

@@ -18,7 +18,7 @@ from textual.widget import Widget
 
 from aptui.tui.widgets.cells import Painter, merge, pad, painter_of
 
-# Textual draws borders, outlines, padding, tints and hatches around each line. Without any of them that still takes three times as
+# Textual draws borders, outlines, padding, tints and hatches around each line. Even without these, that takes three times as
 # long as the line itself, and makes a new strip each time, so that the caches of strips (cuts, terminal colours) are never hit.
 # `_PlainCache` overrides `StylesCache.render_line`, which is private to Textual and therefore pinned with its version.
 

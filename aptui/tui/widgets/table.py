@@ -82,7 +82,7 @@ def lay_out(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
     flexible = [at for at, column in enumerate(remaining) if not column.width]
     if spare > 0 and flexible:
         _share(remaining, widths, flexible, spare)
-    for at in reversed(range(len(remaining))):  # nothing more can be dropped: the last ones give way
+    for at in reversed(range(len(remaining))):  # no column can be dropped any more: the last columns become narrower
         if spare < 0:
             given = min(-spare, max(0, widths[at] - (1 if at else 0)))
             widths[at] -= given
@@ -248,7 +248,7 @@ class Table(Rows):
         self.refresh_model()
 
     def refresh_model(self) -> None:
-        """Show changes; call it once per frame. Costs the visible rows if `model.version` rose, else nothing."""
+        """Show changes; call it once per frame. Reads the visible rows if `model.version` rose, else does nothing."""
         if self._model.version != self._seen_version:
             self._seen_version = self._model.version
             self.refresh_rows()
@@ -343,7 +343,7 @@ class Table(Rows):
         return f"{column.title} {glyph('descending' if self._sort[1] else 'ascending')}"
 
     def _with_arrow(self, column: Column) -> Column:
-        """Return a column; the one that is sorted by has room for its arrow and is dropped last."""
+        """Return a column; the sorted column has room for its arrow and is dropped last."""
         if self._sort is None or self._sort[0] != column.id:
             return column
         wide = width_of(self._title(column))
@@ -352,7 +352,7 @@ class Table(Rows):
 
     def _cells_of(self, index: int, key: int) -> tuple[Cell, ...]:
         """Return the cells of a row, read once per version."""
-        version, layout = self._model.version, self._lay_columns()  # another width discards all cells
+        version, layout = self._model.version, self._lay_columns()  # a change of the width discards all cells
         known = self._cells.get(key)
         if known is not None and known[0] == version:
             return known[1]

@@ -147,7 +147,7 @@ _ROLES = (
     ("Token.Generic.Inserted", "completed"),
     ("Token.Generic.Heading", "title"),
 )
-"""{token of pygments: role}; the first match counts."""
+"""{token of pygments: role}; the first match is used."""
 
 
 class TextPreview(Struct, frozen=True):

@@ -1,6 +1,6 @@
 """Command builders: template, execution, warnings and errors found in the output, products by glob, dependencies.
 
-A command without shell syntax is started directly: that saves the start of a shell, which costs as much as many tools do. A shell
+A command without shell syntax is started directly, because starting a shell costs as much time as many tools need. A shell
 gets values in variables, never in its text (`core.command_template`).
 """
 
@@ -32,7 +32,7 @@ _MEANS_NOTHING = re.compile(r"[A-Za-z0-9@%+=:,./_-]+")
 _NAMES_OF_FILES = ("name", "stem", "ext", "rel")
 _READ_BYTES = 1 << 16
 DEPENDENCY_OUTPUT_BYTES = 16 << 20
-"""Output kept of each end if dependencies are read from it; longer output fails the run, because dependencies would be missing."""
+"""Bytes kept of each end of output that contains dependencies; longer output fails the run, as dependencies would be missing."""
 
 
 LONG_MS = 5
@@ -94,7 +94,7 @@ def invocation(template: str, values: Mapping[str, str]) -> Invocation:
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """Replace placeholders in `text` by plain values (product globs: by values without meaning for a glob)."""
+    """Replace placeholders in `text` by plain values; callers escape the values of product globs."""
     return _fill(text, values)
 
 
@@ -107,12 +107,12 @@ def _direct_words(template: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(template))
     except ValueError:
-        return ()  # the shell explains wrong quotes better
+        return ()  # the quotes are wrong; the shell's message explains that better
 
 
 @lru_cache(maxsize=256)
 def find_program(word: str) -> str:
-    """Return the path of a program, "" if it is not found: a word of the shell, or a mistake that the shell explains."""
+    """Return the path of a program; "" if it is not found: the word is a shell built-in, or a mistake that the shell reports."""
     return shutil.which(word) or ""
 
 
@@ -130,7 +130,7 @@ def _fill(text: str, values: Mapping[str, str]) -> str:
 def _format_line(template: Template, values: Mapping[str, str]) -> str:
     """Return a line that users can paste into a shell.
 
-    Values without special characters are in the line, others in variables before it.
+    Values without special characters are part of the line; other values are assigned to variables before it.
     """
     plain = {name for name in template.variables if _MEANS_NOTHING.fullmatch(values[name])}
     text, position = "", 0
@@ -175,7 +175,7 @@ def execute(
     Its output is added to `output` as it arrives. `meanwhile` is called after the start, and again when the command takes long.
 
     Args:
-        limit_s: time limit after which its process group is killed, 0 = none: the engine ends workers that take too long.
+        limit_s: seconds after which the command's process group is killed; 0 = no limit, as the engine ends slow workers.
 
     Raises:
         CommandError: it cannot be started.
@@ -260,7 +260,7 @@ def _pipe_reads(reader: int) -> int:
 
 
 def _read(reader: int, output: BoundedText) -> bool:
-    """Read once; return whether there may be more."""
+    """Read the output once; return whether more may follow."""
     try:
         data = os.read(reader, _READ_BYTES)
     except BlockingIOError:
@@ -317,7 +317,7 @@ def find_products(patterns: tuple[str, ...], products_dir: str, values: Mapping[
 
 
 def _refuse_linked_folders(products_dir: str) -> None:
-    """`**` would follow a link to a folder, and one to `/` through the whole disk.
+    """Refuse links to folders: `**` would follow them, and would search the whole disk after a link to `/`.
 
     Raises:
         CommandError: there is one.
@@ -363,9 +363,9 @@ def _rules(text: str) -> Iterator[tuple[str, list[str] | None]]:
 
 
 def _prerequisites(words: list[str]) -> list[str] | None:
-    """Return the text after the first colon that ends a word, else after the first inside a word.
+    """Return the text after the first colon that ends a word; without one, after the first colon inside a word.
 
-    The colon of a drive does not count.
+    The colon of a drive letter (`C:`) is skipped.
     """
     for at, word in enumerate(words):
         if word.endswith(":") and not word.endswith("\\:"):

@@ -34,7 +34,7 @@ _DEPFILE_NAME = "depfile.d"
 _MOST_WARNINGS = 5
 _LINKS_NAME = "product_dependencies.txt"
 _NOT_FOUND = re.compile(r"(?:^|: )(?P<program>[^:\s][^:]*): (?:command )?not found$")
-"""Message of shells before they exit with 127."""
+"""The message that a shell prints before it exits with status 127 (command not found)."""
 
 
 class CommandJob(Struct):
@@ -62,10 +62,10 @@ def run_command(
 ) -> CommandJob:
     """Run the command of `builder` for one source, in the current folder; `reads`, if given, records the files that it opens.
 
-    `meanwhile` is called while it runs. The command gets the variables `inherited`. A persistent one is among `programs`.
+    `meanwhile` is called while it runs. The command gets the variables `inherited`. Persistent commands use `programs`.
 
     Raises:
-        Refused: it cannot be started, or made no product.
+        Refused: the command cannot be started, or made no product.
     """
     rule = builder.command or CommandRule("")
     values = values_of(order.rel, order.platform, (folders.products, folders.temp), source, params) | {"quality": order.quality}
@@ -113,7 +113,7 @@ def run_command(
 def _place_path(path: str, places: tuple[str, ...]) -> tuple[str, ...]:
     """Return the first existing file that a command may mean: in its current folder, beside its source, in the scan folder.
 
-    If none exists, the file counts as missing beside the source. For a file of the scan folder, the missing path beside the source
+    If none exists, the path beside the source is returned. For a file of the scan folder, the missing path beside the source
     is returned too, because a file that appears there would be used instead.
     """
     started, beside, far = (os.path.normpath(os.path.join(place, path)) for place in places)

@@ -1,4 +1,4 @@
-"""Output of a run, from bytes to log lines: bounded text, markers that divide a stream into runs, severities.
+"""Converts output from bytes to log lines: limits the text, divides the stream into runs by markers, finds severities.
 
 The engine reads what workers write (native code may hold the GIL while it writes, so no thread of the worker could). A
 flood of output takes time but not memory: the first and the last 128 KiB of each run are kept, and the log says how much
@@ -17,12 +17,12 @@ from collections.abc import Iterable, Iterator
 from aptui.core.notices import LogLevel, LogRecord
 
 MOST_BYTES = 128 << 10
-"""Bytes kept of each end of a run's output: a builder may print gigabytes."""
+"""Bytes kept of the beginning and of the end of a run's output, because a builder may print gigabytes."""
 MOST_LINES = 1000
-"""Log lines kept of each end: 256 KiB of empty lines would be a quarter of a million records."""
+"""Log lines kept of the beginning and of the end: 256 KiB of empty lines would be a quarter of a million records."""
 _ONE_TIME_MS, _MOST_ARRIVALS = 10, 4096
 LINE_CHARS = 16_000
-"""A longer line is cut; the log is read by people."""
+"""Maximum characters of a log line. A longer line is cut, because users read the log."""
 
 _WARNING = re.compile(r"\s*(?:W: |warn(?:ing)?:)\s*", re.IGNORECASE)
 _ERROR = re.compile(r"\s*(?:E: |err(?:or)?:)\s*", re.IGNORECASE)
@@ -129,7 +129,7 @@ def _format_left_out(count: int) -> str:
 
 
 def _time_lines(data: bytes, start: int, arrivals: list[tuple[int, int]]) -> list[str]:
-    """Return the lines of `data`, which begins at `start` of the stream, with the time at which the end of each was there."""
+    """Return the lines of `data`, which begins at `start` of the stream, each with the time at which its end arrived."""
     ends, times = [end for end, _ in arrivals], [time_ms for _, time_ms in arrivals]
     lines: list[str] = []
     position = start
@@ -171,7 +171,7 @@ def record_of(line: str, window: str, time_ms: int) -> LogRecord:
 
 
 def records_of(text: BoundedText, window: str, time_ms: int) -> list[LogRecord]:
-    """Return the log records of a run's output; `window` is the builder's name, `time_ms` the time where none is known."""
+    """Return the log records of a run's output; `window` is the builder's name, `time_ms` the default for unknown times."""
     return [
         record_of(str(line), window, line.time_ms if isinstance(line, TimedLine) else time_ms)
         for line in bound_lines(text.list_timed_lines())
@@ -232,7 +232,7 @@ class MarkedStream:
         return self._text
 
     def take_unfinished(self) -> BoundedText:
-        """Return the output after the last marker: that of a run that never ended."""
+        """Return the output after the last marker, which belongs to a run that never ended."""
         self._text.add(self._rest)
         self._rest, text, self._text = b"", self._text, BoundedText()
         return text

@@ -1,7 +1,7 @@
-"""Programs of persistent commands: started once per worker, one line of JSON for each job, and one as the answer.
+"""Programs of persistent commands: a worker starts each once, sends a line of JSON for each job, and reads a line as the answer.
 
 A program that dies, answers with anything else, or is stopped in the middle of a job loses only that job; the next job starts it
-again. So does a change of its command line, its variables, its memory limit, or its files. It may write to stderr at any time, and
+again. A change of its command line, variables, memory limit or files restarts it, too. It may write to stderr at any time, and
 to stdout only answers. It ends when its stdin is closed. `BUILDERS.md` describes the protocol for authors.
 
 Tests: `tests/worker/commands/test_persistent.py`.
@@ -37,13 +37,13 @@ _READ_BYTES = 1 << 16
 _GRACE_MS = 500
 """Time for a program to end after its stdin was closed."""
 _SHOWN = 80
-"""Bytes of a wrong answer in a message."""
+"""Maximum bytes of an invalid answer that a message shows."""
 _RELATIVE = re.compile(r"(?<![^\s'\"=])[^\s'\"=/][^\s'\"/]*/[^\s'\"]+")
 """A word of a command line that is a relative path."""
 
 
 class ProgramAnswer(Struct, frozen=True):
-    """One answer. `id` is that of the job; `products` are file names in its `products_dir`, by default all that match `products:`.
+    """One answer. `id` is the job's id; `products` are file names in its `products_dir`, by default all that match `products:`.
 
     `dependencies` are files that it read, as in a depfile; `log` are lines; `facts` are {product: {name: value}}; with `ok` false,
     `error` says why in one line.
@@ -76,15 +76,15 @@ class PersistentPrograms:
         output: BoundedText,
         watch: CommandWatch | None,
     ) -> tuple[Execution, ProgramAnswer]:
-        """Have the program of a builder do one job; start it if it does not run, or is no longer the same.
+        """Have the program of a builder do one job; start the program first if it is not running or has changed.
 
         Args:
             builder: its builder.
             command: starts it.
             request: the job; `id` is its number.
             environment: variables of the program.
-            output: gets what it writes to stderr.
-            watch: called after the job is sent, and again when it takes long.
+            output: receives the program's stderr.
+            watch: called after the job is sent, and again when the job takes long.
 
         Raises:
             CommandError: it cannot be started.
@@ -106,7 +106,7 @@ class PersistentPrograms:
             if not is_done:
                 self._running.pop(builder.name).end(is_patient=False)
         if error and answer.id and answer.id == program.last_job:
-            return self.ask(builder, command, request, environment, output, watch)  # it answered the last job twice
+            return self.ask(builder, command, request, environment, output, watch)  # this was a second answer to the last job
         program.last_job = request["id"]
         if is_done and not answer.ok:
             error, kind = answer.error.strip() or "the program reported failure", FailureKind.ERROR
@@ -128,7 +128,7 @@ class _Program:
         theirs = (pipes[0][0], pipes[1][1], pipes[2][1])
         here = os.getcwd()
         try:
-            os.chdir("/")  # the folder of this run is not that of the next
+            os.chdir("/")  # the program outlives this run, and must not stay in the run's folder
             self._pid = os.posix_spawn(
                 command.program,
                 command.arguments,
@@ -205,13 +205,13 @@ class _Program:
         return bool(data)
 
     def _drain(self, output: BoundedText) -> None:
-        """Read what its stderr holds now; a program that writes all the time does not keep its job from ending."""
+        """Read the available stderr; a program that writes without a pause must not keep its job from ending."""
         for _ in range(fcntl.fcntl(self._errors, fcntl.F_GETPIPE_SZ) // _READ_BYTES + 1):
             if not self._log(output):
                 return
 
     def _describe_end(self, output: BoundedText) -> tuple[str, str]:
-        """Return why there is no answer, and the kind of that failure: it closed its stdout, so it ends in a moment."""
+        """Return why no answer came, and the kind of that failure. The program closed its stdout, so it is about to end."""
         self._await_end()
         self._drain(output)
         status = processes.find_lasting_status(self._pid)
@@ -226,7 +226,7 @@ class _Program:
         poll.poll(_GRACE_MS)
 
     def measure_memory(self) -> int:
-        """Return how much memory it has (bytes), 0 if it has ended."""
+        """Return the program's memory in bytes, 0 if it has ended."""
         try:
             with open(f"/proc/{self._pid}/statm", "rb", buffering=0) as file:
                 return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -259,7 +259,7 @@ def _place_word(word: str, tools: list[str]) -> str:
 
 
 def _identify(builder: Builder, command: Invocation, environment: Mapping[str, str]) -> tuple[Any, ...]:
-    """Return all that a program is started with; if it differs, the program is started again."""
+    """Return everything that a program is started with; when the result changes, the program is restarted."""
     files = (command.program, *(path for path, _digest in builder.code_files))
     return command, environment, resource.getrlimit(resource.RLIMIT_AS)[0], [_stamp(path) for path in files]
 
@@ -273,7 +273,7 @@ def _stamp(path: str) -> tuple[int, ...]:
 
 
 def _read_answer(data: bytes, job: int) -> tuple[ProgramAnswer, str]:
-    """Return an answer and its fault, "" = valid."""
+    """Return an answer and its error, "" if it is valid."""
     line, _, rest = data.partition(b"\n")
     try:
         answer: ProgramAnswer = json_decoder(ProgramAnswer).decode(line)

@@ -1,4 +1,4 @@
-r"""Reads of a command as `strace` records them: starting a command under it, and reading its record.
+r"""Starts a command under `strace`, and finds the files that the command opened in the record.
 
 With `-D` the tracer is a grandchild: the command stays our own child, so exit status, memory, time limits and its process
 group are as they are without. One file for each process (`-ff`), so that no line is torn in two: `openat(AT_FDCWD</tmp>,
@@ -25,7 +25,7 @@ from aptui.worker.inputs.reads import Reads
 _NAME = "strace"
 _OPTIONS = ("-D", "-ff", "-qq", "-y", "-s", "0", "-e", "trace=open,openat,openat2,execve", "-e", "signal=none")
 _FASTER = ("--seccomp-bpf",)
-"""The kernel stops the command only at these calls; strace 5.3 and later."""
+"""With this option the kernel stops the command only at the traced calls; it needs strace 5.3 or later."""
 _TRY_S = 10.0
 _ATTACH_TIMEOUT_S = 10.0
 _TEXT = r'"((?:[^"\\]|\\.)*)"'
@@ -105,7 +105,7 @@ def _note(lines: Iterator[str], program: str, reads: Reads) -> None:
 
 
 def _path(folder: str | None, name: str, reached: str | None) -> str:
-    """Return an absolute path, "" if it is not known: a failed call of the old `open`, which names no folder."""
+    """Return an absolute path; "" if it is unknown, as after a failed call of the old `open`, which names no folder."""
     path = _unescape(name)
     if path.startswith("/"):
         return path

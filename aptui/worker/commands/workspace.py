@@ -26,7 +26,7 @@ class ReusableWorkspace:
         self._marks: tuple[_Mark, ...] = ()
 
     def for_run(self, staging: str, run_key: int) -> StagingFolders | None:
-        """Return the folders for a run that stages at `staging`; None if other runs of this engine do not stage there."""
+        """Return the folders for a run that stages at `staging`; None if the run has another staging folder."""
         parent, name = os.path.split(staging)
         return StagingFolders(f"{parent}/{_PREFIX}{os.getpid()}-{self._given_up_count}") if name == str(run_key) else None
 

@@ -1,4 +1,4 @@
-"""Description of builder classes in a process of its own: version, patterns, the files of their code.
+"""Describes builder classes in a separate process: their version, their patterns, the files of their code.
 
 Reads a list of `ClassQuestion` as JSON from stdin, writes a list of `ClassAnswer` to stdout. Each question is answered in a
 fork, so that a builder that dies at its import or changes the interpreter does not affect other answers. `registry` is the only

@@ -38,15 +38,15 @@ class ClassDescription(Struct):
     flags: tuple[str, ...]
     params_schema: str
     trusted_params: tuple[str, ...]
-    """Without a default, so that answers of an older version are not used."""
+    """This field lacks a default, so that answers of an older version are not used."""
     line: int
-    """Of the file where the class begins, 0 if that is not known."""
+    """Line of the file where the class begins, 0 if it is unknown."""
     packages: tuple[str, ...]
     """`name version` of the Python packages that it requires; "name missing" if one is not installed."""
 
 
 class IncompleteClass(Struct):
-    """A class that looks like a builder: `has` and `lacks` are members of builders."""
+    """A class that looks like a builder; `has` and `lacks` name the members of a builder that it has and lacks."""
 
     name: str
     line: int
@@ -68,7 +68,7 @@ class ClassAnswer(Struct):
     `found` and `problems` are what an adapter found.
 
     `kind` of an error: "unknown" (with `known` names), "syntax" or "import", both with `line` of the file. `missing_tools` are the
-    programs that classes need and that were not found; those that were found are among `files`.
+    programs that classes need and that were not found; found programs are among `files`.
     """
 
     classes: list[ClassDescription] = field(default_factory=list)

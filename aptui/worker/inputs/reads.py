@@ -1,4 +1,4 @@
-"""Files that a call reads below scan folders, and where in the builder's code: observed by an audit hook of Python.
+"""Observes, by an audit hook of Python, which files a call reads below scan folders, and where in the builder's code.
 
 Missing paths that a call checked are observed too, and the folders that it listed: a stored result is tied to both.
 Functions such as `os.path.exists` do not raise an audit event, so the worker replaces `os.stat`, `os.lstat` and `os.access`.
@@ -47,7 +47,7 @@ _ENDS = (_QUOTES, (*_QUOTES, *(bytes([mark]) for mark in b" \t()[]{},;=")))
 
 
 def is_of_the_system(path: str) -> bool:
-    """Whether a file belongs to the system, or to Python and its packages: content that names it learns no secret."""
+    """Whether a file belongs to the system, or to Python and its packages; naming these files reveals no secret."""
     return path.startswith(_OWN)
 
 
@@ -57,7 +57,7 @@ def find_named_by_content(opened: Iterable[str], content: Sequence[str], roots: 
     Args:
         opened: absolute paths outside the project.
         content: absolute paths of the source and of the files read with it.
-        roots: folders that a name may be relative to, besides that of the file which holds it.
+        roots: folders that a name may be relative to, besides the folder of the file that contains the name.
     """
     wanted = dict.fromkeys(os.path.normpath(path) for path in opened)
     if not wanted:
@@ -104,7 +104,7 @@ def _names(text: bytes, last: bytes) -> Iterator[bytes]:
 
 
 def _means(name: bytes, path: str, bases: Sequence[str]) -> bool:
-    """Whether `name`, seen from one of `bases`, is `path`."""
+    """Whether `name`, relative to one of `bases`, is `path`."""
     text = os.fsdecode(name).strip()
     if text.lower().startswith("file:"):
         text = text[5:]
@@ -117,7 +117,7 @@ _STANDARD_LIBRARY = os.path.dirname(os.__file__) + "/"
 _PACKAGE = os.path.dirname(aptui.__file__) + "/"
 _BUILDERS = _PACKAGE + "builders/"
 _CALLS_BUILDERS = _PACKAGE + "worker/builder_run.py"
-"""Frames of aptui above the builder's code open something for the builder; this file's frame is below it."""
+"""This file calls builders, so its frame ends the search. Other frames of aptui open files for a builder, and are skipped."""
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 _IMPORT = "<frozen importlib"
 
@@ -127,7 +127,7 @@ class Reads:
 
     Args:
         source: absolute path of the source, which may be read.
-        own: a folder of the run's own, "" = none.
+        own: the run's own folder, "" = no folder.
     """
 
     def __init__(self, source: str, own: str = "") -> None:
@@ -142,7 +142,7 @@ class Reads:
         self.is_source_read = False
 
     def note(self, path: str, where: Callable[[], str], flags: int = 0, *, is_before: bool = False) -> None:
-        """Record that `path` (absolute, or relative to the current folder) is opened; `where` is called if the read counts.
+        """Record that `path` (absolute, or relative to the current folder) is opened; `where` returns its place in the code.
 
         Args:
             flags: of open(2).
@@ -177,7 +177,7 @@ class Reads:
             self._listed[path] = file_access.digest_listing(path)
 
     def find_probed(self) -> tuple[tuple[str, str], ...]:
-        """Return (absolute path, "") of missing files, and (folder and `/*`, digest of its names) of listed folders.
+        """Return (absolute path, "") of each missing file, and (folder + `/*`, digest of its names) of each listed folder.
 
         Files that the call itself made are left out.
         """
@@ -231,7 +231,7 @@ class Reads:
         return tuple(UsedFile(_text(path), stamp) for path, stamp in self._stamps.items() if path not in self._written)
 
     def pointer(self) -> str:
-        """Return the path of an opened file that is a Git LFS pointer, "" if there are only others."""
+        """Return the path of an opened file that is a Git LFS pointer, "" if no opened file is one."""
         found = (path for path, stamp in self._stamps.items() if path not in self._written and _is_pointer(path, stamp))
         return next(found, "")
 
@@ -337,7 +337,7 @@ def _watch_probes(name: str) -> None:
 def _note_absent(path: Any, options: Mapping[str, Any]) -> None:
     reads = _reads
     if reads is not None and not isinstance(path, int) and options.get("dir_fd") is None:
-        with suppress(Exception):  # the caller gets the answer of `os`
+        with suppress(Exception):  # in any case the caller gets the answer of `os`
             reads.note_absent(os.fsdecode(path), _place)
 
 
@@ -372,9 +372,9 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
 
 
 def find_ignored(rel: str, root: str) -> tuple[str, ...]:
-    """Return the absolute paths that a relative path means if the project ignores it, () if it does not.
+    """Return the absolute paths that an ignored relative path may refer to, () if the project does not ignore the path.
 
-    That is the first file of this path in a scan folder; each place where it may come, the source's folder first, if none exists.
+    This is the first existing file of this path in a scan folder; if none exists, the path in every folder, the source's first.
     """
     if not _is_ignored(to_text(os.fsencode(rel))):
         return ()
@@ -407,7 +407,7 @@ def _as_configured(path: str) -> str:
 
 
 def _place() -> str:
-    """Return "file:line" of the builder's code that opens a file; "" when it is Python that loads code, which fingerprints cover.
+    """Return "file:line" of the builder's code that opens a file; "" when Python opens it to load code (fingerprints cover code).
 
     That is the innermost frame outside libraries; for a builder that is installed as a library, its outermost frame.
     """

@@ -1,4 +1,4 @@
-"""Code that a worker really loaded, and tools that its commands start, by their bytes.
+"""Digests of the code that a worker really loaded, and of the tools that its commands start.
 
 `ExactLoader` loads a project's own builders and the modules beside them: it digests exactly the bytes that it compiles. It does
 not use `.pyc` files, because Python checks those only by size and whole seconds. Files of installed code are digested before the
@@ -31,7 +31,7 @@ _loaded: dict[str, str] = {}
 _known: dict[str, tuple[_Stamp, str]] = {}
 _folders: set[str] = set()
 _code: dict[str, bytes] = {}
-"""{builder: digest of the code that it was loaded with}: asked for after each run."""
+"""{builder: digest of the code that it was loaded with}; read after each run."""
 
 
 class ExactLoader(SourceFileLoader):
@@ -69,7 +69,7 @@ def find_loaded(path: str) -> str:
 
 @contextmanager
 def loading(builder: Builder) -> Iterator[None]:
-    """Take note of the files of a builder's code around the import of it."""
+    """Digest the files of a builder's code before the block imports them, and check after it that they did not change."""
     before = {path: (_stamp(path), _digest(path)) for path, _planned in builder.code_files if path not in _loaded}
     try:
         yield

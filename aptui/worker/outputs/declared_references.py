@@ -65,7 +65,7 @@ def _takes(rules: Iterable[ReferenceRule], *, is_source: bool) -> bool:
 def _find_reads(
     rules: Iterable[ReferenceRule], file: str, order: ProcessOrder, warnings: list[str], product: str = ""
 ) -> Iterator[PathDependency]:
-    """Yield what the rules find in a file: the staged one of `product`, or the source, each path once."""
+    """Yield the dependencies that the rules find in a file (the staged file of `product`, or the source), each path once."""
     size = os.path.getsize(file)
     if size > LARGEST_TEXT_BYTES:
         name = product or order.rel
@@ -82,7 +82,7 @@ def _find_reads(
 
 
 def _path_meant(rule: ReferenceRule, match: re.Match[str]) -> str:
-    """Return the path that a match means."""
+    """Return the path that a match of a rule refers to."""
     groups = match.groupdict()
     if rule.path:
         return _GROUP.sub(lambda group: groups.get(group[1]) or "", rule.path)

@@ -81,7 +81,7 @@ class StagingFolders(Struct, frozen=True):
         """Refuse folders that a run has replaced by something else.
 
         Raises:
-            AnswerRefused: there is one.
+            AnswerRefused: a folder was replaced.
         """
         for path in (self.staging, self.products, self.temp):
             try:
@@ -153,7 +153,7 @@ def stage_products(products: Sequence[JobProduct], folders: StagingFolders, orde
 
 
 def _move_staged(staged: Sequence[StagedProduct], place: str) -> list[StagedProduct]:
-    """Move the staged files to `place`: a single file to that exact name, as for a copy, several into a folder."""
+    """Move the staged files to `place`: one file gets exactly this path, as for a copy; several go into a folder."""
     targets = [place]
     try:
         if len(staged) != 1:

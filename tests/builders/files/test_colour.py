@@ -70,7 +70,7 @@ def test_grey_profile_is_applied_to_grey(bench, mode):
 
 
 @pytest.mark.parametrize(("kind", "source"), [("JPEG", "a.jpg"), ("TIFF", "a.tif")])
-def test_cmyk_profile_is_applied_to_inks(bench, kind, source):
+def test_cmyk_profile_is_applied_to_cmyk_pictures(bench, kind, source):
     data = encoded(Image.new("CMYK", (16, 16), (255, 255, 0, 0)), kind, icc_profile=icc_samples.cmyk())
 
     red, green, blue = made(bench, source, data).convert("RGB").getpixel((8, 8))
@@ -80,7 +80,7 @@ def test_cmyk_profile_is_applied_to_inks(bench, kind, source):
     assert not bench.warnings
 
 
-def test_srgb_of_every_maker_is_left_as_it_is(bench):
+def test_colours_with_an_srgb_profile_stay_unchanged(bench):
     rows = [[(value, 255 - value, value // 2) for value in range(256)]]
     near = icc_samples.rgb(2.2)  # the curve of sRGB differs from this gamma, so the colours are converted
     for profile, is_same in ((SRGB, True), (near, False)):

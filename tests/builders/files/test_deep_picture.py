@@ -101,7 +101,7 @@ def test_fourth_channel_without_alpha_is_dropped(bench):
     assert samples_of(made) == (16, 2, [[pixel[:3] for pixel in row] for row in pixels(values, 4)])
 
 
-def test_colours_that_are_stored_times_alpha_are_divided_by_it(bench):
+def test_premultiplied_colours_of_a_tiff_are_divided_by_alpha(bench):
     values = [16384, 8192, 0, 32768] * (SIZE[0] * SIZE[1])
 
     (made,) = bench.build(bench.write("a.tif", tiff(values, 4, 2, extra=1))).values()
@@ -123,7 +123,7 @@ def test_16_bit_grey_of_tiff_is_inverted_if_zero_is_white(bench, photometric, ex
     assert [pixel[0] for pixel in samples_of(made)[2][0][:3]] == expected
 
 
-def test_12_bit_grey_takes_the_whole_range(bench):
+def test_12_bit_grey_is_scaled_to_the_full_range_of_16_bits(bench):
     row = b"\x00\x00\x01\x80\x0f\xff" + bytes(5)  # 0, 1, 0x800, 0xfff
 
     (made,) = bench.build(bench.write("a.tif", tiff(row * SIZE[1], 1, 1, bits=12))).values()

@@ -27,12 +27,12 @@ def test_trailing_comma_is_named_by_this_parser(text):
 
 
 @pytest.mark.parametrize("text", ["[1, 2", "[,]", "{,}", '{"a" 1}', "[1 2, ]", '["a,]'])
-def test_other_mistakes_keep_their_place(text):
+def test_other_mistakes_keep_the_position_of_the_standard_parser(text):
     with pytest.raises(json.JSONDecodeError) as raised:
         json.loads(text)
 
     assert explain(raised.value, text)[1] == raised.value.pos
 
 
-def test_place_counts_from_one():
+def test_line_and_column_count_from_one():
     assert [place_in(text) for text in ("", "ab", "a\n", "a\nbc")] == [(1, 1), (1, 3), (2, 1), (2, 3)]

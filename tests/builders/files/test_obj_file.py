@@ -8,7 +8,7 @@ CUBE = (
 )
 
 
-def test_an_outline_counts_and_names():
+def test_outline_counts_elements_and_lists_material_files_and_materials():
     outline = outline_obj(CUBE)
 
     assert outline.counts == {"v": 3, "vt": 1, "vn": 1}
@@ -44,7 +44,7 @@ def test_a_broken_line_is_named(text, line, what):
     assert (caught.value.line, str(caught.value)) == (line, what)
 
 
-def test_material_files_may_have_blanks_and_be_several():
+def test_mtllib_accepts_several_names_and_names_with_blanks():
     assert libraries("mtllib a.mtl b/c.MTL\n mtllib my old file.mtl\nmtllib odd.mat\n# mtllib no.mtl\n") == [
         "a.mtl",
         "b/c.MTL",

@@ -85,7 +85,7 @@ UNSUPPORTED = [
 
 
 @pytest.mark.parametrize(("source", "data"), UNSUPPORTED)
-def test_variants_that_no_reader_has_are_called_unsupported(bench, source, data):
+def test_variant_of_a_format_without_a_reader_is_reported_as_unsupported(bench, source, data):
     error = bench.fail(bench.write(source, data))
 
     assert error.startswith(f"{source}: unsupported ")
@@ -230,7 +230,7 @@ def test_animation_whose_frames_are_not_counted_warns(bench, monkeypatch):
     assert bench.warnings == ["a.gif: only the first of its frames is used"]
 
 
-def test_tiff_directories_in_a_ring_end():
+def test_counting_frames_ends_for_a_tiff_with_cyclic_directories():
     data = bytearray(changed())
     struct.pack_into("<I", data, 10 + 12 * len(PLAIN), 8)
 

@@ -134,7 +134,7 @@ def test_loops_and_markers_of_an_aiff_are_in_the_wav(bench, mode, kind):
     assert not bench.warnings
 
 
-def test_aiff_without_a_loop_has_its_markers_alone(bench):
+def test_aiff_without_a_loop_has_only_its_markers(bench):
     made = chunks_of(bench.build(bench.write("a.aiff", aiff(bytes(20), MARKERS))))
 
     assert b"smpl" not in made
@@ -255,7 +255,7 @@ def test_damaged_markers_of_an_aiff_warn(bench):
     assert bench.warnings == ["a.aiff: its loop points or markers (INST, MARK) are damaged, so they are lost"]
 
 
-def test_sound_without_marks_has_no_more_chunks_than_before(bench):
+def test_wav_without_marks_has_only_the_chunks_of_format_and_samples(bench):
     assert set(chunks_of(bench.build(bench.write("a.wav", encoded())))) == {b"fmt ", b"data"}
 
 

@@ -33,7 +33,7 @@ REASONS = {
 
 
 @pytest.mark.parametrize("change", REASONS)
-def test_a_change_of_a_builder_runs_its_jobs_and_says_what_changed(change: str) -> None:
+def test_changed_builder_reruns_its_jobs_with_a_reason_that_names_the_change(change: str) -> None:
     world = world_of()
     changed, reason = REASONS[change]
     world.configure(builders=(copier(), changed))
@@ -68,7 +68,7 @@ def test_debug_output_reruns_only_builders_that_read_it() -> None:
 
 
 @pytest.mark.parametrize("is_restarted", [True, False], ids=["another engine", "the same engine"])
-def test_a_job_that_needs_no_run_after_all_says_why_its_last_one_was(*, is_restarted: bool) -> None:
+def test_job_without_a_needed_run_shows_the_reason_of_its_last_run(*, is_restarted: bool) -> None:
     world = world_of().apply({"b.s": "edited"})
     told = world.job("b.s@linux:main").reason
     world.write("b.s", "edited again")
@@ -85,7 +85,7 @@ def test_a_job_that_needs_no_run_after_all_says_why_its_last_one_was(*, is_resta
     assert world.job("b.s@linux:main").reason == told
 
 
-def test_the_tags_of_a_platform_count() -> None:
+def test_changed_platform_tags_rerun_the_jobs_of_the_platform() -> None:
     world = world_of()
     world.configure(tags=("mobile",))
 
@@ -93,7 +93,7 @@ def test_the_tags_of_a_platform_count() -> None:
     assert world.job("a.txt@linux:data").reason.startswith("the platform 'linux' or its tags changed")
 
 
-def test_priorities_and_limits_run_nothing() -> None:
+def test_changed_priority_or_limit_reruns_nothing() -> None:
     world = world_of()
     world.configure(builders=(copier(priority=5, is_critical=True), scripter(process_limit_s=1.0, memory_limit_bytes=9)))
 
@@ -116,7 +116,7 @@ def test_change_of_criticality_is_saved_and_reported_at_once() -> None:
     assert world.ran() == []
 
 
-def test_a_new_builder_makes_its_jobs_alone() -> None:
+def test_new_builder_runs_only_its_own_jobs() -> None:
     world = world_of()
     world.configure(builders=(copier(), scripter(), copier("other", "*.s")))
 
@@ -151,7 +151,7 @@ def test_a_builder_may_become_a_rule_that_needs_no_analysis() -> None:
     assert not world.archive.tables.analyses
 
 
-def test_a_platform_that_is_switched_on_gets_its_jobs_and_the_others_rest() -> None:
+def test_enabled_platform_runs_only_its_own_jobs() -> None:
     world = world_of(copier(platforms=BOTH), scripter(platforms=BOTH), platforms=("linux",))
     world.configure(platforms=BOTH)
 
@@ -159,7 +159,7 @@ def test_a_platform_that_is_switched_on_gets_its_jobs_and_the_others_rest() -> N
     assert world.cache == world.clean().cache
 
 
-def test_a_platform_that_goes_takes_its_products_along() -> None:
+def test_products_of_a_removed_platform_are_deleted() -> None:
     world = world_of(copier(platforms=BOTH), scripter(platforms=BOTH), platforms=BOTH)
     world.configure(platforms=("linux",))
 
@@ -167,7 +167,7 @@ def test_a_platform_that_goes_takes_its_products_along() -> None:
     assert world.cache == world.clean().cache
 
 
-def test_a_platform_that_is_not_asked_for_this_time_is_left_alone() -> None:
+def test_platform_that_is_not_requested_keeps_its_products() -> None:
     world = world_of(copier(platforms=BOTH), scripter(platforms=BOTH), platforms=BOTH)
     before = dict(world.cache)
     world.configure(platforms=("linux",), resting=("server",))
@@ -183,7 +183,7 @@ def test_a_platform_that_is_not_asked_for_this_time_is_left_alone() -> None:
     assert world.cache == world.clean().cache
 
 
-def test_pending_jobs_of_a_resting_platform_leave_memory() -> None:
+def test_pending_jobs_of_a_resting_platform_are_released_from_memory() -> None:
     pending = 0
     for steps in range(1, 12):
         world = world_of(scripter(platforms=BOTH), platforms=BOTH)
@@ -202,7 +202,7 @@ def test_pending_jobs_of_a_resting_platform_leave_memory() -> None:
     assert pending, "it was never pending when it was to rest"
 
 
-def test_reprocessing_leaves_a_resting_platform_alone() -> None:
+def test_reprocess_runs_no_job_of_a_resting_platform() -> None:
     world = world_of(copier(platforms=BOTH), scripter(platforms=BOTH), platforms=BOTH)
     world.configure(platforms=("linux",), resting=("server",))
     world.settle(restart=True)
@@ -214,7 +214,7 @@ def test_reprocessing_leaves_a_resting_platform_alone() -> None:
     assert world.is_idle()
 
 
-def test_a_failed_job_of_a_platform_that_went_is_not_tried_again() -> None:
+def test_failed_job_of_a_removed_platform_is_not_retried() -> None:
     world = world_of(copier(platforms=BOTH), scripter(platforms=BOTH), platforms=BOTH)
     settled(world, b_s="FAIL")
     world.configure(platforms=("linux",))
@@ -240,7 +240,7 @@ def test_a_scan_folder_may_leave_out_a_platform() -> None:
     assert world.statuses().keys() == {"a.txt@linux:data", "b.s@linux:main", "c.txt@linux:data", "c.txt@server:data"}
 
 
-def test_a_scan_folder_that_goes_takes_its_sources_along() -> None:
+def test_removed_scan_folder_removes_its_sources() -> None:
     world = world_of(folders=("game", "shared"))
     world.write("c.txt", "x", "shared")
     world.settle()
@@ -261,7 +261,7 @@ def test_order_of_scan_folders_decides_which_file_wins() -> None:
     assert world.cache == world.clean().cache
 
 
-def test_a_new_kind_of_companion_counts_for_the_sources_that_have_one() -> None:
+def test_new_companion_rule_reruns_only_sources_that_have_the_companion() -> None:
     world = world_of().apply({"b.s.note": "1"})
     world.configure(companions=(Companion(glob("*.s"), "note"),))
 

@@ -52,7 +52,7 @@ def analysed_before_anything_runs(world: World) -> None:
 
 @pytest.mark.parametrize("word", ["after", "only", "once", "print"])
 @pytest.mark.parametrize("slots", [1, 4])
-def test_a_chain_of_jobs_runs_end_first_and_each_job_once(world: World, word: str, slots: int) -> None:
+def test_chain_of_jobs_runs_dependencies_first_and_each_job_once(world: World, word: str, slots: int) -> None:
     world.slots = slots
     world.apply({"a.s": f"{word} b.s:main", "b.s": f"{word} c.s:main", "c.s": f"{word} d.txt:data", "d.txt": "x"})
 
@@ -60,14 +60,14 @@ def test_a_chain_of_jobs_runs_end_first_and_each_job_once(world: World, word: st
 
 
 @pytest.mark.parametrize("word", ["after", "print"])
-def test_a_changed_chain_runs_end_first_and_each_job_once(world: World, word: str) -> None:
+def test_changed_chain_of_jobs_runs_dependencies_first_and_each_job_once(world: World, word: str) -> None:
     settled(world, a_s=f"{word} b.s:main\ninclude d.bin", b_s=f"{word} c.s:main\ninclude d.bin", c_s="include d.bin", d_bin="1")
     world.apply({"d.bin": "2"})
 
     assert runs_of(world) == ["c.s", "b.s", "a.s"]
 
 
-def test_what_is_escalated_takes_along_everything_it_depends_on(world: World) -> None:
+def test_escalated_source_takes_its_dependencies_along(world: World) -> None:
     files = {"a.s": "", "b.s": "", "x.s": "", "y.s": "after x.s:main", "z.s": "after y.s:main"}
     for name, text in files.items():
         world.write(name, text)
@@ -135,7 +135,7 @@ def test_expired_boost_has_no_effect(world: World) -> None:
     assert runs_of(world) == ["y.s", "a.s", "b.s", "z.s"]
 
 
-def test_boost_of_a_future_source_counts_when_it_appears(world: World) -> None:
+def test_boost_of_a_missing_source_applies_when_the_source_appears(world: World) -> None:
     look_at(world, "z.s", 1)
     held_up(world, {"a.s": "", "x.s": "", "z.s": "after x.s:main"})
 
@@ -173,7 +173,7 @@ def test_running_job_is_killed_when_its_dependency_is_planned_again(world: World
 
 
 @pytest.mark.parametrize(("word", "is_killed"), [("after", True), ("print", True), ("only", False)])
-def test_a_dependency_that_is_asked_for_again_goes_first(world: World, word: str, is_killed: bool) -> None:
+def test_reprocessed_dependency_runs_before_running_dependents(world: World, word: str, is_killed: bool) -> None:
     settled(world, a_s=f"{word} b.s:main", b_s="", c_s=f"{word} b.s:main")
     world.held = {"a.s@linux:main", "c.s@linux:main"}
     world.slots = 2
@@ -190,7 +190,7 @@ def test_a_dependency_that_is_asked_for_again_goes_first(world: World, word: str
     assert world.cache == world.clean().cache
 
 
-def test_a_queued_job_lets_the_dependency_that_is_asked_for_again_go_first(world: World) -> None:
+def test_reprocessed_dependency_runs_before_a_queued_dependent(world: World) -> None:
     settled(world, a_s="only b.s:main", b_s="")
     world.slots = 1
     world.write("a.s", "only b.s:main\nx")
@@ -262,7 +262,7 @@ def test_jobs_in_a_ring_all_finish_once_with_one_warning_that_names_it(world: Wo
     assert world.settle(restart=restart).ran() == []
 
 
-def test_a_ring_that_is_cut_warns_no_more(world: World) -> None:
+def test_broken_cycle_no_longer_warns(world: World) -> None:
     settled(world, a_s="after b.s:main", b_s="after a.s:main")
     world.apply({"b.s": ""})
 
@@ -287,7 +287,7 @@ def test_a_ring_of_includes_is_legal(world: World) -> None:
 # -------------------------------------------------------------------------------------------------------- who runs again
 
 
-def test_with_order_a_change_of_the_products_runs_the_dependent_again(world: World) -> None:
+def test_order_dependency_reruns_the_dependent_when_products_change(world: World) -> None:
     settled(world, a_s="after b.s:main", b_s="")
     assert world.apply({"b.s": "x"}).ran() == ["a.s@linux:main", "b.s@linux:main"]
     assert world.job("a.s@linux:main").reason.startswith("the products of job 'b.s@linux:main' changed")
@@ -301,7 +301,7 @@ def test_order_dependency_with_equal_products_runs_no_dependent(world: World) ->
 
 
 @pytest.mark.parametrize(("wanted", "changed", "runs"), [("1", "1", True), ("1", "2", False), ("1,2", "2", True), ("", "2", True)])
-def test_only_the_products_that_are_named_count(world: World, wanted: str, changed: str, runs: bool) -> None:
+def test_sub_ids_restrict_a_dependency_to_their_products(world: World, wanted: str, changed: str, runs: bool) -> None:
     settled(world, a_s=f"after b.s:main{'#' + wanted if wanted else ''}", b_s="extra 1\nextra 2")
     only_changes(world, "b.s", (int(changed),))
     world.apply({"b.s": "extra 1\nextra 2\nx"})
@@ -309,7 +309,7 @@ def test_only_the_products_that_are_named_count(world: World, wanted: str, chang
     assert ("a.s@linux:main" in world.runs) is runs
 
 
-def test_with_fingerprint_a_change_of_the_inputs_runs_the_dependent_again(world: World) -> None:
+def test_fingerprint_dependency_reruns_the_dependent_when_inputs_change(world: World) -> None:
     settled(world, a_s="print b.s:main", b_s="include c.bin", c_bin="1")
     world.apply({"c.bin": "2"})
 
@@ -317,7 +317,7 @@ def test_with_fingerprint_a_change_of_the_inputs_runs_the_dependent_again(world:
     assert world.job("a.s@linux:main").reason.startswith("the fingerprint of job 'b.s@linux:main' changed")
 
 
-def test_with_fingerprint_a_failed_dependency_that_changes_again_still_counts(world: World) -> None:
+def test_fingerprint_dependency_reruns_the_dependent_when_a_failed_job_changes(world: World) -> None:
     settled(world, a_s="print b.s:main", b_s="FAIL")
     world.apply({"b.s": "FAIL\nx"})
 
@@ -344,7 +344,7 @@ def test_order_once_does_not_wait_for_a_job_that_has_run(world: World) -> None:
     assert runs_of(world) == ["a.s", "b.s", "c.s"]
 
 
-def test_with_order_once_the_first_run_is_waited_for(world: World) -> None:
+def test_order_once_dependent_waits_for_the_first_successful_run(world: World) -> None:
     settled(world, a_s="once b.s:main", b_s="FAIL")
     world.forget_runs()
     world.apply({"a.s": "once b.s:main\nx", "b.s": ""})
@@ -381,19 +381,19 @@ def test_job_with_missing_dependency_runs_last(world: World) -> None:
 
 
 @pytest.mark.parametrize(("word", "runs"), [("after", True), ("print", True), ("once", False), ("only", False)])
-def test_a_missing_dependency_that_appears_counts_as_a_change(world: World, word: str, runs: bool) -> None:
+def test_missing_dependency_reruns_the_job_when_it_appears(world: World, word: str, runs: bool) -> None:
     settled(world, a_s=f"{word} b.s:main")
     world.apply({"b.s": ""})
 
     assert runs_of(world) == (["b.s", "a.s"] if runs else ["b.s"])
 
 
-def test_a_dependency_that_goes_counts_as_a_change(world: World) -> None:
+def test_deleted_dependency_reruns_the_job(world: World) -> None:
     settled(world, a_s="after b.s:main", b_s="")
     assert world.apply({"b.s": None}).ran() == ["a.s@linux:main"]
 
 
-def test_a_dependency_on_a_job_that_is_emitted_no_more_counts_as_a_change(world: World) -> None:
+def test_dependency_on_a_job_that_is_no_longer_planned_reruns_the_dependent(world: World) -> None:
     settled(world, a_s="after b.s:two", b_s="job two")
     assert world.apply({"b.s": ""}).ran() == ["a.s@linux:main", "b.s@linux:main"]
     assert "linux/b.two.out" not in world.cache
@@ -403,7 +403,7 @@ def test_a_dependency_on_a_job_that_is_emitted_no_more_counts_as_a_change(world:
 
 
 @pytest.mark.parametrize("target", ["x.bin", "X.BIN", "./y/../x.bin", "/disk/game/x.bin", "\\disk\\game\\x.bin"])
-def test_an_included_file_counts_however_it_is_written(world: World, target: str) -> None:
+def test_included_file_is_found_by_any_spelling_of_its_path(world: World, target: str) -> None:
     settled(world, a_s=f"include {target}", x_bin="1")
     assert world.apply({"x.bin": "2"}).ran() == ["a.s@linux:main"]
     assert world.job("a.s@linux:main").reason.startswith("dependency 'x.bin' changed")
@@ -418,13 +418,13 @@ def test_a_file_outside_every_scan_folder_is_left_out_with_a_warning(world: Worl
     assert not world.archive.tables.edges
 
 
-def test_an_included_file_that_is_missing_counts_as_soon_as_it_appears(world: World) -> None:
+def test_missing_included_file_reruns_jobs_when_it_appears(world: World) -> None:
     settled(world, a_s="include x.bin", b_s="include a.s")
     assert world.apply({"x.bin": "1"}).ran() == ["a.s@linux:main", "b.s@linux:main"]
     assert world.job("a.s@linux:main").reason == "dependency 'x.bin' is new"
 
 
-def test_a_dependency_by_uuid_counts_before_and_after_its_source_exists(world: World) -> None:
+def test_dependency_by_uuid_reruns_the_job_when_its_source_appears_or_changes(world: World) -> None:
     uuid = path_uuid("x.s").hex()
     settled(world, a_s=f"uuid {uuid}")
     assert world.apply({"x.s": "1"}).ran() == ["a.s@linux:main", "x.s@linux:main"]
@@ -434,7 +434,7 @@ def test_a_dependency_by_uuid_counts_before_and_after_its_source_exists(world: W
 
 
 @pytest.mark.parametrize("word", ["print", "after", "once", "only"])
-def test_a_job_is_waited_for_by_the_uuid_of_its_source_too(world: World, word: str) -> None:
+def test_job_dependency_may_name_its_source_by_uuid(world: World, word: str) -> None:
     world.slots = 1
     world.apply({"a.s": f"{word} uuid={path_uuid('z.s').hex()}:main", "z.s": "x"})
     assert runs_of(world) == ["z.s", "a.s"]
@@ -455,7 +455,7 @@ def test_job_dependency_on_unknown_uuid_counts_when_it_appears(world: World) -> 
 
 
 @pytest.mark.parametrize("restart", [True, False])
-def test_a_wildcard_counts_what_appears_changes_and_goes_once(world: World, restart: bool) -> None:
+def test_wildcard_dependency_reruns_the_job_once_when_a_file_appears_changes_or_goes(world: World, restart: bool) -> None:
     settled(world, a_s="glob sub/*.bin\nglob sub/x*")
     for change in (
         lambda: world.write("sub/x.bin", "1"),
@@ -488,7 +488,7 @@ def test_self_include_is_not_a_dependency(world: World) -> None:
     assert not world.archive.tables.edges
 
 
-def test_edges_are_deleted_with_their_declarer(world: World) -> None:
+def test_edges_are_deleted_with_the_source_that_declared_them(world: World) -> None:
     settled(world, a_s="include x.bin\nglob *.bin\nread y.bin", b_s="include x.bin")
     world.configure(builders=(scripter("other", "a.s"),))
     world.apply({"a.s": ""}, restart=True)
@@ -504,7 +504,7 @@ def test_analysis_runs_again_when_a_file_it_read_changes(world: World) -> None:
     assert world.cache == world.clean().cache
 
 
-def test_analyses_far_down_a_chain_are_not_made_again(world: World) -> None:
+def test_change_repeats_only_analyses_of_the_source_and_its_dependents(world: World) -> None:
     settled(world, a_s="include b.s", b_s="", c_s="")
     world.apply({"b.s": "x"})
 
@@ -514,7 +514,7 @@ def test_analyses_far_down_a_chain_are_not_made_again(world: World) -> None:
 # ------------------------------------------------------------------------------------------------- found while processing
 
 
-def test_what_is_found_while_processing_counts(world: World) -> None:
+def test_dependency_found_while_processing_reruns_the_job_when_it_changes(world: World) -> None:
     settled(world, a_s="read x.bin", x_bin="1")
     assert world.job("a.s@linux:main").discovered == (("x.bin", sha("1").hex()[:32]),)
     assert world.apply({"x.bin": "2"}).ran() == ["a.s@linux:main"]
@@ -547,7 +547,7 @@ def test_former_read_is_not_a_dependency(world: World) -> None:
     assert not world.archive.tables.edges
 
 
-def test_a_file_outside_every_scan_folder_counts_as_it_was_found(world: World) -> None:
+def test_file_read_outside_all_scan_folders_is_a_dependency(world: World) -> None:
     settled(world, a_s="read ../../etc/passwd\nread ../../etc/gone")
 
     assert [name for name, _digest in world.job("a.s@linux:main").discovered] == ["/etc/gone", "/etc/passwd"]
@@ -646,7 +646,7 @@ def test_jobs_requested_by_a_builder_survive_a_crash_after_the_commit(is_batch: 
 
 
 @pytest.mark.parametrize("is_blocked", [False, True])
-def test_a_crash_does_not_forget_what_a_person_asked_for(world: World, is_blocked: bool) -> None:
+def test_requested_run_survives_a_crash(world: World, is_blocked: bool) -> None:
     settled(world, a_s="after b.s:main" if is_blocked else "x", b_s="x")
     world.held |= {"b.s@linux:main", "a.s@linux:main"}
     world.ask("reprocess", keys=("a.s", "b.s"))
@@ -677,13 +677,13 @@ def test_dependents_survive_a_crash_after_a_deletion() -> None:
         assert world.settle().cache == world.clean().cache, fuse
 
 
-def test_dependents_of_empty_targets_are_empty(world: World) -> None:
+def test_source_without_dependents_has_an_empty_set_of_dependents(world: World) -> None:
     settled(world, a_txt="x")
 
     assert world.pipeline.jobs.memory.dependents((PathKey("a.txt"),)) == set()
 
 
-def test_a_file_that_is_both_included_and_waited_for_counts_as_both(world: World) -> None:
+def test_file_with_source_and_job_dependency_counts_as_both(world: World) -> None:
     settled(world, a_s="include b.s\nafter b.s:main", b_s="info one")
     assert not any("b.s" in world.log_text(name) for name in ("a.s:analyse", "a.s@linux:main"))
 

@@ -99,7 +99,7 @@ def test_change_kills_the_final_of_the_previous_draft() -> None:
     assert world.cache == world.clean().cache
 
 
-def test_a_draft_stands_before_the_finals_of_others() -> None:
+def test_draft_starts_before_finals_of_other_jobs() -> None:
     world = world_with()
     world.slots = 1
     for rel in ("a.s", "b.s", "c.s"):
@@ -151,7 +151,7 @@ def test_a_failed_final_is_tried_again_as_any_failed_job_is() -> None:
     assert world.cache == world.clean().cache
 
 
-def test_a_draft_that_fails_is_a_job_that_failed() -> None:
+def test_failed_draft_fails_the_job() -> None:
     world = world_with().apply({"a.s": "FAIL"})
 
     assert asked(world) == ["a.s draft"]
@@ -245,7 +245,7 @@ def test_edited_job_does_not_wait_for_the_final_of_its_input() -> None:
     assert world.cache == world.clean().cache
 
 
-def test_finals_are_made_although_an_input_stays_a_draft() -> None:
+def test_final_is_made_although_the_final_of_an_input_failed() -> None:
     world = world_with()
     world.edit({"a.s": "", "b.s": "after a.s:main"})
     world.scan()
@@ -258,7 +258,7 @@ def test_finals_are_made_although_an_input_stays_a_draft() -> None:
     assert not world.job("b.s@linux:main").is_draft
 
 
-def test_a_product_that_is_lost_is_a_draft_again_at_once() -> None:
+def test_lost_product_is_made_again_as_a_draft_first() -> None:
     world = world_with()
     settled(world, a_s="")
 
@@ -291,7 +291,7 @@ def test_a_cancelled_final_stays_cancelled_and_its_draft_served() -> None:
     assert asked(world) == ["a.s draft", "a.s final"]
 
 
-def test_a_builder_that_knows_drafts_no_more_makes_its_finals() -> None:
+def test_builder_that_no_longer_has_drafts_makes_its_finals() -> None:
     world = world_with(makes_finals=False).apply({"a.s": ""})
 
     world.configure(builders=(copier(), scripter()))
@@ -338,7 +338,7 @@ def test_fetched_final_replaces_the_draft(monkeypatch: pytest.MonkeyPatch) -> No
     assert world.archive.tables.drafts == {}
 
 
-def test_news_say_of_a_job_whether_its_products_are_drafts() -> None:
+def test_notices_report_whether_products_are_drafts() -> None:
     world = world_with().apply({"a.s": ""})
 
     told = [notice for notice in world.notices if isinstance(notice, JobChanged) and notice.status == "completed"]

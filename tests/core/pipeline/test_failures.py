@@ -1,4 +1,4 @@
-"""Playbook of failed jobs: when they run again, and how a job is described that needs no run after it failed."""
+"""Playbook of failed jobs: when they run again, and how rows describe a job that failed and needs no run any more."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ SETTINGS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "platform tags": ("error", {"tags": ("a",)}, {"tags": ("b",)}),
     "version": ("error", with_scripter(), with_scripter(version="2")),
 }
-"""{setting: (what the run fails of, the setup that it fails with, the setup that may mend it)}."""
+"""{setting: (kind of failure, the setup with which the run fails, the setup with which it may succeed)}."""
 UNRELATED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "time limit": ("error", with_scripter(process_limit_s=2.0), with_scripter(process_limit_s=5.0)),
     "memory limit": ("error", with_scripter(memory_limit_bytes=1 << 20), with_scripter(memory_limit_bytes=0)),
@@ -72,7 +72,7 @@ UNRELATED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 
 
 def failed_world(kind: str, setup: dict[str, Any]) -> World:
-    """Return a world with a failed job of this kind, "" = as the setup says, and a completed one."""
+    """Return a world with a completed job, and a job that failed with this kind of failure, "" = the kind that the setup gives."""
     world = World(Setup(**setup))
     world.edit({"a.s": "long enough for no check that wants a byte", "b.txt": ""})
     if kind:
@@ -168,7 +168,7 @@ def test_failed_analysis_runs_again_when_a_setting_that_made_it_fail_changes(kin
 
 
 def described(world: World) -> dict[str, object]:
-    """Return what rows say of the job apart from the reason and times of failures."""
+    """Return the stored description of the job, without the reason and times of failures."""
     job = world.job(NAME)
     names = (
         "warnings", "errors", "log_file", "error", "duration_ms", "completed_ms", "failure_cause", "state",
@@ -179,7 +179,7 @@ def described(world: World) -> dict[str, object]:
 
 @pytest.mark.parametrize("restarts", [True, False], ids=["another engine", "the same engine"])
 @pytest.mark.parametrize("times", [1, 3])
-def test_undone_mistake_leaves_the_row_of_the_run_whose_products_exist(times: int, *, restarts: bool) -> None:
+def test_reverted_source_restores_the_row_of_the_run_that_made_its_products(times: int, *, restarts: bool) -> None:
     world = World().apply({"a.s": "WARN"})
     before = described(world)
     world.forget_runs()
@@ -195,7 +195,7 @@ def test_undone_mistake_leaves_the_row_of_the_run_whose_products_exist(times: in
     assert described(world) == before
 
 
-def test_broken_and_mended_folder_settings_leave_nothing_red() -> None:
+def test_settings_that_were_broken_and_repaired_leave_no_failed_job() -> None:
     world = World().apply({"a.s": "WARN", "b.txt": ""})
     before = described(world)
     world.apply({"a.s": "other", ".aptui.yaml": "{"})

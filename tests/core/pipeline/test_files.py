@@ -58,7 +58,7 @@ def rows_of(world: World, operation: str) -> int:
     return len(saved) + world.rows_committed[operation]
 
 
-def test_a_new_copy_costs_six_rows_at_most_and_one_of_its_job(world: World) -> None:
+def test_new_copy_saves_its_job_once_and_at_most_six_rows(world: World) -> None:
     for number in range(10):
         world.write(f"{number}.txt", str(number))
 
@@ -70,7 +70,7 @@ def test_a_new_copy_costs_six_rows_at_most_and_one_of_its_job(world: World) -> N
     assert not world.pipeline.jobs.memory.unsaved.jobs
 
 
-def test_a_changed_copy_costs_one_row_of_its_job(world: World) -> None:
+def test_changed_copy_saves_its_job_once(world: World) -> None:
     settled(world, a_txt="a", b_txt="b")
     world.commands.clear()
     world.rows_committed.clear()
@@ -97,7 +97,7 @@ def test_a_changed_copy_that_never_ran_is_found_again_after_a_crash(world: World
     assert world.ran() == ["b.txt@linux:data"]
 
 
-def test_a_copy_that_is_asked_for_again_has_a_row_that_says_so(world: World) -> None:
+def test_requested_copy_is_stored_as_waiting(world: World) -> None:
     settled(world, a_txt="a")
     world.held = {"a.txt@linux:data"}
     world.ask("reprocess", keys=("a.txt",))
@@ -175,7 +175,7 @@ def test_changed_file_is_read_once_and_unchanged_one_is_not_copied(copying: Worl
     assert not copying.staging
 
 
-def test_a_copy_that_a_check_blocks_fails_and_is_thrown_away(copying: World) -> None:
+def test_copy_that_a_check_blocks_fails_and_is_discarded(copying: World) -> None:
     checked = replace(copying.project, checks=(Check("names", CheckLevel.BLOCK, file_name="[a-z.]*"),))
     copying.pipeline = Pipeline(checked, copying.archive, lambda _job, _builder: "log", "/staging")
     assert copying.apply({"A.txt": "A", "b.txt": "b"}).cache == {"linux/b.txt": sha("b")}
@@ -204,7 +204,7 @@ def test_copies_are_repeated_when_a_client_begins_to_follow(copying: World) -> N
     assert not copying.staging
 
 
-def test_a_file_that_others_want_too_is_only_read(copying: World) -> None:
+def test_file_with_jobs_of_another_builder_is_only_read_and_not_copied(copying: World) -> None:
     copying.setup = Setup(builders=(copier(pattern="*"), scripter()))
     copying.boot()
     copying.apply({"a.s": ""})
@@ -312,7 +312,7 @@ def test_unusable_copies_are_repeated(copying: World) -> None:
 
 
 @pytest.mark.parametrize("stays", [True, False])
-def test_new_copies_are_made_whenever_the_engine_dies_on_the_way_to_them(stays: bool) -> None:
+def test_new_copies_are_made_after_a_crash_at_any_point(stays: bool) -> None:
     for fuse in range(60):
         world = World(rng=random.Random(fuse))
         world.copies_on_reading = None
@@ -371,7 +371,7 @@ def test_a_new_copy_that_does_not_start_has_a_row_for_clients_to_read(world: Wor
     assert not world.pipeline.jobs.memory.unsaved.jobs
 
 
-def test_an_engine_that_stops_saves_what_it_has_planned(world: World) -> None:
+def test_stopping_engine_saves_planned_jobs(world: World) -> None:
     world.write("a.txt", "a")
     world.held = {"a.txt@linux:data"}
     world.scan()
@@ -383,7 +383,7 @@ def test_an_engine_that_stops_saves_what_it_has_planned(world: World) -> None:
 
 
 @pytest.mark.parametrize("restart", [True, False])
-def test_a_second_look_at_unchanged_files_does_nothing_at_all(world: World, restart: bool) -> None:
+def test_second_scan_of_unchanged_files_gives_no_work(world: World, restart: bool) -> None:
     settled(world, a_txt="x", b_s="include a.txt", c_s="glob *.txt")
 
     assert world.settle(restart=restart).ran() == []
@@ -463,7 +463,7 @@ def test_two_files_changed_to_the_same_bytes_are_both_processed(world: World) ->
 
 
 @pytest.mark.parametrize("restart", [True, False])
-def test_a_deleted_file_takes_its_jobs_and_products_along(world: World, restart: bool) -> None:
+def test_deleted_file_loses_its_jobs_and_products(world: World, restart: bool) -> None:
     settled(world, a_txt="x", b_s="include a.txt", c_txt="z")
     world.apply({"a.txt": None}, restart=restart)
 
@@ -488,7 +488,7 @@ def test_a_deleted_folder_takes_only_its_own_sources_along() -> None:
     assert not world.archive.tables.folders
 
 
-def test_the_list_of_files_holds_what_is_there_and_no_more() -> None:
+def test_file_table_holds_existing_files_only() -> None:
     world = World(Setup(folders=("game", "shared")))
     for rel in ("a.bin", "b.bin", "c.txt", "d.txt"):
         world.write(rel, rel)
@@ -538,7 +538,7 @@ def test_file_that_changes_while_read_is_rechecked(world: World) -> None:
     assert world.cache == {"linux/a.txt": sha("x")}
 
 
-def test_a_folder_is_not_remembered_while_a_file_in_it_is_still_written(world: World) -> None:
+def test_folder_with_an_unstable_file_is_scanned_again_after_a_crash(world: World) -> None:
     world.write("a.txt", "x")
     world.shy["a.txt"] = 1
     world.scan()
@@ -568,7 +568,7 @@ def test_source_removed_before_its_folder_row_is_saved_is_deleted(world: World, 
     assert world.statuses() == world.clean().statuses()
 
 
-def test_a_file_that_goes_while_it_is_read_is_forgotten(world: World) -> None:
+def test_file_deleted_while_read_is_forgotten(world: World) -> None:
     world.write("a.txt", "x")
     world.scan()
     while not world.hashes:
@@ -622,7 +622,7 @@ def test_unstable_file_without_builder_is_ignored(world: World) -> None:
     assert not world.pipeline.jobs.memory.folders
 
 
-def test_an_unreadable_file_fails_with_the_reason_and_heals(world: World) -> None:
+def test_unreadable_file_fails_with_the_reason_until_it_is_readable(world: World) -> None:
     world.unreadable["a.s"] = "permission denied"
     assert world.apply({"a.s": "x"}).statuses() == {"a.s:analyse": "failed"}
     assert world.job("a.s:analyse").error == "'a.s' cannot be read: permission denied"
@@ -656,7 +656,7 @@ def test_unmatched_unreadable_file_is_ignored(world: World) -> None:
     assert world.apply({"x.bin": "1"}).statuses() == {}
 
 
-def test_a_dependency_that_cannot_be_read_counts_as_missing_until_it_can(world: World) -> None:
+def test_unreadable_dependency_counts_as_missing_until_it_is_readable(world: World) -> None:
     world.unreadable["x.bin"] = "permission denied"
     assert world.apply({"a.s": "include x.bin\nglob *.bin", "x.bin": "1"}).statuses() == {"a.s@linux:main": "completed"}
     world.forget_runs()
@@ -740,7 +740,7 @@ def test_files_that_differ_only_in_case_both_fail_and_neither_is_placed(world: W
 
 @pytest.mark.parametrize(("goes", "stays"), [("a.txt", "A.txt"), ("A.txt", "a.txt")])
 @pytest.mark.parametrize("restart", [True, False])
-def test_a_case_clash_heals_when_one_goes(world: World, goes: str, stays: str, restart: bool) -> None:
+def test_case_clash_ends_when_one_file_is_deleted(world: World, goes: str, stays: str, restart: bool) -> None:
     settled(world, a_txt="x")
     world.apply({"A.txt": "y"})
     assert world.apply({goes: None}, restart=restart).statuses() == {f"{stays}@linux:data": "completed"}
@@ -752,7 +752,7 @@ def test_case_clash_of_unmatched_files_is_ignored(world: World) -> None:
     assert world.apply({"A.bin": "y"}).statuses() == {}
 
 
-def test_a_case_clash_goes_with_the_builder_that_wanted_the_files(world: World) -> None:
+def test_case_clash_is_dropped_with_the_builder_of_its_files(world: World) -> None:
     settled(world, a_txt="x")
     world.apply({"A.txt": "y"})
     world.configure(builders=(scripter(),))
@@ -868,14 +868,14 @@ def test_a_product_deleted_while_its_job_runs_is_made_again(world: World) -> Non
     assert world.cache == {"linux/a.txt": sha("x")}
 
 
-def test_a_lost_product_of_a_source_that_went_too_is_not_made_again(world: World) -> None:
+def test_lost_product_of_a_deleted_source_is_not_made_again(world: World) -> None:
     settled(world, a_txt="x")
     del world.cache["linux/a.txt"]
     assert world.apply({"a.txt": None}).ran() == []
     assert world.statuses() == {}
 
 
-def test_a_crash_after_a_product_was_missed_does_not_forget_it(world: World) -> None:
+def test_missing_product_is_made_again_after_a_crash_at_any_point(world: World) -> None:
     settled(world, a_txt="x")
     for fuse in range(12):
         world.cache.pop("linux/a.txt", None)
@@ -931,7 +931,7 @@ def test_file_checked_alone_is_processed_and_its_folder_saved_later(world: World
     assert not world.pipeline.jobs.memory.newer.facts
 
 
-def test_an_engine_that_dies_before_the_folder_is_saved_runs_nothing_again(world: World) -> None:
+def test_file_saved_alone_is_not_processed_again_after_a_crash(world: World) -> None:
     settled(world, a_txt="x", b_txt="y")
     world.save_alone("a.txt", "changed")
     world.run()
@@ -965,7 +965,7 @@ def test_file_of_a_pending_folder_is_checked_with_the_folder(world: World) -> No
     assert [command.keys for command in commands if isinstance(command, RecheckFiles)] == [(PathKey("a.txt"),)]
 
 
-def test_events_about_folders_that_are_as_remembered_change_nothing(world: World) -> None:
+def test_unchanged_folders_give_no_commands_or_notices(world: World) -> None:
     settled(world, a_txt="x")
     world.scan()
 
@@ -1031,7 +1031,7 @@ def test_product_deleted_by_hand_is_made_again_after_an_earlier_deletion(world: 
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_half_saved_file_keeps_its_earlier_product(world: World, is_known: bool) -> None:
+def test_file_saved_in_two_steps_keeps_its_earlier_product_until_it_is_complete(world: World, is_known: bool) -> None:
     world.write("other.txt", "other")
     if is_known:
         world.write("e.txt", "one")
@@ -1050,7 +1050,7 @@ def test_half_saved_file_keeps_its_earlier_product(world: World, is_known: bool)
     assert world.runs["e.txt@linux:data"] == 1
 
 
-def test_sources_that_go_together_are_loaded_with_one_question(world: World) -> None:
+def test_sources_deleted_together_are_loaded_in_few_queries(world: World) -> None:
     for number in range(40):
         world.write(f"sub/{number}.txt", "x")
     world.settle()
@@ -1091,7 +1091,7 @@ def test_outdated_folder_row_does_not_retry_a_failed_job(world: World) -> None:
     world.fates["a.s@linux:main"] = [Outcome.FAILED] * 2
     world.apply({"a.s": "longer"})
     runs = world.runs.copy()
-    # A kill came before the folder's row was written, and after those of the source and its job.
+    # The engine was killed after the rows of the source and its job were written, and before the folder's row was.
     world.archive.tables.folders = {slot: (b"", facts) for slot, (_digest, facts) in rows.items()}
     world.restart()
 

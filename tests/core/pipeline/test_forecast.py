@@ -1,4 +1,4 @@
-"""How much work is pending: from each job's last run, else from its builder's; and the chain that nothing shortens."""
+"""Estimates of pending work, from the last run of each job or from runs of its builder; and the longest chain of jobs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def a_project_that_ran(**texts: str) -> World:
 
 
 def with_all_changed(world: World, **texts: str) -> World:
-    """Analyse everything, but begin no job."""
+    """Change the files and analyse all of them, but start no job."""
     world.held = {f"{rel.replace('_', '.')}:analyse" for rel in texts}
     for name, text in texts.items():
         world.write(name.replace("_", "."), text)
@@ -41,7 +41,7 @@ def test_nothing_is_pending_at_rest() -> None:
     assert (work.work_ms, work.chain_ms, work.unknown_count) == (0, 0, 0)
 
 
-def test_a_job_takes_what_its_last_run_took_and_all_of_that_is_measured() -> None:
+def test_forecast_of_a_job_is_the_duration_of_its_last_run() -> None:
     world = with_all_changed(a_project_that_ran(a_s="info 1"), a_s="info 2")
 
     work = world.pipeline.pending_work({})
@@ -68,7 +68,7 @@ def test_fetched_results_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> No
     assert work.work_ms == 2 * (1_000 + OVERHEAD_MS)
 
 
-def test_a_new_job_takes_the_median_of_its_builder_which_is_not_measured() -> None:
+def test_forecast_of_a_new_job_is_the_median_of_its_builder() -> None:
     world = with_all_changed(a_project_that_ran(a_s="info 1"), b_s="info 1")
 
     work = world.pipeline.pending_work({})
@@ -93,7 +93,7 @@ def test_forecast_of_a_running_job_is_its_remaining_time() -> None:
     assert world.pipeline.pending_work({run_key: 4_000.0}).work_ms == OVERHEAD_MS
 
 
-def test_the_chain_is_that_of_jobs_that_wait_for_each_other() -> None:
+def test_forecast_chain_contains_jobs_that_wait_for_each_other() -> None:
     texts = {"a_s": "print b.s:main\n", "b_s": "print c.s:main\n", "c_s": ""}
     world = with_all_changed(a_project_that_ran(**texts), **{name: f"{text}info 2" for name, text in texts.items()})
 

@@ -33,7 +33,7 @@ def errors(world: World) -> dict[str, str]:
 # -------------------------------------------------------------------------------------------------------------- who is who
 
 
-def test_a_source_has_the_uuid_of_its_file_whatever_its_type(world: World) -> None:
+def test_source_of_any_type_has_the_uuid_of_its_meta_file(world: World) -> None:
     assert uuids(world)["a.s"] == meta_uuid("one")
     assert uuids(world)["user.s"] == path_uuids(RelPath("user.s"))[0]
 
@@ -76,7 +76,7 @@ def test_dependency_on_a_uuid_means_the_original_in_any_order(seed: int) -> None
 
 
 @pytest.mark.parametrize("fuse", range(0, 40, 3))
-def test_a_move_that_is_cut_off_by_a_crash_comes_to_the_same_end(world: World, fuse: int) -> None:
+def test_move_with_a_crash_at_any_point_gives_the_uuids_of_a_clean_build(world: World, fuse: int) -> None:
     for name in ("a.s", "a.s.meta"):
         text = world.disk.files["game"][name].text
         world.edit({name: None, f"sub/{name}": text})
@@ -95,7 +95,7 @@ def test_new_uuid_reruns_the_source_and_its_waiting_dependents(world: World) -> 
     assert world.ran() == ["a.s@linux:main", "user.s@linux:main"]
 
 
-def test_an_earlier_uuid_is_found_and_one_that_is_had_beats_it(world: World) -> None:
+def test_earlier_uuid_names_its_source_until_another_source_has_it(world: World) -> None:
     settled(world, {"a.s.meta": meta("two", "a.s", "one")})
     world.apply({"a.s": "changed"})
     assert "user.s@linux:main" in world.ran(), "it is known by the UUID it had"
@@ -106,7 +106,7 @@ def test_an_earlier_uuid_is_found_and_one_that_is_had_beats_it(world: World) -> 
 
 
 @pytest.mark.parametrize("uuid", [meta_uuid("one"), meta_uuid("old"), *path_uuids(RelPath("Z.s"))])
-def test_a_job_is_found_by_every_uuid_that_its_source_answers_to(uuid: bytes) -> None:
+def test_job_dependency_finds_its_source_by_any_of_its_uuids(uuid: bytes) -> None:
     world = settled(World(), {"Z.s": "x", "Z.s.meta": meta("one", "Z.s", "old"), "a.s": f"print uuid={uuid.hex()}:main"})
 
     world.write("Z.s", "y")
@@ -121,14 +121,14 @@ def test_source_without_meta_file_has_the_uuid_of_its_written_path() -> None:
     assert world.apply({"Z.s": "y"}).ran() == ["Z.s@linux:main", "a.s@linux:main"]
 
 
-def test_without_its_file_a_source_has_the_uuid_of_its_path(world: World) -> None:
+def test_source_gets_the_uuid_of_its_path_when_its_meta_file_is_deleted(world: World) -> None:
     world.apply({"a.s.meta": None})
 
     assert uuids(world)["a.s"] == path_uuids(RelPath("a.s"))[0]
     assert world.ran() == ["a.s@linux:main", "user.s@linux:main"]
 
 
-def test_a_file_that_says_the_same_in_other_bytes_runs_its_source_alone(world: World) -> None:
+def test_changed_bytes_of_a_meta_file_with_the_same_uuid_rerun_its_source(world: World) -> None:
     world.apply({"a.s.meta": meta("one", "a.s", "three")})
 
     assert "a.s@linux:main" in world.ran()
@@ -138,7 +138,7 @@ def test_a_file_that_says_the_same_in_other_bytes_runs_its_source_alone(world: W
 # -------------------------------------------------------------------------------------------------------- what is wrong
 
 
-def test_a_damaged_file_fails_its_source_until_it_is_mended(world: World) -> None:
+def test_damaged_meta_file_fails_its_source_until_it_is_repaired(world: World) -> None:
     world.apply({"a.s.meta": "damaged"})
 
     assert errors(world) == {"a.s:analyse": "its identity file is damaged"}
@@ -150,7 +150,7 @@ def test_a_damaged_file_fails_its_source_until_it_is_mended(world: World) -> Non
 
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize(("rel", "text"), [("a.txt.meta", "damaged"), ("a.s", "make a.txt\nFAIL ANALYSIS")])
-def test_source_whose_analysis_fails_claims_no_product_names(rel: str, text: str, restart: bool) -> None:
+def test_source_with_a_failed_analysis_releases_its_product_names(rel: str, text: str, restart: bool) -> None:
     world = World(Setup(folders=("game", "shared")))
     loser = "a.txt" if rel.startswith("a.txt") else "a.s"
     world.write("a.txt/b.txt", "below")  # its product needs a folder with the name of the other's product
@@ -169,7 +169,7 @@ def test_source_whose_analysis_fails_claims_no_product_names(rel: str, text: str
 
 
 @pytest.mark.parametrize("names", [("a.s", "copy.s"), ("copy.s", "a.s")])
-def test_original_keeps_a_uuid_claimed_twice(names: tuple[str, str]) -> None:
+def test_original_keeps_its_uuid_when_a_copy_claims_it(names: tuple[str, str]) -> None:
     world = World()
     for name in names:
         world.apply({name: "x", f"{name}.meta": meta("one", "a.s")})

@@ -42,7 +42,7 @@ def of_kind(jobs: Jobs, kind: type[Command]) -> list[Command]:
 
 
 @pytest.mark.parametrize(("state", "trigger"), FILLED)
-def test_a_run_is_killed_where_the_table_says_so(state: JobState | None, trigger: Trigger) -> None:
+def test_run_is_killed_only_if_the_table_has_the_kill_effect(state: JobState | None, trigger: Trigger) -> None:
     jobs = some_jobs()
     is_killed = bool(TABLE[state][trigger][1] & Effect.KILL)
 
@@ -54,7 +54,7 @@ def test_a_run_is_killed_where_the_table_says_so(state: JobState | None, trigger
 
 
 @pytest.mark.parametrize(("state", "trigger"), FILLED)
-def test_a_run_gets_a_key_where_the_table_says_so(state: JobState | None, trigger: Trigger) -> None:
+def test_run_gets_a_new_key_only_if_the_table_has_the_start_effect(state: JobState | None, trigger: Trigger) -> None:
     jobs = some_jobs()
     job = job_in(jobs, state)
     before = jobs.ledger.run_key
@@ -67,7 +67,7 @@ def test_a_run_gets_a_key_where_the_table_says_so(state: JobState | None, trigge
 
 
 @pytest.mark.parametrize(("state", "trigger"), FILLED)
-def test_a_job_is_forgotten_where_the_table_says_so(state: JobState | None, trigger: Trigger) -> None:
+def test_job_is_deleted_only_if_the_table_has_the_delete_effect(state: JobState | None, trigger: Trigger) -> None:
     jobs = some_jobs()
     job = job_in(jobs, state)
 

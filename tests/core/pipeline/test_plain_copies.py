@@ -99,7 +99,7 @@ def test_notices_equal_those_of_single_copies(taken: list[bool], monkeypatch: py
 
 
 def rewritten(world: World) -> World:
-    """Return a world whose files were processed, and all but one rewritten after that."""
+    """Return a world whose files were processed; after that all files but one were rewritten."""
     world.settle()
     world.forget_runs()
     world.notices.clear()
@@ -110,7 +110,7 @@ def rewritten(world: World) -> World:
 
 
 @pytest.mark.parametrize("is_followed", [False, True])
-def test_rewritten_copies_have_equal_results_together_and_one_by_one(
+def test_rewritten_copies_decided_together_equal_single_copies(
     is_followed: bool, taken: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def told(world: World) -> dict[tuple[str, str], Struct]:
@@ -141,7 +141,7 @@ def test_rewritten_copies_have_equal_results_together_and_one_by_one(
     assert not together.pipeline.jobs.memory.sources
 
 
-def test_a_known_copy_that_cannot_be_placed_is_a_job_that_failed(taken: list[bool]) -> None:
+def test_changed_copy_that_cannot_be_placed_is_a_failed_job(taken: list[bool]) -> None:
     world = world_of(TWO, *FILES)
     world.settle()
     world.commit_fates["a.txt@linux:data"] = [0]
@@ -170,7 +170,7 @@ def test_new_and_known_files_are_decided_together(taken: list[bool]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_whenever_the_engine_dies_no_rewritten_file_keeps_its_product(seed: int) -> None:
+def test_rewritten_files_get_new_products_after_an_engine_crash_at_any_point(seed: int) -> None:
     for fuse in range(seed, 90, 12):
         world = World(TWO, rng=random.Random(fuse))
         world.copies_on_reading = True
@@ -206,7 +206,7 @@ def test_following_client_is_notified_of_new_sources() -> None:
     assert sorted(found) == sorted((rel, True) for rel in FILES)
 
 
-def test_no_copy_is_ever_a_job_in_memory(taken: list[bool]) -> None:
+def test_copies_decided_together_are_never_jobs_in_memory(taken: list[bool]) -> None:
     world = world_of(TWO, *FILES)
     seen: list[int] = []
     commit = world._commit
@@ -231,7 +231,7 @@ def test_no_copy_is_ever_a_job_in_memory(taken: list[bool]) -> None:
     assert world.pipeline.jobs.is_idle
 
 
-def test_a_copy_that_cannot_be_placed_is_a_job_that_failed(taken: list[bool]) -> None:
+def test_new_copy_that_cannot_be_placed_is_a_failed_job(taken: list[bool]) -> None:
     world = world_of(TWO, *FILES)
     world.commit_fates["a.txt@linux:data"] = [0]
 
@@ -284,7 +284,7 @@ def test_deleted_and_recreated_copy_is_one_source() -> None:
 
 
 @pytest.mark.parametrize("named", ["include sub/C.txt", f"uuid {path_uuid('sub/c.txt').hex()}", "glob sub/*", "after e.txt:data"])
-def test_copies_that_others_depend_on_are_jobs_like_others(named: str, taken: list[bool]) -> None:
+def test_copies_with_dependents_are_ordinary_jobs(named: str, taken: list[bool]) -> None:
     world = world_of(Setup(builders=(copier(), scripter())))
     settled(world, b_s=named, z_s="include other.s")
     for rel in FILES:
@@ -314,7 +314,7 @@ def test_copies_without_dependents_are_decided_together(taken: list[bool]) -> No
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_whenever_the_engine_dies_no_copy_is_lost_and_none_is_made_twice(seed: int, taken: list[bool]) -> None:
+def test_new_copies_are_complete_after_an_engine_crash_at_any_point_and_not_made_again(seed: int, taken: list[bool]) -> None:
     for fuse in range(seed, 90, 12):
         world = World(TWO, rng=random.Random(fuse))
         world.copies_on_reading = True

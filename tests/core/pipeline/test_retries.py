@@ -49,7 +49,7 @@ def test_retry_rule_covers_the_listed_kinds_of_failure(on: tuple[str, ...], kind
     assert RetryRule(1, on).covers(kind) == is_covered
 
 
-def test_a_failure_of_a_listed_kind_is_tried_again_and_marked() -> None:
+def test_failure_of_a_listed_kind_is_retried_and_the_job_marked_flaky() -> None:
     world = world_with(RetryRule(2, ("timeout",)))
     world.fates[NAME] = ["timeout", "timeout"]
     world.apply({"a.s": ""})
@@ -74,7 +74,7 @@ def test_job_fails_after_the_last_retry() -> None:
 
 
 @pytest.mark.parametrize("kind", ["memory", "exit 1", ""])
-def test_a_failure_of_another_kind_is_final(kind: str) -> None:
+def test_failure_of_an_unlisted_kind_is_not_retried(kind: str) -> None:
     world = world_with(RetryRule(2, ("timeout",)))
     world.fates[NAME] = [kind]
     world.apply({"a.s": ""})
@@ -83,7 +83,7 @@ def test_a_failure_of_another_kind_is_final(kind: str) -> None:
     assert world.job(NAME).error == f"it was {kind}"
 
 
-def test_the_rule_of_a_builder_stands_before_that_of_the_project() -> None:
+def test_retry_rule_of_a_builder_overrides_that_of_the_project() -> None:
     several = RetryRule(3, ("timeout",))
     world, other = world_with(None, of_project=several), world_with(RetryRule(0, ()), of_project=several)
     for each in (world, other):
@@ -118,7 +118,7 @@ def test_job_of_a_worker_ended_by_hand_is_not_flaky() -> None:
     assert (world.runs[NAME], last_news(world).flaky) == (2, "")
 
 
-def test_an_analysis_is_tried_again_too() -> None:
+def test_failed_analysis_is_retried() -> None:
     world = world_with(RetryRule(1, ("timeout",)))
     world.fates["a.s:analyse"] = ["timeout"]
     world.apply({"a.s": ""})

@@ -68,7 +68,7 @@ def test_rows_are_saved_in_order_when_one_answer_has_failures_and_successes(worl
     assert tickets == sorted(tickets)
 
 
-def test_the_same_plan_twice_runs_once(world: World) -> None:
+def test_file_touched_before_its_job_starts_runs_once(world: World) -> None:
     world.held.add("a.txt@linux:data")
     world.apply({"a.txt": "x"})
     world.touch("a.txt")
@@ -136,7 +136,7 @@ def test_a_run_lost_twice_fails_and_is_tried_again_at_the_next_start(world: Worl
     assert world.settle(restart=True).statuses() == {"a.s@linux:main": "completed"}
 
 
-def test_a_plan_that_changed_may_be_lost_once_more(world: World) -> None:
+def test_new_plan_may_lose_its_worker_once_more(world: World) -> None:
     world.fates["a.s@linux:main"] = [Outcome.LOST, Outcome.RETURNED]
     world.held.add("a.s@linux:main")
     world.apply({"a.s": ""})
@@ -147,7 +147,7 @@ def test_a_plan_that_changed_may_be_lost_once_more(world: World) -> None:
     assert world.apply({"a.s": "x"}).statuses() == {"a.s@linux:main": "completed"}
 
 
-def test_a_run_that_never_began_does_not_count(world: World) -> None:
+def test_run_that_never_began_does_not_count_as_lost(world: World) -> None:
     world.fates["a.s@linux:main"] = [Outcome.RETURNED] * 9
     assert world.apply({"a.s": ""}).statuses() == {"a.s@linux:main": "completed"}
 
@@ -263,7 +263,7 @@ def test_mending_the_source_clears_the_failure(world: World) -> None:
     assert (job.first_fail_ms, job.first_fail_log, job.last_fail_ms, job.last_fail_log) == (0, "", 0, "")
 
 
-def test_a_failed_job_whose_old_source_comes_back_runs_again_and_is_well(world: World) -> None:
+def test_failed_job_with_reverted_source_runs_again_and_completes(world: World) -> None:
     settled(world, a_s="x")
     world.apply({"a.s": "FAIL"})
 
@@ -309,7 +309,7 @@ def test_failed_job_is_retried_at_the_next_start_unless_its_analysis_fails(world
     assert world.is_idle()
 
 
-def test_outcomes_without_a_word_get_one(world: World) -> None:
+def test_failed_result_without_an_error_gets_a_default_error(world: World) -> None:
     world.held = {"a.s:analyse", "a.s@linux:main"}
     world.apply({"a.s": ""})
     (key,) = world.running
@@ -384,7 +384,7 @@ def test_a_run_that_logged_nothing_writes_no_log(world: World) -> None:
     assert world.job("a.s@linux:main").log_file == ""
 
 
-def test_a_job_that_goes_takes_its_log_along(world: World) -> None:
+def test_log_of_a_removed_job_is_deleted(world: World) -> None:
     settled(world, a_s="WARN")
     world.apply({"a.s": None})
 
@@ -408,7 +408,7 @@ def test_runs_and_durations_are_recorded(world: World) -> None:
 # -------------------------------------------------------------------------------------------------------------- products
 
 
-def test_products_that_are_made_no_more_are_deleted(world: World) -> None:
+def test_products_that_are_no_longer_made_are_deleted(world: World) -> None:
     settled(world, a_s="extra 1\nextra 2")
     world.apply({"a.s": "extra 2"})
 
@@ -429,7 +429,7 @@ def test_only_changed_products_are_moved_and_reported(world: World) -> None:
     assert not [news for news in world.notices if isinstance(news, ProductsChanged)]
 
 
-def test_a_commit_that_fails_half_way_is_made_whole_at_the_next_look(world: World) -> None:
+def test_half_placed_commit_is_completed_after_a_restart(world: World) -> None:
     settled(world, a_s="extra 1", b_s="after a.s:main#0,1")
     world.commit_fates["a.s@linux:main"] = [1]
     assert world.apply({"a.s": "extra 1\nextra 2\nx"}).job("a.s@linux:main").error == "product 'linux/a.1' cannot be placed"
@@ -442,7 +442,7 @@ def test_a_commit_that_fails_half_way_is_made_whole_at_the_next_look(world: Worl
 
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("placed", [1, 2])
-def test_who_took_half_a_commit_runs_again_when_the_source_is_taken_back(world: World, placed: int, restarts: bool) -> None:
+def test_job_that_used_half_a_commit_reruns_when_the_source_is_reverted(world: World, placed: int, restarts: bool) -> None:
     settled(world, a_s="extra 1\nextra 2", b_s="after a.s:main#0,1")
     world.commit_fates["a.s@linux:main"] = [placed]
     assert world.apply({"a.s": "extra 1\nextra 2\nx", "b.s": "after a.s:main#0,1\ny"}).statuses() == {
@@ -514,7 +514,7 @@ def test_product_named_like_a_folder_fails_with_the_products_in_it(
     assert not world.archive.tables.conflicts
 
 
-def test_a_product_that_becomes_a_folder_of_products_goes_before_they_come(world: World) -> None:
+def test_product_is_deleted_before_products_in_a_folder_of_its_name_are_placed(world: World) -> None:
     settled(world, a_s="make x")
     assert world.apply({"a.s": "make x/y"}).statuses() == {"a.s@linux:main": "completed"}
     deleted = [number for number, command in enumerate(world.commands) if isinstance(command, DeleteProducts)]
@@ -523,13 +523,13 @@ def test_a_product_that_becomes_a_folder_of_products_goes_before_they_come(world
     assert world.cache == world.clean().cache
 
 
-def test_a_conflict_heals_when_one_goes(world: World) -> None:
+def test_product_conflict_ends_when_one_of_the_sources_is_deleted(world: World) -> None:
     settled(world, a_s="make same.bin", b_s="make same.bin")
     assert world.apply({"b.s": None}).cache == world.clean().cache
     assert world.statuses() == {"a.s@linux:main": "completed"}
 
 
-def test_a_conflict_of_three_lasts_until_one_is_left(world: World) -> None:
+def test_conflict_of_three_sources_lasts_until_each_product_has_one_maker(world: World) -> None:
     settled(world, a_s="make same.bin", b_s="make same.bin\nmake other.bin", c_s="make other.bin")
     assert set(world.statuses().values()) == {"failed"}
     world.apply({"a.s": None})
@@ -542,7 +542,7 @@ def test_a_conflict_of_three_lasts_until_one_is_left(world: World) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_job_that_lost_one_name_still_claims_its_others(world: World, seed: int) -> None:
+def test_job_that_lost_one_product_name_still_claims_its_other_names(world: World, seed: int) -> None:
     world.rng = random.Random(seed)
     settled(world, a_s="make x.bin\nmake y.bin", b_s="make x.bin", c_s="make y.bin")
 
@@ -550,7 +550,7 @@ def test_a_job_that_lost_one_name_still_claims_its_others(world: World, seed: in
     assert not [name for name in world.cache if name.endswith(".bin")]
 
 
-def test_who_fails_for_another_reason_claims_nothing(world: World) -> None:
+def test_job_that_fails_for_another_reason_claims_no_product_name(world: World) -> None:
     settled(world, a_s="make same.bin", b_s="make same.bin")
     assert world.apply({"b.s": "make same.bin\nFAIL"}).statuses() == {"a.s@linux:main": "completed", "b.s@linux:main": "failed"}
     assert "linux/same.bin" in world.cache
@@ -570,7 +570,7 @@ def test_within_one_source_the_first_key_keeps_the_product(world: World) -> None
     assert world.job("a.s@linux:two").error == "product 'linux/same.bin' is made by 'a.s' (job key 'main') as well"
 
 
-def test_many_makers_of_one_product_are_looked_up_together(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_makers_of_one_product_need_few_source_lookups(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     count, load, lookups = 150, WorkingSet.load, 0
 
     def counted(memory: WorkingSet, keys: Iterable[PathKey]) -> list[Source]:
@@ -738,7 +738,7 @@ def test_backlog_counts_pending_work(world: World) -> None:
     assert world.pipeline.jobs.backlog == 2
 
 
-def test_a_job_that_was_never_planned_goes_without_a_word(world: World) -> None:
+def test_job_that_was_never_planned_is_dropped_without_rows(world: World) -> None:
     settled(world, a_txt="x")
     (source,) = world.pipeline.jobs.memory.load(["a.txt"])  # type: ignore[list-item]
     analysis = world.pipeline.plans._analysis_of(source, scripter())
@@ -749,7 +749,7 @@ def test_a_job_that_was_never_planned_goes_without_a_word(world: World) -> None:
     assert not world.pipeline.jobs.ledger.rows
 
 
-def test_a_verb_that_is_not_known_yet_changes_nothing(world: World) -> None:
+def test_request_without_known_sources_gives_no_commands(world: World) -> None:
     assert world.pipeline.handle(RequestReceived(1, "escalate")) == ([], [])
 
 
@@ -783,7 +783,7 @@ def test_order_has_all_facts_that_a_worker_needs(world: World) -> None:
     assert (order.limit_s, order.memory_limit_bytes, order.debug_output) == (9.0, 5, True)
 
 
-def test_copies_travel_together_in_one_message(world: World) -> None:
+def test_many_copies_are_sent_in_one_message(world: World) -> None:
     for n in range(300):
         world.write(f"{n:03}.txt", str(n))
     world.slots = 2
@@ -804,7 +804,7 @@ def test_logs_are_written_with_their_counts(world: World) -> None:
 
 
 def told(world: World, rel: str) -> list[str]:
-    """Return the notices about the job of a source, analyses left out, and clear them."""
+    """Return the notices about the job of a source, without those about analyses, and clear all notices."""
     found = [notice.status for notice in world.notices if isinstance(notice, JobChanged) and notice.source == rel and notice.job_id]
     world.notices.clear()
     return found

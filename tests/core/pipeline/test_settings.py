@@ -20,7 +20,7 @@ NEVER = {"script": {"platforms": {"*": "skip"}}, "data": {"platforms": {"*": "sk
 
 
 def world_of(*, platforms: tuple[str, ...] = ("linux",), folders: tuple[str, ...] = ("game",)) -> World:
-    """Return a world at rest: a script at the top, and a script and a text in each of two folders."""
+    """Return an idle world with a script at the top, and a script and a text in each of two folders."""
     builders = (copier(platforms=platforms), scripter(platforms=platforms))
     world = World(Setup(builders=builders, platforms=platforms, folders=folders))
     for rel in ("a.s", "one/b.s", "one/c.txt", "one/deep/d.s", "two/e.s"):
@@ -31,7 +31,7 @@ def world_of(*, platforms: tuple[str, ...] = ("linux",), folders: tuple[str, ...
 
 
 def say(world: World, folder: str, sections: Mapping[str, object] | str, root: str = "game") -> None:
-    """Write a settings file; a text instead of settings is invalid."""
+    """Write a settings file; a string instead of a mapping makes an invalid file."""
     text = sections if isinstance(sections, str) else json.dumps(sections)
     world.write(f"{folder}/.aptui.yaml" if folder else ".aptui.yaml", text, root)
 
@@ -54,7 +54,7 @@ def test_settings_are_inherited_and_only_the_builders_they_touch_run() -> None:
     assert same_as_clean(world)
 
 
-def test_nothing_runs_where_nothing_changed() -> None:
+def test_unchanged_settings_run_nothing() -> None:
     world = world_of()
     say(world, "one", LOOK)
     world.settle()
@@ -137,7 +137,7 @@ def test_setting_of_one_platform_runs_only_its_jobs() -> None:
     assert same_as_clean(world)
 
 
-def test_a_platform_that_is_skipped_loses_its_products() -> None:
+def test_products_of_a_skipped_platform_are_deleted() -> None:
     world = world_of(platforms=BOTH)
     say(world, "one", NO_SERVER)
 
@@ -235,7 +235,7 @@ def test_failed_job_below_broken_settings_stays_failed_when_its_product_is_lost(
     assert same_as_clean(world)
 
 
-def test_broken_settings_stop_running_jobs() -> None:
+def test_running_job_fails_when_its_folder_settings_become_invalid() -> None:
     world = world_of()
     world.held.add("one/b.s@linux:main")
     world.apply({"one/b.s": "other"})
@@ -275,7 +275,7 @@ def test_the_settings_of_the_scan_folder_that_wins_count() -> None:
     assert same_as_clean(world)
 
 
-def test_settings_that_name_what_the_project_lacks_heal_with_the_project() -> None:
+def test_settings_with_an_unknown_builder_become_valid_when_the_project_has_it() -> None:
     world = world_of()
     say(world, "one", {"twin": {"params": {"look": 1}}})
     assert (
@@ -363,7 +363,7 @@ def test_jobs_of_a_removed_platform_are_dropped_below_broken_settings() -> None:
     assert not any(name.startswith("server/") for name in world.cache)
 
 
-def test_an_analysis_that_was_asked_under_other_settings_is_asked_again() -> None:
+def test_analysis_is_repeated_when_settings_change_during_its_run() -> None:
     world = World().apply({".aptui.yaml": '{"script": {"params": {"job": "two"}}}', "a.s": "x"})
     world.delete(".aptui.yaml")
     world.ask("reprocess", keys=("a.s",))

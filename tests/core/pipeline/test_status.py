@@ -57,7 +57,7 @@ def test_the_next_job_is_the_first_of_the_queue_or_the_one_that_is_named() -> No
     assert pipeline.next_job(4711) is None
 
 
-def test_jobs_that_run_are_named_and_analyses_are_not() -> None:
+def test_running_jobs_are_listed_without_analyses() -> None:
     pipeline = owing().pipeline
 
     pipeline.handle(SlotsFree(1_000, 4))

@@ -20,7 +20,7 @@ ADDS = Setup(builders=(copier(), scripter(undeclared_reads=UndeclaredReads.ADD))
 
 
 class Reading(World):
-    """A world whose calls say what they read: `runs` and `asked` are {source: paths below the scan folder}."""
+    """A world whose calls report their reads: `runs` and `asked` are {source: paths below the scan folder}."""
 
     def __init__(self, setup: Setup | None = None) -> None:
         self.read_by_runs: dict[str, list[str]] = {}
@@ -198,7 +198,7 @@ def test_builder_without_a_setting_uses_that_of_the_project() -> None:
 
 
 class Hiding(Reading):
-    """A world with two scan folders: `a.s` of the second one reads `part.txt` there, which a file of the first one hides."""
+    """A world with two scan folders: `a.s` in the second folder reads `part.txt` there, which a file of the first folder hides."""
 
     def __init__(self, *, is_analysis: bool) -> None:
         super().__init__(Setup(folders=("game", "shared")))

@@ -28,7 +28,7 @@ def files(world: World) -> list[str]:
 # ------------------------------------------------------------------------------------------------------------- stage by stage
 
 
-def test_a_chain_runs_to_its_last_stage_in_one_go() -> None:
+def test_chain_runs_to_its_last_stage_in_one_pass() -> None:
     world = World(Setup())
     assert world.apply({"a.s": "stage m.s=stage+ n.txt=deep"}).ran() == CHAIN
     assert set(files(world)) == {"common/m.s", "common/n.txt", "linux/n.txt"}
@@ -50,14 +50,14 @@ def test_deleted_source_removes_its_whole_chain(world: World) -> None:
     assert world.live_jobs() == {}
 
 
-def test_a_job_that_makes_its_intermediate_no_more_takes_all_below_with_it(world: World) -> None:
+def test_intermediate_that_is_no_longer_made_removes_all_later_stages(world: World) -> None:
     world.apply({"a.s": "x"})
 
     assert set(world.statuses()) == {"a.s@linux:main"}
     assert set(world.cache) == {"linux/a.out"}
 
 
-def test_a_job_that_fails_keeps_what_it_made_and_all_below(world: World) -> None:
+def test_failed_job_keeps_its_intermediates_and_all_later_stages(world: World) -> None:
     world.apply({"a.s": "stage m.s=stage+ n.txt=deep\nFAIL"})
 
     assert world.job("a.s@common:chain").state is JobState.FAILED
@@ -153,7 +153,7 @@ def test_chain_that_leads_back_to_a_stage_fails_at_that_stage(text: str, failing
 
 
 def test_failure_of_a_chain_that_leads_back_leaves_the_earlier_stage() -> None:
-    """Its claim has no effect whichever job makes that stage, so that the maker may run again."""
+    """The claim of the failed job has no effect, whichever job makes the earlier stage, so that this maker may run again."""
     world = World().apply({"a.s": "info 1\nstage m.s=stage n.s=stage m.s=x"})
     world.apply({"a.s": "info 2\nstage m.s=stage n.s=stage m.s=x"})
 
@@ -202,13 +202,13 @@ def test_dependents_of_an_intermediate_run_when_it_changes() -> None:
     assert world.cache == world.clean().cache
 
 
-def test_an_intermediate_that_depends_on_a_source_runs_when_that_changes() -> None:
+def test_job_of_an_intermediate_runs_when_its_source_dependency_changes() -> None:
     world = settled(World(), a_s="stage m.s=include b.txt", b_txt="1")
 
     assert world.apply({"b.txt": "2"}).ran() == ["b.txt@linux:data", "m.s@linux:main"]
 
 
-def test_a_job_waits_for_the_job_of_an_intermediate_that_is_not_there_yet() -> None:
+def test_job_waits_for_the_job_of_an_intermediate_that_does_not_exist_yet() -> None:
     world = World(Setup(), rng=random.Random(3)).apply({"a.s": "stage m.s=stage+ n.s=x", "b.s": "after n.s:main"})
 
     assert world.order.index("n.s@linux:main") < world.order.index("b.s@linux:main")
@@ -230,7 +230,7 @@ def test_folder_settings_apply_to_jobs_that_make_intermediates() -> None:
     assert world.cache == world.clean().cache
 
 
-def test_a_builder_that_is_gone_takes_its_chains_with_it(world: World) -> None:
+def test_chains_of_a_removed_builder_are_removed(world: World) -> None:
     world.configure(builders=(copier(),))
 
     assert world.settle(restart=True).cache == {}
@@ -250,7 +250,7 @@ def test_a_crash_at_any_moment_is_made_good(fuse: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fuse", range(11, 17))
-def test_a_change_that_is_taken_back_after_a_crash_leaves_nothing(fuse: int) -> None:
+def test_change_reverted_after_a_crash_leaves_no_trace(fuse: int) -> None:
     """The job whose commit was cut off makes the products of its row; products of the other bytes are pending again."""
     for seed in range(30):
         world = World(rng=random.Random(seed)).apply({"a.s": "stage m.s=stage+ n.txt=deep"})
@@ -274,7 +274,7 @@ def test_source_may_take_over_a_product_of_its_later_stage() -> None:
     assert world.cache == world.clean().cache
 
 
-def test_an_intermediate_that_goes_while_it_is_read_is_forgotten(world: World) -> None:
+def test_intermediate_deleted_while_read_is_forgotten(world: World) -> None:
     world.delete("a.s")
     world.scan(is_full=True)
     world.run_scan_only()

@@ -1,4 +1,4 @@
-"""Ledger and commits, where the playbook does not reach: what is saved when one event first puts and then drops the same."""
+"""Ledger and commits in cases that the playbooks do not cover, such as an event that first puts and then drops the same row."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_new_ids_count_up_from_the_first_free_one() -> None:
     assert [ledger.next_source_id(), ledger.next_job_id(), ledger.next_product_id(), ledger.next_source_id()] == [3, 5, 7, 4]
 
 
-def test_a_conflict_is_remembered_by_the_next_engine() -> None:
+def test_claims_of_a_conflict_survive_a_restart() -> None:
     world = World().apply({"a.s": "make same.bin\nmake own.bin", "b.s": "make same.bin"})
     world.restart()
 
@@ -102,7 +102,7 @@ def test_product_taken_over_is_not_deleted_with_its_former_job() -> None:
     assert world.settle(restart=True).cache == world.clean().cache
 
 
-def test_two_products_taken_from_one_job_at_once_are_both_gone() -> None:
+def test_job_that_loses_two_products_in_one_batch_loses_both() -> None:
     world = World().apply({"a.s": "make x.bin\nmake y.bin"})
     world.apply({"b.s": "make x.bin\nmake y.bin"})
 
@@ -112,7 +112,7 @@ def test_two_products_taken_from_one_job_at_once_are_both_gone() -> None:
 
 
 def running_job(jobs: Jobs, rel: str, job_id: int, products: tuple[Product, ...] = ()) -> Job:
-    """Return a job that runs and has made `products` earlier."""
+    """Return a running job whose earlier run made `products`."""
     source = Source(PathKey(rel), RelPath(rel), 1, SourceUuid(rel.encode().ljust(16)), id=job_id)
     job = Job(source, scripter().uuid, "linux", "main", job_id, state=JobState.RUNNING, run_key=RunKey(job_id + 100))
     job.products, job.fingerprint, job.planned = products, 5 if products else 0, 6
@@ -154,7 +154,7 @@ def test_preparing_a_commit_changes_nothing() -> None:
     assert prepared.verdict.left == {one: ()}
 
 
-def test_the_row_of_a_commit_is_that_of_the_job_when_it_is_done() -> None:
+def test_row_saved_with_a_commit_equals_the_job_after_it() -> None:
     jobs = some_jobs()
     job = running_job(jobs, "a.s", 1)
     prepared = jobs.commits.prepare([(job, result_of(job, "own.bin"))], 9)

@@ -30,7 +30,7 @@ def graph_of(setup: Setup) -> Graph:
         ("//disk//game/x", "x"),
     ],
 )
-def test_a_path_is_taken_relative_to_the_scan_folder_that_holds_it(path: str, rel: str | None) -> None:
+def test_absolute_path_becomes_relative_to_its_scan_folder(path: str, rel: str | None) -> None:
     world = World(Setup(folders=("game", "shared"))).apply({"a.s": ""})
     (source,) = world.archive.reopen().sources(["a.s"]).values()  # type: ignore[list-item]
     assert isinstance(source, Source)
@@ -38,7 +38,7 @@ def test_a_path_is_taken_relative_to_the_scan_folder_that_holds_it(path: str, re
     assert world.pipeline.jobs.graph.relative(path) == rel
 
 
-def test_a_file_further_down_is_not_of_a_scan_folder_that_is_not_recursive() -> None:
+def test_file_in_a_subfolder_is_outside_a_scan_folder_that_is_not_recursive() -> None:
     folders = (ScanFolder(1, "game", "/disk/game", recursive=False), ScanFolder(2, "inner", "/disk/game/inner", 1))
     graph = Graph(replace(World().project, scan_folders=folders), WorkingSet(World().archive))
 
@@ -51,7 +51,7 @@ def ring_of(world: World, name: str) -> str:
     return world.log_text(name).rpartition(": ")[2]
 
 
-def test_cycles_that_share_a_job_are_one() -> None:
+def test_cycles_that_share_a_job_count_as_one_cycle() -> None:
     world = World().apply(
         {
             "a.s": "only b.s:main",

@@ -1,4 +1,4 @@
-"""Files and code that change during a run, and change back or not: the settled cache equals that of a clean build."""
+"""Files and code that change during a run, and may change back: the settled cache equals that of a clean build."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_run_with_bytes_unknown_to_the_engine_is_discarded(word: str, run: int, 
 
 @pytest.mark.parametrize("word", ["include", "jobs-from", "glob", "glob after read"])
 @pytest.mark.parametrize("is_back", [False, True])
-def test_a_file_that_comes_under_a_run_is_not_taken_for_missing(word: str, is_back: bool) -> None:
+def test_file_written_during_a_run_does_not_count_as_missing(word: str, is_back: bool) -> None:
     for seed in range(10):
         check_new(word, is_back=is_back, seed=seed)
 
@@ -86,7 +86,7 @@ def test_file_read_while_its_hider_is_briefly_missing_is_discarded(word: str) ->
         check_away(word, seed)
 
 
-def test_hidden_file_is_kept_without_the_check_for_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_of_a_hidden_file_is_committed_if_the_check_is_disabled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StaleResultCheck, "hiding", lambda *_args: ())
 
     with pytest.raises(AssertionError, match="other than a clean build"):
@@ -94,7 +94,7 @@ def test_hidden_file_is_kept_without_the_check_for_new_ones(monkeypatch: pytest.
             check_away("read", seed)
 
 
-def test_run_that_ended_before_loading_its_builder_reports_no_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_that_ended_before_loading_its_builder_has_no_code_digest(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(rng=random.Random(1))
     world.write("a.s", "x")
     world.scan()
@@ -116,7 +116,7 @@ def test_run_that_ended_before_loading_its_builder_reports_no_code(monkeypatch: 
 
 
 def check_source(seed: int) -> None:
-    """Change a source before its analysis begins, which reads it, and back before it ends."""
+    """Change a source before the analysis that reads it begins, and change it back before the analysis ends."""
     world = World(rng=random.Random(seed))
     world.write("a.s", "x")
     world.scan()
@@ -181,7 +181,7 @@ MUTANTS = [
 
 
 @pytest.mark.parametrize(("where", "name", "case"), MUTANTS)
-def test_each_check_is_missed_when_it_is_switched_off(
+def test_stale_result_is_committed_if_a_check_is_disabled(
     where: str, name: str, case: tuple[str, bool, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(StaleResultCheck if where == "stale_results" else run_results, name, lambda *_args: ())
@@ -267,7 +267,7 @@ def check_second(word: str, seed: int) -> None:
 
 
 def check_away(word: str, seed: int) -> None:
-    """Remove a file that hides another while a run reads that one, and put it back."""
+    """Remove a file that hides another file while a run reads the hidden file; then restore the hiding file."""
     world = World(Setup(folders=("game", "shared")), rng=random.Random(seed))
     world.write("e.txt", "own")
     world.write("e.txt", "shared", "shared")

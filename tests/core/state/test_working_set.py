@@ -86,7 +86,7 @@ def test_source_is_released_when_its_rows_are_saved_and_its_jobs_are_settled(mem
     assert memory.sources.keys() == {"m.s"}
 
 
-def test_a_source_that_was_touched_again_waits_for_the_later_rows(memory: WorkingSet) -> None:
+def test_source_saved_twice_is_released_after_the_later_save(memory: WorkingSet) -> None:
     item = source("s.s")
     memory.add(item)
     memory.leaves_after(item, 5)
@@ -99,7 +99,7 @@ def test_a_source_that_was_touched_again_waits_for_the_later_rows(memory: Workin
     assert not memory.sources
 
 
-def test_a_source_that_is_touched_without_rows_leaves_at_once(memory: WorkingSet) -> None:
+def test_source_whose_rows_are_already_saved_is_released_at_once(memory: WorkingSet) -> None:
     item = source("s.s")
     memory.add(item)
     memory.acknowledge(5)
@@ -189,7 +189,7 @@ def test_reported_folder_counts_before_its_rows_are_saved(memory: WorkingSet) ->
     assert memory.matching("SUB/*.bin") == ["sub/c.bin"]
 
 
-def test_a_source_that_comes_back_has_the_bytes_of_the_reported_folder(memory: WorkingSet) -> None:
+def test_loaded_source_has_the_bytes_of_the_reported_folder(memory: WorkingSet) -> None:
     memory.put_folder(pending(fact("a.s", sha("new"))))
 
     (item,) = memory.load([PathKey("a.s")])

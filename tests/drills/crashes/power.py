@@ -4,7 +4,7 @@ The cache is on its own file system, in a file behind a loop device. At the cut 
 copy is the disk after the cut: it lacks all data that was only in the kernel's memory. The copy is mounted, which replays the file
 system's journal, and an engine starts on it. Sources are on another disk and are not affected.
 
-The limit: all data written to the disk is there, in order, as on a disk without a volatile cache. Needs root, ext4 and loop
+The limit: all data is on the disk in the order of writing, as on a disk without a volatile cache. Needs root, ext4 and loop
 devices.
 """
 
@@ -33,7 +33,7 @@ from ..worlds.world import SETTINGS, World
 _SIZE_MIB = 48
 _PATIENCE_S = 20.0
 _COPIES = 20
-"""Tries to copy a disk while nothing is written to it: the kernel may write back just then."""
+"""Maximum number of attempts to copy a disk: the kernel may write to it during a copy."""
 _WORKER_WITHOUT_SYNCS = """
 import os, sys
 os.fsync = os.fdatasync = lambda _file: None

@@ -60,7 +60,7 @@ def test_mutant_that_replaces_a_missing_member_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("mutant", ["without-intents", "rows-before-renames", "in-place"])
-def test_the_harness_catches_a_broken_commit(tmp_path: Path, mutant: str) -> None:
+def test_drill_finds_a_broken_commit(tmp_path: Path, mutant: str) -> None:
     first = _WEAK_SPOT[mutant]
     report = kills.every_point(tmp_path, seed=1, mutant=mutant, first=first, limit=first + 24, workers=1)
 
@@ -92,7 +92,7 @@ def test_a_read_only_cache_is_refused(tmp_path: Path) -> None:
     assert not hosts.read_only_cache(tmp_path).violations
 
 
-def test_a_locked_database_is_waited_for(tmp_path: Path) -> None:
+def test_engine_waits_for_a_locked_database(tmp_path: Path) -> None:
     assert not hosts.locked_database(tmp_path, 1.0).violations
 
 
@@ -105,7 +105,7 @@ def test_second_engine_names_the_owner_of_the_cache(tmp_path: Path) -> None:
     assert not hosts.two_engines(tmp_path).violations
 
 
-def test_an_interrupt_ends_cleanly_and_the_next_start_goes_on(tmp_path: Path) -> None:
+def test_interrupted_engine_ends_cleanly_and_the_next_start_continues(tmp_path: Path) -> None:
     assert not hosts.interrupted(tmp_path).violations
 
 
@@ -122,5 +122,5 @@ def test_tampered_products_are_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_atomic", [True, False])
-def test_a_source_saved_while_the_engine_runs_ends_as_its_last_version(tmp_path: Path, is_atomic: bool) -> None:
+def test_source_saved_during_a_run_has_a_product_of_its_last_version(tmp_path: Path, is_atomic: bool) -> None:
     assert not hosts.rewritten(tmp_path, saves=40, is_atomic=is_atomic).violations

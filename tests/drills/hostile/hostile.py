@@ -33,7 +33,7 @@ _MISSED_S = 8.0
 
 
 class Hostile(Struct, frozen=True):
-    """How the runs of a builder must end: with one of `outcomes`, the given start of the error, and within the limit."""
+    """The expected end of a builder's runs: one of `outcomes`, an error with the given start, and within the time limit."""
 
     name: str
     outcome: Outcome
@@ -76,7 +76,7 @@ LIES = {
     "Folder": "product 'f.out' is not a regular file",
     "ChangesSource": "the source changed ",
 }
-"""The expected message of each; a source that changed makes its run STALE, all others fail."""
+"""{builder: expected message}; a run whose source changed is STALE, all others fail."""
 
 
 # ----------------------------------------------------------------------------------------------------------------- mutants
@@ -91,7 +91,7 @@ def without_reaping() -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_limits() -> Iterator[None]:
-    """Break the contract: time-outs are a minute late."""
+    """Break the contract: timeouts are a minute late."""
     from aptui.engine.pool.worker_processes import WorkerManager
 
     due = WorkerManager._due
@@ -103,7 +103,7 @@ def without_limits() -> Iterator[None]:
 
 @contextlib.contextmanager
 def credulous() -> Iterator[None]:
-    """Break the contract: workers do not check the products of builders. They read this when they import the builders."""
+    """Break the contract: workers do not check the products of builders. Workers read this variable once, with the builders."""
     with mock.patch.dict(os.environ, {"PYTHON_CREDULOUS": "1"}):
         yield
 
@@ -128,7 +128,7 @@ MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[object]]] = {
 
 
 def hostile_mix(folder: Path, rounds: int, seed: int, *, mutant: str = "", names: tuple[str, ...] = (), say: Say = print) -> Report:
-    """B1: every hostile builder `rounds` times, in random order among good jobs, two workers; no process or file may be left."""
+    """B1: every hostile builder `rounds` times, in random order among good jobs, on two workers; no process or file may remain."""
     say(f"seed {seed}")
     report = Report("B1")
     dice = random.Random(seed)
@@ -189,7 +189,7 @@ def _message(queue: list[tuple[ProcessOrder, Hostile | None]], count: int) -> li
 def _send_again(
     pool: Harness, todo: list[tuple[ProcessOrder, Hostile | None]], queue: list[tuple[ProcessOrder, Hostile | None]]
 ) -> None:
-    """Orders that came back unprocessed are pending again, as in the core."""
+    """Queue orders again that were returned unprocessed, as the core does."""
     for item in todo:
         result = pool.results.get(item[0].run_key)
         if isinstance(result, RunResult) and result.outcome == Outcome.RETURNED:
@@ -212,7 +212,7 @@ def _judge(result: object, expected: Hostile, where: str, report: Report) -> Non
 
 
 def _left_over() -> list[str]:
-    """Return processes that are still there; a pool adopts all orphans."""
+    """Return processes that still exist; a pool adopts all orphans."""
     left = [pid for pid in processes._living_children() if processes._is_alive(pid)]
     names = [f"left over: {processes.command_name(pid)} (pid {pid})" for pid in left]
     for pid in left:

@@ -161,7 +161,7 @@ def _scripts(outside: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _settings(outside: Path) -> Iterator[tuple[str, bytes]]:
-    """Folders with a `.aptui.yaml` of their own: a key that it must not set, and a source that the key would affect."""
+    """Yield folders with a `.aptui.yaml` that sets a forbidden key, and a source that the key would affect."""
     evil, secret = f"{outside}/evil", f"{outside}/secret"
     said = {
         "compiler": ("a.frag", f"shaders: {{params: {{compiler: {evil}}}}}"),
@@ -183,7 +183,7 @@ def _settings(outside: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _payloads(outside: Path, rng: random.Random, count: int) -> list[str]:
-    """Return names of files: no slash in them, at most 150 bytes."""
+    """Return names of files, without slashes and with at most 150 bytes."""
     touch = "touch ran; cd ..; touch ran"
     pieces = [part.format(touch) for part in _PIECES]
     return list(dict.fromkeys("".join(rng.choices(pieces, k=rng.randint(1, 3)))[:150].replace("/", "") for _ in range(count)))
@@ -342,7 +342,7 @@ def _run(template: str, name: str, here: Path, shell: str) -> int:
 
 
 def _template(rng: random.Random, depth: int = 0) -> str:
-    """Return a template, mostly nested, at times nonsense."""
+    """Return a command template: mostly nested, sometimes invalid."""
     argument, command = lambda: _argument(rng, depth + 1), lambda: _template(rng, depth + 1)
     simple: tuple[Callable[[], str], ...] = (
         lambda: f"printf %s {argument()}",

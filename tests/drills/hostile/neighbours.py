@@ -42,7 +42,7 @@ NOBODY = 65534
 
 
 class Somebody:
-    """Another user: a process that changed its user and runs the given attempts. Make one before there are threads."""
+    """Another user: a process that changed its user and runs the given attempts. Create it before any thread is started."""
 
     def __init__(self) -> None:
         self._ours, theirs = socket.socketpair()
@@ -69,7 +69,7 @@ class Somebody:
         return answer == b"y"
 
     def close(self) -> None:
-        """End them."""
+        """End the process of the other user."""
         self._ours.close()
         os.waitpid(self._pid, 0)
 

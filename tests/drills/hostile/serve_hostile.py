@@ -42,7 +42,7 @@ from ..worlds.mutants import replace_members
 from ..worlds.report import Report, Say
 
 GROWTH_LIMIT_BYTES = 192 << 20
-"""Maximum of unfinished frames: one of each of 64 clients and 128 unauthenticated peers."""
+"""Maximum growth of memory: unfinished frames, one for each of 64 clients and 128 unauthenticated peers."""
 LOG_LIMIT_BYTES = 1 << 20
 """Maximum size of the log: a client that sends nonsense must not fill the disk."""
 _MISSED_S = 5.0
@@ -66,7 +66,7 @@ serve: {port: 0, clients_limit: 64}
 
 
 def _endless_frames() -> None:
-    """Break the contract: a frame may be as long as it says."""
+    """Break the contract: a frame may have any declared length."""
     replace_members(wire_codec, FRAME_LIMIT_BYTES=1 << 31)
 
 
@@ -324,7 +324,7 @@ def revocation(victim: Victim, _dice: random.Random, _seconds: float) -> Iterato
         _head(wire)
         tokens.revoke(tokens.path(), victim.names[token])
         began = time.monotonic()
-        end_s = began + victim.limit_s + 1.0  # for both together
+        end_s = began + victim.limit_s + 1.0  # one deadline for the stream and the WebSocket
         wire.settimeout(victim.limit_s + 1.0)
         with contextlib.suppress(ConnectionError, TimeoutError):
             while wire.recv(1 << 16):

@@ -1,4 +1,4 @@
-"""`slow-content`: how soon a running engine answers while content arrives that is expensive to read. It needs a quiet machine.
+"""`slow-content`: response times of a running engine while expensive content arrives. It needs an otherwise idle machine.
 
 The short form counts work instead of time: `tests/engine/test_folder_settings.py`.
 """
@@ -30,7 +30,7 @@ metadata_types: [.txt]
 builders: [{name: d, copy: ["*.txt"]}]
 """
 MOST_MS = 50.0
-"""Maximum time of 99 of 100 answers."""
+"""Maximum response time (milliseconds) of 99 % of the answers."""
 _ATTACK_S, _PAUSE_S = 8.0, 0.01
 _VALUES = b"builders: {d: {params: {x: ["
 

@@ -25,12 +25,12 @@ def test_drill_catches_an_engine_that_trusts_untrusted_content(tmp_path: Path, m
     assert any(what in text for text in hostile_content.assets(tmp_path, seed=1, mutant=mutant, only=only).violations)
 
 
-def test_no_name_of_a_file_runs_in_any_template(tmp_path: Path) -> None:
+def test_file_names_are_never_run_as_code_in_a_command_template(tmp_path: Path) -> None:
     report = hostile_content.names(tmp_path, count=150, seed=1)
 
     assert report.faults >= 100
     assert not report.violations
 
 
-def test_the_harness_catches_values_in_the_text_of_a_shell(tmp_path: Path) -> None:
+def test_drill_finds_values_pasted_into_the_text_of_a_shell(tmp_path: Path) -> None:
     assert hostile_content.names(tmp_path, count=100, seed=1, mutant="pasting").violations

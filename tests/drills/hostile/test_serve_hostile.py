@@ -46,7 +46,7 @@ def test_drill_finds_a_removed_limit(tmp_path, mutant, attack, missed):
     assert any(missed in each for each in report.violations)
 
 
-def test_limits_of_clients_with_a_token_are_missed(tmp_path):
+def test_drill_finds_removed_limits_of_clients_with_a_token(tmp_path):
     report = attacked(project(tmp_path), 7, 0.3, mutant="careless", attacks=(followers, revocation, floods_of_requests))
 
     for missed in ("streams of one token", "a revoked token listened", "audit log grew"):

@@ -25,7 +25,7 @@ SEEN_S = 2.0
 BUILDS_PER_STORM = 2
 _QUIET_S = 0.4
 _TRUST_S = 3.0
-"""Duration of the second checks of fresh files. They would also find lost changes, so a drill of losses starts after them."""
+"""Duration (seconds) of the second checks of fresh files. Drills of losses start later, because these checks find lost changes."""
 _FOLDERS = 40
 """Number of folders; changes in all of them must not cause a full scan, so that only notified files are checked."""
 
@@ -612,9 +612,7 @@ def _verbs(engine: Serving, name: bytes) -> Iterator[str]:
         return
     os_name = os.fsdecode(b"assets/" + name)
     if b"\\" in name or source != os.fsdecode(name):
-        source = (
-            os_name  # as the name of a source it would mean another: a backslash is a separator there, an escape is escaped again
-        )
+        source = os_name  # the command line reads this name differently: a backslash is a separator, and an escape is escaped again
     for words in (
         ("jobs",),
         ("status",),

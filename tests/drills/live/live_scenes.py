@@ -103,7 +103,7 @@ def _pieces(data: bytes, count: int = 25) -> list[bytes]:
 
 
 def _slowly(path: Path, data: bytes) -> None:
-    """Grow over a second, held open."""
+    """Write a file in steps over a second, and keep it open."""
     with path.open("wb", buffering=0) as file:
         for piece in _pieces(data):
             file.write(piece)
@@ -280,7 +280,7 @@ def products_by_hand(folder: Path, *, mutant: str = "", say: Say = print) -> Rep
 
 
 def much(folder: Path, count: int, seed: int, *, mutant: str = "", say: Say = print) -> Report:
-    """Scenario 67: `count` files and folders are made, changed, renamed, deleted; ignored ones stay ignored.
+    """Scenario 67: `count` files and folders are made, changed, renamed and deleted; ignored files stay ignored.
 
     No job runs twice, no change is lost.
     """

@@ -17,7 +17,7 @@ def no_engine_of_mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(f"XDG_{home}_HOME", str(tmp_path / "xdg"))
 
 
-def test_new_trees_are_seen_whole(tmp_path: Path) -> None:
+def test_all_files_of_new_folder_trees_are_processed(tmp_path: Path) -> None:
     assert not live.new_trees(tmp_path, 1, seed=11, trees=60).violations
 
 
@@ -25,7 +25,7 @@ def test_renamed_files_and_folders_are_processed(tmp_path: Path) -> None:
     assert not live.renames(tmp_path, 1, seed=12, files=60).violations
 
 
-def test_every_way_of_saving_is_a_save(tmp_path: Path) -> None:
+def test_every_way_in_which_programs_save_is_processed(tmp_path: Path) -> None:
     assert not live.saves(tmp_path, 1).violations
 
 
@@ -67,5 +67,5 @@ def test_thousands_of_events_are_neither_doubled_nor_lost(tmp_path: Path) -> Non
     assert not live_scenes.much(tmp_path, 200, seed=15).violations
 
 
-def test_a_file_is_known_by_any_of_its_spellings(tmp_path: Path) -> None:
+def test_file_changes_are_reported_and_names_match_in_any_letter_case(tmp_path: Path) -> None:
     assert not live_scenes.named(tmp_path).violations

@@ -474,7 +474,7 @@ def _child(top: bytes, mutant: str) -> Iterator[_Child]:
 
 
 def _watch_and_say(top: bytes, mutant: str) -> None:
-    """Run as that child until the standard input ends."""
+    """Run as the child of K4 until the standard input ends."""
     with looking(top, mutant, replace(QUICK, beat_s=0.2), poll=False) as room:
         while not select.select([sys.stdin], [], [], 0.05)[0]:
             print(len(room.seen), flush=True)

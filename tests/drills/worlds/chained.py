@@ -22,7 +22,7 @@ _STAGES = (("common", ".mid"), ("common", ".low"), (HOST, ".low"))
 
 
 class ChainedWorld(World):
-    """`<name>.top` becomes the intermediates `.mid` and `.low`, and then the product `.low`; many a `.top` has a `.meta` file.
+    """`<name>.top` becomes the intermediates `.mid` and `.low`, and then the product `.low`; some `.top` files have a `.meta` file.
 
     The second stage reads only the head of the first, so that an edit often has no further effect. Each `.mid` has a `.meta` file,
     which is made and deleted with it.

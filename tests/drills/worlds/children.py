@@ -1,7 +1,7 @@
 """An engine in a forked process that can be killed, interrupted, given errors, or made to break the commit contract.
 
 The program has no code for this: the fail-points are put around functions of `os` and of the database writer after the fork.
-Every point counts; at the n-th the process kills itself, or the call fails with an error.
+Every call of a fail-point is counted; at the n-th call the process kills itself, or the call fails with an error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .mutants import replace_members
 
 CALLS = ("replace", "rename", "fsync", "unlink", "rmdir", "mkdir", "makedirs", "ftruncate", "pwrite")
 FINE, KNOWN, UNKNOWN = 0, 2, 70
-"""How a child exits: idle; stopped by an error of the three families; by any other error, which is a bug."""
+"""Exit codes of a child: idle; stopped by an error of the three known families; stopped by any other error, which is a bug."""
 
 
 class Fault(Struct, frozen=True):
@@ -197,7 +197,7 @@ class Child:
             select.select([], [], [], 0.005)
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
-                pass  # they became our children: tests that ran an engine in this process adopt orphans
+                pass  # the workers became our children, because tests that ran an engine in this process adopt orphans
 
 
 def _live(project: Project, fault: Fault | None, mutant: str, told: int, action: Callable[[], None] | None) -> None:
@@ -253,7 +253,7 @@ def _tell_before(action: Callable[[], None], told: int) -> None:
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
-    """SIGINT and SIGTERM stop the engine as `aptui batch` does."""
+    """Make SIGINT and SIGTERM stop the engine, as in `aptui batch`."""
     from aptui.engine.loop.engine import Engine
 
     opened = Engine.open

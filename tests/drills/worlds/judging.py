@@ -18,7 +18,7 @@ _INTERMEDIATES = "Intermediate Assets"
 _REST_S = 10.0
 _SOURCE = "s.SourceName || ' in ' || f.PortableKey"
 _FOLDER = "JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK"
-"""The identity of a source: two scan folders may have sources of one name, and names in one folder may differ only in case."""
+"""Join for a source's identity: sources of two scan folders may have the same name, and names may differ only in case."""
 
 
 def judged(weather: Programs, clean: Path) -> list[str]:
@@ -98,7 +98,7 @@ def _clashing(root: Path) -> set[str]:
 
 
 def _misled_sources(cache: Path, clashing: set[str]) -> Iterator[str]:
-    """Return the sources that name a clashing path, or one below: there the source is not always the file opened by that name."""
+    """Return the sources that name a clashing path or a path below it: the file opened by that path may differ from the source."""
     sql = f"SELECT {_SOURCE}, e.target FROM Sources s {_FOLDER} JOIN aptui_edges e ON s.SourceID = e.source_id"
     with database(cache) as connection:
         for source, target in connection.execute(sql):
@@ -121,10 +121,10 @@ def _products(cache: Path, failed: set[str]) -> Iterator[tuple[str, str]]:
 def _rows(cache: Path, failed: set[str]) -> Iterator[tuple[str, str]]:
     """Return identities, dependencies and jobs of the sources.
 
-    And the fingerprints of jobs that found no dependency while they ran.
+    Also returns the fingerprints of jobs that found no dependency while they ran.
 
-    A dependency that a run found may have another name since a file of that name appeared or disappeared in another scan folder.
-    The products of a failed job, which other jobs use, are its last good ones.
+    The name of a dependency found by a run may be outdated, if a file of that name appeared or disappeared in another scan folder.
+    Other jobs use the last good products of a failed job.
     """
     names = ", ".join(f"'{name.rpartition(' in ')[0].lower()}'" for name in sorted(failed))
     found = (

@@ -1,4 +1,4 @@
-"""The one way to break a rule on purpose: a mutant that replaces nothing would prove nothing."""
+"""Replaces code to break a rule on purpose; a mutant that would replace nothing is an error, because it would prove nothing."""
 
 from __future__ import annotations
 

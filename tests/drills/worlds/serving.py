@@ -40,7 +40,7 @@ workers: 2
 """
 _LOOK_S = 0.02
 _LONGEST = 4
-"""times the timeout: then an engine that reports all the time is wrong, too."""
+"""Factor of the timeout after which even an engine that still reports progress is wrong."""
 _ROOT = Path(__file__).parent.parent.parent.parent
 
 
@@ -134,7 +134,7 @@ def without_recovery() -> None:
 
 
 def without_case() -> None:
-    """Break the contract: a name in another case is another name."""
+    """Break the contract: a name in another letter case is a different name."""
     from aptui.engine.live import changes
 
     replace_members(changes, key_of=lambda rel: rel)
@@ -295,9 +295,9 @@ class Serving:
     def judge(self, report: Report, where: str, patience_s: float = PATIENCE_S) -> float:
         """Wait until the engine is idle and the cache equals a clean build; note violations.
 
-        On a busy machine it may be late. It is wrong if it does not report for `patience_s` seconds, or never becomes idle.
+        A busy machine may delay the engine. Violations: no report for `patience_s` seconds, or an engine that never becomes idle.
 
-        Return the seconds that it took.
+        Returns the seconds until the engine was idle.
         """
         began = time.monotonic()
         expected = self.world.expected()

@@ -21,7 +21,7 @@ _STORIES = Path(__file__).parent.parent.parent / "stories"
 _COUNT = 8
 _ROUND_S = 6.0
 _HEARD_S = 90.0
-"""For a machine under load. A missed change is found by the scan every ten minutes at the latest."""
+"""Timeout (seconds) for a noticed change, on a machine under load. The scan every ten minutes would find a missed change."""
 _VICTIMS = ("family", "engine", "worker", "batch")
 """The processes that are killed.
 

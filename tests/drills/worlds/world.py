@@ -1,4 +1,4 @@
-"""A project whose every product is known beforehand, edits at random, and the oracle after a fault."""
+"""A project with predictable products, random edits, and the oracle after a fault."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ builders:
 class World(Project):
     """Sources with versions: `<name>.txt` is copied, `<name>.up` becomes `<name>.out` and `<name>.raw`.
 
-    Every product that was ever right is remembered, so that one that is half written or of mixed versions shows at any time.
+    All versions of right products are remembered, so that a half-written product or one of mixed versions is always detected.
     """
 
     settings = SETTINGS
@@ -57,7 +57,7 @@ class World(Project):
         del self.sources[rel]
 
     def rename(self, rel: str) -> None:
-        """Rename a source, bytes and times and all."""
+        """Rename a source; its bytes and times stay."""
         folder, _, name = rel.rpartition("/")
         self._version += 1
         new = f"{folder}/r{self._version}{name[name.index('.') :]}"
@@ -87,7 +87,7 @@ class World(Project):
         return dict(self.sources)
 
     def go_back(self, before: dict[str, bytes]) -> None:
-        """Restore the sources: the edits are taken back before a scan saw them."""
+        """Restore the remembered sources, before a scan has seen the edits."""
         for rel in sorted(self.sources.keys() - before.keys()):
             self.take(rel)
         for rel, data in before.items():
@@ -104,14 +104,14 @@ class World(Project):
     def expected(self) -> dict[str, bytes]:
         """Return what a clean build makes, computed without building."""
         made: dict[str, bytes] = {}
-        for rel in sorted(self.sources, reverse=True):  # assets/ precedes shared/: it is put last, so that it wins
+        for rel in sorted(self.sources, reverse=True):  # reversed, so that assets/ comes after shared/ and wins
             made.update(self._made(rel, self.sources[rel]))
         return made
 
     # --------------------------------------------------------------------------------------------------------------- oracle
 
     def half_products(self) -> list[str]:
-        """Return what is visible now and was never a whole product (O2)."""
+        """Return visible files that were never a whole product (O2)."""
         return [
             f"{name}: no version of it was ever like this ({len(data)} bytes)"
             for name, data in self.products().items()
@@ -143,7 +143,7 @@ class World(Project):
         ]
 
     def violations(self) -> list[str]:
-        """Return what is wrong after a restart has settled (O1, O3, O4, O5)."""
+        """Return the violations after a restart has settled (O1, O3, O4, O5)."""
         found = violations_of_rest(self.cache)
         made, expected = self.products(), self.expected()
         for name in sorted(made.keys() | expected.keys()):

@@ -113,7 +113,7 @@ def test_commit_of_an_announced_save_writes_no_intents(project: LiveProject, mon
 
 
 @pytest.mark.real
-def test_a_start_doubts_a_product_that_was_replaced_by_an_announced_commit(
+def test_start_after_a_crash_doubts_a_product_that_an_announced_commit_replaced(
     project: LiveProject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dead = tmp_path / "dead"

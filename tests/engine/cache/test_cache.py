@@ -1,6 +1,6 @@
 """The cache on disk: what it refuses, its order of commits, its recovery after a crash.
 
-The database is a fake that keeps a diary.
+The database is a fake that records its calls in order.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from aptui.worker import file_access
 
 
 class Diary:
-    """A writer and an index in one: records the calls, and the contents of the cache at that moment."""
+    """A fake writer and index: records each call, and the contents of the cache at that moment."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -95,7 +95,7 @@ def rows_of(run_key: int) -> list[tuple[str, tuple[object, ...]]]:
     return [("put_job", (run_key,))]
 
 
-def test_first_products_cause_no_search_for_replaced_files(cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_products_are_not_counted_as_replacements(cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
 
     class Counted(ReplacedFiles):
@@ -116,7 +116,7 @@ def test_first_products_cause_no_search_for_replaced_files(cache: Cache, diary: 
 # ------------------------------------------------------------------------------------------------------------ open and close
 
 
-def test_second_owner_gets_the_process_of_the_first(cache: Cache) -> None:
+def test_second_engine_on_a_cache_gets_an_error_with_the_process_of_the_first(cache: Cache) -> None:
     other = Cache(cache.root, ["linux"])
 
     with pytest.raises(BusyError, match=f"process {os.getpid()}"):
@@ -158,7 +158,7 @@ def test_foreign_folder_with_files_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / ".aptui").exists()
 
 
-def test_a_cache_that_cannot_be_made_is_the_hosts_fault(tmp_path: Path) -> None:
+def test_cache_folder_that_cannot_be_created_raises_a_host_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     with pytest.raises(HostError, match="cannot be written"):
@@ -221,8 +221,8 @@ def test_products_without_a_record_are_moved_aside(cache: Cache) -> None:
 
 
 @pytest.mark.parametrize("place", ["{root}/{name}", "{staging}/../{name}", "{staging}/link/{name}", "{staging}", "{name}", ""])
-def test_nothing_is_moved_into_the_cache_that_no_run_staged(cache: Cache, diary: Diary, tmp_path: Path, place: str) -> None:
-    """A worker reports the place of a product, and the decoder of a hostile file may have taken over the worker."""
+def test_file_outside_of_staging_is_not_moved_into_the_cache(cache: Cache, diary: Diary, tmp_path: Path, place: str) -> None:
+    """A worker reports the path of a product, and a hostile file may have taken over the worker through a decoder."""
     for folder in (tmp_path, cache.staging.parent):
         (folder / "secret").write_bytes(b"s")
     (cache.staging / "link").symlink_to(tmp_path)
@@ -391,7 +391,7 @@ def test_a_folder_that_is_deleted_amid_a_commit_is_made_again(cache: Cache, diar
     assert [path.name for path in (cache.root / "linux/f").iterdir()] == ["b.txt"]
 
 
-def test_the_first_commit_into_a_folder_makes_the_next_start_look_into_it(cache: Cache, diary: Diary) -> None:
+def test_first_commit_into_a_folder_marks_the_folder_for_a_check_at_the_next_start(cache: Cache, diary: Diary) -> None:
     written: list[dict] = []
     diary.finish = lambda rows, _keys: written.append(rows)  # type: ignore[method-assign]
     for run_key in (1, 2):
@@ -425,7 +425,7 @@ def put(cache: Cache, name: str, data: bytes) -> Path:
     return path
 
 
-def test_recovery_doubts_jobs_whose_product_is_ahead_of_its_row(cache: Cache, diary: Diary) -> None:
+def test_recovery_marks_jobs_as_doubtful_whose_product_is_newer_than_its_row(cache: Cache, diary: Diary) -> None:
     put(cache, "linux/a.txt", b"new")
     put(cache, "linux/b.txt", b"old b")
     diary.digests = {"linux/a.txt": hashlib.sha256(b"old").digest(), "linux/b.txt": hashlib.sha256(b"old b").digest()}
@@ -485,7 +485,7 @@ def test_identity_file_that_cannot_be_placed_fails_the_job_and_places_nothing(ca
     assert not (cache.root / "Intermediate Assets/a.mid").exists()
 
 
-def test_identity_file_goes_with_its_intermediate(cache: Cache, diary: Diary) -> None:
+def test_identity_file_is_deleted_with_its_intermediate(cache: Cache, diary: Diary) -> None:
     for name in ("f/a.mid", "f/a.mid.meta", "b.mid", "b.mid.meta"):
         put(cache, f"Intermediate Assets/{name}", b"x")
     diary.left = [Intent(5, 15, "common/b.mid", b"x", 3, "[]")]
@@ -511,7 +511,9 @@ def test_identity_file_belongs_to_its_recorded_intermediate_alone(cache: Cache, 
 # ---------------------------------------------------------------------------------------------------------------------- lost
 
 
-def test_only_folders_with_another_time_are_looked_into(cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_folders_with_a_changed_time_are_checked_for_lost_products(
+    cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put(cache, "linux/f/a.txt", b"a")
     put(cache, "linux/g/b.txt", b"b")
     diary.digests = {"linux/f/a.txt": b"", "linux/g/b.txt": b"", "linux/g/gone.txt": b""}
@@ -580,7 +582,7 @@ def test_product_deleted_within_the_tick_of_its_commit_is_lost(
 
 
 @pytest.mark.real
-def test_full_scan_looks_into_folders_that_have_the_recorded_time(cache: Cache, diary: Diary) -> None:
+def test_full_scan_checks_folders_even_if_their_recorded_time_matches(cache: Cache, diary: Diary) -> None:
     put(cache, "linux/f/a.txt", b"a")
     stray = put(cache, "linux/f/stray.txt", b"?")
     diary.digests = {"linux/f/a.txt": b"", "linux/f/b.txt": b""}
@@ -630,7 +632,7 @@ def test_leftovers_in_a_folder_that_the_engine_made_and_removed_are_deleted(cach
     assert not leftover.exists()
 
 
-def test_a_folder_that_is_gone_loses_all_its_products(cache: Cache, diary: Diary) -> None:
+def test_all_products_of_a_missing_folder_are_reported_as_lost(cache: Cache, diary: Diary) -> None:
     diary.digests = {"linux/f/a.txt": b"", "linux/f/b.txt": b""}
     diary.folders = {"linux/f": 1}
 
@@ -648,8 +650,8 @@ def test_deleting_a_product_deletes_folders_that_are_empty_without_it(cache: Cac
     assert ("linux/f/g", NO_FOLDER) in cache.folder_rows(diary)["put_cache_folder"]
 
 
-def test_a_product_in_the_place_of_a_folder_leaves_no_folder_behind(cache: Cache, diary: Diary) -> None:
-    """With the row of the former folder, an engine would search for products below a file, which no disk can hold."""
+def test_product_that_replaces_a_folder_marks_the_folder_as_gone(cache: Cache, diary: Diary) -> None:
+    """With the row of the former folder, an engine would look for products below a file, where none can exist."""
     put(cache, "linux/f/a.txt/deep/b.txt", b"b")
     cache.delete(["linux/f/a.txt/deep/b.txt"])
     cache.commit(CommitProducts(1, (stage(cache, 1, ("linux/f/a.txt", b"a")),)), diary, rows_of)  # type: ignore[arg-type]
@@ -679,7 +681,7 @@ def test_undeletable_product_is_checked_at_next_start(cache: Cache, diary: Diary
     assert cache.folder_rows(diary) == {"put_cache_folder": [("linux/f", 0)]}
 
 
-def test_a_run_that_fails_with_half_its_products_in_place_keeps_its_intents(cache: Cache, diary: Diary) -> None:
+def test_run_that_fails_after_some_of_its_renames_keeps_its_intents(cache: Cache, diary: Diary) -> None:
     (cache.root / "linux" / "b.txt" / "in").mkdir(parents=True)
     order = CommitProducts(
         1, (stage(cache, 1, ("linux/a.txt", b"a"), ("linux/b.txt", b"b")), stage(cache, 2, ("linux/c.txt", b"c")))

@@ -1,4 +1,4 @@
-"""Files that a commit replaces: a commit does not wait until the disk has freed their blocks, and nothing of them is left."""
+"""Files that a commit replaces: the commit does not wait until the disk has freed their blocks, which are freed completely."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Iterator[int]:
 
 
 def held_below(folder: Path) -> list[str]:
-    """Return the names of files below a folder that this process holds though they are gone."""
+    """Return the names of deleted files below a folder that this process still holds open."""
     found = []
     for entry in os.listdir("/proc/self/fd"):
         try:

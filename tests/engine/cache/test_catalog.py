@@ -81,7 +81,7 @@ def test_equal_databases_give_equal_bytes(project: Project, tmp_path: Path) -> N
         assert catalog.path_of(tmp_path / "clean", platform).read_bytes() == catalog.path_of(project.cache, platform).read_bytes()
 
 
-def test_where_nothing_changed_no_catalog_is_written(project: Project) -> None:
+def test_catalogs_are_not_written_without_changes(project: Project) -> None:
     project.engine_run()
     before = {path.name: os.stat(path).st_mtime_ns for path in project.cache.glob("*.jsonl")}
 
@@ -114,7 +114,7 @@ def test_changed_catalog_is_written_again(project: Project, harm: str) -> None:
     assert (ran.runs, ran.said) == ({}, [])
 
 
-def test_a_product_that_goes_leaves_its_catalog(project: Project) -> None:
+def test_deleted_product_is_removed_from_its_catalog(project: Project) -> None:
     project.engine_run()
     project.engine_run({"assets/a.bin": None})
 
@@ -131,7 +131,7 @@ def test_catalog_of_a_removed_platform_is_deleted(project: Project) -> None:
     assert [path.name for path in project.cache.glob("*.jsonl")] == ["linux.catalog.jsonl"]
 
 
-def test_idle_platforms_have_catalogs_but_intermediates_do_not() -> None:
+def test_platforms_that_this_run_does_not_build_have_catalogs_but_intermediates_do_not() -> None:
     platforms = (Platform("linux"), Platform("common"))
 
     assert catalog.platforms_of(CoreProject(platforms, "linux", (), (), resting_platforms=("server",))) == ("linux", "server")

@@ -1,4 +1,4 @@
-"""A cache that others made: whatever stands in the place of our folders, and whatever its database names, clean-up stays inside."""
+"""A cache that other programs made: whatever is at the paths of its folders or in the database, clean-up stays inside."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_stopping_engine_keeps_files_behind_a_new_link(tmp_path: Path, outside: 
 
 
 @pytest.mark.parametrize("change", ["delete", "edit", "full"])
-def test_link_pipe_or_folder_below_a_platform_folder_takes_nothing_outside(project: Project, outside: Path, change: str) -> None:
+def test_link_pipe_or_folder_below_a_platform_folder_changes_no_file_outside(project: Project, outside: Path, change: str) -> None:
     before = contents(outside)
     put_in_place(project.cache / HOST / "d", "link", outside / "d")
     put_in_place(project.cache / HOST / "a.txt", "pipe", outside)
@@ -181,7 +181,7 @@ CASES = [
 
 @pytest.fixture
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The names of the database are not checked when it is opened, as if they came into it later."""
+    """Skip the check of names when the database is opened, as if the names were added later."""
     monkeypatch.setattr(schema, "_ODD_NAME_SQL", "SELECT 1 WHERE 0")
 
 

@@ -1,4 +1,4 @@
-"""Many changes at once: what is counted is how often files are read and folders reported, and how many transactions that takes."""
+"""Many changes at once: counts how often files are read and folders are reported, and the transactions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Counts files that are reported to the core: `listed` in folders, `read`."""
+    """Counts of files that are reported to the core: `listed` with their folders, and `read`."""
     counts: Counter[str] = Counter()
     handle = CommandExecutor.handle
 
@@ -60,7 +60,7 @@ def hold_reading(engine: Engine, patch: pytest.MonkeyPatch) -> None:
 
 
 def is_told_to_look(live: EngineSupervisor) -> bool:
-    """Whether the last progress reports checks of files; a waiting engine is woken, as it reports at its turns."""
+    """Whether the last progress reports checks of files; wakes the engine, which reports progress only at its turns."""
     live.wake()
     told = live.latest_progress
     return told is not None and told.is_scanning
@@ -140,7 +140,7 @@ def test_file_seen_amid_other_changes_is_copied_while_it_is_read(project: LivePr
         assert sum(len(order.copies) for order in orders) >= _COUNT
 
 
-def test_copies_that_come_amid_other_changes_wait_and_are_not_made_again(
+def test_files_copied_while_changes_are_still_checked_are_not_copied_again(
     project: LiveProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs: list[object] = []
@@ -182,7 +182,7 @@ def test_a_saved_file_that_is_only_copied_reaches_a_worker_once(project: LivePro
         assert {type(order) for order in orders} == {HashOrder}
 
 
-def test_engine_is_busy_while_files_of_unknown_jobs_are_read(project: LiveProject) -> None:
+def test_progress_reports_checks_while_changed_files_are_still_being_read(project: LiveProject) -> None:
     with project.running() as live, pytest.MonkeyPatch.context() as held:
         engine = live.engine
         assert engine is not None
@@ -199,7 +199,9 @@ def test_engine_is_busy_while_files_of_unknown_jobs_are_read(project: LiveProjec
         project.until(lambda: not is_told_to_look(live), "told to be done")
 
 
-def test_changed_source_is_loaded_only_after_its_file_was_read(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_database_rows_of_changed_sources_are_loaded_only_after_their_files_were_read(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
     loaded: Counter[str] = Counter()
     ask = DatabaseArchive.sources
 

@@ -1,4 +1,4 @@
-"""Identities and chains in a live engine: `.meta` files are made after their delay, moves keep identities, stages follow."""
+"""Identities and chains in a live engine: `.meta` files are made after a delay, moves keep identities, later stages run."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_deleted_identity_file_is_made_again_after_the_delay(project: LiveProjec
         assert not project.path("assets/sub/a.txt.meta").exists(), "nobody needs it"
 
 
-def test_an_edited_file_gives_its_source_another_uuid_and_a_damaged_one_none(project: LiveProject) -> None:
+def test_edited_identity_file_changes_the_uuid_and_a_damaged_one_is_reported(project: LiveProject) -> None:
     with project.running():
         project.until(lambda: meta(project, "sub/a.txt"))
         project.until_idle()
@@ -153,7 +153,7 @@ def test_an_edited_file_gives_its_source_another_uuid_and_a_damaged_one_none(pro
 # ------------------------------------------------------------------------------------------------------------------- chains
 
 
-def test_an_edit_goes_through_all_stages_and_a_deletion_too(project: LiveProject) -> None:
+def test_edit_or_deletion_of_a_source_updates_the_products_of_all_stages(project: LiveProject) -> None:
     with project.running():
         project.write("assets/x.top", "one")
         project.until_product("linux/x.end", "one")
@@ -196,7 +196,7 @@ def test_intermediate_changed_by_hand_is_restored_without_new_runs(project: Live
 
 
 @pytest.mark.parametrize("ending", ["goes", "fails"])
-def test_an_intermediate_changed_by_hand_that_is_not_made_again_goes(tmp_path: Path, ending: str) -> None:
+def test_intermediate_changed_by_hand_is_deleted_if_its_job_cannot_make_it_again(tmp_path: Path, ending: str) -> None:
     project = LiveProject(tmp_path, COPIED_STAGE.replace("tr a-z", "! grep fail {source} && tr a-z"))
     project.engine_run({"assets/sub/x.top": "one"})
     with project.running() as live:
@@ -257,7 +257,7 @@ def test_settle_waits_for_the_last_stage(project: LiveProject) -> None:
             assert project.product("linux/x.end") == text.encode()
 
 
-def test_identity_file_of_an_intermediate_edited_by_hand_counts_at_once(project: LiveProject) -> None:
+def test_edited_identity_file_of_an_intermediate_changes_its_uuid_at_once(project: LiveProject) -> None:
     project.write("assets/x.top", "one")
     with project.running():
         project.until_product("linux/x.end", "one")
@@ -282,7 +282,7 @@ def test_identity_file_of_an_intermediate_edited_by_hand_counts_at_once(project:
 # -------------------------------------------------------------------------------------------------------- live and batch
 
 
-def test_batch_makes_what_the_live_engine_made_and_no_identity_of_its_own(project: LiveProject) -> None:
+def test_batch_makes_the_products_of_a_live_engine_but_no_new_identity_files(project: LiveProject) -> None:
     project.edit({"assets/x.top": "one", "shared/sub/a.txt": "another"})
     project.config(SETTINGS.replace("path: assets}", "path: assets}, {name: shared, path: shared, order: 10}"))
     with project.running():
@@ -317,7 +317,7 @@ builders:
 
 
 def until_given_up(project: LiveProject) -> None:
-    """Wait for one run after the other: ten rounds of three stages together take a busy machine longer than a wait may be."""
+    """Wait for one run after the other: on a busy machine, ten rounds of three stages take longer than one wait allows."""
     for _run in range(60):
         count = sum(project.runs.values())
         project.until(lambda before=count: sum(project.runs.values()) > before, "it goes on, or is given up")
@@ -346,7 +346,7 @@ def test_a_stage_that_writes_the_first_source_of_its_chain_ends_with_a_failure_t
         assert not [text for text in project.said if "please report" in text]
 
         project.forget()
-        project.write("assets/a.t", "edited")  # a person's edit is tried again
+        project.write("assets/a.t", "edited")  # an edit by a person makes the job run again
         until_given_up(project)
         project.settle()
         assert 9 <= source.read_text().count("x") <= 13

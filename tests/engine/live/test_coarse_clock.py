@@ -1,6 +1,6 @@
-"""File systems whose times stand still for a second or two: a second save within a tick leaves no trace in the times.
+"""File systems whose clock advances every second or two: a second save within a tick does not change the file's times.
 
-Whatever file it is that is saved twice, the products are those of the second save.
+For every kind of file, the products must be those of the second save.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Interests of clients: numbered by seconds, refused if they are too many, dropped after 90 s."""
+"""Sources that clients show: requests are numbered by seconds, refused with too many sources, and expire after 90 s."""
 
 from __future__ import annotations
 

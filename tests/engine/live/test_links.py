@@ -25,7 +25,7 @@ IDENTITY = json.dumps({"FileVersion": 1, "UUID": {"uuid": "{11111111-1111-4111-8
 
 @pytest.fixture
 def project(tmp_path: Path) -> LiveProject:
-    """One link to a file of another scan folder, by way of a link beside it."""
+    """A link to a file of another scan folder, through a second link beside the first."""
     project = LiveProject(tmp_path, LINKED)
     project.write("more/e/target.txt", "a")
     project.path("assets/d").mkdir(parents=True)
@@ -64,13 +64,13 @@ def test_target_of_a_link_outside_of_the_scan_folders_is_noticed(tmp_path: Path)
         project.until_product(f"{HOST}/link.txt", "changed")
 
 
-def test_lock_of_an_editor_which_is_a_dead_link_causes_no_warning(project: LiveProject) -> None:
+def test_dead_link_that_an_editor_uses_as_lock_file_causes_no_warning(project: LiveProject) -> None:
     project.path("assets/d/.#link.txt").symlink_to("user@host.1234:1700000000")
 
     assert not project.engine_run().said
 
 
-def test_link_follows_its_target(project: LiveProject) -> None:
+def test_change_or_deletion_of_a_link_target_updates_the_product(project: LiveProject) -> None:
     with project.running():
         assert project.product(f"{HOST}/d/link.txt") == b"a"
 
@@ -82,7 +82,7 @@ def test_link_follows_its_target(project: LiveProject) -> None:
         project.until_product(f"{HOST}/d/link.txt", "back")
 
 
-def test_retargeted_parent_folder_changes_the_link(project: LiveProject) -> None:
+def test_change_of_the_second_link_or_of_its_moved_folder_updates_the_product(project: LiveProject) -> None:
     project.write("more/other.txt", "other")
     with project.running():
         project.path("more/e/way.new").symlink_to("../other.txt")

@@ -74,7 +74,7 @@ def test_progress_reports_failed_jobs_across_restarts(project: LiveProject) -> N
         project.until(lambda: failing() == 0)
 
 
-def test_pause_starts_nothing_run_next_one_job_and_resume_the_rest(project: LiveProject) -> None:
+def test_paused_queue_starts_no_job_run_next_starts_one_and_resume_starts_the_rest(project: LiveProject) -> None:
     with project.running() as live:
         project.forget()
         assert project.ask(port.PauseJobs()).answered == {"is_paused": True}
@@ -162,7 +162,7 @@ def test_reprocess_takes_names_and_patterns(project: LiveProject) -> None:
         assert project.runs == Counter({"a.txt:data": 1, "b.txt:data": 1})
 
 
-def test_reprocess_takes_jobs(project: LiveProject) -> None:
+def test_reprocess_of_a_job_id_runs_only_that_job(project: LiveProject) -> None:
     with project.running() as live:
         assert live.engine is not None
         job = live.engine.archive.owners(["linux/b.txt"])["linux/b.txt"][0]
@@ -173,7 +173,7 @@ def test_reprocess_takes_jobs(project: LiveProject) -> None:
         assert project.runs == Counter({"b.txt:data": 1})
 
 
-def test_cancelled_job_stays_until_its_source_changes(project: LiveProject) -> None:
+def test_cancelled_job_does_not_run_until_its_source_changes(project: LiveProject) -> None:
     with project.running() as live:
         project.ask(port.PauseJobs())
         project.write("assets/a.txt", "unwanted")
@@ -237,7 +237,7 @@ def test_pending_and_running_jobs_are_noted_while_a_client_follows(project: Live
         assert not engine.pipeline.jobs.reports.reports_every_step
 
 
-def test_one_of_queued_jobs_runs_and_cancelled_ones_do_not(project: LiveProject) -> None:
+def test_queued_jobs_wait_for_the_worker_and_do_not_run_after_they_are_cancelled(project: LiveProject) -> None:
     command = f"while ! test -e {project.root}/go; do sleep 0.01; done; cp {{source}} {{products_dir}}"
     project.config(SETTINGS.replace("]}]", f"]}}, {{name: slow, patterns: ['*.slow'], command: '{command}'}}]"))
 
@@ -267,7 +267,7 @@ def test_one_of_queued_jobs_runs_and_cancelled_ones_do_not(project: LiveProject)
 
 
 @pytest.mark.parametrize("verb", [port.EscalateJobs(keys=("c.txt",)), port.NoteInterest(("c.txt",))])
-def test_escalated_job_and_job_of_interest_start_first(project: LiveProject, verb: port.Verb) -> None:
+def test_escalated_job_or_job_of_a_shown_source_starts_first(project: LiveProject, verb: port.Verb) -> None:
     with project.running() as live:
         project.ask(port.PauseJobs())
         for name in "abc":
@@ -279,7 +279,7 @@ def test_escalated_job_and_job_of_interest_start_first(project: LiveProject, ver
         project.until(lambda: (job := engine.pipeline.jobs.ready.peek()) is not None and job.source.rel == "c.txt")
 
 
-def test_settle_answers_when_what_was_changed_before_is_processed(project: LiveProject) -> None:
+def test_settle_answers_after_earlier_changes_are_processed(project: LiveProject) -> None:
     with project.running():
         project.write("assets/a.txt", "just now")
         answer = project.ask(port.Settle()).answered
@@ -289,7 +289,7 @@ def test_settle_answers_when_what_was_changed_before_is_processed(project: LiveP
         assert project.product("linux/a.txt") == b"just now"
 
 
-def test_settle_counts_what_its_client_asked_for_before_even_if_it_has_run_already(project: LiveProject) -> None:
+def test_settle_counts_runs_that_its_client_requested_earlier(project: LiveProject) -> None:
     with project.running():
         project.ask(port.ReprocessJobs(keys=("a.txt", "b.txt")), client=7)
         project.until_idle()
@@ -299,7 +299,7 @@ def test_settle_counts_what_its_client_asked_for_before_even_if_it_has_run_alrea
         assert project.ask(port.Settle(), client=7).answered["run"] == 0
 
 
-def test_settle_with_other_options_is_refused_and_says_which(project: LiveProject) -> None:
+def test_settle_with_options_that_the_engine_does_not_use_is_refused_with_the_option(project: LiveProject) -> None:
     with project.running():
         assert "platforms linux" in project.ask(port.Settle(platforms=("server",))).refused
         assert "--set workers=1" in project.ask(port.Settle(sets=("workers=1",))).refused
@@ -313,7 +313,7 @@ def test_settle_is_refused_while_the_queue_is_paused(project: LiveProject) -> No
         assert "paused" in project.ask(port.Settle()).refused
 
 
-def test_a_full_rescan_reads_every_file_and_runs_nothing(project: LiveProject) -> None:
+def test_full_rescan_of_unchanged_files_runs_no_jobs(project: LiveProject) -> None:
     with project.running():
         project.forget()
         project.ask(port.RescanSources(is_full=True))
@@ -377,7 +377,7 @@ def test_rescans_read_every_file_while_faster_scanning_is_off(project: LiveProje
         assert options == {"debug_output": False, "fast_scan": True}
 
 
-def test_a_client_that_leaves_gets_no_answer_and_stops_nothing(project: LiveProject) -> None:
+def test_client_that_disconnects_gets_no_answer_and_others_still_settle(project: LiveProject) -> None:
     with project.running():
         request = Request(port.Settle(), client=9)
         project.desk.take(request)

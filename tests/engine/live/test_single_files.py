@@ -1,4 +1,4 @@
-"""A look at one file costs the same however many files lie beside it: what is counted are stats, listings and bytes."""
+"""The check of one file costs the same in a folder of any size: counts stats, listings and bytes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ builders: [{name: data, copy: ["*.txt"]}]
 
 
 class Costs:
-    """Work since `begin`: stats and listings of sources, bytes of folders' rows that were saved."""
+    """Work since `begin`: stats and listings of sources, and bytes of saved rows of folders."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.counts: Counter[str] = Counter()
@@ -80,7 +80,7 @@ def test_cost_of_a_save_does_not_depend_on_the_size_of_the_folder(project: LiveP
     assert small["folder rows"] == large["folder rows"] == 0
     assert 0 < large["stat"] <= 12
     assert small["stat"] <= 12
-    for costs in (small, large):  # the plan may come before its commit, and settling may come in time to be counted
+    for costs in (small, large):  # the plan may be saved apart from its commit, and the rows of the idle state may be counted, too
         assert costs["transactions"] <= 4
         assert costs["synced"] <= 2
     assert large["row operations"] <= small["row operations"] + 2
@@ -113,7 +113,7 @@ def test_new_hidden_deleted_or_respelled_file_is_checked_with_its_folder(project
         project.save("a.txt", "back")
 
 
-def test_overriding_file_in_a_folder_of_another_case_counts_at_once(project: LiveProject) -> None:
+def test_overriding_file_counts_at_once_although_its_folder_differs_in_case(project: LiveProject) -> None:
     project.write("gem/D1/a.txt", "hidden")
     with project.running():
         project.until_product("linux/d1/a.txt", "hidden")

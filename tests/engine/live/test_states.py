@@ -189,7 +189,7 @@ REFUSALS: dict[str, dict[type[Any], str]] = {
     "broken configuration": {port.ReloadConfig: "was not reloaded"},
     "stopping": {},
 }
-"""{state: {request: words of its refusal, "" = it is answered}}, beyond `_MOST`; all others are answered."""
+"""{state: {request: words of its refusal, "" = it is answered}}, in addition to `_MOST`; all other requests are answered."""
 _WAITS_FOR_JOBS = (port.Settle, port.Drain)
 """These requests wait while jobs run; each job has a time limit."""
 
@@ -226,7 +226,7 @@ def test_every_request_is_answered_or_refused(state: str, tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("state", ["paused", "draining", "held", "in trouble"])
-def test_request_that_waits_is_refused_when_the_engine_stands_still_later(
+def test_waiting_settle_is_refused_after_a_later_pause_drain_hold_or_failure(
     state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aptui.engine.live.requests._HELD_S", 0.1)

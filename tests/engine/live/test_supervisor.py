@@ -1,4 +1,4 @@
-"""The engine that stays up, over real folders: what it sees, when it starts, what it holds back, how it survives trouble."""
+"""The engine that stays up, over real folders: which changes it finds, when jobs start, holds, and recovery from errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
 
 @pytest.fixture
 def retrying(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
-    """A project whose engine, once it is in trouble, tries again at once."""
+    """A project whose engine reopens without delay after an error."""
     monkeypatch.setattr(supervisor, "_RETRY_S", (0.01, 0.1))
     return project
 
@@ -51,7 +51,7 @@ def retrying(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> LiveProje
 # ------------------------------------------------------------------------------------------------------------------- seeing
 
 
-def test_a_save_is_a_product_after_one_run(project: LiveProject) -> None:
+def test_saved_file_is_processed_with_one_run(project: LiveProject) -> None:
     with project.running():
         project.forget()
         project.save("a.txt", "changed")
@@ -59,7 +59,7 @@ def test_a_save_is_a_product_after_one_run(project: LiveProject) -> None:
         assert project.runs == Counter({"a.txt:data": 1})
 
 
-def test_new_renamed_and_deleted_files_are_followed(project: LiveProject) -> None:
+def test_products_follow_new_renamed_and_deleted_files(project: LiveProject) -> None:
     with project.running():
         project.save("new.txt", "new")
         project.move("assets/new.txt", "assets/other.txt")
@@ -89,7 +89,7 @@ def test_a_tree_that_is_moved_in_and_out_is_followed(project: LiveProject) -> No
         project.until(lambda: not (project.cache / "linux/tree").exists())
 
 
-def test_five_hundred_files_dropped_in_at_once_are_all_seen(project: LiveProject) -> None:
+def test_five_hundred_files_written_at_once_all_get_products(project: LiveProject) -> None:
     with project.running():
         for number in range(500):
             project.write(f"assets/new/{number % 7}/{number % 3}/{number}.txt", str(number))
@@ -131,9 +131,7 @@ def test_polled_root_is_reported_with_reason_and_remedy(project: LiveProject) ->
         project.until_product("linux/a.txt", "a")
 
 
-def test_what_changed_while_the_watcher_was_deaf_is_found_by_the_rescan(
-    project: LiveProject, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rescan_finds_changes_whose_notifications_were_lost(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     unheard: list[object] = []
     monkeypatch.setattr(changes.ChangeTracker, "take", lambda _self, hint: unheard.append(hint))
     with project.running() as live:
@@ -153,7 +151,7 @@ def test_skipped_start_scan_sees_only_later_changes(project: LiveProject) -> Non
         project.save("b.txt", "b")
 
 
-def test_ignored_files_and_folders_cost_nothing(project: LiveProject) -> None:
+def test_ignored_files_and_folders_cause_no_runs_and_no_products(project: LiveProject) -> None:
     with project.running():
         project.forget()
         project.edit({"assets/.git/objects/ab/c.txt": "object", "assets/a.txt~": "backup"})
@@ -163,7 +161,9 @@ def test_ignored_files_and_folders_cost_nothing(project: LiveProject) -> None:
         assert not (project.cache / "linux/.git").exists()
 
 
-def test_fresh_file_is_checked_again_and_then_trusted(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recently_written_file_is_checked_again_and_then_trusted_without_another_run(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(changes, "_SECOND_CHECK_S", 0.3)
     monkeypatch.setattr(scans, "RACY_NS", 200_000_000)
     with project.running() as live:
@@ -192,7 +192,7 @@ class Ears:
     flush = next_deadline = connections = lambda *_: None
 
 
-def test_quick_job_is_reported_once_and_slow_job_as_processing(project: LiveProject) -> None:
+def test_quick_job_sends_at_most_two_notices_and_slow_job_is_reported_as_processing(project: LiveProject) -> None:
     project.config(
         SETTINGS.replace(
             "]}]",
@@ -235,7 +235,7 @@ def test_a_file_that_is_held_open_for_writing_waits_until_it_is_closed(project: 
 
 
 def watch_for_absence(project: LiveProject, name: str) -> list[float]:
-    """Return a list that grows whenever the product is not there after a turn of the loop."""
+    """Return a list that gets an entry whenever the product is missing after a turn of the loop."""
     missing: list[float] = []
 
     def look(now: float) -> None:
@@ -261,7 +261,7 @@ def test_file_saved_twice_in_a_row_keeps_its_product(project: LiveProject, gap_s
 
 @pytest.mark.parametrize("is_renamed", [False, True])
 def test_rewritten_file_never_counts_as_deleted(project: LiveProject, monkeypatch: pytest.MonkeyPatch, is_renamed: bool) -> None:
-    stopped_at: list[float] = []  # the clock stands still while the file is missing, because a busy machine may be slow
+    stopped_at: list[float] = []  # the engine's clock is stopped while the file is missing, because a busy machine may be slow
     with project.running() as live:
         poll = live.watching.poll
         monkeypatch.setattr(live.watching, "poll", lambda now: poll(stopped_at[0] if stopped_at else now))
@@ -281,7 +281,9 @@ def test_rewritten_file_never_counts_as_deleted(project: LiveProject, monkeypatc
         assert not missing
 
 
-def test_save_that_ends_during_its_check_is_one_save(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_that_ends_during_the_check_of_its_file_is_not_postponed(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with project.running() as live:
         project.forget()
         ended, waited = [], []
@@ -301,8 +303,8 @@ def test_save_that_ends_during_its_check_is_one_save(project: LiveProject, monke
         assert not waited
 
 
-def test_a_file_that_keeps_changing_settles_first(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
-    stopped_at: list[float] = []  # the clock stands still while the file changes, because saves of a busy machine are further apart
+def test_file_that_keeps_changing_is_processed_at_most_twice(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped_at: list[float] = []  # the engine's clock is stopped while the file changes, because a busy machine saves more slowly
     with project.running() as live:
         poll = live.watching.poll
         monkeypatch.setattr(live.watching, "poll", lambda now: poll(stopped_at[0] if stopped_at else now))
@@ -405,7 +407,7 @@ def test_a_product_deleted_by_hand_comes_back(project: LiveProject) -> None:
         assert project.runs == Counter({"a.txt:data": 1, "deep/b.txt:data": 1})
 
 
-def test_products_that_the_engine_deletes_itself_stay_gone(project: LiveProject) -> None:
+def test_products_that_the_engine_deletes_are_not_made_again(project: LiveProject) -> None:
     project.write("assets/b.txt", "b")
     with project.running():
         project.forget()
@@ -465,7 +467,7 @@ builders: [{name: slow, patterns: ["*.slow"], command: "sleep 1.5 && cp {source}
 @pytest.mark.parametrize(
     "setting", ["limits: {process: 100ms}", "checks: {small: {files: ['*.slow'], bytes: '<= 1', level: block}}"]
 )
-def test_configuration_that_is_mended_runs_again_what_it_made_fail(project: LiveProject, setting: str) -> None:
+def test_corrected_configuration_runs_jobs_again_that_failed_because_of_it(project: LiveProject, setting: str) -> None:
     project.write("assets/a.slow", "text")
     project.config(f"{SLOW}{setting}\n")
     with project.running():
@@ -479,7 +481,7 @@ def test_configuration_that_is_mended_runs_again_what_it_made_fail(project: Live
         assert project.runs == Counter({"a.slow:slow": 1})
 
 
-def test_a_broken_configuration_keeps_the_old_one_and_says_where(project: LiveProject) -> None:
+def test_broken_configuration_is_reported_with_its_line_and_the_old_one_stays_in_use(project: LiveProject) -> None:
     with project.running() as live:
         project.config(SETTINGS + "builder: []\n")
         project.until(lambda: live.health.configuration)
@@ -530,7 +532,7 @@ def test_engine_in_trouble_reports_it_and_opens_again(
         (os, "statvfs", lambda _path: SimpleNamespace(f_flag=os.ST_RDONLY, f_bavail=1 << 40, f_frsize=4096), "read-only"),
     ],
 )
-def test_cache_that_cannot_be_written_ends_the_work_until_it_can(
+def test_unwritable_cache_is_reported_and_work_continues_when_it_is_writable_again(
     retrying: LiveProject, monkeypatch: pytest.MonkeyPatch, place: object, name: str, value: object, text: str
 ) -> None:
     with retrying.running() as live:
@@ -577,7 +579,7 @@ def test_epoch_increases_with_a_new_database(retrying: LiveProject) -> None:
         assert live.engine.epoch > before, "whoever reads knows the news of the one from those of the other by that"
 
 
-def test_short_trouble_is_reported(project: LiveProject) -> None:
+def test_error_that_ends_at_once_is_reported_in_the_health(project: LiveProject) -> None:
     with project.running() as live:
         live._retry_s = 0.0
         live._break_down(HostError("the disk is full"))
@@ -636,9 +638,7 @@ def test_engine_of_a_moved_project_releases_the_cache_and_ends(retrying: LivePro
 
 
 @pytest.mark.parametrize("harm", ["moved", "deleted", "moved and replaced", "deleted and replaced"])
-def test_cache_folder_that_was_moved_or_deleted_is_let_go_and_the_folder_at_its_path_is_used(
-    harm: str, retrying: LiveProject
-) -> None:
+def test_moved_or_deleted_cache_folder_is_released_and_the_folder_at_its_path_is_used(harm: str, retrying: LiveProject) -> None:
     with retrying.running() as live:
         assert live.engine is not None
         first, opened = live.engine, []
@@ -684,7 +684,7 @@ builders:
 """
 
 
-def test_a_job_that_writes_its_own_source_ends_and_is_tried_again_by_a_persons_edit_alone(project: LiveProject) -> None:
+def test_job_that_writes_its_own_source_fails_after_ten_runs_and_runs_again_after_an_edit(project: LiveProject) -> None:
     project.config(SELF_WRITER)
     project.engine_run({"assets/a.txt": None, "assets/a.w": "a"})
     [error] = project.errors().values()

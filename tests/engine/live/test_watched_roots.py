@@ -108,7 +108,7 @@ def test_the_folder_of_intermediates_is_watched_once_there_is_one(room):
     assert path in [root.path for root in room.watchers[0].health()]
 
 
-def test_closed_roots_ignore_suspicions(room):
+def test_closed_roots_ignore_requests_for_a_check(room):
     room.roots.start()
     room.roots.suspect("was stopped")
     room.roots.close()

@@ -48,7 +48,7 @@ def coded(project: Project) -> Project:
 
 
 def before_workers(*changes):
-    """Do one change before each of the first workers is started, when its builders have been described."""
+    """Make the next change before each of the first workers is started, after its builders were described."""
     left = list(changes)
     start = WorkerProcess.__init__
 
@@ -94,7 +94,7 @@ def test_builder_changed_before_worker_start_is_described_again(tmp_path: Path, 
     assert made(project) == {"a.out": "CODE1 help1 a", "b.out": "CODE1 help1 b"}
 
 
-def test_a_checkout_and_back_leaves_right_products_and_a_clean_store(tmp_path: Path) -> None:
+def test_builder_changed_during_a_build_and_changed_back_leaves_correct_products(tmp_path: Path) -> None:
     project = coded(Project(tmp_path, CONFIG))
     project.engine_run()
     project.write("assets/a.txt", "two")
@@ -119,7 +119,7 @@ READING = one_product(
 )  # fmt: skip
 
 
-def test_a_declared_file_that_comes_as_its_job_starts_is_not_taken_for_missing(tmp_path: Path) -> None:
+def test_declared_file_created_just_before_its_job_starts_counts_as_existing(tmp_path: Path) -> None:
     project = Project(tmp_path, CONFIG)
     project.edit({"builders/b.py": READING, "assets/a.txt": "a"})
 
@@ -188,7 +188,7 @@ def test_code_that_changed_and_changed_back_needs_only_new_workers(tmp_path: Pat
     assert made(project) == {"a.out": "CODE1 help1 a", "b.out": "CODE1 help1 b"}
 
 
-def test_code_that_changes_under_every_run_ends_in_a_failure_that_says_so(tmp_path: Path) -> None:
+def test_code_that_changes_during_every_run_fails_the_job_with_that_reason(tmp_path: Path) -> None:
     project = coded(Project(tmp_path, CONFIG))
     texts = [BUILDER.replace("CODE1", f"CODE{number}") for number in range(2, 40)]
 
@@ -214,7 +214,7 @@ def test_a_stale_bytecode_file_beside_a_builder_is_not_used(tmp_path: Path) -> N
     assert made(project)["a.out"] == "CODE1 help2 a"
 
 
-def test_a_live_engine_throws_away_what_other_code_made(tmp_path: Path) -> None:
+def test_live_engine_discards_results_of_builder_code_that_changed_unnoticed(tmp_path: Path) -> None:
     project = coded(LiveProject(tmp_path, CONFIG))
     project.engine_run()
     with project.running() as live:
@@ -224,7 +224,7 @@ def test_a_live_engine_throws_away_what_other_code_made(tmp_path: Path) -> None:
         assert project.product(f"{HOST}/b.out") == b"CODE2 help1 b"
 
 
-def test_a_live_engine_fails_jobs_of_code_that_is_broken_and_mends_them(tmp_path: Path) -> None:
+def test_jobs_of_broken_builder_code_fail_in_a_live_engine_until_the_code_is_corrected(tmp_path: Path) -> None:
     project = coded(LiveProject(tmp_path, CONFIG))
     project.engine_run()
     with project.running():
@@ -235,7 +235,7 @@ def test_a_live_engine_fails_jobs_of_code_that_is_broken_and_mends_them(tmp_path
         project.until_product(f"{HOST}/a.out", "CODE1 help1 two")
 
 
-def test_a_tool_that_changes_before_it_is_started_makes_nothing_under_its_old_digest(tmp_path: Path) -> None:
+def test_tool_that_changes_before_its_first_run_is_not_recorded_with_its_old_digest(tmp_path: Path) -> None:
     project = Project(tmp_path, TOOL_CONFIG.replace("PROJECT", str(tmp_path)))
     put_tool(project, "tool1")
     project.write("assets/a.txt", "a")
@@ -249,7 +249,7 @@ def test_a_tool_that_changes_before_it_is_started_makes_nothing_under_its_old_di
     assert made(project) == {"a.out": "tool1 a"}
 
 
-def test_an_opening_describes_builders_once(tmp_path: Path) -> None:
+def test_opening_an_engine_prepares_its_session_once(tmp_path: Path) -> None:
     project = coded(Project(tmp_path, CONFIG))
     with mock.patch.object(PreparedSession, "take", autospec=True, side_effect=PreparedSession.take) as taken:
         project.engine_run()
@@ -275,7 +275,7 @@ def test_a_live_engine_notices_that_a_tool_changed(tmp_path: Path, how: str) -> 
         project.until_product(f"{HOST}/a.out", "tool2 a\n")
 
 
-def test_a_source_edited_after_its_tool_is_not_made_under_the_old_digest(tmp_path: Path) -> None:
+def test_source_edited_after_its_tool_is_processed_with_the_new_tool_digest(tmp_path: Path) -> None:
     project = LiveProject(tmp_path, TOOL_CONFIG.replace("PROJECT", str(tmp_path)))
     put_tool(project, "tool1")
     project.edit({"assets/a.txt": "a", "assets/b.txt": "b"})
@@ -357,7 +357,7 @@ def reading(project: Project, how: str = "heard") -> Project:
 
 @pytest.mark.parametrize("how", READS)
 @pytest.mark.parametrize("moment", ["before-analysis", "after-analysis", "before-job", "after-job"])
-def test_a_file_that_changes_while_it_is_read_for_the_first_time(tmp_path: Path, how: str, moment: str) -> None:
+def test_product_is_correct_after_a_file_changed_while_it_was_first_read(tmp_path: Path, how: str, moment: str) -> None:
     project = reading(Project(tmp_path, CONFIG), how)
     project.engine_run({moment: "echo B > cfg.inc"})
     project.engine_run()  # the next scan finds changes at the very end
@@ -367,7 +367,9 @@ def test_a_file_that_changes_while_it_is_read_for_the_first_time(tmp_path: Path,
 
 @pytest.mark.parametrize("how", READS)
 @pytest.mark.parametrize("moments", [("before-analysis", "after-analysis"), ("before-job", "after-job")])
-def test_a_file_that_changes_while_it_is_read_and_changes_back(tmp_path: Path, how: str, moments: tuple[str, str]) -> None:
+def test_product_is_correct_after_a_file_changed_and_changed_back_while_it_was_read(
+    tmp_path: Path, how: str, moments: tuple[str, str]
+) -> None:
     project = reading(Project(tmp_path, CONFIG), how)
     project.engine_run()
     project.engine_run({moments[0]: "echo B > cfg.inc", moments[1]: "printf A > cfg.inc", "assets/a.txt": "other"})
@@ -377,7 +379,7 @@ def test_a_file_that_changes_while_it_is_read_and_changes_back(tmp_path: Path, h
 
 
 @pytest.mark.parametrize("moment", ["before-analysis", "before-job"])
-def test_a_file_that_is_there_only_while_it_is_read(tmp_path: Path, moment: str) -> None:
+def test_file_that_exists_only_while_it_is_read_is_treated_as_missing(tmp_path: Path, moment: str) -> None:
     project = reading(Project(tmp_path, CONFIG))
     project.delete("assets/cfg.inc")
     project.engine_run({moment: "echo B > cfg.inc", moment.replace("before", "after"): "rm cfg.inc"})
@@ -407,7 +409,7 @@ def test_result_of_a_command_with_changed_inputs_is_discarded(tmp_path: Path) ->
     assert not project.engine_run().runs
 
 
-def test_a_job_that_writes_what_it_reads_ends_after_ten_runs_and_names_it(tmp_path: Path) -> None:
+def test_job_that_writes_its_own_input_fails_after_ten_runs_and_names_the_file(tmp_path: Path) -> None:
     project = Project(tmp_path, COMMAND.replace("PROJECT", str(tmp_path)))
     project.engine_run({"assets/x.inc": "A\n", "assets/a.txt": "a", "before-job": "date +%N > x.inc"})
 
@@ -415,7 +417,7 @@ def test_a_job_that_writes_what_it_reads_ends_after_ten_runs_and_names_it(tmp_pa
     assert project.errors()
 
 
-def test_clocks_of_a_file_server_that_is_ahead_cost_one_run_more(tmp_path: Path) -> None:
+def test_file_times_ahead_of_the_local_clock_still_give_the_right_product(tmp_path: Path) -> None:
     project = reading(Project(tmp_path, CONFIG), "unheard")
     began = "aptui.core.state.stale_results.is_young"
 
@@ -445,7 +447,7 @@ builders:
     assert project.engine_run({f"assets/{changed}": "changed"}).runs == {"sub/a.txt:cc": 1}
 
 
-def test_a_file_that_comes_before_the_one_a_relative_name_in_a_depfile_meant_runs_its_job_again(tmp_path: Path) -> None:
+def test_new_file_that_takes_over_a_relative_name_of_a_depfile_runs_the_job_again(tmp_path: Path) -> None:
     config = """
 scan_folders: [{name: game, path: assets}]
 builders:
@@ -464,7 +466,7 @@ builders:
     assert project.engine_run({"assets/sub/x.inc": None}).runs == {"sub/a.txt:cc": 1}
 
 
-def test_a_file_that_a_depfile_names_and_that_is_not_there_is_warned_of_and_waited_for(tmp_path: Path) -> None:
+def test_missing_file_named_in_a_depfile_causes_a_warning_and_runs_the_job_once_it_exists(tmp_path: Path) -> None:
     project = Project(
         tmp_path,
         """
@@ -496,7 +498,7 @@ def outside(project: LiveProject) -> LiveProject:
 
 
 @pytest.mark.parametrize("is_full_scan", [False, True])
-def test_a_batch_notices_a_change_of_a_file_outside(tmp_path: Path, is_full_scan: bool) -> None:
+def test_batch_notices_a_changed_dependency_outside_of_all_scan_folders(tmp_path: Path, is_full_scan: bool) -> None:
     project = outside(LiveProject(tmp_path, ""))
     project.engine_run()
     assert not project.engine_run(is_full_scan=is_full_scan).runs
@@ -512,7 +514,7 @@ def test_a_batch_notices_a_change_of_a_file_outside(tmp_path: Path, is_full_scan
     assert made(project) == {"a.out": "C"}
 
 
-def test_a_full_scan_reads_the_bytes_of_files_outside(tmp_path: Path) -> None:
+def test_full_scan_reads_the_bytes_of_dependencies_outside_of_all_scan_folders(tmp_path: Path) -> None:
     project = outside(LiveProject(tmp_path, ""))
     project.engine_run()
     project.write("Ext/out.h", "B")
@@ -523,7 +525,7 @@ def test_a_full_scan_reads_the_bytes_of_files_outside(tmp_path: Path) -> None:
     assert made(project) == {"a.out": "B"}
 
 
-def test_a_declared_dependency_outside_is_warned_of(tmp_path: Path) -> None:
+def test_declared_dependency_outside_of_all_scan_folders_causes_a_warning(tmp_path: Path) -> None:
     project = reading(Project(tmp_path, CONFIG))
     project.write(
         "builders/r.py",
@@ -537,7 +539,7 @@ def test_a_declared_dependency_outside_is_warned_of(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["settle", "by and by"])
-def test_a_live_engine_notices_a_change_of_a_file_outside(tmp_path: Path, how: str) -> None:
+def test_live_engine_notices_a_changed_dependency_outside_of_all_scan_folders(tmp_path: Path, how: str) -> None:
     project = outside(LiveProject(tmp_path, ""))
     with project.running():
         project.write("Ext/out.h", "B")

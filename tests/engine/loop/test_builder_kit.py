@@ -1,4 +1,4 @@
-"""Builders written with the kit, in a real engine: files of patterns, options, packages and programs that are missing or change."""
+"""Builders written with the kit, in a real engine: matching files, options, and missing or changed packages and programs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     return project
 
 
-def test_matching_returns_the_files_that_count_and_follows_them(project: Project) -> None:
+def test_matching_returns_unignored_files_and_runs_the_job_again_when_they_change(project: Project) -> None:
     project.engine_run()
     assert project.texts()["x.out"] == "3 True s/a.png s/b.png s/c.png", project.errors()
 
@@ -204,7 +204,7 @@ def test_unknown_parameter_of_a_rule_is_named_with_its_line(textures: Project) -
         textures.engine_run()
 
 
-def test_entries_that_make_one_product_name_their_patterns_and_propose_exclude(textures: Project) -> None:
+def test_two_builders_with_one_product_report_their_patterns_and_suggest_an_exclude(textures: Project) -> None:
     normals = '  - {name: normals, uses: tex, patterns: ["*_n.tex"]}\n'
     textures.config(TEXTURES + normals)
     textures.engine_run()

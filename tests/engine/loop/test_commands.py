@@ -87,7 +87,7 @@ def test_no_event_is_taken_until_a_commit_has_ended(project: LiveProject, held: 
     held.let_go.set()
     project.until_idle()
 
-    assert (waits, taken) == (True, 1)  # the number from the time of the request
+    assert (waits, taken) == (True, 1)  # the number of the request
     assert project.runs["a.txt:data"] == 3
 
 
@@ -103,7 +103,7 @@ def test_files_are_read_during_a_commit(project: LiveProject, held: Held) -> Non
     assert held.done == []
 
 
-def test_the_rows_of_a_commit_are_made_some_at_a_time_between_questions(
+def test_the_rows_of_a_commit_are_made_in_small_groups_over_several_turns(
     project: LiveProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []
@@ -162,7 +162,7 @@ def test_waiting_for_a_commit_makes_its_remaining_rows() -> None:
     assert rows.saved == [1, 2, 3]
 
 
-def test_a_commit_without_its_rows_ends() -> None:
+def test_commit_thread_ends_without_saving_if_its_rows_cannot_be_made() -> None:
     rows = Rows(broken=2)
 
     with pytest.raises(InternalError, match="no rows"):
@@ -186,7 +186,7 @@ def test_cache_is_not_checked_while_products_lack_rows(project: LiveProject, hel
     assert project.product("linux/a.txt") == b"again"
 
 
-def test_an_engine_that_is_stopped_amid_a_commit_ends_it(project: LiveProject, held: Held) -> None:
+def test_engine_that_is_stopped_during_a_commit_completes_the_commit(project: LiveProject, held: Held) -> None:
     held.let_go.set()
     project.live.close()
 
@@ -211,7 +211,7 @@ def test_commands_after_a_failed_commit_are_not_performed(project: LiveProject, 
         project.until_product("linux/a.txt", "after the disk came back")
 
 
-def test_one_event_and_folder_per_turn_gives_the_same_result(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_turns_of_one_event_and_one_folder_give_the_right_products(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_engine, "_SLICE_S", 0.0)
     monkeypatch.setattr(changes, "_SLICE_S", 0.0)
     with project.running():
@@ -244,7 +244,7 @@ def test_no_job_starts_while_reported_changes_are_checked(project: LiveProject, 
 
 
 class Answers:
-    """An engine's context whose pipeline gives prepared answers, whose commits end when allowed, and which notes what is done."""
+    """An engine context with prepared answers of the pipeline; commits end when allowed, and performed commands are recorded."""
 
     def __init__(self, answers: list[list[str]]) -> None:
         self._answers = answers
@@ -267,7 +267,7 @@ class Answers:
         self.executor = commands.CommandExecutor(self.context, scans, runs)  # type: ignore[arg-type]  # all that it asks of them
 
     def handle(self, _event: object) -> tuple[list[Command], list[Notice]]:
-        """Give the next answer: the words "save" and "commit" as commands, and one notice."""
+        """Return the next answer: commands for the words "save" and "commit", and one notice."""
         answer: list[Command] = []
         for word in self._answers.pop(0) if self._answers else ():
             self.ticket += word == "save"
@@ -292,7 +292,7 @@ ANSWERS = st.lists(st.lists(st.sampled_from(("save", "commit")), max_size=5), mi
 def test_rows_are_saved_in_the_order_of_their_tickets_however_long_commits_take(
     answers: list[list[str]], delays: list[int]
 ) -> None:
-    """Whatever the pipeline answers to events and to commits that end, and however many turns a commit takes."""
+    """This holds for all answers of the pipeline to events and ended commits, and for commits that take several turns."""
     engine = Answers(answers)
     while answers:
         engine.executor.handle(ScanStarted(1))

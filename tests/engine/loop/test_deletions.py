@@ -17,7 +17,7 @@ from aptui.engine.loop.commands import Deletions
 
 
 class Notes:
-    """A cache, a writer and a publisher that record their calls."""
+    """Replaces a cache, a writer and a publisher, and records their calls."""
 
     def __init__(self) -> None:
         self.done: list[object] = []
@@ -45,7 +45,7 @@ def deletions(notes: Notes) -> Deletions:
     return Deletions(notes)  # type: ignore[arg-type]  # all that it asks of an engine
 
 
-def test_products_go_when_their_rows_are_saved_and_their_folders_are_doubted_with_those(notes: Notes, deletions: Deletions) -> None:
+def test_products_are_deleted_after_their_rows_and_doubts_about_their_folders_are_saved(notes: Notes, deletions: Deletions) -> None:
     deletions.put(DeleteProducts(1, ("linux/f/a", "linux/f/busy"), 7))
     rows = deletions.announce(SaveRows(1, 7, {}), {"drop_job": [(1,)]})
     deletions.perform_urgent()
@@ -67,7 +67,7 @@ def test_products_without_pending_rows_are_deleted_at_once(notes: Notes, deletio
     assert notes.done == [("saved", True), ("linux/a",)]
 
 
-def test_intermediates_go_at_once_but_after_their_rows(notes: Notes, deletions: Deletions) -> None:
+def test_intermediates_are_deleted_at_once_after_a_wait_for_their_rows(notes: Notes, deletions: Deletions) -> None:
     deletions.put(DeleteProducts(1, ("common/a",), 7))
     deletions.announce(SaveRows(1, 7, {}), {})
 
@@ -103,7 +103,9 @@ def die(*_: object) -> list[str]:
 
 
 @pytest.mark.real
-def test_products_of_a_deleted_intermediate_go_after_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_products_of_a_deleted_intermediate_are_deleted_at_the_start_after_a_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own_homes(tmp_path, monkeypatch)
     project = Project(tmp_path / "project", CHAIN)
     project.engine_run({"assets/a/x.top": "x", "assets/a/y.top": "y"})

@@ -49,7 +49,7 @@ def engine_of(project: Project, news: list[Notice], *, wants_all_news: bool = Fa
     return engine
 
 
-def test_every_step_listener_gets_pending_processing_completed(project: Project) -> None:
+def test_listener_of_every_step_gets_pending_processing_and_completed(project: Project) -> None:
     news: list[Notice] = []
     engine = engine_of(project, news, wants_all_news=True)
     engine.run_until_idle()
@@ -58,7 +58,7 @@ def test_every_step_listener_gets_pending_processing_completed(project: Project)
     assert [notice.status for notice in news if isinstance(notice, JobChanged)] == ["pending", "processing", "completed"]
 
 
-def test_products_are_news_only_when_they_lie_in_the_cache(project: Project) -> None:
+def test_products_are_reported_only_after_they_are_in_the_cache(project: Project) -> None:
     seen: list[tuple[str, bool]] = []
 
     def look(notice: Notice) -> None:
@@ -168,7 +168,7 @@ def test_disk_error_is_a_host_error(project: Project, monkeypatch: pytest.Monkey
     assert project.texts() == {"a.txt": "a"}
 
 
-def test_a_full_disk_is_refused_and_the_cache_is_free_again(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_fails_on_a_full_disk_and_releases_the_cache(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(cache_room, "RESERVE_BYTES", 1 << 62)
         with pytest.raises(HostError, match="is full"):
@@ -177,7 +177,7 @@ def test_a_full_disk_is_refused_and_the_cache_is_free_again(project: Project, mo
     assert dict(project.engine_run().runs) == {"a.txt:data": 1}
 
 
-def test_a_source_that_cannot_be_read_fails_with_the_reason_keeps_its_product_and_heals(
+def test_unreadable_source_fails_with_the_reason_keeps_its_product_and_recovers(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project.engine_run()
@@ -199,7 +199,7 @@ def test_a_source_that_cannot_be_read_fails_with_the_reason_keeps_its_product_an
     assert set(project.statuses().values()) == {"completed"}
 
 
-def test_reprocess_mends_a_product_that_was_damaged_in_place(project: Project) -> None:
+def test_reprocess_replaces_a_product_that_was_damaged_in_place(project: Project) -> None:
     project.engine_run()
     (project.cache / "linux/a.txt").write_text("damaged")
     engine = engine_of(project, [])

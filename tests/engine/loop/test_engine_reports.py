@@ -45,7 +45,7 @@ def test_scan_without_changes_keeps_the_earlier_processing_time() -> None:
     assert copied[-1].processing_ms == 0, "this work took no time, whatever the last one did"
 
 
-def test_progress_separates_earlier_runs() -> None:
+def test_progress_counts_runs_since_work_began_apart_from_earlier_runs() -> None:
     before = counts(done=10_000)
 
     first = told((100.0, counts(waiting=5)), (101.0, counts(done=4, running=1)))[-1]
@@ -55,7 +55,7 @@ def test_progress_separates_earlier_runs() -> None:
     assert (second.done_before, second.done_now, second.failed_now) == (10_000, 4, 0)
 
 
-def test_an_idle_engine_that_stays_idle_says_nothing() -> None:
+def test_progress_of_an_idle_engine_is_reported_once() -> None:
     idle = counts(done=3)
 
     assert len(told((100.0, idle), (101.0, idle), (102.0, idle))) == 1

@@ -38,7 +38,7 @@ def test_estimate_is_work_over_pace_with_a_lower_bound() -> None:
     assert (told.eta_ms, told.least_ms) == (30_000, 15_000)
 
 
-def test_a_chain_takes_as_long_as_it_is() -> None:
+def test_estimate_is_at_least_the_duration_of_the_longest_chain() -> None:
     room = Room(PendingWork(60_000.0, 50_000.0, 0))
     room.at(100.0)
 
@@ -81,7 +81,7 @@ def test_unknown_builders_and_restored_results_are_estimated_by_the_rate_of_jobs
     assert [(each.eta_ms, each.least_ms) for each in told] == [(20_000, -1)] * 2
 
 
-def test_the_work_is_added_up_once_a_second_and_less_often_where_that_takes_long() -> None:
+def test_pending_work_is_summed_once_a_second_and_less_often_if_that_is_slow() -> None:
     quick, slow = Room(), Room(cost_s=0.1)
     for room in (quick, slow):
         for tick in range(100):

@@ -41,7 +41,7 @@ class Orders(HashQueue):
         return not is_asked
 
     def want_copies(self, files: int, size: int = 5, known: bytes = b"", *, is_copied: bool = True) -> None:
-        """Have `files` files read and copied, new ones unless they are `known`."""
+        """Order to read and copy `files` files; without `known`, they are new files."""
         facts = tuple(FileFact(1, RelPath(f"{number}.txt"), size, 1, 1, number) for number in range(files))
         self.want(HashFiles(1, facts, tuple((number,) * is_copied for number in range(files)), (known,) * files))
 
@@ -65,7 +65,7 @@ class Orders(HashQueue):
         return [event for event in self.posted if isinstance(event, FilesHashed)]
 
 
-def test_orders_of_a_burst_hold_more_files() -> None:
+def test_orders_contain_more_files_when_many_files_wait() -> None:
     few, many = Orders(is_live=True), Orders(is_live=True)
     few.want_copies(40)
     many.want_copies(2000)
@@ -95,7 +95,7 @@ def test_every_hashed_file_is_reported_once_in_limited_groups(is_live: bool, at_
     assert digests.is_idle
 
 
-def test_copies_of_a_burst_are_committed_together_and_the_last_at_once() -> None:
+def test_copies_of_a_burst_are_committed_in_groups_and_the_last_group_without_delay() -> None:
     digests = Orders(is_live=True)
     digests.want_copies(600)
     digests.answer(digests.take_orders())
@@ -111,7 +111,7 @@ def test_copies_of_a_burst_are_committed_together_and_the_last_at_once() -> None
 
 
 @pytest.mark.parametrize("known", [b"", b"k" * 32])
-def test_clients_wait_for_many_copies_where_those_are_decided_together_and_for_few_others(known: bytes) -> None:
+def test_live_engine_reports_more_copies_at_once_if_they_are_decided_together(known: bytes) -> None:
     together, alone = Orders(is_live=True, may_group=True), Orders(is_live=True)
     for digests in (together, alone):
         digests.want_copies(600, known=known)
@@ -133,7 +133,7 @@ def test_clients_wait_for_many_copies_where_those_are_decided_together_and_for_f
         ("little", True, 1, 1 << 20, False),
     ],
 )
-def test_few_small_files_are_read_here_and_copied_unless_clients_wait(
+def test_few_small_files_are_read_by_the_engine_and_copied_only_without_clients(
     tmp_path: Path, who: str, is_copied: bool, files: int, size: int, is_here: bool
 ) -> None:
     digests = Orders(is_live=who == "live", is_little=who == "little", root=str(tmp_path))
@@ -147,7 +147,7 @@ def test_few_small_files_are_read_here_and_copied_unless_clients_wait(
     assert (tmp_path / "staging" / "0").exists() == (is_here and is_copied)
 
 
-def test_a_batch_does_not_have_copies_wait() -> None:
+def test_copies_in_a_batch_do_not_wait_for_more_copies() -> None:
     digests = Orders(is_live=False)
     digests.want_copies(1100)
     digests.answer(digests.take_orders())
@@ -155,7 +155,7 @@ def test_a_batch_does_not_have_copies_wait() -> None:
     assert [event.has_more for event in digests.told()] == [False, False, False]
 
 
-def test_in_a_batch_copies_that_are_decided_together_are_committed_by_the_thousand() -> None:
+def test_batch_reports_two_thousand_copies_at_once_if_they_are_decided_together() -> None:
     digests = Orders(is_live=False, may_group=True)
     digests.want_copies(3000)
     digests.answer(digests.take_orders())
@@ -189,7 +189,7 @@ class Workers:
     free_for_analyses = 1
 
     def send_hash(self, _order: HashOrder) -> None:
-        """Take it."""
+        """Accept an order."""
 
 
 @pytest.mark.parametrize(

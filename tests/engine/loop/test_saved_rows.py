@@ -44,7 +44,7 @@ def test_rows_saved_out_of_order_are_a_failure() -> None:
         saved.check()
 
 
-def test_rows_unsaved_for_ten_seconds_at_rest_are_reported() -> None:
+def test_rows_unsaved_ten_seconds_after_all_other_work_are_reported() -> None:
     saved = SavedRows(lambda: None)
     saved.note(118)
 

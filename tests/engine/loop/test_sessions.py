@@ -78,7 +78,7 @@ def test_reason_of_a_scan_gives_the_kind_of_session() -> None:
     assert kinds == ["configuration", "start", "start", "start", "edit"]
 
 
-def test_another_commit_is_a_checkout_unless_it_was_made_here() -> None:
+def test_new_commit_makes_the_session_a_checkout_unless_it_was_made_in_this_folder() -> None:
     world = World()
     world.archive.commit = "a" * 40
     world.head = CheckoutHead("b" * 40)
@@ -131,7 +131,7 @@ def test_scan_without_changes_records_no_session() -> None:
     assert world.end() == []
 
 
-def test_the_runs_of_a_killed_engine_are_found() -> None:
+def test_runs_of_a_killed_engine_are_recorded_as_a_killed_session() -> None:
     world = World()
     assert world.recorder.find_killed(world.archive) == {}
     world.archive.is_owed, world.archive.commit = True, "c"
@@ -139,7 +139,7 @@ def test_the_runs_of_a_killed_engine_are_found() -> None:
     assert world.recorder.find_killed(world.archive) == {"put_session": [(0, 0, "start", "", "c", "killed", 0, 0)]}
 
 
-def test_each_session_has_its_own_part_of_the_account() -> None:
+def test_each_session_records_only_its_own_saved_time_and_bytes() -> None:
     world, account = World(), Account()
     account.count("image", local_hits=1, built_ms=500, fetch_ms=100, fetched_bytes=10)
     world.recorder.begin(SessionKind.EDIT)

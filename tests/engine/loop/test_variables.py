@@ -24,7 +24,9 @@ TELLING = one_product(
 )  # fmt: skip
 
 
-def test_named_variables_reach_their_builders_and_decide_about_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_named_variables_reach_their_builders_and_a_new_value_runs_their_jobs_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OWN", "o")
     monkeypatch.delenv("LEVEL", raising=False)
     project = Project(tmp_path, CONFIG)

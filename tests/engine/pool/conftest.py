@@ -1,4 +1,4 @@
-"""A pool with real workers."""
+"""Fixture of a pool with real workers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pool_harness import Harness
 
 @pytest.fixture
 def harness(tmp_path):
-    """Return a function that opens a pool for builders; all of them are closed at the end."""
+    """Return a function that opens a pool for builders; all pools are closed at the end."""
     made = []
 
     def make(*builders, **more):

@@ -10,14 +10,14 @@ def admission(left_bytes: int, taken_bytes: int = 0, **learned: int) -> tuple[Jo
     return JobAdmission(memory, failures), failures, memory
 
 
-def test_a_job_that_does_not_fit_runs_where_no_other_does():
+def test_job_that_does_not_fit_into_memory_runs_if_no_other_job_runs():
     admitted, _failures, _memory = admission(1000, b=5000)
 
     assert admitted.may_run(message(1), [])
     assert not admitted.may_run(message(1), [(7, message(2))])
 
 
-def test_jobs_that_fit_run_beside_each_other():
+def test_jobs_that_fit_into_memory_together_run_at_the_same_time():
     admitted, _failures, _memory = admission(1000, b=400)
 
     assert admitted.may_run(message(1), [(7, message(2))])
@@ -38,7 +38,7 @@ def test_killed_job_runs_alone_until_it_succeeds():
     assert admitted.may_run(beside, [(7, message(2, rel="b.txt"))])
 
 
-def test_memory_of_a_run_is_expected_for_the_next():
+def test_memory_use_of_a_run_is_expected_for_the_next_run():
     admitted, _failures, memory = admission(1000)
 
     admitted.learn(order(1), RunResult(1, Outcome.SUCCEEDED, peak_rss_bytes=600))

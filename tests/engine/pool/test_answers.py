@@ -1,4 +1,4 @@
-"""Each order is answered once: by its worker, or by the way its worker ended."""
+"""Each order gets one result: from its worker, or by the way in which its worker ended."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.engine.pool.test_slots import order
 
 
 class Room:
-    """Answers over real rules; the test says whether the workers are dead or alive."""
+    """`OrderAnswers` with the real rules for orders; the test decides whether workers are dead or alive."""
 
     def __init__(self) -> None:
         self.failures, self.waiting = FailureTracker(), WaitingOrders()
@@ -85,7 +85,7 @@ def test_verdict_applies_only_to_its_own_run(room):
     assert room.said() == [(1, Outcome.FAILED), (2, Outcome.RETURNED), (3, Outcome.RETURNED), (4, Outcome.RETURNED)]
 
 
-def test_dead_worker_returns_several_copies_but_loses_one(room):
+def test_copies_of_a_dead_worker_are_returned_but_a_single_copy_is_lost(room):
     def copies(*keys: int) -> PoolMessage:
         return PoolMessage(wire.FrameKind.COPY, [CopyOrder(key, "a", "b") for key in keys])
 
@@ -95,7 +95,7 @@ def test_dead_worker_returns_several_copies_but_loses_one(room):
     assert room.said() == [(1, Outcome.RETURNED), (2, Outcome.RETURNED), (3, Outcome.LOST)]
 
 
-def test_files_whose_reading_killed_a_worker_are_read_once_more_only(room):
+def test_files_that_killed_a_worker_while_being_hashed_are_hashed_only_once_more(room):
     message = reading()
     room.answers.account_for_the_dead(room.slot(message))
     assert (list(room.waiting), room.answers.results) == ([message], [])
@@ -108,7 +108,7 @@ def test_files_whose_reading_killed_a_worker_are_read_once_more_only(room):
     assert not list(room.waiting)
 
 
-def test_copies_of_a_dead_worker_are_deleted_before_files_are_read_again(room, tmp_path):
+def test_staged_copies_of_a_dead_worker_are_deleted_before_its_files_are_hashed_again(room, tmp_path):
     copies = ((str(tmp_path / "7"), str(tmp_path / "8")), (), (str(tmp_path / "9"),))
     (tmp_path / "7").write_text("half of it")
 
@@ -117,7 +117,7 @@ def test_copies_of_a_dead_worker_are_deleted_before_files_are_read_again(room, t
     assert list(tmp_path.iterdir()) == []
 
 
-def test_cancelled_order_is_cancelled_whatever_its_worker_did(room):
+def test_cancelled_order_of_a_dead_worker_is_reported_as_cancelled(room):
     message = jobs(1, 2)
     message.cancelled = {2}
     room.answers.account_for_the_dead(room.slot(message))
@@ -125,7 +125,7 @@ def test_cancelled_order_is_cancelled_whatever_its_worker_did(room):
     assert room.said() == [(1, Outcome.LOST), (2, Outcome.CANCELLED)]
 
 
-def test_a_worker_that_leaves_gives_back_what_it_has_not_done(room):
+def test_worker_that_ends_normally_returns_its_unfinished_orders(room):
     first, second = jobs(1, 2, done=1), jobs(3, 4)
     second.cancelled = {4}
     room.answers.take_back(room.slot(first, second), is_outdated=False)
@@ -134,7 +134,7 @@ def test_a_worker_that_leaves_gives_back_what_it_has_not_done(room):
     assert room.said() == [(4, Outcome.CANCELLED)]
 
 
-def test_outdated_orders_are_returned_and_files_are_still_read(room):
+def test_outdated_orders_are_returned_but_hash_orders_are_kept(room):
     files = reading()
     room.answers.take_back(room.slot(jobs(1), files), is_outdated=True)
 
@@ -146,7 +146,7 @@ def test_outdated_orders_are_returned_and_files_are_still_read(room):
     ("cancelled", "verdicts", "outcome"),
     [((), {}, Outcome.SUCCEEDED), ((1,), {}, Outcome.CANCELLED), ((), {1: Verdict(Outcome.FAILED, "too long")}, Outcome.FAILED)],
 )
-def test_answer_counts_unless_its_run_was_ended_or_cancelled(room, cancelled, verdicts, outcome):
+def test_result_of_a_run_is_used_unless_the_run_was_ended_or_cancelled(room, cancelled, verdicts, outcome):
     message = jobs(1)
     message.cancelled = set(cancelled)
     room.answers.take_run(room.slot(message, verdicts=verdicts), message, message.orders[0], RunResult(1, Outcome.SUCCEEDED))
@@ -154,7 +154,7 @@ def test_answer_counts_unless_its_run_was_ended_or_cancelled(room, cancelled, ve
     assert room.said() == [(1, outcome)]
 
 
-def test_killed_command_is_returned_once_to_run_alone(room):
+def test_run_with_a_killed_command_is_lost_the_first_time_and_failed_the_second_time(room):
     message = jobs(1)
     killed = RunResult(1, Outcome.FAILED, f"{KILLED} by signal 9")
     for _ in range(2):

@@ -14,7 +14,7 @@ def test_every_variable_that_builders_get_is_in_the_manual() -> None:
     assert {*spawning._ALLOWED, *spawning._ALLOWED_PREFIXES} <= words
 
 
-def test_other_variables_do_not_reach_builders(monkeypatch) -> None:
+def test_variables_outside_the_allow_list_do_not_reach_builders(monkeypatch) -> None:
     monkeypatch.setenv("SECRET_TOKEN", "x")
     monkeypatch.setenv("LC_TIME", "C")
 

@@ -1,4 +1,4 @@
-"""The pool of a live engine over days: memory, critical jobs, new configurations, idle times, orders of people, sudden death."""
+"""The pool of a live engine over days: memory, critical jobs, new configurations, idle times, user actions, killed processes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def budget(megabytes: int, **learned: int) -> MemoryBudget:
 
 
 def begin(pool: Harness, *rels: str, builder: str = "gated", **more) -> list:
-    """Send gated jobs, one per message, and return their orders."""
+    """Send jobs that wait for a file, one per message, and return their orders."""
     orders = [pool.process_order(builder, rel, **more) for rel in rels]
     for order in orders:
         pool.pool.send([order])
@@ -56,7 +56,7 @@ def has_begun(pool: Harness, rel: str) -> bool:
 
 
 def until_seen(pool: Harness, condition: Callable[[], bool]) -> None:
-    """Poll often for a condition that wakes no loop."""
+    """Poll often for a condition whose change does not wake the loop."""
     until(condition, step=lambda _left_s: pool.turn(0.005))
 
 
@@ -77,7 +77,7 @@ def outcomes(pool: Harness, orders) -> list[Outcome]:
 # ------------------------------------------------------------------------------------------------------------------ memory
 
 
-def test_a_job_that_does_not_fit_waits_and_smaller_ones_pass_it(harness):
+def test_job_that_does_not_fit_waits_and_smaller_jobs_overtake_it(harness):
     pool = harness(GOOD, GATED, memory=budget(100, gated=60, good=10))
     first, second = begin(pool, "a.txt", "b.txt")
     until_begun(pool, "a.txt")
@@ -92,7 +92,7 @@ def test_a_job_that_does_not_fit_waits_and_smaller_ones_pass_it(harness):
     assert outcomes(pool, [first, second]) == [Outcome.SUCCEEDED] * 2
 
 
-def test_waiting_message_is_overtaken_to_a_limit(harness, monkeypatch):
+def test_waiting_message_is_overtaken_only_up_to_a_limit(harness, monkeypatch):
     monkeypatch.setattr(slots, "PATIENT_PASSES", 2)
     pool = harness(GOOD, GATED, memory=budget(100, gated=60, good=10))
     first, second = begin(pool, "a.txt", "b.txt")
@@ -108,7 +108,7 @@ def test_waiting_message_is_overtaken_to_a_limit(harness, monkeypatch):
     assert outcomes(pool, [first, second, *goods]) == [Outcome.SUCCEEDED] * 6
 
 
-def test_copies_and_hashes_need_no_memory(harness):
+def test_copy_and_hash_orders_run_while_jobs_use_all_memory(harness):
     pool = harness(GATED, memory=budget(1, gated=60))
     begin(pool, "a.txt", "b.txt")
 
@@ -121,7 +121,7 @@ def test_copies_and_hashes_need_no_memory(harness):
     assert len(pool.hashes) == 1
 
 
-def test_a_job_larger_than_everything_runs_alone(harness):
+def test_job_that_needs_more_than_all_memory_runs_alone(harness):
     pool = harness(GOOD, memory=budget(1, good=60))
 
     results = pool.run(*(pool.process_order("good", f"{number}.txt") for number in range(3)))
@@ -129,7 +129,7 @@ def test_a_job_larger_than_everything_runs_alone(harness):
     assert [result.outcome for result in results] == [Outcome.SUCCEEDED] * 3
 
 
-def test_no_more_jobs_are_requested_while_some_do_not_fit(harness):
+def test_no_more_jobs_are_requested_while_others_wait_for_memory(harness):
     pool = harness(GATED, memory=budget(100, gated=60))
     begin(pool, *(f"{number}.txt" for number in range(9)))
 
@@ -169,7 +169,7 @@ def test_a_job_that_was_killed_runs_alone_the_second_time(harness):
     let_go(pool, "before.txt", "beside.txt")
     assert outcomes(pool, [before, beside, again]) == [Outcome.SUCCEEDED] * 3
 
-    pool.pool.send([after])  # now it is an ordinary job again
+    pool.pool.send([after])  # after its success it is an ordinary job again
     until_begun(pool, "after.txt")
     (third,) = pool.run(pool.process_order("killed", "k.txt"))
     assert third.outcome == Outcome.SUCCEEDED
@@ -190,7 +190,7 @@ def test_nothing_starts_beside_a_job_that_runs_alone(harness):
     assert outcomes(pool, [alone, good]) == [Outcome.SUCCEEDED] * 2
 
 
-def test_a_command_that_was_killed_gets_another_try(harness):
+def test_job_whose_command_was_killed_is_lost_once_and_then_failed(harness):
     pool = harness(command_builder("c", "kill -9 $$"))
 
     results = [pool.run(pool.process_order("c", "k.txt"))[0] for _ in range(2)]
@@ -199,7 +199,7 @@ def test_a_command_that_was_killed_gets_another_try(harness):
     assert {result.error for result in results} == {"command killed by SIGKILL: likely out of memory"}
 
 
-def test_builder_is_broken_only_if_its_jobs_die_alone_too(harness):
+def test_builder_is_broken_only_if_its_jobs_also_kill_workers_when_run_alone(harness):
     pool = harness(python_builder("KillsGroup", "kills"), size=1)
     rels = [f"{number}.txt" for number in range(3)]
 
@@ -231,7 +231,7 @@ def test_a_critical_job_does_not_wait_for_a_long_one(harness):
     assert pool.pool.free == 1
 
 
-def test_changes_are_read_and_analysed_while_long_jobs_use_all_workers(harness):
+def test_changed_files_are_hashed_and_analysed_while_long_jobs_use_all_workers(harness):
     clock = Clock()
     pool = harness(GOOD, GATED, size=1, clock=clock)
     (long,) = begin(pool, "long.txt")
@@ -254,7 +254,7 @@ def test_changes_are_read_and_analysed_while_long_jobs_use_all_workers(harness):
     assert outcomes(pool, [long]) == [Outcome.SUCCEEDED]
 
 
-def test_a_critical_job_overtakes_what_came_with_it(harness):
+def test_critical_job_overtakes_other_orders_of_the_same_call(harness):
     pool = harness(GOOD, GATED, size=1)
     blockers = [*begin(pool, "a.txt"), *begin(pool, "b.txt", is_critical=True)]
     orders = [pool.process_order("good", f"{number}.txt", is_critical=number == 5) for number in range(6)]
@@ -307,7 +307,7 @@ def test_restarted_worker_finishes_its_run(harness):
     assert not pool.pool.restart_worker(1)
 
 
-def test_twice_restarted_worker_loses_its_run_without_blame(harness):
+def test_second_restart_of_a_worker_loses_its_run_but_does_not_break_its_builder(harness):
     pool = harness(GOOD, GATED, size=1)
     for number in (1, 2, 3):
         (order,) = begin(pool, f"{number}.txt")
@@ -321,7 +321,7 @@ def test_twice_restarted_worker_loses_its_run_without_blame(harness):
 
 
 @pytest.mark.starts
-def test_workers_that_start_or_copy_can_be_restarted(harness):
+def test_worker_can_be_restarted_before_it_is_ready(harness):
     pool = harness(GOOD, size=1)
     order = pool.process_order("good")
     pool.pool.send([order])
@@ -334,7 +334,7 @@ def test_workers_that_start_or_copy_can_be_restarted(harness):
 
 
 @pytest.mark.starts
-def test_cancelled_starting_workers_are_not_failed_starts(harness):
+def test_cancelling_the_orders_of_a_starting_worker_is_not_a_failed_start(harness):
     pool = harness(GOOD, size=1)
     for _ in range(3):
         order = pool.process_order("good")
@@ -349,7 +349,7 @@ def test_cancelled_starting_workers_are_not_failed_starts(harness):
 # ---------------------------------------------------------------------------------------------------------- configuration
 
 
-def test_a_new_configuration_lets_runs_finish_and_returns_what_waits(harness):
+def test_new_configuration_lets_current_runs_finish_and_returns_waiting_orders(harness):
     pool = harness(GATED, size=1)
     first, second = begin(pool, "a.txt", "b.txt")
     until_begun(pool, "a.txt")
@@ -378,7 +378,7 @@ def test_starting_worker_returns_orders_and_hashing_continues(harness):
     assert pool.pool.fault == ""
 
 
-def test_a_worker_of_the_former_configuration_does_not_pass_its_orders_on(harness):
+def test_worker_of_the_previous_configuration_returns_its_unfinished_orders(harness):
     pool = harness(GOOD, size=1, settings=PoolSettings(recycle_runs=1, recycle_cpu_s=0))
     pool.run(pool.process_order("good"))
     orders = [pool.process_order("good", f"{number}.txt") for number in range(3)]
@@ -451,7 +451,7 @@ def test_idle_worker_sleeps_with_low_priority(harness):
     def states() -> list[str]:
         return [path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{pid}/task").glob("*/stat")]
 
-    until_seen(pool, lambda: states() == ["S", "S"])  # one waits for orders, one for questions about a run
+    until_seen(pool, lambda: states() == ["S", "S"])  # one thread waits for orders, one for questions about a run
     assert os.getpriority(os.PRIO_PROCESS, pid) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 5)
 
 
@@ -472,7 +472,7 @@ while True:
 
 
 @pytest.mark.starts
-def test_nothing_outlives_a_killed_engine(tmp_path):
+def test_no_worker_or_command_survives_a_killed_engine(tmp_path):
     engine = subprocess.Popen(
         [sys.executable, "-c", ENGINE, str(tmp_path)],
         stdout=subprocess.PIPE,

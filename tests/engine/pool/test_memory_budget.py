@@ -25,7 +25,7 @@ class Machine:
         return MemoryBudget(budget, lambda: self.now_s, learned, self.available, lambda pid: self.taken.get(pid, 0))
 
 
-def test_highest_peak_counts_and_decreases_slowly():
+def test_expected_memory_is_the_highest_peak_and_decreases_slowly():
     memory = Machine().memory()
 
     memory.learn("a", 3200)
@@ -46,7 +46,7 @@ def test_estimate_of_an_unknown_builder_is_a_guess_or_its_limit():
 
 
 @pytest.mark.parametrize(("left", "learned"), [(10_000, 1000), (700, 700), (100, 500)])
-def test_death_doubles_the_expected_memory_up_to_the_maximum(left, learned):
+def test_run_that_ends_for_lack_of_memory_doubles_its_expected_memory_up_to_the_free_memory(left, learned):
     memory = Machine(left).memory(a=500)
 
     memory.learn_death("a")
@@ -99,14 +99,14 @@ def test_available_memory_leaves_a_reserve(tmp_path):
     assert machine(tmp_path)() == (8 << 30) - (1 << 30)
 
 
-def test_the_reserve_of_a_small_machine_is_small(tmp_path):
+def test_available_memory_leaves_a_smaller_reserve_on_a_small_machine(tmp_path):
     left = machine(tmp_path)
     write(tmp_path / "proc", meminfo=f"MemTotal: {512 << 10} kB\nMemAvailable: {400 << 10} kB\n")
 
     assert left() == (400 - 64) * MIB
 
 
-def test_limit_of_a_cgroup_counts_and_cached_files_do_not(tmp_path):
+def test_available_memory_respects_the_cgroup_limit_and_includes_cached_files(tmp_path):
     left = machine(tmp_path)
     write(tmp_path / "cgroup/user/job", memory_max="max\n", memory_current="5\n")
     write(
@@ -123,6 +123,6 @@ def test_unknown_memory_sets_no_limit(tmp_path):
     assert available_bytes(str(tmp_path), str(tmp_path)) > 1 << 39
 
 
-def test_processes_are_measured_with_their_children():
+def test_measured_memory_of_a_process_includes_its_children():
     assert family_bytes(os.getpid()) >= resident_bytes(os.getpid()) > MIB
     assert family_bytes(0) == 0

@@ -40,7 +40,7 @@ def test_workers_start_only_when_there_is_work_and_never_more_than_size(harness)
     assert len(pool.worker_pids) == 2
 
 
-def test_a_message_of_many_orders_is_answered_one_by_one_in_order(harness):
+def test_orders_of_one_message_are_answered_one_by_one_in_order(harness):
     pool = harness(GOOD)
     orders = [pool.process_order("good", f"d/F{number}.TXT") for number in range(20)]
 
@@ -109,7 +109,7 @@ def test_copies_are_returned_in_one_batch_with_digests(harness):
     assert results[2].products[0].digest == hashlib.sha256(b"same").digest()
 
 
-def test_a_worker_takes_two_messages_of_copies_but_one_of_jobs(harness):
+def test_worker_accepts_two_messages_of_copies_but_only_one_of_jobs(harness):
     pool = harness(python_builder("Hang", "hang"), size=1)
     pool.source("a.txt")
 
@@ -124,7 +124,7 @@ def test_a_worker_takes_two_messages_of_copies_but_one_of_jobs(harness):
     pool.until(lambda: pool.pool.is_idle)
 
 
-def test_a_short_message_of_jobs_waits_behind_another_of_the_same_builder(harness):
+def test_short_message_of_jobs_waits_behind_a_short_message_of_the_same_builder(harness):
     pool = harness(TOOL, GOOD, size=1)
     short = [pool.process_order("tool", rel) for rel in ("a.txt", "b.txt")]
     behind = [pool.process_order("tool", rel) for rel in ("c.txt", "d.txt")]
@@ -140,7 +140,7 @@ def test_a_short_message_of_jobs_waits_behind_another_of_the_same_builder(harnes
     assert {result.outcome for result in pool.results.values()} == {Outcome.SUCCEEDED}
 
 
-def test_files_are_hashed_and_unreadable_ones_reported(harness, tmp_path):
+def test_files_are_hashed_and_unreadable_files_are_reported(harness, tmp_path):
     pool = harness()
     path = pool.source("a.txt", b"abc")
     os.mkfifo(tmp_path / "fifo")
@@ -192,7 +192,7 @@ def test_killing_unstarted_runs_affects_no_other_run(harness):
 
 
 @pytest.mark.starts
-def test_a_worker_is_replaced_after_its_share_of_runs_without_losing_any(harness):
+def test_worker_is_replaced_after_the_configured_number_of_runs_without_losing_a_run(harness):
     pool = harness(GOOD, size=1, settings=PoolSettings(recycle_runs=4, recycle_cpu_s=0))
     orders = [pool.process_order("good") for _ in range(10)]
 
@@ -217,7 +217,7 @@ def test_worker_with_short_runs_is_not_replaced(harness):
     assert len(pids) == 1
 
 
-def test_commands_cause_no_replacement_of_a_worker(harness):
+def test_worker_that_runs_only_commands_is_not_replaced(harness):
     pool = harness(TOOL, size=1, settings=PoolSettings(recycle_runs=2, recycle_cpu_s=0))
 
     pids = set()
@@ -267,7 +267,7 @@ def test_files_of_an_ended_command_are_removed_with_its_worker(harness, tmp_path
     pool.until(lambda: not [*pool.staging.iterdir()])
 
 
-def test_a_command_over_its_limit_fails_and_those_around_it_do_not(harness):
+def test_command_over_its_time_limit_fails_and_earlier_commands_succeed(harness):
     pool = harness(command_builder("tool", "test {stem} != c || sleep 3600; cp {source} {products_dir}/x"), size=1)
 
     results = pool.run(*[pool.process_order("tool", f"{name}.txt", limit_s=0.5) for name in "abcd"])
@@ -290,7 +290,7 @@ def test_killed_worker_loses_only_unreported_results(harness):
     assert all(Path(result.products[0].staged).read_bytes() == b"hello" for result in results[:lost])
 
 
-def test_an_unknown_builder_fails_its_order_only(harness):
+def test_order_of_an_unknown_builder_fails_alone(harness):
     pool = harness(GOOD)
 
     unknown, good = pool.run(pool.process_order("nobody"), pool.process_order("good"))
@@ -373,11 +373,11 @@ KINDS = {
     **dict.fromkeys(("Segv", "Abort", "Exit3"), "crash"), **dict.fromkeys(("Hang", "Stubborn", "Spin", "Stopped"), "timeout"),
     "Greedy": "memory", "KillsGroup": "memory", "ReadsStdin": "error",
 }  # fmt: skip
-"""The kinds of their failures, as in rules of `retry`."""
+"""{hostile builder: kind of its failure, as in rules of `retry`}."""
 
 
 @pytest.mark.parametrize("class_name", HOSTILE)
-def test_hostile_builder_fails_by_name_without_side_effects(harness, class_name):
+def test_hostile_builder_fails_with_the_expected_error_and_other_orders_succeed(harness, class_name):
     outcome, error, limits = HOSTILE[class_name]
     pool = harness(GOOD, python_builder(class_name, "bad"))
     bad, goods = pool.process_order("bad", **limits), [pool.process_order("good", f"g{number}.txt") for number in range(6)]
@@ -416,19 +416,19 @@ def test_last_output_of_a_crashing_builder_is_in_its_log(harness):
 
 
 @pytest.mark.parametrize("wish", ["", "default", "error"])
-def test_a_builder_may_fork_though_the_worker_has_a_thread_of_its_own(harness, monkeypatch, wish):
-    """From Python 3.12 on fork warns of threads: in the log, where PYTHONWARNINGS asks for it, and it counts for nothing."""
+def test_builder_may_fork_although_its_worker_has_a_second_thread(harness, monkeypatch, wish):
+    """From Python 3.12 on, `fork` warns of threads if PYTHONWARNINGS enables it; this warning in the log is not counted."""
     monkeypatch.setenv("PYTHONWARNINGS", wish)
     pool = harness(python_builder("Forks", "forks"))
 
-    for _ in range(2):  # the thread begins with the first run
+    for _ in range(2):  # the worker's second thread starts with the first run
         (result,) = pool.run(pool.process_order("forks"))
 
         assert (result.outcome, result.warnings, result.errors) == (Outcome.SUCCEEDED, 0, 0), result
         assert not [record for record in result.log if "Traceback" in record.text or (not wish and "fork" in record.text)]
 
 
-def test_an_answer_that_no_frame_can_hold_fails_the_run_and_not_the_worker(harness, tmp_path):
+def test_answer_too_large_for_a_frame_fails_the_run_but_not_the_worker(harness, tmp_path):
     (tmp_path / "odd.py").write_text(
         "from aptui.sdk import *\n"
         "class Odd:\n"

@@ -1,4 +1,4 @@
-"""Output of runs is reported while they run, and is in their logs once."""
+"""The output of a run is reported during the run, and is in the log only once."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_python_builder_output_is_reported_during_its_run(harness, tmp_path):
 
 
 @pytest.mark.real
-def test_killed_run_leaves_no_log_request(harness, tmp_path):
+def test_log_of_a_killed_run_is_unknown_even_after_a_pending_request(harness, tmp_path):
     pool = harness(command_builder("slow", f"echo one; {WAITING}"))
     order = pool.process_order("slow", params=f'{{"go":"{tmp_path}/go"}}')
     pool.pool.send([order])
@@ -97,7 +97,7 @@ def test_killed_run_leaves_no_log_request(harness, tmp_path):
 
 
 @pytest.mark.real
-def test_answers_of_a_run_are_not_used_for_the_next(harness, tmp_path):
+def test_log_of_a_run_is_not_reported_for_the_next_run(harness, tmp_path):
     pool = harness(command_builder("slow", f"cat {{source}}; {WAITING}; cp {{source}} {{products_dir}}/{{name}}"), size=1)
     pool.source("a.txt", b"of a")
     pool.source("b.txt", b"of b")
@@ -120,7 +120,7 @@ def test_answers_of_a_run_are_not_used_for_the_next(harness, tmp_path):
 
 
 class Asked:
-    """Questions whose other end belongs to the test."""
+    """Questions to a worker that is simulated by the test."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -164,7 +164,7 @@ def other():
     found.selector.close()
 
 
-def test_question_is_repeated_only_when_old_and_unanswered(other):
+def test_question_is_repeated_only_if_it_is_old_and_unanswered(other):
     for _ in range(3):
         other.questions.ask(7)
     assert other.heard() == [(7, -1)]

@@ -53,7 +53,7 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return program
 
 
-def test_a_worker_sees_the_project_and_writes_to_staging_alone(project: Project, stub: Path) -> None:
+def test_sandboxed_worker_can_read_the_project_and_write_only_to_staging(project: Project, stub: Path) -> None:
     found = sandbox.plan_sandbox(load.load(project.root))
     assert found is not None
 
@@ -71,7 +71,7 @@ def test_a_worker_sees_the_project_and_writes_to_staging_alone(project: Project,
     assert words.index(home) < words.index(str(project.root)), "what is hidden does not hide what is shown"
 
 
-def test_keys_below_the_project_are_empty_inside(tmp_path: Path) -> None:
+def test_secret_files_are_empty_in_the_sandbox(tmp_path: Path) -> None:
     key = tmp_path / "team.key"
     key.write_text("secret")
 
@@ -108,7 +108,7 @@ def test_sandbox_is_used_by_default_if_bubblewrap_works(project: Project, stub: 
     assert sandbox.sandbox_of(replace(config, sandbox="require")) is not None, "what a project requires nobody takes from it"
 
 
-def test_a_scan_folder_that_is_a_link_is_seen_where_it_leads(project: Project, stub: Path, tmp_path: Path) -> None:
+def test_target_of_a_linked_scan_folder_is_visible_in_the_sandbox(project: Project, stub: Path, tmp_path: Path) -> None:
     there = tmp_path / "disk" / "assets"
     there.mkdir(parents=True)
     project.path("assets").rmdir()
@@ -138,7 +138,7 @@ def test_sandboxed_command_cannot_read_write_or_send(project: Project, mode: str
 @pytest.mark.parametrize(
     ("command", "error"), [("kill -9 $PPID", "killed by SIGKILL"), ("sleep 60", "time"), ("exit 3", "status 3")]
 )
-def test_outcome_is_equal_with_and_without_a_sandbox(project: Project, command: str, error: str) -> None:
+def test_run_has_the_same_outcome_with_and_without_a_sandbox(project: Project, command: str, error: str) -> None:
     rule = f'  - {{name: bad, patterns: ["*.bad"], time_limit: 1s, command: "{command} # {{source}}"}}\n'
     project.config(SETTINGS.replace("MODE", "require") + rule)
     project.engine_run({"assets/a.bad": "x"})
@@ -148,7 +148,7 @@ def test_outcome_is_equal_with_and_without_a_sandbox(project: Project, command: 
 
 @needs_bubblewrap
 @pytest.mark.real
-def test_failed_run_names_what_the_sandbox_hid(project: Project) -> None:
+def test_error_of_a_failed_run_names_the_path_that_the_sandbox_hides(project: Project) -> None:
     project.write("assets/a.look", "exit 1")
     rule = '  - {name: bad, patterns: ["*.bad"], command: "exit 3 # {source}"}\n'
     project.config(SETTINGS.replace("MODE", "require") + rule)

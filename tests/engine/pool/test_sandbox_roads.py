@@ -1,4 +1,4 @@
-"""Every way in which code of a project comes to run: with `sandbox: require` none of it writes anything outside."""
+"""All ways to run code of a project: with `sandbox: require`, none of this code writes outside the sandbox."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ ROADS = {"import", "analysis", "process", "command", "check", "hook"}
 
 
 def write(folder: Path, patch: pytest.MonkeyPatch, mode: str) -> Path:
-    """Make a project whose code leaves a mark outside in each way in which it runs."""
+    """Make a project whose code leaves a mark outside the sandbox, in each way to run code."""
     patch.setenv("HOME", str(folder / "home"))
     patch.setenv("APTUI_TRUST", "1")
     patch.delenv(sandbox.VARIABLE, raising=False)
@@ -74,7 +74,7 @@ def write(folder: Path, patch: pytest.MonkeyPatch, mode: str) -> Path:
 
 
 def marks(folder: Path) -> set[str]:
-    """Return the ways that left a mark."""
+    """Return the ways to run code that left a mark."""
     found = [*(folder / "outside").iterdir(), *(folder / "home").iterdir()]
     return {path.name for path in found if path.name in ROADS} | {path.stem for path in (folder / "project").glob("*.mark")}
 
@@ -91,7 +91,7 @@ def test_every_way_to_run_code_works_without_a_sandbox(tmp_path: Path, monkeypat
 
 @pytest.fixture(scope="module")
 def processed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project that requires the sandbox, after its first batch, in a repository."""
+    """A project in a repository that requires the sandbox, after its first batch run."""
     folder = tmp_path_factory.mktemp("roads")
     with pytest.MonkeyPatch.context() as patch:
         project = write(folder, patch, "require")
@@ -114,7 +114,7 @@ def processed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "capsule b.words --out ../b.tgz", "capsule run ../b.tgz",
     ],
 )  # fmt: skip
-def test_verb_of_project_that_requires_sandbox_runs_nothing_outside(
+def test_commands_run_no_code_outside_the_sandbox_if_the_project_requires_it(
     processed: Path, monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
     monkeypatch.setenv("HOME", str(processed / "home"))
@@ -132,7 +132,7 @@ def test_verb_of_project_that_requires_sandbox_runs_nothing_outside(
 
 @needs_bubblewrap
 @pytest.mark.real
-def test_project_that_requires_sandbox_works_in_it(processed: Path) -> None:
+def test_project_that_requires_a_sandbox_is_processed_inside(processed: Path) -> None:
     assert {path.name for path in (processed / "project/Cache").rglob("*") if path.suffix in (".txt", ".idx")} >= {
         "a.txt",
         "out.idx",
@@ -175,7 +175,9 @@ def _hide_bubblewrap(folder: Path, patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.real
-def test_code_below_a_linked_folder_is_visible_by_both_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_project_below_a_linked_folder_is_visible_in_the_sandbox_under_both_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     write(tmp_path / "real", monkeypatch, "auto")
@@ -188,7 +190,9 @@ def test_code_below_a_linked_folder_is_visible_by_both_names(tmp_path: Path, mon
     assert os.path.samefile(*(path for path in found.reads if path.endswith("/project")))
 
 
-def test_sandbox_for_looking_can_write_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_required_sandbox_that_cannot_start_is_an_error_without_creating_a_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path, monkeypatch, "require")
     _hide_bubblewrap(tmp_path, monkeypatch)
 

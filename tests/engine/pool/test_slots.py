@@ -1,4 +1,4 @@
-"""Messages that wait for a worker: who goes first, who is passed and for how long."""
+"""Messages that wait for a worker: which is sent first, and how often and how long a message may be overtaken."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def keys(messages) -> list[list[int]]:
     return [[one.run_key for one in part.orders] for part in messages]
 
 
-def test_critical_orders_travel_first_and_by_themselves():
+def test_critical_orders_are_sent_first_in_messages_of_their_own():
     parts = messages_of([order(1), order(2, is_critical=True), order(3), order(4, is_critical=True)])
 
     assert keys(parts) == [[2, 4], [1, 3]]
 
 
-def test_orders_that_must_run_alone_travel_each_by_itself():
+def test_each_order_that_must_run_alone_is_sent_in_a_message_of_its_own():
     lonely = {identity_of(order(0, rel="x")): None, identity_of(order(0, rel="y")): None}
 
     parts = messages_of([order(1), order(2, rel="x"), order(3), order(4, rel="y")], lonely)
@@ -40,7 +40,7 @@ def test_orders_that_must_run_alone_travel_each_by_itself():
     assert [part.is_alone for part in parts] == [False, True, True]
 
 
-def test_critical_messages_wait_before_others():
+def test_critical_messages_wait_in_front_of_other_messages():
     waiting = WaitingOrders()
     for one in (message(1), message(2, is_critical=True), message(3), message(4, is_critical=True)):
         waiting.add(one)
@@ -107,5 +107,5 @@ OTHERS = [replace(one, builder="other") for one in SHORT]
         ),
     ],
 )
-def test_short_messages_wait_behind_short_ones_and_jobs_only_behind_those_of_their_builder(behind, first, may):
+def test_short_message_waits_behind_a_short_one_and_a_job_only_behind_one_of_its_builder(behind, first, may):
     assert behind.may_wait_behind(first) is may

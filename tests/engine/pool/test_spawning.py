@@ -38,7 +38,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def change(project: Path, text: str, count: int = 5) -> None:
-    """Write `count` sources, each in a folder of its own: five are more than the engine copies by itself."""
+    """Write `count` sources, each in a folder of its own: the engine copies up to four files without a worker."""
     for number in range(count):
         (project / "game" / f"{number}").mkdir(parents=True, exist_ok=True)
         (project / "game" / f"{number}" / "a.txt").write_text(text)
@@ -62,7 +62,7 @@ def build(opening: PreparedSession) -> list[int]:
 
 
 @pytest.mark.real
-def test_the_first_worker_of_a_new_cache_is_the_one_that_started_before_the_engine(
+def test_worker_that_was_started_before_the_engine_is_the_first_worker_of_a_new_cache(
     project: Path, spawned: list[SpawnedWorker]
 ) -> None:
     opening = take(project)
@@ -76,9 +76,7 @@ def test_the_first_worker_of_a_new_cache_is_the_one_that_started_before_the_engi
 
 
 @pytest.mark.real
-def test_many_changes_start_one_worker_few_or_none_start_none(
-    project: Path, spawned: list[SpawnedWorker], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_many_changes_start_a_worker(project: Path, spawned: list[SpawnedWorker], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FileClocks, "is_fresh", lambda *_: False)  # else the file is too young to be trusted
     build(take(project))
     spawned.clear()

@@ -1,4 +1,4 @@
-"""How long a file may change without another time: it depends on the file system, and on the digits of its times."""
+"""How long after a change a file may change without a new time; this depends on the file system and on the times' digits."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ def test_tick_of_this_kernel_counts_for_local_file_systems(mountinfo: bytes) -> 
 
 
 @pytest.mark.parametrize("mountinfo", [NFS_BELOW, OVERLAY, b""])
-def test_unknown_clock_may_stand_still_for_two_seconds(mountinfo: bytes) -> None:
+def test_file_on_an_unknown_file_system_is_fresh_for_two_seconds(mountinfo: bytes) -> None:
     assert is_fresh(mountinfo, file(FINE_RACY_NS + 1))
     assert is_fresh(mountinfo, file(RACY_NS))
     assert not is_fresh(mountinfo, file(RACY_NS + 1))
 
 
-def test_file_system_counting_seconds_is_recognised_by_digits() -> None:
+def test_file_system_with_times_in_whole_seconds_is_recognised_by_their_digits() -> None:
     whole_ns = LOOKED_NS % SECOND_NS  # age of a time of whole seconds
 
     assert is_fresh(EXT4, file(SECOND_NS + whole_ns))
     assert not is_fresh(EXT4, file(SECOND_NS + whole_ns - 1))
 
 
-def test_no_file_is_fresh_with_a_tick_of_zero() -> None:
+def test_with_a_tick_of_zero_no_file_is_fresh() -> None:
     assert not is_fresh(EXT4, file(1), longest_ns=0)
     assert not is_fresh(OVERLAY, file(1), longest_ns=0)
 
 
-def test_file_read_too_soon_is_trusted_after_a_second_reading_a_tick_later() -> None:
+def test_file_read_too_soon_after_a_change_is_trusted_if_read_again_a_tick_later() -> None:
     reads = FreshReads(FileClocks({1: "/work/assets"}, lambda: OVERLAY))
     fact = file(0)
 

@@ -21,21 +21,21 @@ def git(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_branch_is_followed_from_anywhere_below(git: Path, tmp_path: Path) -> None:
+def test_commit_of_the_current_branch_is_found_from_a_subfolder(git: Path, tmp_path: Path) -> None:
     below = tmp_path / "assets/deep"
     below.mkdir(parents=True)
 
     assert head(str(below)) == CheckoutHead(COMMIT)
 
 
-def test_a_packed_branch(git: Path, tmp_path: Path) -> None:
+def test_commit_of_a_packed_branch_is_found(git: Path, tmp_path: Path) -> None:
     (git / "refs/heads/main").unlink()
     (git / "packed-refs").write_text(f"# pack-refs with: peeled\n{OTHER} refs/heads/other\n{COMMIT} refs/heads/main\n^{OTHER}\n")
 
     assert head(str(tmp_path)).commit == COMMIT
 
 
-def test_a_detached_head(git: Path, tmp_path: Path) -> None:
+def test_commit_of_a_detached_head_is_found(git: Path, tmp_path: Path) -> None:
     (git / "HEAD").write_text(OTHER)
 
     assert head(str(tmp_path)).commit == OTHER
@@ -58,7 +58,7 @@ def test_malformed_reflog_is_ignored(git: Path, tmp_path: Path, line: str) -> No
     assert head(str(tmp_path)) == CheckoutHead(COMMIT)
 
 
-def test_a_linked_worktree(git: Path, tmp_path: Path) -> None:
+def test_commit_of_a_linked_worktree_is_found(git: Path, tmp_path: Path) -> None:
     own = git / "worktrees/side"
     own.mkdir(parents=True)
     (own / "HEAD").write_text("ref: refs/heads/side\n")

@@ -1,4 +1,4 @@
-"""Identity files: their contents, damaged ones, and how missing ones are made without harm to existing files."""
+"""Identity files: their contents, damaged files, and how missing files are created without changes to existing ones."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_unusable_identity_file_is_a_problem_with_its_path(data: bytes, why: str
     assert f"its identity file 'sub/a.txt.meta' {why}" in read(data).problem
 
 
-def test_a_uuid_counts_however_it_is_spelled() -> None:
+def test_uuid_is_accepted_in_every_spelling_and_after_a_byte_order_mark() -> None:
     assert {read(text(uuid=spelled)).uuid for spelled in (ONE, ONE.strip("{}"), ONE.strip("{}").replace("-", ""))} == {
         UUID(ONE).bytes
     }
@@ -109,7 +109,7 @@ def test_missing_field_of_an_identity_file_is_written_once(desk: Metadata, tmp_p
     assert path.read_bytes() == completed, "a file that is whole is never written again"
 
 
-def test_incomplete_identity_file_of_another_type_stays_incomplete(desk: Metadata, tmp_path: Path) -> None:
+def test_identity_file_is_not_completed_for_other_types_or_without_permission(desk: Metadata, tmp_path: Path) -> None:
     for rel, creates in (("a.png", True), ("a.txt", False)):
         desk.creates = creates
         path = tmp_path / f"{rel}.meta"
@@ -139,7 +139,7 @@ def test_empty_or_deleted_identity_file_gives_no_identity(desk: Metadata, tmp_pa
     assert desk.read(fact("gone.txt.meta"), fact("gone.txt")) is None
 
 
-def test_a_damaged_file_is_left_as_it_is(desk: Metadata, tmp_path: Path) -> None:
+def test_damaged_identity_file_is_not_changed(desk: Metadata, tmp_path: Path) -> None:
     (tmp_path / "a.txt.meta").write_bytes(b"{")
 
     identity = desk.read(fact("a.txt.meta"), fact("a.txt"))
@@ -150,7 +150,7 @@ def test_a_damaged_file_is_left_as_it_is(desk: Metadata, tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason=MACHINE + "the administrator may read everything")
-def test_a_file_that_may_not_be_read_is_a_problem(desk: Metadata, tmp_path: Path) -> None:
+def test_unreadable_identity_file_is_reported_as_a_problem(desk: Metadata, tmp_path: Path) -> None:
     (tmp_path / "a.txt.meta").write_bytes(text())
     (tmp_path / "a.txt.meta").chmod(0)
 
@@ -163,7 +163,7 @@ def test_a_file_that_may_not_be_read_is_a_problem(desk: Metadata, tmp_path: Path
 # ------------------------------------------------------------------------------------------------------------------- making
 
 
-def test_a_new_file_has_the_references_form_and_reads_back(desk: Metadata, tmp_path: Path) -> None:
+def test_new_identity_file_has_the_reference_form_and_can_be_read(desk: Metadata, tmp_path: Path) -> None:
     assert desk.make(fact("Sub.txt"))
 
     data = (tmp_path / "Sub.txt.meta").read_bytes()
@@ -192,7 +192,7 @@ def test_identity_file_of_another_program_stays(desk: Metadata, tmp_path: Path) 
     assert os.listdir(tmp_path) == ["a.txt.meta"]
 
 
-def test_an_empty_file_is_filled(desk: Metadata, tmp_path: Path) -> None:
+def test_empty_identity_file_gets_content(desk: Metadata, tmp_path: Path) -> None:
     (tmp_path / "a.txt.meta").touch()
 
     assert desk.make(fact("a.txt"))
@@ -200,7 +200,9 @@ def test_an_empty_file_is_filled(desk: Metadata, tmp_path: Path) -> None:
     assert not read((tmp_path / "a.txt.meta").read_bytes()).problem
 
 
-def test_a_file_system_without_links_gets_its_files_too(desk: Metadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_identity_file_is_created_on_a_file_system_without_hard_links(
+    desk: Metadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_paths: bytes) -> None:
         raise PermissionError(1, "Operation not permitted")
 
@@ -255,18 +257,18 @@ def test_source_without_an_identity_file_is_held_until_the_delay_ends(tmp_path: 
     assert desk.due(99.0) == []
 
 
-def test_no_delay_holds_no_source(desk: Metadata) -> None:
+def test_source_is_not_held_if_there_is_no_delay(desk: Metadata) -> None:
     assert not desk.is_held(fact("a.txt"))
     assert not desk.held
 
 
-def test_only_the_configured_types_get_files(desk: Metadata) -> None:
+def test_only_sources_of_configured_types_get_identity_files(desk: Metadata) -> None:
     assert desk.wants(PathKey("sub/a.txt"))
     assert not desk.wants(PathKey("sub/a.png"))
     assert not Metadata((), {}).wants(PathKey("sub/a.txt"))
 
 
-def test_a_link_in_the_place_of_a_temporary_file_is_not_followed(tmp_path, monkeypatch):
+def test_link_at_the_path_of_the_temporary_file_is_not_followed(tmp_path, monkeypatch):
     import os
 
     from aptui.core.model import FileFact, RelPath
@@ -275,7 +277,7 @@ def test_a_link_in_the_place_of_a_temporary_file_is_not_followed(tmp_path, monke
     canary = tmp_path / "canary"
     (tmp_path / "assets").mkdir()
     (tmp_path / "assets/a.png").write_bytes(b"x")
-    monkeypatch.setattr(os, "urandom", bytes)  # all digits are zeros
+    monkeypatch.setattr(os, "urandom", bytes)  # all random digits are zeros
     (tmp_path / "assets/a.png.meta.000000000000.tmp").symlink_to(canary)
     (tmp_path / f"assets/a.png.meta.{os.getpid()}.tmp").symlink_to(canary)
     found = metadata.Metadata((".png",), {1: str(tmp_path / "assets")}, creates=True, delay_s=0)

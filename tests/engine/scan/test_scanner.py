@@ -1,4 +1,4 @@
-"""The scan: which file belongs to which scan folder, reports and stored state, and the number of calls."""
+"""The scan: which scan folder owns a file, reports and stored state, and the number of system calls."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_second_scan_reports_only_unchanged_folders(tmp_path: Path) -> None:
     assert sorted(second[0].folders) == ["", "f", "f/g"]
 
 
-def test_only_the_folder_of_a_changed_file_is_reported_and_only_that_file(tmp_path: Path) -> None:
+def test_changed_file_is_reported_without_other_files_or_folders(tmp_path: Path) -> None:
     tree = Tree(tmp_path, folder(1, tmp_path / "a"))
     write(tmp_path / "a", "x.txt", "f/y.txt", "f/z.txt")
     tree.scan()
@@ -107,7 +107,7 @@ def test_only_the_folder_of_a_changed_file_is_reported_and_only_that_file(tmp_pa
     assert [event.folder for event in events if isinstance(event, FolderSeen)] == ["f"]
 
 
-def test_a_deleted_file_and_a_deleted_folder_are_gone(tmp_path: Path) -> None:
+def test_deleted_file_and_deleted_folder_are_reported_as_gone(tmp_path: Path) -> None:
     tree = Tree(tmp_path, folder(1, tmp_path / "a"))
     write(tmp_path / "a", "x.txt", "f/Y.txt", "f/g/z.txt")
     tree.scan()
@@ -119,7 +119,7 @@ def test_a_deleted_file_and_a_deleted_folder_are_gone(tmp_path: Path) -> None:
     assert gone(tree.scan()) == []
 
 
-def test_the_first_scan_folder_wins_and_its_loss_reveals_the_next(tmp_path: Path) -> None:
+def test_file_of_the_first_scan_folder_wins_and_its_deletion_uncovers_the_next_file(tmp_path: Path) -> None:
     tree = Tree(tmp_path, folder(1, tmp_path / "a"), folder(2, tmp_path / "b"))
     write(tmp_path / "a", "F/X.txt")
     write(tmp_path / "b", "f/x.txt", "f/y.txt")
@@ -133,7 +133,7 @@ def test_the_first_scan_folder_wins_and_its_loss_reveals_the_next(tmp_path: Path
     assert gone(second) == []
 
 
-def test_names_of_one_scan_folder_that_differ_in_case_clash(tmp_path: Path) -> None:
+def test_names_in_one_scan_folder_that_differ_only_in_case_clash(tmp_path: Path) -> None:
     tree = Tree(tmp_path, folder(1, tmp_path / "a"))
     write(tmp_path / "a", "x.txt", "X.txt", "y.txt")
 
@@ -144,14 +144,14 @@ def test_names_of_one_scan_folder_that_differ_in_case_clash(tmp_path: Path) -> N
     assert [fact.rel for fact in event.facts] == ["y.txt"]
 
 
-def test_a_nested_scan_folder_that_stands_earlier_owns_what_it_contains(tmp_path: Path) -> None:
+def test_nested_scan_folder_earlier_in_the_order_owns_all_its_files(tmp_path: Path) -> None:
     tree = Tree(tmp_path, folder(1, tmp_path / "a/inner"), folder(2, tmp_path / "a"))
     write(tmp_path / "a", "x.txt", "inner/y.txt", "inner/f/z.txt")
 
     assert seen(tree.scan()) == {"x.txt": 2, "y.txt": 1, "f/z.txt": 1}
 
 
-def test_a_nested_scan_folder_that_is_not_recursive_owns_its_direct_files_alone(tmp_path: Path) -> None:
+def test_nested_scan_folder_that_is_not_recursive_owns_only_its_direct_files(tmp_path: Path) -> None:
     tree = Tree(tmp_path, folder(1, tmp_path / "a/inner", recursive=False), folder(2, tmp_path / "a"))
     write(tmp_path / "a", "x.txt", "inner/y.txt", "inner/f/z.txt")
 
@@ -210,7 +210,7 @@ def test_folder_links_are_reported_and_file_links_read(tmp_path: Path) -> None:
     ]
 
 
-def test_a_scan_folder_that_is_not_there_stops_the_scan(tmp_path: Path) -> None:
+def test_missing_scan_folder_stops_the_scan(tmp_path: Path) -> None:
     tree = Tree(tmp_path, folder(1, tmp_path / "a"))
     write(tmp_path / "a", "x.txt")
     tree.scan()
@@ -239,7 +239,7 @@ def test_a_full_scan_and_a_new_configuration_report_everything(tmp_path: Path, i
     assert seen(tree.scan(is_full=is_full, reassess=reassess)) == {"x.txt": 1, "f/y.txt": 1}
 
 
-def test_a_file_costs_no_open_and_a_folder_one_listing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scan_of_unchanged_files_lists_each_folder_once_and_opens_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = Tree(tmp_path, folder(1, tmp_path / "a"))
     write(tmp_path / "a", *(f"f{number}/{name}.txt" for number in range(5) for name in "abc"))
     tree.scan()

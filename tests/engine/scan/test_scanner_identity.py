@@ -1,4 +1,4 @@
-"""The scan and identity files: who is reported again, who waits, what is made, and files that do not override each other."""
+"""The scan and identity files: sources that are reported again or wait, new identity files, and files without overrides."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Room:
         return answer
 
     def write(self, rel: str, data: str = "x") -> None:
-        """Write a file with a time of its own."""
+        """Write a file with a unique time."""
         (self.root / rel).write_text(data)
         tick = next(self._ticks)
         os.utime(self.root / rel, (tick, tick))
@@ -84,7 +84,7 @@ def said(event: FolderSeen | None) -> dict[str, str]:
 # ------------------------------------------------------------------------------------------------------------------ reading
 
 
-def test_a_source_whose_identity_file_came_changed_or_went_is_reported_with_it(tmp_path: Path) -> None:
+def test_source_is_reported_when_its_identity_file_appears_changes_or_disappears(tmp_path: Path) -> None:
     room = Room(tmp_path, "a")
     room.write("a/x.txt")
     room.write("a/y.txt")
@@ -143,7 +143,7 @@ def test_identity_file_of_the_own_scan_folder_wins(tmp_path: Path, types: tuple[
     assert said(room.scan()) == {key: "22222222" for key in first if key.startswith("x") and not is_hidden}
 
 
-def test_of_two_identity_files_that_differ_in_case_the_one_spelled_as_its_source_counts(tmp_path: Path) -> None:
+def test_identity_file_spelled_like_its_source_is_used_if_names_differ_in_case(tmp_path: Path) -> None:
     room = Room(tmp_path, "a")
     room.write("a/x.txt")
     room.name("a/X.txt", TWO)
@@ -184,7 +184,7 @@ def test_batch_creates_no_identity_files(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "a") == ["x.txt"]
 
 
-def test_a_new_source_waits_for_its_file_and_gets_one_when_its_time_is_over(tmp_path: Path) -> None:
+def test_new_source_waits_for_an_identity_file_and_gets_a_new_one_after_the_delay(tmp_path: Path) -> None:
     room = Room(tmp_path, "a", types=(".txt",), creates=True, delay_s=2.0)
     room.write("a/x.txt")
 
@@ -226,7 +226,7 @@ def test_source_keeps_its_facts_while_its_lost_identity_file_is_awaited(tmp_path
     assert set(event.gone) == {"x.txt", "x.txt.meta"}
 
 
-def test_an_empty_file_is_filled_when_its_time_is_over(tmp_path: Path) -> None:
+def test_source_with_an_empty_identity_file_is_reported(tmp_path: Path) -> None:
     room = Room(tmp_path, "a", types=(".txt",), creates=True)
     room.write("a/x.txt")
     room.write("a/x.txt.meta", "")
@@ -235,7 +235,7 @@ def test_an_empty_file_is_filled_when_its_time_is_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("creates", [False, True])
-def test_sources_that_differ_in_case_clash_whatever_their_identity_files(tmp_path: Path, creates: bool) -> None:
+def test_sources_that_differ_only_in_case_clash_even_with_identity_files(tmp_path: Path, creates: bool) -> None:
     room = Room(tmp_path, "a", "b", types=(".txt",), creates=creates)
     for folder in "ab":
         for name in ("x.txt", "X.txt"):
@@ -281,7 +281,7 @@ def test_files_of_a_metadata_type_do_not_override_each_other(tmp_path: Path) -> 
     assert shadow in event.gone
 
 
-def test_changed_override_rules_drop_hidden_files(tmp_path: Path) -> None:
+def test_hidden_file_is_reported_as_gone_after_override_rules_change(tmp_path: Path) -> None:
     room = Room(tmp_path, "a", "b", types=(".txt",))
     for folder in "ab":
         room.write(f"{folder}/x.txt")

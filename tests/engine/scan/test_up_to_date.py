@@ -1,4 +1,4 @@
-"""The up-to-date check: reports differences from the stored state, with one process or two, and does the work of a child that
+"""The up-to-date check: reports differences from the stored state, with one or two processes, and repeats the work of a child that
 dies."""
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def seen(found):
 
 @pytest.fixture(params=["one process", "two processes"])
 def processes(request, monkeypatch):
-    """Number of processes that check, and a function that verifies it."""
+    """Run the check with one process or with two, and verify their number at the end."""
     forks = []
     fork = os.fork
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
@@ -84,7 +84,7 @@ def test_large_trees_are_checked_by_two_processes(monkeypatch, folders, files, c
 @pytest.mark.real
 @pytest.mark.parametrize("folder", ["", "f3", "f11/deep"])
 @pytest.mark.parametrize("deed", ["change", "add", "remove"])
-def test_one_folder_that_differs_is_named_with_its_part(tmp_path, processes, folder, deed):
+def test_changed_folder_is_reported_with_its_part(tmp_path, processes, folder, deed):
     tree(tmp_path)
     digests = remembered(tmp_path)
     place = tmp_path / folder
@@ -169,7 +169,7 @@ def test_messages_of_both_processes_are_reported_once(tmp_path, processes):
 
 @pytest.mark.real
 @pytest.mark.parametrize("death", ["killed", "raises"])
-def test_work_of_a_dead_child_is_done_by_its_parent(tmp_path, monkeypatch, death):
+def test_parent_checks_the_folders_of_a_dead_child_process(tmp_path, monkeypatch, death):
     tree(tmp_path)
     digests = remembered(tmp_path)
     (tmp_path / "f1/a.txt").write_text("other")
@@ -198,7 +198,7 @@ def test_work_of_a_dead_child_is_done_by_its_parent(tmp_path, monkeypatch, death
 
 
 @pytest.mark.real
-def test_where_much_differs_the_check_gives_no_answer(tmp_path, processes, monkeypatch):
+def test_check_returns_none_if_too_many_folders_differ(tmp_path, processes, monkeypatch):
     monkeypatch.setattr(up_to_date, "_MOST_DIFFERING", 3)
     tree(tmp_path)
     digests = remembered(tmp_path)
@@ -209,7 +209,7 @@ def test_where_much_differs_the_check_gives_no_answer(tmp_path, processes, monke
 
 
 @pytest.mark.real
-def test_reader_of_a_check_ends_with_it(tmp_path, monkeypatch):
+def test_reading_process_of_a_check_ends_with_the_check(tmp_path, monkeypatch):
     tree(tmp_path)
     digests = remembered(tmp_path)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)

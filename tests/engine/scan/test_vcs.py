@@ -24,7 +24,7 @@ def put(path: Path, age_s: float = 0.0) -> Path:
 
 
 @pytest.mark.parametrize("lock", [".git/index.lock", ".hg/wlock", ".svn/lock"])
-def test_a_lock_above_the_scan_folder_means_that_an_operation_is_under_way(tmp_path: Path, lock: str) -> None:
+def test_lock_in_a_repository_above_the_scan_folder_is_an_operation_under_way(tmp_path: Path, lock: str) -> None:
     path = put(tmp_path / lock)
     (tmp_path / "assets").mkdir()
 
@@ -40,7 +40,7 @@ def test_stale_lock_does_not_hold_changes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["rebase-merge", "rebase-apply", "MERGE_HEAD", "CHERRY_PICK_HEAD"])
-def test_an_operation_of_several_steps_holds_while_it_moves_and_not_while_it_waits_for_a_person(tmp_path: Path, name: str) -> None:
+def test_operation_of_several_steps_is_busy_only_while_its_files_change(tmp_path: Path, name: str) -> None:
     operation = put(tmp_path / ".git" / name, 60.0)
     index = put(tmp_path / ".git/index", QUIET_S / 2)
 
@@ -49,7 +49,7 @@ def test_an_operation_of_several_steps_holds_while_it_moves_and_not_while_it_wai
     assert repositories(tmp_path).busy() == ""
 
 
-def test_a_work_tree_s_lock_is_where_its_git_file_points(tmp_path: Path) -> None:
+def test_lock_of_a_work_tree_is_found_through_its_git_file(tmp_path: Path) -> None:
     control = tmp_path / "main/.git/worktrees/other"
     lock = put(control / "index.lock")
     (tmp_path / "other").mkdir()
@@ -58,5 +58,5 @@ def test_a_work_tree_s_lock_is_where_its_git_file_points(tmp_path: Path) -> None
     assert repositories(tmp_path / "other").busy() == str(lock)
 
 
-def test_without_a_repository_nothing_is_ever_held_back(tmp_path: Path) -> None:
+def test_folder_without_a_repository_is_never_busy(tmp_path: Path) -> None:
     assert repositories(tmp_path).busy() == ""

@@ -1,4 +1,4 @@
-"""A full scan: finds changed bytes with unchanged times, and ignores files with their stored bytes."""
+"""A full scan: finds changed bytes with unchanged times, and reports no file whose bytes are unchanged."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.real
 @pytest.mark.usefixtures("processes")
-def test_a_full_scan_finds_what_times_hide_and_runs_nothing_else(project: Project) -> None:
+def test_full_scan_finds_changed_files_with_unchanged_times_and_runs_only_their_jobs(project: Project) -> None:
     for rel in ("f2/deep/a.txt", "f7/deep/a.txt"):
         change_secretly(project, rel)
 
@@ -73,14 +73,16 @@ def test_full_scan_of_unchanged_bytes_needs_no_engine(project: Project, monkeypa
 
 
 @pytest.mark.real
-def test_unmatched_files_are_not_read(project: Project) -> None:
+def test_full_scan_does_not_read_files_without_a_builder(project: Project) -> None:
     change_secretly(project, "f3/deep/unwanted.bin")
 
     assert not project.engine_run(is_full_scan=True).runs
 
 
 @pytest.mark.real
-def test_a_full_scan_reads_what_a_dead_child_did_not(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_scan_reads_the_files_that_a_dead_child_process_did_not_read(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     change_secretly(project, "f5/deep/a.txt")
     monkeypatch.setattr(up_to_date, "_FOLDERS_FOR_READERS", 1)
     parent = os.getpid()

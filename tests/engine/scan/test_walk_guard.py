@@ -1,4 +1,4 @@
-"""Folders that are unreadable or suddenly empty are unknown: nothing is removed, the run reports it, a user can confirm it."""
+"""An unreadable or suddenly empty folder is unknown: its products stay, the run reports it, and a user can confirm it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def batch(root: Path, *options: str) -> int:
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.ESTALE, errno.ENOMEM])
 @pytest.mark.parametrize("broken", ["assets/d", "assets/d/e", "assets"])
-def test_a_folder_that_cannot_be_read_keeps_what_is_known_and_the_exit_code_says_so(
+def test_unreadable_folder_keeps_its_products_and_the_exit_code_is_2(
     project: Project, disk: Disk, capsys: pytest.CaptureFixture[str], number: int, broken: str
 ) -> None:
     disk.broken[str(project.path(broken))] = number
@@ -88,7 +88,7 @@ def test_a_folder_that_cannot_be_read_keeps_what_is_known_and_the_exit_code_says
     assert batch(project.root) == 0
 
 
-def test_json_names_what_could_not_be_read(project: Project, disk: Disk, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_names_the_unreadable_folder(project: Project, disk: Disk, capsys: pytest.CaptureFixture[str]) -> None:
     disk.broken[str(project.path("assets/d"))] = errno.EIO
 
     assert batch(project.root, "--json") == 2
@@ -96,9 +96,7 @@ def test_json_names_what_could_not_be_read(project: Project, disk: Disk, capsys:
     assert "Input/output error" in sentence
 
 
-def test_a_scan_folder_that_is_suddenly_empty_is_a_trouble_until_it_is_accepted(
-    project: Project, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_suddenly_empty_scan_folder_is_an_error_until_it_is_accepted(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     project.move("assets", "elsewhere")
     project.path("assets").mkdir()
     project.path("assets/lost+found").mkdir()
@@ -113,7 +111,7 @@ def test_a_scan_folder_that_is_suddenly_empty_is_a_trouble_until_it_is_accepted(
     assert batch(project.root) == 0
 
 
-def test_deletions_in_the_same_folder_are_believed_except_on_a_share(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deletion_of_all_files_is_an_error_only_on_a_network_share(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     from aptui.engine.watch import limits
 
     project.delete("shared/d")
@@ -127,7 +125,7 @@ def test_deletions_in_the_same_folder_are_believed_except_on_a_share(project: Pr
     assert set(project.texts()) == {"a.txt", "d/b.txt", "d/e/c.txt"}
 
 
-def test_accepted_empty_folder_is_questioned_again_later(project: Project) -> None:
+def test_accepted_empty_folder_is_an_error_again_after_its_files_were_back(project: Project) -> None:
     project.move("assets", "elsewhere")
     project.path("assets").mkdir()
     assert batch(project.root, "--accept-empty", "game") == 0
@@ -141,7 +139,9 @@ def test_accepted_empty_folder_is_questioned_again_later(project: Project) -> No
     assert set(project.texts()) == ALL
 
 
-def test_other_device_is_trouble_only_with_missing_files(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scan_folder_on_another_device_is_an_error_only_if_most_files_are_missing(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from aptui.engine.scan import walk
 
     identity = walk._identity
@@ -156,7 +156,7 @@ def test_other_device_is_trouble_only_with_missing_files(project: Project, monke
     assert set(project.texts()) == ALL - {"d/e/c.txt"}
 
 
-def test_the_last_file_of_a_scan_folder_may_be_deleted_under_a_running_engine(root: Path) -> None:
+def test_last_file_of_a_scan_folder_may_be_deleted_while_the_engine_runs(root: Path) -> None:
     project = LiveProject(root, SETTINGS)
     filled(project)
     with project.running():
@@ -191,14 +191,14 @@ def test_running_engine_keeps_state_of_unreadable_or_empty_folder(root: Path, di
         assert set(project.texts()) == ALL - {"d/e/c.txt"}
 
 
-def test_a_missing_scan_folder_stays_a_mistake_in_the_configuration(project: Project) -> None:
+def test_missing_scan_folder_is_an_error_of_the_configuration(project: Project) -> None:
     project.move("assets", "elsewhere")
 
     assert batch(project.root) == 3
     assert set(project.texts()) == ALL
 
 
-def test_another_folder_that_lacks_most_of_many_files_is_a_trouble_and_a_checkout_is_not(
+def test_replaced_scan_folder_without_most_of_many_files_is_an_error_but_a_checkout_is_not(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     project = Project(root, SETTINGS)
@@ -221,7 +221,7 @@ def test_another_folder_that_lacks_most_of_many_files_is_a_trouble_and_a_checkou
     assert len(project.texts()) == 401
 
 
-def test_running_engine_keeps_the_products_of_many_files_that_another_folder_lacks(root: Path) -> None:
+def test_running_engine_keeps_products_if_a_replaced_scan_folder_lacks_most_files(root: Path) -> None:
     project = LiveProject(root, SETTINGS)
     for number in range(1_000):
         project.write(f"assets/d{number % 10}/{number}.txt", str(number))

@@ -36,7 +36,7 @@ def test_mounts_are_read_with_their_names_unescaped():
         (b"/procession", "ext4"),
     ],
 )
-def test_a_path_lies_on_the_deepest_and_latest_mount(path, kind):
+def test_mount_of_a_path_is_the_deepest_and_latest_one(path, kind):
     assert proc.kind_of(path, proc.mounts(SAMPLE)) == kind
 
 
@@ -54,7 +54,7 @@ def test_this_process_has_limits_and_a_root_mount():
     assert proc.kind_of(b"/", proc.mounts(proc.mountinfo()))
 
 
-def test_the_limit_of_a_user_namespace_counts_where_it_is_lower(tmp_path, monkeypatch):
+def test_lower_limit_of_a_user_namespace_is_used(tmp_path, monkeypatch):
     monkeypatch.setattr(proc, "_KERNEL", f"{tmp_path}/")
     for setting, number in (
         ("fs/inotify/max_user_watches", 9000),
@@ -70,7 +70,7 @@ def test_the_limit_of_a_user_namespace_counts_where_it_is_lower(tmp_path, monkey
     assert (found.max_user_instances, found.instances_setting) == (128, "fs.inotify.max_user_instances")
 
 
-def test_other_descriptor_has_no_watches():
+def test_descriptor_without_inotify_has_no_watches():
     with open(os.devnull, "rb") as file:
         assert proc.watch_count(file.fileno()) == 0
         assert file.fileno() not in proc.inotify_descriptors()

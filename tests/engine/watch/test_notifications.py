@@ -71,7 +71,7 @@ def test_interval_is_short_again_after_a_quiet_time(clock, hints, told):
     assert [hint.why for hint in told] == ["one", "two"]
 
 
-def test_held_loss_can_be_reported_at_once(clock, hints, told):
+def test_postponed_loss_can_be_reported_at_once(clock, hints, told):
     hints.lose("one")
     hints.lose("two")
     assert [hint.why for hint in told] == ["one"]
@@ -165,7 +165,7 @@ def test_renames_of_products_cost_one_lstat_each_until_a_new_folder_is_known(clo
     assert len(checked) == 51
 
 
-def test_linked_root_is_reported_by_its_own_name(clock, told, tmp_path):
+def test_changes_in_a_linked_root_are_reported_under_the_path_of_the_link(clock, told, tmp_path):
     put(os.fsencode(tmp_path) + b"/real/a")
     os.symlink(tmp_path / "real", tmp_path / "link")
     root = NotifiedRoot(os.fsencode(tmp_path / "link"), "a")

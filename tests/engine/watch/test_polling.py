@@ -47,7 +47,7 @@ def test_first_listing_and_an_equal_one_show_no_difference(top):
         lambda top: put(top + b"/one/b\xff"),
     ],
 )
-def test_a_folder_whose_entries_differ_is_named(top, act):
+def test_folder_with_different_entries_is_reported(top, act):
     listings = Listings(top)
     listings.compare(no)
     act(top)
@@ -55,7 +55,7 @@ def test_a_folder_whose_entries_differ_is_named(top, act):
     assert difference(listings) == ({top + b"/one"}, set(), set())
 
 
-def test_a_new_folder_is_named_with_the_one_that_it_is_in(top):
+def test_new_folder_is_reported_with_its_parent_folder(top):
     listings = Listings(top)
     listings.compare(no)
     put(top + b"/three/a")
@@ -63,7 +63,7 @@ def test_a_new_folder_is_named_with_the_one_that_it_is_in(top):
     assert difference(listings) == ({top}, {top + b"/three"}, set())
 
 
-def test_a_folder_replaced_by_another_of_its_name_is_seen(top):
+def test_folder_replaced_by_another_folder_of_the_same_name_is_reported(top):
     listings = Listings(top)
     listings.compare(no)
     put(top + b"/two/other/a")
@@ -102,7 +102,7 @@ def test_deleted_names_are_reported_if_names_are_kept(top):
     assert {top + b"/one/a", top + b"/two", top + b"/two/deep/a"} <= gone
 
 
-def test_a_top_that_is_gone_is_an_error_and_a_look_that_ends_early_shows_nothing(top):
+def test_missing_top_folder_is_an_error_and_an_interrupted_listing_reports_no_difference(top):
     listings = Listings(top)
     listings.compare(no)
     put(top + b"/one/b")
@@ -127,7 +127,7 @@ def test_survey_counts_folders_and_link_targets(top):
     assert survey(top, is_recursive=False, is_over=no).folders == 1
 
 
-def test_a_survey_names_a_folder_that_is_not_utf8(top):
+def test_survey_reports_a_folder_whose_name_is_not_utf8(top):
     put(top + b"/\xff/deep/a")
 
     assert survey(top, is_recursive=True, is_over=no).undecodable == top + b"/\xff"

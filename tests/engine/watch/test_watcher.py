@@ -42,7 +42,7 @@ def test_watching_begins_with_a_request_for_a_scan(top):
         assert room.until_mode(WatchMode.NATIVE).watches == 1
 
 
-def test_created_written_renamed_deleted_file_is_reported_each_time(top):
+def test_each_creation_write_rename_and_deletion_of_a_file_is_reported(top):
     with watching(native(top)) as room:
         for act, path in [
             (lambda: put(top + b"/a"), top + b"/a"),
@@ -149,7 +149,7 @@ def test_every_file_of_nested_trees_made_by_four_threads_is_covered(top):
         assert told < 4 * (40 * 3 + 400)  # the number of created folders; loaded machines check a second time more often
 
 
-def test_a_hint_names_no_path_below_one_of_its_trees(top):
+def test_notification_lists_no_path_below_one_of_its_trees(top):
     with watching(native(top)) as room:
         for number in range(50):
             put(top + b"/t%d/a/b/c" % number)
@@ -182,7 +182,7 @@ def test_nonrecursive_root_reports_direct_children_only(top):
         assert room.watcher.health()[0].watches == 1
 
 
-def test_links_to_folders_are_not_followed_and_loops_do_no_harm(top):
+def test_changes_through_folder_links_are_not_reported_and_link_loops_do_no_harm(top):
     put(top + b"/real/a")
     put(top + b"/../outside/a")
     os.symlink(top + b"/real", top + b"/link")
@@ -220,7 +220,7 @@ def test_a_link_to_very_many_folders_outside_makes_the_root_polled(top, monkeypa
 # Losses.
 
 
-def test_a_burst_as_long_as_a_quarter_of_the_queue_is_a_loss(top):
+def test_burst_of_a_quarter_of_the_queue_length_is_reported_as_a_loss(top):
     with watching(native(top), settings=replace(QUICK, limits=lambda: WatchLimits(16, 1000, 128))) as room:
         for number in range(40):
             put(top + b"/%d" % number)
@@ -237,7 +237,7 @@ def test_burst_is_not_a_loss_with_a_long_queue(top):
         assert not room.losses()
 
 
-def test_stuck_thread_counts_as_a_loss(top):
+def test_stuck_thread_is_reported_as_a_loss(top):
     late = [0.0]
     ticks = count()
     with watching(native(top), settings=replace(QUICK, clock=lambda: next(ticks) * 1e-6 + late[0])) as room:
@@ -246,7 +246,7 @@ def test_stuck_thread_counts_as_a_loss(top):
         room.until(lambda: any("was stuck" in why for why in room.losses()))
 
 
-def test_suspicion_reports_a_loss_for_every_root(top):
+def test_suspect_reports_a_loss_for_every_root(top):
     put(top + b"/one/a")
     put(top + b"/two/a")
     with watching(native(top + b"/one", "one"), native(top + b"/two", "two")) as room:
@@ -265,7 +265,7 @@ def test_periodic_scan_is_requested(top):
 
 
 @pytest.mark.parametrize("name", [b"bad\xff", b"\xff\xfe"])
-def test_a_name_that_is_not_utf8_is_a_loss_and_watching_goes_on(top, name):
+def test_name_that_is_not_utf8_is_reported_as_a_loss_and_watching_continues(top, name):
     with watching(native(top)) as room:
         put(top + b"/" + name)
         room.until(lambda: bool(room.losses()))
@@ -276,7 +276,7 @@ def test_a_name_that_is_not_utf8_is_a_loss_and_watching_goes_on(top, name):
         room.until(lambda: room.is_covered(top + b"/good"))
 
 
-def test_a_root_whose_watch_keeps_ending_is_polled_and_finds_all(top):
+def test_root_whose_watch_ends_repeatedly_is_polled_and_all_its_changes_are_found(top):
     settings = replace(QUICK, rescan_backoff_s=(0.01, 60.0), failures_before_polling=2)
     with watching(native(top), settings=settings) as room:
         for number in count():
@@ -332,10 +332,10 @@ def test_strange_names_are_reported_unchanged(top):
         assert room.paths() == {top + b"/" + name for name in names}
 
 
-# Roots that go and come back.
+# Roots that disappear and come back.
 
 
-def test_a_root_that_is_deleted_is_gone_and_is_watched_again_when_it_is_back(top):
+def test_deleted_root_is_reported_as_gone_and_is_watched_again_when_it_exists_again(top):
     with watching(native(top)) as room:
         os.rmdir(top)
         assert "not there" in room.until_mode(WatchMode.GONE).detail
@@ -361,7 +361,7 @@ def test_replaced_root_is_watched_again(top):
         room.until(lambda: top + b"/a" in room.paths())
 
 
-def test_a_root_that_is_not_there_at_the_start_is_gone_until_it_is(top):
+def test_root_that_is_missing_at_the_start_is_reported_as_gone_until_it_exists(top):
     with watching(native(top + b"/later"), is_settled=False) as room:
         room.until_mode(WatchMode.GONE)
         assert not room.hints
@@ -370,7 +370,7 @@ def test_a_root_that_is_not_there_at_the_start_is_gone_until_it_is(top):
         room.until(lambda: bool(room.losses()))
 
 
-def test_new_roots_replace_the_old_ones_and_those_that_stay_keep_their_watch(top):
+def test_roots_are_replaced_and_roots_in_both_sets_keep_their_watch(top):
     for name in (b"/one/a", b"/two/a", b"/three/a"):
         put(top + name)
     one, two, three = (native(top + b"/" + name, name.decode()) for name in (b"one", b"two", b"three"))
@@ -391,7 +391,7 @@ def test_new_roots_replace_the_old_ones_and_those_that_stay_keep_their_watch(top
 # Limits.
 
 
-def test_a_root_with_more_folders_than_watches_is_polled_and_says_what_is_needed(top):
+def test_root_with_too_many_folders_for_the_limit_is_polled_and_reports_the_needed_limit(top):
     for number in range(20):
         os.mkdir(top + b"/%d" % number)
     with watching(native(top), settings=replace(QUICK, limits=lambda: WatchLimits(16384, 10, 128))) as room:
@@ -404,7 +404,7 @@ def test_a_root_with_more_folders_than_watches_is_polled_and_says_what_is_needed
 
 
 @pytest.mark.parametrize("wants", [ALL, DELETIONS, CONTENTS])
-def test_a_limit_that_is_reached_while_running_is_noticed(top, wants):
+def test_watch_limit_that_is_reached_while_running_is_reported(top, wants):
     settings = replace(QUICK, limits=lambda: WatchLimits(16384, 10, 128), recheck_s=0.05, limits_check_every_s=0.05)
     with watching(replace(native(top), wants=wants), settings=settings) as room:
         for number in range(20):
@@ -483,7 +483,7 @@ def test_polled_root_reports_removal_and_return(top):
         (b"overlay", WatchMode.NATIVE, "overlay"),
     ],
 )
-def test_the_file_system_decides_how_a_root_is_watched(top, kind, mode, word):
+def test_file_system_determines_whether_a_root_is_watched_or_polled(top, kind, mode, word):
     text = b"1 0 0:1 / / rw - ext4 /dev/x rw\n2 1 0:2 / %s rw - %s x rw\n" % (top, kind)
     with watching(NotifiedRoot(top, "a"), settings=replace(QUICK, mountinfo=lambda: text)) as room:
         assert word in room.until_mode(mode).detail
@@ -492,7 +492,7 @@ def test_the_file_system_decides_how_a_root_is_watched(top, kind, mode, word):
         room.until(lambda: room.is_covered(top + b"/a"))
 
 
-def test_a_foreign_file_system_on_a_folder_below_is_polled_and_the_rest_is_not(top):
+def test_only_the_foreign_file_system_mounted_below_a_watched_root_is_polled(top):
     put(top + b"/share/a")
     text = b"1 0 0:1 / / rw - ext4 /dev/x rw\n2 1 0:2 / %s/share rw - nfs4 x rw\n" % top
     with watching(NotifiedRoot(top, "a"), settings=replace(QUICK, mountinfo=lambda: text), is_settled=False) as room:
@@ -525,7 +525,7 @@ def mark(cookies, name=b"1"):
     return path
 
 
-def test_a_sync_cookie_has_passed_after_all_that_happened_before(top):
+def test_sync_cookie_passes_after_all_earlier_changes_were_reported(top):
     cookies = cookies_beside(top)
     for name in (b"one", b"two", b"three"):
         os.mkdir(top + b"/" + name)
@@ -543,7 +543,7 @@ def test_a_sync_cookie_has_passed_after_all_that_happened_before(top):
         assert [root.watches for root in room.watcher.health()] == [1, 1, 1]
 
 
-def test_a_sync_cookie_waits_for_the_second_look_at_new_folders(top):
+def test_sync_cookie_waits_for_the_repeated_report_of_new_folders(top):
     cookies = cookies_beside(top)
     with watching(native(top), settings=replace(QUICK, cookie_folder=cookies)) as room:
         os.mkdir(top + b"/new")
@@ -629,7 +629,7 @@ def test_a_watcher_that_is_closed_at_once_ends(top):
     assert not [thread for thread in threading.enumerate() if thread.name in ("watch", "keep")]
 
 
-def test_a_listener_that_breaks_does_not_end_the_watching(top):
+def test_exception_in_the_listener_does_not_end_watching(top):
     with watching(native(top)) as room:
         real, failures = room.tell, []
 
@@ -651,7 +651,7 @@ def test_a_listener_that_breaks_does_not_end_the_watching(top):
         room.until_mode(WatchMode.NATIVE)
 
 
-def test_changes_are_found_where_the_kernel_sends_no_signal(top, monkeypatch):
+def test_changes_are_found_even_if_the_kernel_sends_no_signal(top, monkeypatch):
     monkeypatch.setattr("aptui.engine.watch.watcher._F_SETOWN_EX", -1)
     with watching(native(top)) as room:
         put(top + b"/a")

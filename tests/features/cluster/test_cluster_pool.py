@@ -129,7 +129,7 @@ def test_cluster_jobs_of_a_builder_are_limited(room):
 
 
 @pytest.mark.parametrize(("duration_ms", "under_way"), [(0, 40), (100, 32), (600, 12), (60_000, 10)])
-def test_more_short_jobs_than_long_ones_are_sent_ahead(room, duration_ms, under_way):
+def test_cluster_gets_more_queued_jobs_when_jobs_are_short(room, duration_ms, under_way):
     room.worker("a", slots=8, gpu=1)
     orders = [room.order(key, "bake") for key in range(1, 60)]
     room.send(*orders)
@@ -162,7 +162,7 @@ def test_job_waits_for_a_worker_with_its_tag_and_then_fails(room):
     assert "'gpu'" in room.results[0].error
 
 
-def test_jobs_queued_for_a_lost_cluster_return(room):
+def test_jobs_waiting_for_a_cluster_without_workers_are_returned(room):
     room.worker("a", slots=8)
     room.send(*(room.order(key) for key in (1, 2, 3)))
     room.scheduler.workers = {}
@@ -172,7 +172,7 @@ def test_jobs_queued_for_a_lost_cluster_return(room):
     assert room.outcomes() == {3: Outcome.RETURNED}
 
 
-def test_jobs_without_a_possible_answer_return(room):
+def test_sent_jobs_are_returned_when_the_scheduler_thread_has_ended(room):
     room.worker("a", slots=8)
     room.send(room.order(1))
     room.scheduler.workers, room.scheduler.is_over = {}, True
@@ -182,7 +182,7 @@ def test_jobs_without_a_possible_answer_return(room):
     assert room.outcomes() == {1: Outcome.RETURNED}
 
 
-def test_job_that_returned_because_of_itself_stays_here(room):
+def test_job_that_the_cluster_cannot_run_is_run_locally_the_next_time(room):
     room.worker("a", slots=8)
     room.send(room.order(1, rel="same.png"))
     room.answer(1, Outcome.RETURNED, stays=True)
@@ -243,7 +243,7 @@ def test_worker_of_the_cluster_is_restarted_by_its_number(room):
     assert not room.pool.restart_worker(1000)
 
 
-def test_share_limits_the_sent_jobs(tmp_path):
+def test_configured_share_limits_the_number_of_jobs_sent_to_the_cluster(tmp_path):
     room = Room(tmp_path, share=2)
     room.worker("a", slots=8)
 
@@ -310,7 +310,7 @@ def test_different_toolchains_are_recognized():
     assert "absent there" in difference(ours, (("code", "a" * 64),))
 
 
-def test_version_covers_exactly_the_code_that_runs_jobs(tmp_path, monkeypatch):
+def test_version_changes_with_code_that_runs_jobs_and_with_no_other_code(tmp_path, monkeypatch):
     package = Path(environment.aptui.__file__).parent
     for path in package.rglob("*.py"):
         copied = tmp_path / path.relative_to(package)
@@ -358,7 +358,7 @@ def test_answer_is_discarded_if_a_missed_file_exists_here(room, transfer):
     assert transfer.take(order, BUILDER, RunResult(1, Outcome.SUCCEEDED, reads=reads[:1])).reads == ()
 
 
-def test_failure_on_the_cluster_counts_only_for_the_time_limit(room, transfer):
+def test_failed_cluster_job_runs_again_locally_unless_its_time_limit_was_exceeded(room, transfer):
     order = room.order(1)
 
     with pytest.raises(InputElsewhere):
@@ -438,7 +438,7 @@ def test_worker_with_another_aptui_or_python_gets_no_jobs(scheduler, version, py
     assert len(said) == 1
 
 
-def test_code_used_by_jobs_is_part_of_the_version():
+def test_version_covers_all_modules_that_jobs_use():
     files = {str(path.relative_to(Path(aptui.__file__).parent)) for path in environment.decisive_files(Path(aptui.__file__).parent)}
 
     assert {

@@ -196,7 +196,7 @@ def test_running_jobs_are_stopped_on_the_cluster_when_the_engine_ends(room):
     assert not room.posted
 
 
-def test_job_that_kills_workers_is_lost_and_stays_here(room):
+def test_job_that_kills_cluster_workers_is_lost_and_then_runs_locally(room):
     future = room.send(1)
 
     room.end(future, KilledWorker("job-1"))
@@ -241,7 +241,7 @@ def test_lost_scheduler_returns_all_jobs_and_is_reconnected(room):
     assert room.scheduler.is_connected
 
 
-def test_hanging_connection_returns_its_jobs(room):
+def test_jobs_of_a_hanging_scheduler_connection_are_returned(room):
     """Dask's client may try to connect forever: neither its closing nor its answers are awaited without a limit."""
     is_over = threading.Event()
 
@@ -261,7 +261,7 @@ def test_hanging_connection_returns_its_jobs(room):
     assert room.posted == [(1, Outcome.RETURNED, False)]
 
 
-def test_job_without_workers_returns_and_stays_the_second_time(room):
+def test_job_that_loses_all_its_workers_twice_runs_locally(room):
     room.send(1)
     room.client.workers = {"tcp://c:1": 2}
     room.wait_for_results()

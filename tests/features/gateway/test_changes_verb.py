@@ -47,7 +47,9 @@ def told(records: list[dict[str, Any]]) -> list[tuple[str, str, bool]]:
 ALL_OF_A = [("source", "A.txt", False), ("product", "linux/a.txt", False)]
 
 
-def test_listing_gives_the_number_for_later_changes(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+def test_listing_of_all_products_ends_with_the_number_from_which_later_changes_are_requested(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
     *listed, end = changes(capsys)
     assert told(listed) == told(changes(capsys, "--since", "0")) == ALL_OF_A
     assert end["kind"] == "listed"

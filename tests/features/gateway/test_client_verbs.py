@@ -97,7 +97,7 @@ def test_invalid_arguments_are_reported_before_connecting(
     assert capsys.readouterr().err.startswith("aptui: ")
 
 
-def test_a_token_comes_from_a_file_or_standard_input_and_on_the_command_line_with_a_warning(
+def test_token_is_read_from_a_file_or_standard_input_and_a_token_argument_gives_a_warning(
     there: Garden, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("APTUI_TOKEN", raising=False)
@@ -161,7 +161,9 @@ def test_tokens_are_added_listed_and_revoked(
         assert f"'{days}' is not a number of days from 0 to" in capsys.readouterr().err
 
 
-def test_without_aiohttp_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_aiohttp_is_reported_with_the_package_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(verbs, "find_spec", lambda _name: None)
 
     assert main.main(["gateway"]) == 3

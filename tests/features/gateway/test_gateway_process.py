@@ -90,7 +90,7 @@ def test_gateway_ends_when_the_engine_is_killed(home: Served) -> None:
     home.wait(lambda: has_ended(gateway))
 
 
-def test_reason_for_not_listening_is_reported_and_the_engine_continues(home: Served) -> None:
+def test_gateway_that_cannot_listen_is_reported_and_the_engine_continues(home: Served) -> None:
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
         home.configure(SETTINGS + f"serve: {{enabled: true, port: {port}}}\n")
@@ -114,7 +114,7 @@ def test_reason_for_not_listening_is_reported_and_the_engine_continues(home: Ser
     assert len(home.pids()) == 1
 
 
-def test_gateway_that_cannot_listen_stops_the_engine_it_started(home: Served) -> None:
+def test_gateway_verb_that_cannot_listen_stops_only_an_engine_that_it_started(home: Served) -> None:
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as taken:
         home.configure(SETTINGS + f"serve: {{enabled: true, port: {taken.getsockname()[1]}}}\n")
 
@@ -127,7 +127,7 @@ def test_gateway_that_cannot_listen_stops_the_engine_it_started(home: Served) ->
         assert len(home.pids()) == 1, "it was there before"
 
 
-def test_gateway_in_the_foreground_replaces_the_engines_own(home: Served) -> None:
+def test_gateway_verb_replaces_the_gateway_that_the_engine_started(home: Served) -> None:
     home.configure(ENABLED)
     with subprocess.Popen(
         [sys.executable, "-m", "aptui", "gateway"], cwd=home.project, env=home.environment, stdout=subprocess.PIPE
@@ -141,7 +141,7 @@ def test_gateway_in_the_foreground_replaces_the_engines_own(home: Served) -> Non
             front.terminate()
 
 
-def test_client_trusts_the_local_gateways_certificate_with_any_name(home: Served) -> None:
+def test_client_trusts_the_certificate_of_its_own_gateway_under_any_host_name(home: Served) -> None:
     certificate = home.project / "cert.pem"
     certificate.write_text(CERTIFICATE)
     (home.project / "key.pem").write_text(KEY)
@@ -158,7 +158,7 @@ def test_client_trusts_the_local_gateways_certificate_with_any_name(home: Served
     assert (refused.returncode, "is not trusted" in refused.stderr) == (2, True)
 
 
-def test_list_changed_on_the_screen_is_written_to_the_configuration_without_disconnecting_clients(home: Served) -> None:
+def test_list_edited_on_the_screen_is_written_to_aptui_yaml_and_clients_stay_connected(home: Served) -> None:
     home.configure(ENABLED + "# the end\n")
     home.run("start")
     home.wait(lambda: home.pid)

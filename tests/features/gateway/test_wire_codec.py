@@ -21,7 +21,7 @@ def test_published_document_matches_the_records() -> None:
     assert json.loads((dirs.data_dir() / "config" / PROTOCOL_FILE).read_text()) == protocol_document()
 
 
-def test_the_document_has_every_request_answer_and_notification() -> None:
+def test_published_protocol_document_has_every_request_answer_and_notification() -> None:
     made = protocol_document()
 
     messages = made["components"]["messages"]
@@ -42,13 +42,13 @@ def test_every_record_has_a_description() -> None:
     assert all(inspect.getdoc(record) and not inspect.getdoc(record).startswith(f"{record.__name__}(") for record in records)
 
 
-def test_request_survives_encoding() -> None:
+def test_request_is_unchanged_after_encoding_and_decoding() -> None:
     said = wire_records.AssetStatus(platform="linux", term="Grünes Gras.png", match=Match.EXACT, fence=False)
 
     assert wire_codec.decode_request(wire_codec.encode_request(7, said)) == (7, "asset_status", said)
 
 
-def test_notifications_survive_encoding() -> None:
+def test_notifications_are_unchanged_after_encoding_and_decoding() -> None:
     asset = Asset("{U}:1", "linux", "a.png", "{T}", 3, "00", (("{V}:2", 1),), ("{U}:9",))
     told = [wire_records.AssetChanged(asset), wire_records.CriticalReady("linux")]
 
@@ -96,7 +96,7 @@ def test_invalid_message_is_an_error_with_its_id_if_readable(frame: str, number:
     assert what in mistake.value.what
 
 
-def test_half_a_surrogate_pair_does_not_stop_messages() -> None:
+def test_half_a_surrogate_pair_in_a_message_is_encoded_as_a_question_mark() -> None:
     assert "a?" in wire_codec.encode_refusal(1, "a\ud800")
 
 
@@ -112,7 +112,7 @@ def test_published_document_has_every_http_address(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-def test_root_address_lists_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_address_lists_all_http_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     with served(Project(tmp_path / "p", PLAIN), tmp_path / "tokens.json") as place:
         reply = place.get("/", Authorization="")

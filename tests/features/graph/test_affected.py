@@ -40,7 +40,7 @@ def spread(rows: Rows) -> Spread:
     return spread
 
 
-def test_change_spreads_through_paths_patterns_and_uuids(rows: Rows, spread: Spread) -> None:
+def test_change_affects_sources_that_declare_its_path_or_pattern_or_uuid(rows: Rows, spread: Spread) -> None:
     rows.depend(1, "S0")
     rows.depend(2, path_uuid("s1").hex(), UUID)
     rows.depend(3, "?2", WILDCARD)
@@ -49,14 +49,14 @@ def test_change_spreads_through_paths_patterns_and_uuids(rows: Rows, spread: Spr
     assert spread("s2") == {"s2", "s3"}
 
 
-def test_discovered_dependency_does_not_spread_further(rows: Rows, spread: Spread) -> None:
+def test_change_does_not_spread_further_through_discovered_dependencies(rows: Rows, spread: Spread) -> None:
     rows.depend(1, "s0", FOUND)
     rows.depend(2, "s1")
 
     assert spread("s0") == {"s0", "s1"}
 
 
-def test_job_dependency_spreads_to_jobs_and_their_dependants(rows: Rows, spread: Spread) -> None:
+def test_change_spreads_through_job_dependencies_to_jobs_and_their_dependants(rows: Rows, spread: Spread) -> None:
     rows.depend(1, "s0", JOB)
     rows.depend(2, "s1", JOB)
     rows.depend(3, "s1")
@@ -84,7 +84,7 @@ def plan(rows: Rows, owner: int, *dependencies: JobDependency, platform: str = "
         (DependencyKind.ORDER_ONLY, False, False),
     ],
 )
-def test_job_dependency_spreads_by_its_kind(
+def test_change_spreads_through_a_job_dependency_according_to_its_kind(
     rows: Rows, spread: Spread, kind: DependencyKind, is_possible: bool, is_certain: bool
 ) -> None:
     plan(rows, 1, JobDependency(PathKey("s0"), "main", "linux", kind))
@@ -97,7 +97,9 @@ def test_job_dependency_spreads_by_its_kind(
 
 
 @pytest.mark.parametrize(("key", "platform"), [("main", "server"), ("other", "linux")])
-def test_job_dependency_on_another_job_does_not_spread(rows: Rows, spread: Spread, key: str, platform: str) -> None:
+def test_dependency_on_another_job_of_the_source_does_not_spread_the_change(
+    rows: Rows, spread: Spread, key: str, platform: str
+) -> None:
     plan(rows, 1, JobDependency(PathKey("s0"), "main", "linux", DependencyKind.ORDER))
     plan(rows, 2, JobDependency(PathKey("s1"), key, platform, DependencyKind.ORDER))
 
@@ -115,7 +117,7 @@ def test_only_jobs_of_the_declaring_builder_run(rows: Rows) -> None:
         assert [job.source for job in spreading.jobs()] == ["s0"]  # no job of s1 is OTHER's
 
 
-def test_changed_file_without_jobs_spreads(rows: Rows, spread: Spread) -> None:
+def test_changed_file_without_jobs_affects_the_sources_that_declare_it(rows: Rows, spread: Spread) -> None:
     rows.depend(1, "base.hlsl")
     rows.depend(2, "*.hlsl", WILDCARD)
 
@@ -123,7 +125,7 @@ def test_changed_file_without_jobs_spreads(rows: Rows, spread: Spread) -> None:
     assert spread("nothing.txt") == set()
 
 
-def test_intermediate_spreads_the_change(rows: Rows, spread: Spread) -> None:
+def test_change_spreads_through_intermediate_products(rows: Rows, spread: Spread) -> None:
     with closing(sqlite3.connect(rows.path)) as database, database:
         rows.product(database, 11, 1, "common/s1", path_uuid("s0"), "common", 5, flags=2)
     rows.depend(2, "s1")
@@ -150,7 +152,7 @@ PAIRS = st.lists(st.tuples(st.integers(0, COUNT - 1), st.integers(0, COUNT - 1))
 
 @settings(max_examples=10, deadline=None)
 @given(sources=PAIRS, jobs=PAIRS, changed=st.integers(0, COUNT - 1))
-def test_spread_equals_an_oracle(
+def test_affected_jobs_equal_those_of_a_simple_reference_computation(
     tmp_path_factory: pytest.TempPathFactory, sources: list[tuple[int, int]], jobs: list[tuple[int, int]], changed: int
 ) -> None:
     rows = Rows(tmp_path_factory.mktemp("oracle") / "assetdb.sqlite", COUNT)

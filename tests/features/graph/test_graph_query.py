@@ -70,7 +70,7 @@ def test_misspelt_function_gets_a_hint() -> None:
 
 
 @given(st.text(alphabet="ab()+-^,'\" 1deps*", max_size=30))
-def test_any_query_text_ends_in_an_answer_or_a_query_error(text: str) -> None:
+def test_any_query_text_is_parsed_or_gives_a_query_error(text: str) -> None:
     column = 1
     try:
         parse(text)
@@ -118,7 +118,7 @@ def test_query_returns_a_set(graph: AssetGraph, query: str, products: set[int]) 
     assert {node - 1 for node in found.nodes} == products
 
 
-def test_path_has_its_nodes_in_order(graph: AssetGraph) -> None:
+def test_query_result_has_the_nodes_of_a_path_in_order(graph: AssetGraph) -> None:
     found = answer(parse("somepath(p0, s3)"), graph, lookup)
 
     assert found.is_way

@@ -141,7 +141,9 @@ def test_deps_tree_follows_all_steps(run: Run, there: Path) -> None:
     assert out.splitlines() == ["a.txt needed by:", "  source  one.note", "    source  two.note", "      job  wait.after"]
 
 
-def test_deps_in_a_copied_project_reads_the_copy(run: Run, there: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deps_in_a_copied_project_reads_the_files_of_the_copy(
+    run: Run, there: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shutil.copytree(there, tmp_path / "copy", symlinks=True)
     (tmp_path / "copy/assets/one.note").write_text("A.txt\n")
     monkeypatch.chdir(tmp_path / "copy")
@@ -182,7 +184,7 @@ def test_deps_of_unknown_name_gives_a_hint(run: Run, there: Path) -> None:
     assert "did you mean 'one.note'" in complaint
 
 
-def test_deps_of_products_on_request(run: Run, tmp_path: Path) -> None:
+def test_deps_lists_products_if_requested(run: Run, tmp_path: Path) -> None:
     rows = Rows(tmp_path / "assetdb.sqlite", 3)
     rows.need([(0, 1), (1, 2), (2, 0)])
     rows.need_path(0, "gone.dds")
@@ -217,7 +219,7 @@ def test_o3de_database_is_queried_without_a_project(run: Run, tmp_path: Path, mo
 # ------------------------------------------------------------------------------------------------------------------- query
 
 
-def test_query_shows_a_path(run: Run, there: Path) -> None:
+def test_query_prints_a_path_between_assets(run: Run, there: Path) -> None:
     _, out, _ = run("query", "somepath(linux/two.note.bin, a.txt)", "--platform", "linux")
     _, way, _ = run("query", "somepath(two.note, a.txt)")
 
@@ -233,7 +235,7 @@ def test_query_lists_a_set_with_sources_first(run: Run, there: Path) -> None:
     ]  # fmt: skip
 
 
-def test_query_without_a_path_says_so(run: Run, there: Path) -> None:
+def test_query_without_a_path_reports_that_no_path_exists(run: Run, there: Path) -> None:
     code, out, complaint = run("query", "somepath(a.txt, one.note)")
 
     assert (code, out) == (0, "")
@@ -334,7 +336,7 @@ def test_affected_finds_deleted_renamed_and_committed_files(run: Run, repository
 
 
 @needs_git
-def test_affected_finds_companions_and_builders_and_skips_the_rest(run: Run, repository: Path) -> None:
+def test_affected_finds_changed_companions_and_builder_code_and_ignores_other_files(run: Run, repository: Path) -> None:
     (repository / "base/a.txt").write_text("still overridden")
     (repository / "assets/x.tmp").write_text("ignored")
     (repository / "assets/one.note.info").write_text("more")
@@ -349,7 +351,7 @@ def test_affected_finds_companions_and_builders_and_skips_the_rest(run: Run, rep
 
 
 @needs_git
-def test_affected_skips_modes_and_unchanged_builder_code(run: Run, repository: Path) -> None:
+def test_affected_ignores_changed_file_modes_and_unused_builder_code(run: Run, repository: Path) -> None:
     (repository / "assets/a.txt").chmod(0o755)
     (repository / "assets/b.txt").chmod(0o755)
     git(repository, "add", "assets/b.txt")
@@ -363,7 +365,7 @@ def test_affected_skips_modes_and_unchanged_builder_code(run: Run, repository: P
 
 
 @needs_git
-def test_affected_marks_jobs_that_equal_products_would_skip(
+def test_affected_marks_jobs_that_do_not_run_if_products_come_out_equal(
     run: Run, tmp_path: Path, no_git_around: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own_homes(tmp_path, monkeypatch)
@@ -411,7 +413,7 @@ def test_affected_refuses_unknown_commits_and_repositories(run: Run, repository:
     assert (without[0], "git is not installed" in without[2]) == (3, True)
 
 
-def test_affected_is_uncertain_about_folder_settings(run: Run, repository: Path) -> None:
+def test_affected_jobs_are_uncertain_after_changed_folder_settings(run: Run, repository: Path) -> None:
     (repository / "assets" / ".aptui.yaml").write_text("builders: {}\n")
 
     answer = affected(run)

@@ -54,7 +54,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 ALL = tuple(Alert(event, ("tell",)) for event in ("failed", "mended", "idle"))
 
 
-def test_many_failures_are_one_digest_with_the_first_names(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
+def test_many_failures_are_sent_as_one_digest_with_the_first_names(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
     room = Room(tmp_path, ALL[0])
     for number in range(1, 51):
         room.alerter(job(number))
@@ -78,7 +78,7 @@ def test_only_new_failures_and_recoveries_are_sent(tmp_path: Path, heard: list[d
     assert heard[1]["text"] == "game: all is done, 4 jobs run, 1 failed"
 
 
-def test_failure_that_recovers_at_once_or_is_gone_is_not_sent(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
+def test_job_that_recovers_at_once_or_is_deleted_is_not_reported(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
     room = Room(tmp_path, *ALL[:2], failing=(3,))
     for notice in (job(1), job(1, "completed"), job(2), job(2, ""), job(3, "")):
         room.alerter(notice)

@@ -62,7 +62,7 @@ def test_command_capsule_has_a_script_without_aptui(run: Run, tmp_path: Path) ->
     assert (there / "out/b.txt").read_text() == "B"
 
 
-def test_same_job_makes_same_products_elsewhere(run: Run, tmp_path: Path) -> None:
+def test_capsule_run_makes_the_recorded_products(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "b.tgz"
     run("capsule", "sub/b.up", "--out", str(file))
 
@@ -81,7 +81,7 @@ def test_capsule_bytes_do_not_depend_on_its_name(run: Run, tmp_path: Path) -> No
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_failed_job_fails_again_with_its_dependencies(run: Run, tmp_path: Path) -> None:
+def test_capsule_of_a_failed_job_fails_again_and_includes_its_dependencies(run: Run, tmp_path: Path) -> None:
     broken, words = tmp_path / "bad.tgz", tmp_path / "x.tgz"
     run("capsule", "tables/bad.json@linux", "--out", str(broken))
     code, out, _ = run("capsule", "run", str(broken), "--trust-code")
@@ -157,7 +157,9 @@ def made_by_script(file: Path, folder: Path) -> str:
 
 
 @pytest.mark.parametrize(("words", "quality"), [(("--draft",), "draft"), ((), "final")])
-def test_capsule_repeats_the_quality_of_its_run(drafts: Run, tmp_path: Path, words: tuple[str, ...], quality: str) -> None:
+def test_capsule_run_uses_the_quality_of_the_recorded_run(
+    drafts: Run, tmp_path: Path, words: tuple[str, ...], quality: str
+) -> None:
     file = tmp_path / "a.tgz"
     assert drafts("batch", *words)[0] == 0
 

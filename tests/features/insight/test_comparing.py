@@ -28,7 +28,7 @@ def names(changes: list[Any]) -> list[str]:
     return [change.new.source for change in changes]
 
 
-def test_new_lasting_and_mended_failures(store: Store) -> None:
+def test_comparison_lists_new_and_lasting_and_fixed_failures(store: Store) -> None:
     failed, good = {"outcome": 1}, {"outcome": 0}
     session(store, 100, {1: good, 2: failed, 3: failed, 4: failed})
     session(store, 200, {1: failed, 2: good, 3: failed, 5: failed})
@@ -42,7 +42,7 @@ def test_new_lasting_and_mended_failures(store: Store) -> None:
     assert found.jobs_run == 4
 
 
-def test_failure_mended_in_between_is_unchanged(store: Store) -> None:
+def test_failure_fixed_between_both_sessions_is_not_listed_as_a_change(store: Store) -> None:
     session(store, 100, {1: {}})
     session(store, 200, {1: {"outcome": 1}})
     session(store, 300, {1: {}})
@@ -53,7 +53,7 @@ def test_failure_mended_in_between_is_unchanged(store: Store) -> None:
     assert not found.mended
 
 
-def test_pace_is_measured_against_all_earlier_runs(store: Store) -> None:
+def test_slower_and_faster_jobs_are_compared_with_all_earlier_runs(store: Store) -> None:
     for key in (100, 200, 300):
         session(store, key, {1: {"duration_ms": 100 + key // 100}, 2: {"duration_ms": 1000}, 3: {"duration_ms": 100}})
     session(store, 400, {1: {"duration_ms": 500}, 2: {"duration_ms": 100}, 3: {"duration_ms": 110}})
@@ -66,7 +66,7 @@ def test_pace_is_measured_against_all_earlier_runs(store: Store) -> None:
     assert found.slower[0].pace.runs == 3
 
 
-def test_products_that_grew(store: Store) -> None:
+def test_comparison_lists_products_that_grew(store: Store) -> None:
     session(store, 100, {1: {}, 2: {}})
     job(store, 1, 201)
     job(store, 2, 202)
@@ -79,7 +79,7 @@ def test_products_that_grew(store: Store) -> None:
     assert not found.shrank
 
 
-def test_job_that_came_back_is_neither_gone_nor_new(store: Store) -> None:
+def test_job_that_was_deleted_and_returned_is_neither_deleted_nor_new(store: Store) -> None:
     session(store, 100, {1: {}, 2: {}}, NOW - 9000, NOW - 5000)
     store.put(drop_source=[(1,), (2,)])
     job(store, 2, 203)

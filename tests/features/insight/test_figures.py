@@ -39,7 +39,7 @@ def parsed(told: str) -> dict[str, str]:
     return found
 
 
-def test_database_figures_without_an_engine(store: Store) -> None:
+def test_database_metrics_do_not_need_an_engine(store: Store) -> None:
     job(store, 1, 1, duration_ms=5)
     job(store, 2, 2, outcome=1)
     store.put(put_job=[job_row(1, 1, run_key=1, duration_ms=5), job_row(3, 1, run_key=3, duration_ms=700, platform="windows")])
@@ -58,7 +58,7 @@ def test_database_figures_without_an_engine(store: Store) -> None:
     assert not any(key.startswith("aptui_queue") for key in found)
 
 
-def test_engine_adds_its_own_figures() -> None:
+def test_running_engine_adds_its_own_metrics() -> None:
     found = parsed(text(of_engine(STATUS)))
 
     assert (found["aptui_engine_up"], found["aptui_queue_jobs_waiting"], found["aptui_queue_jobs_running"]) == ("1", "7", "0")
@@ -78,7 +78,7 @@ def test_empty_database(store: Store) -> None:
     assert "aptui_session" not in found
 
 
-def test_foreign_names_cannot_break_the_format() -> None:
+def test_untrusted_names_cannot_break_the_metrics_format() -> None:
     odd = Family("x", "gauge", "told\nin two", (Sample(1.5, {"a": 'q"b\\c\nd\ud800'}),))
 
     assert text([odd, gauge("y", "", 2)]) == (

@@ -191,7 +191,7 @@ def test_damaged_capsule_is_refused(run: Run, tmp_path: Path) -> None:
     assert [run("capsule", "run", str(file), "--trust-code")[0] for file in (cut, changed, pipe)] == [3, 3, 3]
 
 
-def test_bomb_is_refused_before_it_is_written(run: Run, tmp_path: Path) -> None:
+def test_decompression_bomb_is_refused_before_it_is_written(run: Run, tmp_path: Path) -> None:
     bomb = tmp_path / "bomb.tgz"
     with tarfile.open(bomb, "w:gz", compresslevel=1) as tar:
         for number in range(40):

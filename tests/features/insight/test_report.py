@@ -27,7 +27,7 @@ def processed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.real
-def test_report_by_folder_lists_failed_jobs(run: Run) -> None:
+def test_report_by_folder_lists_the_failed_jobs(run: Run) -> None:
     code, out, _ = run("report", "--json")
 
     (tables,) = json.loads(out)
@@ -41,7 +41,7 @@ def test_report_by_folder_lists_failed_jobs(run: Run) -> None:
 
 
 @pytest.mark.real
-def test_all_counts_every_job_once(run: Run) -> None:
+def test_report_of_all_groups_has_every_job_once(run: Run) -> None:
     _, out, _ = run("status", "--json")
     known = sum(json.loads(out)["jobs"].values())
 
@@ -117,7 +117,7 @@ def test_codeowners_pattern_matches(pattern: str, path: str, is_meant: bool) -> 
     assert owners.of(f"/repo/{path}") == ("@me" if is_meant else NO_OWNER)
 
 
-def test_last_pattern_without_owner_means_no_owner(tmp_path: Path) -> None:
+def test_file_has_no_owner_if_the_last_matching_pattern_has_no_owner(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".github").mkdir()
     (tmp_path / ".github/CODEOWNERS").write_text("# all\n* @all\n\n[Section] @x\n/free/\n/art/ @art me@example.org # us\n")

@@ -92,7 +92,7 @@ def test_time_line_has_a_row_for_each_lane(store: Store, width: int) -> None:
     assert any(part.role == "failed" for parts in lines for part in parts)
 
 
-def test_sizes_with_bars(store: Store) -> None:
+def test_sizes_are_listed_with_bars(store: Store) -> None:
     night(store)
     reader = store.reader()
 
@@ -166,7 +166,7 @@ def session(store: Store, **changes: Any) -> None:
     store.put(put_session=[session_row(1000, 9000, **changes)])
 
 
-def test_runs_lie_on_the_fewest_lanes(store: Store) -> None:
+def test_runs_are_laid_out_on_the_fewest_lanes(store: Store) -> None:
     ran(store, 1, 1000, 3000)
     ran(store, 2, 1500, 2000)
     ran(store, 3, 2000, 2500)
@@ -218,7 +218,7 @@ def test_job_waits_for_the_maker_of_its_source(store: Store) -> None:
     assert timeline(store.reader(), 1).critical == [1, 2]
 
 
-def test_dependency_cycle_ends(store: Store) -> None:
+def test_dependency_cycle_does_not_stop_the_critical_path(store: Store) -> None:
     ran(store, 1, 1000, 2000)
     ran(store, 2, 1000, 2500)
     needs(store, 1, 2)
@@ -228,7 +228,7 @@ def test_dependency_cycle_ends(store: Store) -> None:
     assert timeline(store.reader(), 1).critical == [1, 2]
 
 
-def test_runs_of_other_sessions_are_not_waited_for(store: Store) -> None:
+def test_timeline_omits_dependencies_on_runs_of_other_sessions(store: Store) -> None:
     ran(store, 1, 1000, 2000)
     session(store)
     ran(store, 2, 3000, 3500)

@@ -140,7 +140,7 @@ def test_slower_jobs_are_marked(run: Run) -> None:
     assert "slower     1 job than before" in run("status")[1]
 
 
-def test_fail_on_slower_repeats_its_verdict(run: Run) -> None:
+def test_fail_on_slower_reports_the_same_slow_job_on_every_run(run: Run) -> None:
     code, out, _ = run("batch", "--json", "--fail-on", "slower:2x")
     (found,) = json.loads(out)["slower"]
     assert (code, found["source"], found["builder"], found["duration_s"]) == (1, "sub/b.up", "upper", 4.0)

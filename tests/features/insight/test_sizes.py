@@ -59,7 +59,7 @@ def test_growth_since_a_session(filled: Store) -> None:
     ]  # fmt: skip
 
 
-def test_job_gone_before_the_session_did_not_shrink_since(filled: Store) -> None:
+def test_job_deleted_before_the_session_does_not_change_the_growth(filled: Store) -> None:
     filled.put(put_session=[session_row(NOW - 9000, NOW - 5000)])
     filled.put(drop_source=[(1,)])
     filled.put(put_session=[session_row(NOW - 4000, NOW + 3_600_000)])
@@ -70,10 +70,10 @@ def test_job_gone_before_the_session_did_not_shrink_since(filled: Store) -> None
     assert [(row.name, row.grew) for row in rows] == [("linux", 0)]
 
 
-def test_no_products_have_no_sizes(store: Store) -> None:
+def test_empty_database_has_no_sizes(store: Store) -> None:
     assert sizes(store.reader(), SizeBy.TYPE, str) == []
 
 
 @pytest.mark.parametrize(("source", "depth", "folder"), [("a.txt", 3, "."), ("a/b/c.txt", 1, "a"), ("a/b/c.txt", 9, "a/b")])
-def test_folder_of_a_source(source: str, depth: int, folder: str) -> None:
+def test_source_is_grouped_by_its_first_folders(source: str, depth: int, folder: str) -> None:
     assert folder_of(source, depth) == folder

@@ -117,7 +117,7 @@ def test_large_runtime_catalog_is_written_by_another_process(tmp_path: Path, mon
 
 
 @pytest.mark.real
-def test_failed_process_keeps_the_previous_catalog(
+def test_failed_catalog_process_keeps_the_previous_catalog(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     ours(tmp_path, "a.txt")

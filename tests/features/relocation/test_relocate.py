@@ -53,7 +53,7 @@ def test_preview_changes_nothing(room: RelocationRoom) -> None:
     assert room.files() == ["a.png"]
 
 
-def test_file_is_renamed_and_moved_up_and_down(room: RelocationRoom) -> None:
+def test_file_is_moved_into_a_subfolder_and_out_of_a_subfolder(room: RelocationRoom) -> None:
     room.source("assets/a.png", "A")
     room.source("assets/sub/b.png", "B")
 
@@ -121,7 +121,7 @@ def test_file_already_there_is_skipped(room: RelocationRoom) -> None:
     assert room.files() == ["art/a.png"]
 
 
-def test_matched_files_without_jobs_are_skipped(room: RelocationRoom) -> None:
+def test_matched_files_that_are_not_sources_are_skipped(room: RelocationRoom) -> None:
     room.source("assets/art/a.png")
     room.write("assets/art/notes.doc")
 
@@ -212,7 +212,7 @@ def test_destination_in_cache_or_outside_is_refused(room: RelocationRoom) -> Non
     assert refusal(room, f"{room.root}/Cache/assetdb.sqlite").reference.startswith("Path ")
 
 
-def test_destination_without_builder_is_warned_of(room: RelocationRoom) -> None:
+def test_destination_that_is_ignored_or_overridden_or_without_a_builder_gives_a_warning(room: RelocationRoom) -> None:
     room.source("assets/a.png")
     room.source("assets/b.png")
     room.source("shared/c.png")
@@ -264,7 +264,7 @@ def test_metadata_is_deleted_with_its_source(room: RelocationRoom) -> None:
     assert room.files() == ["b.png", "b.png.meta"]
 
 
-def test_excluded_metadata_stays(room: RelocationRoom) -> None:
+def test_excluded_metadata_stays_at_its_place(room: RelocationRoom) -> None:
     room.source("assets/art/a.png")
     room.write("assets/art/a.png.meta")
 
@@ -274,7 +274,7 @@ def test_excluded_metadata_stays(room: RelocationRoom) -> None:
     assert [skipped.path for skipped in report.skipped] == ["art/a.png.meta"]
 
 
-def test_wildcard_includes_metadata_once(room: RelocationRoom) -> None:
+def test_wildcard_move_includes_each_metadata_file_once(room: RelocationRoom) -> None:
     room.source("assets/art/a.png")
     room.write("assets/art/a.png.meta")
     room.write("assets/art/lost.info")
@@ -290,7 +290,7 @@ def test_wildcard_includes_metadata_once(room: RelocationRoom) -> None:
     assert room.do("/".join([str(room.root), "assets/new/lost.info"]), "x.info").is_whole
 
 
-def test_meta_file_keeps_the_uuid(room: RelocationRoom) -> None:
+def test_source_moved_with_its_meta_file_keeps_its_uuid(room: RelocationRoom) -> None:
     room.source("assets/a.png")
     room.source("assets/b.png")
     braced = uuid_text(bytes.fromhex(uuid_hex(1)))
@@ -303,7 +303,7 @@ def test_meta_file_keeps_the_uuid(room: RelocationRoom) -> None:
     assert (room.root / "assets/new/a.png.meta").read_bytes() == meta
 
 
-def test_excluded_meta_file_changes_the_uuid(room: RelocationRoom) -> None:
+def test_source_moved_without_its_meta_file_gets_the_uuid_of_its_new_path(room: RelocationRoom) -> None:
     room.source("assets/a.png")
     room.write("assets/a.png.meta", uuid_hex(1))
 
@@ -338,7 +338,7 @@ def test_dependants_by_path_uuid_and_product_are_listed(room: RelocationRoom) ->
     assert report.counts.breaking == 5
 
 
-def test_self_dependency_does_not_count(room: RelocationRoom) -> None:
+def test_dependency_of_a_source_on_itself_does_not_block_its_move(room: RelocationRoom) -> None:
     room.source("assets/a.scene", product="linux/a.scene")
     room.depend("assets/a.scene", "a.scene")
     room.need("assets/a.scene", "assets/a.scene")
@@ -347,7 +347,7 @@ def test_self_dependency_does_not_count(room: RelocationRoom) -> None:
 
 
 @pytest.mark.parametrize("destination", ["new/", ""])
-def test_dependants_refuse_the_move_unless_allowed(room: RelocationRoom, destination: str) -> None:
+def test_dependants_prevent_the_move_unless_broken_dependencies_are_allowed(room: RelocationRoom, destination: str) -> None:
     room.source("assets/a.png")
     room.source("assets/a.scene", "a.png")
     room.depend("assets/a.scene", "a.png")
@@ -373,7 +373,7 @@ def test_dependant_that_is_deleted_too_does_not_block(room: RelocationRoom) -> N
     assert room.files() == []
 
 
-def test_uuid_reference_holds_with_the_meta_file(room: RelocationRoom) -> None:
+def test_uuid_reference_stays_valid_if_the_meta_file_is_moved_too(room: RelocationRoom) -> None:
     room.source("assets/a.png")
     room.write("assets/a.png.meta", uuid_hex(1))
     room.source("assets/a.scene", uuid_hex(1))
@@ -385,7 +385,7 @@ def test_uuid_reference_holds_with_the_meta_file(room: RelocationRoom) -> None:
     assert fates(report) == {"a.scene": "holds"}
 
 
-def test_relative_references_hold_when_files_move_together(room: RelocationRoom) -> None:
+def test_relative_references_stay_valid_if_both_files_move_together(room: RelocationRoom) -> None:
     room.source("assets/art/a.png")
     room.source("assets/art/a.scene", '(image "a.png")')
     room.depend("assets/art/a.scene", "art/a.png")
@@ -424,7 +424,7 @@ def test_product_path_is_rewritten(room: RelocationRoom) -> None:
     assert room.text("assets/a.scene") == "new/stone.png.dds"
 
 
-def test_moved_dependant_is_rewritten_at_its_new_place(room: RelocationRoom) -> None:
+def test_references_in_a_moved_dependant_are_updated_at_its_new_path(room: RelocationRoom) -> None:
     room.source("assets/art/a.png")
     room.source("assets/art/a.scene", "art/a.png")
     room.depend("assets/art/a.scene", "art/a.png")
@@ -435,7 +435,7 @@ def test_moved_dependant_is_rewritten_at_its_new_place(room: RelocationRoom) -> 
     assert room.text("assets/new/a.scene") == "new/a.png"
 
 
-def test_relative_reference_of_a_moved_file_is_mended(room: RelocationRoom) -> None:
+def test_relative_reference_in_a_moved_file_is_updated(room: RelocationRoom) -> None:
     room.source("assets/art/a.png")
     room.source("assets/art/a.scene", '"a.png" "art/a.png"')
     room.depend("assets/art/a.scene", "art/a.png")
@@ -462,7 +462,7 @@ def test_reference_that_is_not_found_is_reported(room: RelocationRoom) -> None:
     assert room.text("assets/a.scene") == "images: [a]"
 
 
-def test_read_only_dependant_refuses_the_move(room: RelocationRoom) -> None:
+def test_read_only_dependant_prevents_the_move(room: RelocationRoom) -> None:
     room.source("assets/a.png")
     room.source("assets/a.scene", "a.png").chmod(0o444)
     room.depend("assets/a.scene", "a.png")
@@ -476,7 +476,7 @@ def test_read_only_dependant_refuses_the_move(room: RelocationRoom) -> None:
 # ------------------------------------------------------------------------------------------------------ failures half-way
 
 
-def test_failure_half_way_is_reported_per_file(room: RelocationRoom, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_move_reports_the_result_of_each_file(room: RelocationRoom, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in "abc":
         room.source(f"assets/art/{name}.png")
     room.source("assets/x.scene", "art/a.png art/c.png")
@@ -498,7 +498,7 @@ def full() -> None:
     raise OSError(28, os.strerror(28))
 
 
-def test_metadata_comes_back_when_its_source_fails(room: RelocationRoom, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metadata_is_moved_back_if_its_source_cannot_be_moved(room: RelocationRoom, monkeypatch: pytest.MonkeyPatch) -> None:
     room.source("assets/a.png")
     room.write("assets/a.png.meta")
     really = relocate_files.move
@@ -513,7 +513,7 @@ def test_metadata_comes_back_when_its_source_fails(room: RelocationRoom, monkeyp
     }
 
 
-def test_move_never_overwrites_and_removes_its_folders(tmp_path: Path) -> None:
+def test_failed_move_overwrites_no_file_and_removes_the_folders_it_created(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a")
     (tmp_path / "b").write_text("b")
 
@@ -525,7 +525,7 @@ def test_move_never_overwrites_and_removes_its_folders(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["a", "b"]
 
 
-def test_move_across_file_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_is_moved_to_another_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").write_text("a")
     (tmp_path / "a").chmod(0o640)
     really = Path.rename
@@ -628,7 +628,7 @@ def filled(store: Store) -> Store:
     return store
 
 
-def test_sources_of_one_scan_folder_with_their_products(store: Store) -> None:
+def test_existing_sources_of_a_scan_folder_are_found_with_their_products(store: Store) -> None:
     reader = filled(store).reader()
 
     known = sources_in(reader, "project", "/moved/since", ["Ä/Rock.png", "ä/rock.png", "none.png"])
@@ -698,7 +698,7 @@ def test_repair_restores_a_forgotten_identity_file(assets: Path, capsys: pytest.
     assert (code, [row["uuid"] for row in json.loads(out)["identities"]]) == (0, [OLD])
 
 
-def test_newer_identity_becomes_a_legacy_uuid(tmp_path: Path) -> None:
+def test_uuid_of_a_newer_identity_file_becomes_a_legacy_uuid(tmp_path: Path) -> None:
     left, belongs = tmp_path / "a.txt.meta", tmp_path / "b.txt.meta"
     left.write_text(document(OLD, NEW[:-2] + "F}"))
     belongs.write_text(document(NEW))

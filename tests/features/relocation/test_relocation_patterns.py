@@ -96,7 +96,7 @@ def test_move_needs_two_parts(given: str) -> None:
     assert caught.value.reference == "Invalid format for move command.  Expected format is move=<source>,<destination>"
 
 
-def test_switches_become_an_order() -> None:
+def test_switches_are_parsed_into_a_relocation_request() -> None:
     order = from_switches(["move=a/*,b/*", "confirm", "updateReferences", "leaveEmptyFolders"])
 
     assert order is not None
@@ -176,7 +176,7 @@ def test_inner_wildcard_matches_one_level() -> None:
     assert found("/p/dev/*/file*") == ["duplicate/file1.tif", "subfolder2/file.tif"]
 
 
-def test_flat_scan_folder_has_no_subfolders() -> None:
+def test_file_in_a_subfolder_of_a_flat_scan_folder_is_outside_the_scan_folders() -> None:
     assert refusal_of("/p/flat/sub/deep.png").startswith("Path /p/flat/sub/deep.png points to a file outside")
     assert refusal_of("sub/deep.png").startswith("Path sub/deep.png points to a file outside")
 
@@ -204,7 +204,7 @@ def test_flat_scan_folder_has_no_subfolders() -> None:
         ("SUBFOLDER2/FI*", "place/*", "place/le.tif"),
     ],
 )
-def test_destination_of_files(source: str, destination: str, expected: str) -> None:
+def test_destination_of_each_file_follows_the_pattern(source: str, destination: str, expected: str) -> None:
     assert goes_to(source, destination) == [expected]
 
 
@@ -219,7 +219,7 @@ def test_destination_of_files(source: str, destination: str, expected: str) -> N
         ("abcdef", "a*b*e*", "1*2*3*", "12cd3f"),
     ],
 )
-def test_stars_are_greedy(name: str, pattern: str, destination: str, expected: str) -> None:
+def test_wildcards_in_a_pattern_match_as_much_as_possible(name: str, pattern: str, destination: str, expected: str) -> None:
     assert read_destination(FoundSource(DEV, pattern, (name,)), destination, TREE).of(name) == expected
 
 
@@ -240,7 +240,7 @@ def test_invalid_destination_is_refused(source: str, destination: str, said: str
     assert refusal_of(source, destination).startswith(said)
 
 
-def test_inner_star_does_not_match_a_slash() -> None:
+def test_inner_wildcard_of_a_destination_does_not_match_a_slash() -> None:
     target = read_destination(FoundSource(FOLDER, "*/c/*", ("a/b/c/d/otherfile.tif",)), "*/d/*", TREE)
 
     with pytest.raises(RelocationError) as caught:

@@ -60,7 +60,7 @@ def uuids(project: LiveProject) -> dict[str, str]:
         return {row.source: row.uuid.hex() for row in reader.sources()}
 
 
-def test_moved_folder_is_one_batch(project: LiveProject) -> None:
+def test_moved_folder_is_processed_as_one_batch_of_changes(project: LiveProject) -> None:
     project.forget()
 
     report = relocate(project, Relocate("art/*", "pictures/*", is_confirmed=True))
@@ -74,7 +74,7 @@ def test_moved_folder_is_one_batch(project: LiveProject) -> None:
     project.check_rest()
 
 
-def test_identity_file_keeps_the_asset(project: LiveProject) -> None:
+def test_source_with_an_identity_file_keeps_its_uuid_after_a_move(project: LiveProject) -> None:
     before, meta = uuids(project), (project.root / "assets/art/a.png.meta").read_bytes()
 
     report = relocate(project, Relocate("art/*", "pictures/*", is_confirmed=True))
@@ -87,7 +87,7 @@ def test_identity_file_keeps_the_asset(project: LiveProject) -> None:
     assert not (project.root / "assets/art").exists()
 
 
-def test_preview_holds_and_moves_nothing(project: LiveProject) -> None:
+def test_preview_does_not_move_files_or_hold_changes(project: LiveProject) -> None:
     project.forget()
 
     report = relocate(project, Relocate("art/*", "pictures/*"))
@@ -104,7 +104,7 @@ def test_deletion_removes_products(project: LiveProject) -> None:
     assert list(project.texts()) == ["other.txt"]
 
 
-def test_orders_run_one_after_another(project: LiveProject) -> None:
+def test_relocation_requests_run_one_after_another(project: LiveProject) -> None:
     first, second = (begun(project, Relocate("other.txt", name, is_confirmed=True)) for name in ("first.txt", "second.txt"))
 
     project.until(lambda: first.is_over and second.is_over)
@@ -115,7 +115,7 @@ def test_orders_run_one_after_another(project: LiveProject) -> None:
     assert project.live.health.holds == ()
 
 
-def test_waiting_orders_are_limited_and_dropped_with_their_client(project: LiveProject) -> None:
+def test_waiting_relocation_requests_are_limited_and_dropped_with_their_client(project: LiveProject) -> None:
     waiting = [begun(project, Relocate("other.txt", is_delete=True)) for _ in range(34)]
     assert [each.refused != "" for each in waiting] == [False] * 32 + [True] * 2
     project.desk.forget_client(waiting[0].client)
@@ -137,14 +137,14 @@ def test_hostile_pattern_ends_in_time(project: LiveProject) -> None:
     assert time.process_time() - began < 5
 
 
-def test_refused_order_releases_the_hold(project: LiveProject) -> None:
+def test_refused_relocation_releases_the_held_changes(project: LiveProject) -> None:
     request = project.ask(Relocate("art", "new/", is_confirmed=True))
 
     assert "'art' is a folder" in request.refused
     project.until(lambda: project.live.health.holds == ())
 
 
-def test_failure_half_way_is_answered_and_engine_continues(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_relocation_is_answered_and_the_engine_continues(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     really = moved_files.move
 
     def move(old: str, new: str) -> list[str]:

@@ -68,7 +68,7 @@ def test_uuid_spellings_are_found(text: str, expected: str) -> None:
     assert mended(text) == expected
 
 
-def test_relative_path_needs_no_prefix() -> None:
+def test_relative_path_is_replaced_with_or_without_a_leading_dot() -> None:
     here = Rename("rock.png", "../Stones/rock.png", 0, is_seen_from_here=True)
 
     assert mended('"rock.png" "./rock.png" "sub/rock.png" "bedrock.png"', here) == (
@@ -76,11 +76,11 @@ def test_relative_path_needs_no_prefix() -> None:
     )
 
 
-def test_url_stays_a_url() -> None:
+def test_replaced_path_in_a_url_stays_percent_encoded() -> None:
     assert mended("uri: my%20rock.png", Rename("my rock.png", "our rock.png", 0)) == "uri: our%20rock.png"
 
 
-def test_unchanged_name_is_counted_as_same() -> None:
+def test_reference_to_an_unchanged_name_is_reported_as_unchanged() -> None:
     same = Rename("rock.png", "rock.png", 4, is_seen_from_here=True)
 
     found = mend(b"rock.png", [same], ())
@@ -101,7 +101,7 @@ def test_encoding_byte_order_mark_and_line_ends_stay(before: bytes, after: bytes
     assert mend(before, [Rename("textures/a.png", "b.png", 0)], ()).data == after
 
 
-def test_non_ascii_name_is_found_in_any_case() -> None:
+def test_name_with_non_ascii_letters_is_found_in_any_case() -> None:
     assert mended("BILDER/ÄPFEL.png", Rename("Bilder/Äpfel.png", "obst.png", 0)) == "obst.png"
 
 
@@ -137,7 +137,7 @@ def test_binary_data_is_refused() -> None:
         ("A/b", "a/b/c", "c"),
     ],
 )
-def test_relative_path_from_a_folder(folder: str, path: str, expected: str) -> None:
+def test_path_is_written_relative_to_a_folder(folder: str, path: str, expected: str) -> None:
     assert write_as_seen_from(folder, path) == expected
 
 

@@ -160,7 +160,7 @@ def test_paths_of_clients_are_not_used_on_the_disk(open_server, path):
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
-def test_folder_in_the_store_is_404(open_server, tmp_path, kind):
+def test_folder_link_or_pipe_in_place_of_a_blob_returns_404(open_server, tmp_path, kind):
     path = tmp_path / "store" / "cas" / DIGEST[:2] / DIGEST
     path.parent.mkdir(parents=True)
     secret = tmp_path / "secret"

@@ -36,7 +36,7 @@ def forged(change):
     return SEAL.seal_body("record", json.dumps(content).encode())
 
 
-def test_record_survives_encoding():
+def test_record_is_unchanged_after_encoding_and_decoding():
     whole = record(
         facts(), b"one", b"two", discovered=(("x.h", "aa" * 32), ("y.h", "")), command_line="tool a.png", reprocess=("b.png",)
     )
@@ -198,7 +198,7 @@ def test_source_names_may_have_upper_case():
     assert records.flaw_of("Textures/A.png", is_product=False) == ""
 
 
-def test_record_of_other_code_or_files_is_recognized():
+def test_record_whose_run_used_other_code_files_or_platform_is_detected():
     ours = facts(code="22" * 32)
 
     assert flaw_of_report(record(ours, b"x"), ours) == ""

@@ -90,7 +90,7 @@ def test_restored_products_stay_until_the_source_changes(project: Path, twice: P
 
 
 @pytest.mark.real
-def test_running_engine_restores_and_builds_the_next_edit(project: Path, twice: Path, run: Run) -> None:
+def test_running_engine_restores_products_and_replaces_them_after_the_next_edit(project: Path, twice: Path, run: Run) -> None:
     run("start")
     try:
         code, said, told = run("restore", "a.up", "--run", "2")
@@ -109,7 +109,7 @@ def test_running_engine_restores_and_builds_the_next_edit(project: Path, twice: 
 
 
 @pytest.mark.real
-def test_restored_products_do_not_get_facts_of_current_ones(project: Path, run: Run) -> None:
+def test_restored_products_are_not_found_by_facts_of_the_replaced_products(project: Path, run: Run) -> None:
     (project / "builders").mkdir()
     (project / "builders" / "measure.py").write_text(MEASURE)
     source = project / "assets" / "a.wide"
@@ -128,7 +128,7 @@ def test_restored_products_do_not_get_facts_of_current_ones(project: Path, run: 
 
 
 @pytest.mark.real
-def test_failed_job_gets_its_earlier_products(project: Path, twice: Path, run: Run) -> None:
+def test_products_of_an_earlier_run_are_restored_for_a_failed_job(project: Path, twice: Path, run: Run) -> None:
     (project / "aptui.yaml").write_text((project / "aptui.yaml").read_text().replace("tr a-z", "exit 3; tr a-z"))
     assert run("batch")[0] == 1
 

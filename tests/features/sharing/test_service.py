@@ -240,7 +240,7 @@ def test_records_with_the_team_key_are_trusted(machines, share, tmp_path):
     assert bytes_of(machines("other", share, "client", **key).find()) == CONTENTS
 
 
-def test_with_writers_only_ci_a_member_uses_its_own_results(machines, share, tmp_path):
+def test_member_without_a_writer_key_uses_its_own_results_but_others_trust_only_those_of_ci(machines, share, tmp_path):
     """Writing and reading are separate permissions."""
     signing = key_file(tmp_path, b"07" * 32, "signing")
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -330,7 +330,7 @@ def test_first_writer_wins_and_differences_are_reported(machines, share):
     assert "builder 'image' makes other products of the same sources" in second.said[0]
 
 
-def test_nondeterministic_builder_is_shared(machines, share):
+def test_results_of_a_builder_marked_nondeterministic_are_uploaded_although_runs_differ(machines, share):
     """Unless flagged."""
     machines("first", share).put(b"first")
     second = machines("second", share, may_differ=["image"])
@@ -443,7 +443,7 @@ def test_failing_store_is_paused_and_retried_later(machines, server):
     assert not other.service._breaker.is_open
 
 
-def test_hanging_store_costs_each_caller_one_deadline(machines, share, monkeypatch):
+def test_hanging_store_delays_each_caller_by_at_most_one_deadline(machines, share, monkeypatch):
     """L1: an unreachable network share blocks only its callers."""
     other = machines("other", share, "client", deadline_s=0.1)
     leave = threading.Event()
@@ -523,7 +523,7 @@ def test_modified_product_is_noticed_and_rebuilt(machines, tmp_path, monkeypatch
 # ------------------------------------------------------------------------------------------------------------- the account
 
 
-def test_late_result_is_not_a_hit(machines, share):
+def test_fetched_result_that_is_not_used_is_counted_as_a_miss(machines, share):
     machines("maker", share).put(*CONTENTS)
     other = machines("other", share, "client")
     hit = other.find()
@@ -557,7 +557,7 @@ def test_threads_find_and_put_concurrently(machines, share):
     assert all(machines("other", share, "client").find(facts(f"{number}.png")) for number in range(30))
 
 
-def test_exception_of_the_caller_is_a_reported_miss(machines, share):
+def test_exception_in_the_dependency_check_of_a_caller_is_reported_and_a_miss(machines, share):
     maker = machines("maker", share)
     maker.put(b"found", discovered=(("x.h", "aa" * 32),))
 

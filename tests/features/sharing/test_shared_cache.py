@@ -186,7 +186,7 @@ def test_failed_job_is_not_stored_and_fails_everywhere(world: Checkouts) -> None
     assert world.ran() == ["a", "a", "b"]
 
 
-def test_reprocess_runs_the_builder_despite_a_stored_result(world: Checkouts) -> None:
+def test_reprocessed_job_runs_its_builder_although_a_stored_result_exists(world: Checkouts) -> None:
     project = world.checkout("one")
     project.engine_run()
     world.ran()
@@ -208,7 +208,7 @@ def test_disabled_store_keeps_nothing(world: Checkouts, said: str) -> None:
     assert world.ran() == ["a", "a", "b", "b"]
 
 
-def test_discovered_dependencies_must_match(world: Checkouts) -> None:
+def test_stored_result_is_used_only_if_its_discovered_dependencies_match(world: Checkouts) -> None:
     for name, text in (("one", "red"), ("two", "red"), ("three", "blue"), ("four", "blue")):
         project = world.checkout(name)
         project.write("assets/x.src", "x.inc")
@@ -302,7 +302,7 @@ def spoil(share: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["poisoned", "truncated", "missing", "of another job", "no record"])
-def test_invalid_result_is_built_here_and_reported(world: Checkouts, how: str) -> None:
+def test_job_with_an_invalid_stored_result_runs_here_and_the_error_is_reported(world: Checkouts, how: str) -> None:
     first = world.checkout("one", mode="server")
     first.engine_run()
     world.ran()
@@ -423,7 +423,7 @@ def test_lfs_pointer_with_a_stored_result_needs_no_download(world: Checkouts) ->
     assert second.engine_run().runs == {}
 
 
-def test_lfs_pointer_is_copied_if_configured_until_the_file_exists(world: Checkouts) -> None:
+def test_lfs_pointer_is_copied_if_configured_and_replaced_when_the_file_exists(world: Checkouts) -> None:
     project = world.checkout("one", settings="lfs_pointers: copy\n")
     project.write("assets/c.txt", pointer(b"far away"))
 
@@ -518,7 +518,7 @@ class Probe:
         ("listing", "ignore", "server"),
     ],
 )
-def test_stored_result_is_valid_only_while_files_found_missing_stay_missing(
+def test_stored_result_is_not_used_after_a_file_that_its_run_found_missing_exists(
     world: Checkouts, how: str, undeclared_reads: str, mode: str
 ) -> None:
     settings = f"  - {{name: probe, uses: probe}}\nundeclared_reads: {undeclared_reads}\n"

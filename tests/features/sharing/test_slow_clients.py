@@ -127,7 +127,7 @@ def test_incomplete_requests_do_not_block_other_clients(tmp_path, connect):
         assert all(heard(one).partition(b"\r")[0] in (b"", b"HTTP/1.1 503 Service Unavailable") for one in slow[:8])
 
 
-def test_busy_server_answers_retry_later(tmp_path, connect):
+def test_cache_server_at_its_connection_limit_answers_503_until_a_connection_ends(tmp_path, connect):
     with serving(tmp_path / "store", is_writable=True, most_connections=2) as address:
         slow = [connect(address, HALF_AN_UPLOAD) for _ in range(2)]
         until(lambda: os.path.isdir(tmp_path / "store" / "tmp") and len(os.listdir(tmp_path / "store" / "tmp")) == 2)
@@ -138,7 +138,7 @@ def test_busy_server_answers_retry_later(tmp_path, connect):
         until(lambda: status(address) == 404)
 
 
-def test_slow_uploads_of_one_token_leave_places_to_another(tmp_path, connect):
+def test_slow_uploads_of_one_token_do_not_block_uploads_of_another_token(tmp_path, connect):
     tokens = {"greedy": "one", "modest": "two"}
     upload = HALF_AN_UPLOAD.replace(b"/cas/", b"/ns/one/cas/").replace(b"Host:", b"Authorization: Bearer greedy\r\nHost:")
     with serving(tmp_path / "store", write_tokens=tokens, most_connections=4) as address:

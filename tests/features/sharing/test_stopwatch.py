@@ -10,7 +10,7 @@ class Clock:
         return self.now_s
 
 
-def test_concurrent_work_adds_up_to_the_elapsed_time():
+def test_durations_of_concurrent_lookups_add_up_to_the_elapsed_time():
     clock = Clock()
     meter = Stopwatch(clock)
     first = meter.now()
@@ -26,7 +26,7 @@ def test_concurrent_work_adds_up_to_the_elapsed_time():
     assert took_s == pytest.approx([7, 3])
 
 
-def test_without_concurrent_work_it_is_a_clock():
+def test_stopwatch_without_concurrent_lookups_shows_the_elapsed_time():
     clock = Clock()
     meter = Stopwatch(clock)
     began = meter.now()

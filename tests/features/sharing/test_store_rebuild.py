@@ -97,7 +97,7 @@ def test_nondeterministic_builder_is_reported_and_its_results_stay(run: Run, pro
 
 
 @pytest.mark.parametrize("changed", ["assets/d.src", "assets/b.inc"])
-def test_outdated_jobs_are_skipped(run: Run, project: Path, changed: str) -> None:
+def test_jobs_with_changed_inputs_are_skipped_by_a_rebuild(run: Run, project: Path, changed: str) -> None:
     build(run)
     (project / changed).write_text("other")
 
@@ -107,7 +107,7 @@ def test_outdated_jobs_are_skipped(run: Run, project: Path, changed: str) -> Non
     assert (told["removed"], told["differences"]) == (0, [])
 
 
-def test_job_with_another_builder_is_skipped(run: Run, project: Path) -> None:
+def test_job_whose_builder_changed_is_skipped_by_a_rebuild(run: Run, project: Path) -> None:
     build(run)
     settings = project / "aptui.yaml"
     settings.write_text(settings.read_text().replace("tr a-z A-Z", "cat"))

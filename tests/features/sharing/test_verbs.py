@@ -80,7 +80,9 @@ def test_stats_show_stored_results_and_saved_time(run: Run, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("lost_ms", "told"), [(3, "0.0 s"), (300, "-0.3 s"), (-300, "0.3 s")])
-def test_lost_time_has_a_sign_unless_rounded_to_zero(lost_ms: int, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lost_time_is_printed_with_a_minus_sign_unless_it_is_rounded_to_zero(
+    lost_ms: int, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     cache_verbs._print_totals({"upper": SharingSum(misses=1, built_ms=1000 - lost_ms, fetch_ms=1000)}, 1)
 
     assert f" {told} " in capsys.readouterr().out
@@ -151,7 +153,7 @@ def test_ready_reports_missing_results_of_a_commit(run: Run, project: Path) -> N
     assert run("cache", "ready")[0] == 3
 
 
-def test_a_shared_cache_is_tested_by_reading_and_writing(run: Run, project: Path, tmp_path: Path) -> None:
+def test_cache_test_reads_from_the_shared_cache_and_writes_to_it(run: Run, project: Path, tmp_path: Path) -> None:
     assert run("cache", "test")[0] == 3
     (project / "aptui.yaml").write_text(CONFIG + f"shared_cache: {{mode: server, store: {tmp_path / 'share'}}}\n")
 
@@ -201,7 +203,7 @@ def test_served_results_can_be_fetched(run: Run, project: Path, tmp_path: Path) 
             served.terminate()
 
 
-def test_run_without_sharing_does_not_import_it(run: Run, project: Path) -> None:
+def test_run_without_a_shared_cache_does_not_import_the_sharing_package(run: Run, project: Path) -> None:
     run("batch")
     words = (
         "import sys; from aptui.cli import main as cli; cli.main(['batch']); "

@@ -40,7 +40,7 @@ def write(project: Path, checks: str) -> None:
 
 
 @pytest.mark.real
-def test_findings_in_check_batch_and_status(project: Path, run: Run) -> None:
+def test_check_findings_are_shown_by_check_and_batch_and_status(project: Path, run: Run) -> None:
     write(project, "checks: {square: {files: [art/*], power_of_two: true}, names: {name: '[a-z.]+'}, all: {budget: 3}}")
 
     batch, told, _ = run("batch")
@@ -71,7 +71,7 @@ def test_failing_check_makes_every_batch_exit_with_1(project: Path, run: Run) ->
 
 
 @pytest.mark.real
-def test_blocking_check_keeps_the_previous_products(project: Path, run: Run) -> None:
+def test_failed_blocking_check_keeps_the_previous_products(project: Path, run: Run) -> None:
     write(project, "checks: {wide: {width: <= 64, level: block}}")
     assert run("batch")[0] == 0
     product = project / "Cache" / "linux" / "art" / "small.png"
@@ -86,7 +86,7 @@ def test_blocking_check_keeps_the_previous_products(project: Path, run: Run) -> 
 
 
 @pytest.mark.real
-def test_new_blocking_check_fails_existing_results(project: Path, run: Run) -> None:
+def test_new_blocking_check_makes_existing_jobs_fail(project: Path, run: Run) -> None:
     write(project, "")
     assert run("batch")[0] == 0
 

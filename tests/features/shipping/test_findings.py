@@ -79,7 +79,7 @@ def test_names_that_differ_in_case_are_found(project: Path, capsys: pytest.Captu
 
 
 @pytest.mark.real
-def test_exit_code_and_junit(project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lint_sets_the_exit_code_and_writes_a_junit_file(project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["lint", "-C", str(project)]) == 0
     assert (
         "3 findings: 1 spelling, 1 dead, 1 case; give assets with --roots to find unreachable ones too" in capsys.readouterr().out

@@ -96,13 +96,13 @@ def test_path_spellings_are_found(text: str, expected: list[str]) -> None:
     assert bool(found) == bool(expected)
 
 
-def test_names_are_found_once_with_their_first_text() -> None:
+def test_each_name_is_found_once_with_its_first_spelling() -> None:
     names = names_in("Textures\\Rock.png textures/rock.png TEXTURES//ROCK.PNG")
 
     assert names.paths == {"textures/rock.png": "Textures\\Rock.png"}
 
 
-def test_names_do_not_depend_on_pieces() -> None:
+def test_found_names_do_not_depend_on_the_size_of_the_pieces() -> None:
     text = f"\x00a.png\r\n{UUID}:7, 'b/c.png' and {PLAIN}\nd\\e.txt \xff.png".encode("latin-1") * 3
     whole = names_in(text)
 
@@ -233,7 +233,7 @@ def test_products_are_chosen_by_id_and_pattern(reader: Reader) -> None:
     assert sorted(each.product_id for each in choose_scanned(reader, ["server/*"], [4])) == [3, 4]
 
 
-def test_names_mean_sources_and_products(reader: Reader) -> None:
+def test_names_in_files_are_resolved_to_sources_and_products(reader: Reader) -> None:
     known = KnownName(reader)
     known.learn(
         [uuid_of(1), uuid_of(9)],
@@ -254,7 +254,7 @@ def test_names_mean_sources_and_products(reader: Reader) -> None:
     assert {"png", "lvl", "dds", "mip", "bin"} <= known.extensions
 
 
-def test_former_uuid_means_its_source(filled: Store) -> None:
+def test_former_uuid_refers_to_its_source(filled: Store) -> None:
     filled.put(put_legacy=[(uuid_of(77), 1, 5)])
     known = KnownName(filled.reader())
     known.learn([uuid_of(77)], [], {})

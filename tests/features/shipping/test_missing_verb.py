@@ -124,7 +124,7 @@ def test_unprocessed_project_is_refused(run: Run) -> None:
     assert "nothing was processed yet" in err
 
 
-def test_settled_project_has_no_warning(run: Run) -> None:
+def test_processed_project_gives_no_warning(run: Run) -> None:
     run("batch")
 
     assert "work is pending" not in run("scan-missing")[2]
@@ -147,14 +147,14 @@ builders:
     assert "server/door.lua" not in out
 
 
-def test_unprocessed_changes_warn(run: Run, project: Path) -> None:
+def test_unprocessed_changes_give_a_warning(run: Run, project: Path) -> None:
     run("batch")
     (project / "assets" / "new.txt").write_text("images/door.png")
 
     assert "work is pending" in run("scan-missing")[2]
 
 
-def test_running_engine_settles_and_searches(run: Run, project: Path) -> None:
+def test_running_engine_processes_changes_before_it_searches(run: Run, project: Path) -> None:
     run("start")
     try:
         (project / "assets" / "new.txt").write_text("images/door.png")

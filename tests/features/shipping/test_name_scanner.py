@@ -134,7 +134,7 @@ def test_paths_and_uuids_in_text_are_found(room: Room) -> None:
     ["sounds/bang.wav", "Sounds\\Bang.WAV", "/sounds//bang.wav", "./sounds/bang.wav", "sounds/bang.ogg", "bang.ogg",
      "linux/sounds/bang.ogg", "../sounds/bang.ogg"]
 )  # fmt: skip
-def test_path_means_a_source_or_a_product(room: Room, name: str) -> None:
+def test_path_refers_to_a_source_or_a_product(room: Room, name: str) -> None:
     room.add("sounds/bang.wav", product="sounds/bang.ogg")
     room.add("scripts/door.lua", f'play("{name}")')
 
@@ -143,7 +143,7 @@ def test_path_means_a_source_or_a_product(room: Room, name: str) -> None:
     assert [meant for _, meant in room.missing("scripts/door.lua")] == ["linux/sounds/bang.ogg"]
 
 
-def test_relative_paths_are_resolved_one_by_one(room: Room) -> None:
+def test_each_relative_path_is_resolved_separately(room: Room) -> None:
     for name in "abc":
         room.add(f"sprites/bag/{name}.png")
     room.add("sprites/bag/bag.txt", "a.png b.png c.png sub/a.png")
@@ -153,7 +153,7 @@ def test_relative_paths_are_resolved_one_by_one(room: Room) -> None:
     assert [text for text, _ in room.missing("*.txt")] == ["a.png", "b.png", "c.png"]
 
 
-def test_uuid_means_every_product_of_its_source(room: Room) -> None:
+def test_uuid_refers_to_every_product_of_its_source(room: Room) -> None:
     uuid = room.add("mesh/rock.fbx", platforms=("linux", "server"), sub_ids=2)
     room.add("a.txt", uuid.hex())
 
@@ -162,7 +162,7 @@ def test_uuid_means_every_product_of_its_source(room: Room) -> None:
     assert [meant for _, meant in room.missing("a.txt")] == ["linux/mesh/rock.fbx", "linux/mesh/rock.fbx.1"]
 
 
-def test_asset_id_means_one_product(room: Room) -> None:
+def test_asset_id_refers_to_one_product(room: Room) -> None:
     uuid = room.add("mesh/rock.fbx", sub_ids=2)
     room.add("a.txt", f"{{{uuid.hex()}}}:[1] {{{uuid.hex()}}}:[12345]")
 
@@ -186,7 +186,7 @@ def test_declared_dependency_is_not_missing(room: Room, how: str) -> None:
     assert (room.missing("a.txt"), room.says("a.txt")) == ([], [NOTHING])
 
 
-def test_undeclared_one_of_two_is_missing(room: Room) -> None:
+def test_undeclared_reference_beside_a_declared_one_is_missing(room: Room) -> None:
     room.add("one.png")
     room.add("two.png")
     room.add("a.txt", "one.png two.png")
@@ -215,7 +215,7 @@ def test_unreadable_file_is_reported_and_scanned_later(room: Room) -> None:
     assert (room.missing("a.txt"), room.says("a.txt")) == ([("b.txt", "linux/b.txt")], [])
 
 
-def test_line_with_too_many_names_is_partial(room: Room) -> None:
+def test_file_with_too_many_names_in_a_line_is_marked_as_partially_scanned(room: Room) -> None:
     room.add("b.png")
     room.add("a.txt", " ".join(["x.png"] * 5 + ["b.png"]))
 
@@ -226,7 +226,7 @@ def test_line_with_too_many_names_is_partial(room: Room) -> None:
     assert (room.missing("a.txt"), room.says("a.txt")) == ([("b.png", "linux/b.png")], [])
 
 
-def test_dead_reader_breaks_one_file(tmp_path: Path) -> None:
+def test_killed_reader_process_fails_only_the_file_it_was_reading(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "good.txt").write_text("a.txt")
     with Readers(1, ["txt"], 0) as readers:
@@ -271,7 +271,7 @@ def test_unchanged_product_is_not_read_again(room: Room) -> None:
 
 
 @pytest.mark.parametrize("change", ["digest", "limit", "extension"])
-def test_changed_bytes_limit_or_extensions_read_again(room: Room, change: str) -> None:
+def test_file_is_read_again_after_a_change_of_its_bytes_or_the_limit_or_the_extensions(room: Room, change: str) -> None:
     room.add("a.txt", "b.txt c.new")
     room.add("b.txt")
     room.scan("a.txt")
@@ -285,7 +285,7 @@ def test_changed_bytes_limit_or_extensions_read_again(room: Room, change: str) -
     assert room.scan("a.txt", limit=7 if change == "limit" else LINE_LIMIT).read == 1
 
 
-def test_bytes_unlike_the_database_are_read_again(room: Room) -> None:
+def test_file_whose_bytes_differ_from_the_database_is_read_again(room: Room) -> None:
     room.add("a.txt", "b.txt")
     room.add("b.txt")
     (room.root / "cache" / "linux" / "a.txt").write_text("something else, on its way")

@@ -92,7 +92,7 @@ def test_row_without_products_is_not_scanned(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
-def test_busy_engine_scans_nothing(tmp_path):
+def test_busy_engine_refuses_to_scan_from_the_screen(tmp_path):
     async def ask(app, pilot, pane, session):
         session.latest_progress = Progress(1, 0, 0, 0, 3, 1, 0, 0, is_scanning=False)
         await go(pilot, pane, MODEL, Kind.PRODUCTS)

@@ -78,7 +78,7 @@ def test_asset_list_names_what_pulled_each_product_in(run: Run, rows: Rows) -> N
 
 
 @pytest.mark.parametrize("seed", ["s3", "linux/p3", "p3", "linux/*3", "cache/linux/p3", "{asset id}"])
-def test_seed_names(run: Run, rows: Rows, seed: str) -> None:
+def test_seed_may_be_a_path_or_a_product_or_an_asset_id(run: Run, rows: Rows, seed: str) -> None:
     from aptui.store.queries.assets import asset_id_text
 
     uuid, sub_id, _platform = rows.products[4]
@@ -89,7 +89,7 @@ def test_seed_names(run: Run, rows: Rows, seed: str) -> None:
     assert [item["name"] for item in json.loads(out)["products"]] == ["linux/p3", "linux/p4"], complaint
 
 
-def test_orphans_are_unreached_or_unneeded(run: Run, rows: Rows) -> None:
+def test_orphans_are_products_that_no_seed_reaches_or_no_product_needs(run: Run, rows: Rows) -> None:
     _, unreached, _ = run("assetlist", "--orphans", "s0", "--json")
     _, unneeded, _ = run("assetlist", "--orphans", "--json")
 
@@ -107,7 +107,7 @@ def test_unknown_seed_or_platform_is_refused(run: Run, rows: Rows) -> None:
 # ------------------------------------------------------------------------------------------------------------------ bundle
 
 
-def test_bundle_bytes_do_not_depend_on_the_request(run: Run, rows: Rows) -> None:
+def test_bundle_bytes_depend_only_on_the_chosen_products(run: Run, rows: Rows) -> None:
     run("assetlist", "s*", "--output", "list.json")
     codes = [run("bundle", *words)[0] for words in (("s0", "s3", "-o", "a.zip"), ("s3", "s?", "-o", "b.zip"))]
     codes.append(run("bundle", "--list", "list.json", "-o", "c.zip")[0])

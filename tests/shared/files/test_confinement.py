@@ -81,13 +81,13 @@ def test_path_that_leads_outside_is_refused(opener: Opener, cache: int, path: by
         opener(cache, path)
 
 
-def test_an_absolute_path_of_the_folder_s_own_is_refused(opener: Opener, cache: int, tmp_path: Path) -> None:
+def test_absolute_path_inside_the_folder_is_refused(opener: Opener, cache: int, tmp_path: Path) -> None:
     for path in (tmp_path / "cache/linux/a.txt", tmp_path / "cache-secret/key"):
         with pytest.raises(PermissionError):
             opener(cache, bytes(path))
 
 
-def test_the_kernel_s_own_links_are_refused(opener: Opener) -> None:
+def test_links_of_the_kernel_in_proc_are_refused(opener: Opener) -> None:
     descriptor = os.open("/proc/self", os.O_RDONLY | os.O_DIRECTORY)
     try:
         for path in (b"root/etc/passwd", b"cwd/x", b"fd/0", b"exe"):

@@ -52,7 +52,7 @@ def deletes(node: ast.AST) -> bool:
     return is_of_path and called not in TREES
 
 
-def test_files_are_deleted_and_renamed_by_path_in_listed_modules_alone() -> None:
+def test_only_listed_modules_delete_or_rename_files_by_path() -> None:
     found = {
         str(path.relative_to(ROOT))
         for path in ROOT.rglob("*.py")

@@ -34,7 +34,7 @@ def test_file_is_being_written_while_another_process_holds_it_open_for_writing(t
     assert is_open_for_writing(str(path)) is False
 
 
-def test_missing_file_gives_none(tmp_path: Path) -> None:
+def test_lease_check_of_a_missing_file_returns_none(tmp_path: Path) -> None:
     assert is_open_for_writing(str(tmp_path / "gone")) is None
 
 

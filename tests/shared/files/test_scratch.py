@@ -19,7 +19,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_folder_is_removed_in_every_ending(folder: Path) -> None:
+def test_scratch_folder_is_removed_when_a_signal_ends_the_verb(folder: Path) -> None:
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(KeyboardInterrupt), interrupt_on_signals(), scratch_folder("x-") as made:
         (made / "deep").mkdir()

@@ -1,4 +1,4 @@
-"""The core's questions to a real database: what the writer was given comes back, and nothing that is not asked for."""
+"""The core's queries to a real database: they return the rows that were written, and only the requested rows."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_source_comes_back_with_every_stored_field_of_its_jobs(store: Store) -
         assert {name: getattr(found.jobs[key], name) for name in STORED} == {name: getattr(job, name) for name in STORED}
 
 
-def test_a_source_comes_back_with_the_bytes_that_it_was_planned_with_last(store: Store) -> None:
+def test_source_is_read_back_with_the_digest_of_its_last_plan(store: Store) -> None:
     source = full_source()
     assert source.fact is not None
     put_folder(store, "textures", source.fact)
@@ -126,7 +126,7 @@ def test_a_source_comes_back_with_the_bytes_that_it_was_planned_with_last(store:
     assert found == replace(planned, size=UNKNOWN_SIZE), "the folder's row is of another file"
 
 
-def test_plain_plan_round_trips_as_empty_text(store: Store) -> None:
+def test_plan_with_default_values_is_read_back(store: Store) -> None:
     source = full_source()
     job = source.jobs[BUILDER, "linux", "Image"]
     job.plan, job.discovered = JobPlan("Image", "linux"), ()
@@ -138,7 +138,7 @@ def test_plain_plan_round_trips_as_empty_text(store: Store) -> None:
 
 
 @pytest.mark.parametrize("state", [JobState.QUEUED, JobState.RUNNING, JobState.COMMITTING])
-def test_job_in_flight_is_read_back_as_pending(store: Store, state: JobState) -> None:
+def test_queued_or_running_job_is_read_back_as_waiting(store: Store, state: JobState) -> None:
     source = full_source()
     for job in source.jobs.values():
         job.state = state
@@ -157,7 +157,7 @@ def test_failed_analysis_has_no_stored_plan(store: Store) -> None:
     assert (analysis.fingerprint, analysis.planned) == (3, None)
 
 
-def test_products_come_back_in_the_order_in_which_they_were_made(store: Store) -> None:
+def test_products_are_read_back_in_the_order_of_their_creation(store: Store) -> None:
     products = [product_row(number, 1, f"linux/{name}") for number, name in ((1, "z"), (2, "a"), (3, "m"))]
     store.put(put_source=[source_row()], put_job=[job_row()], put_product=products)
 
@@ -166,7 +166,7 @@ def test_products_come_back_in_the_order_in_which_they_were_made(store: Store) -
     assert [product.name for product in job.products] == ["linux/z", "linux/a", "linux/m"]
 
 
-def test_only_the_sources_asked_for_come_and_a_source_without_folder_has_no_fact(store: Store) -> None:
+def test_only_requested_sources_are_returned_and_a_source_without_folder_row_has_no_fact(store: Store) -> None:
     store.put(put_source=[source_row(1, "a.png"), source_row(2, "b.png")])
 
     found = store.archive().sources([PathKey("a.png"), PathKey("missing.png")])
@@ -176,7 +176,7 @@ def test_only_the_sources_asked_for_come_and_a_source_without_folder_has_no_fact
     assert store.archive().sources([]) == store.archive().sources([PathKey("missing.png")]) == {}
 
 
-def test_more_keys_than_one_question_takes_are_all_answered(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_keys_than_fit_into_one_query_are_all_answered(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive_module, "CHUNK", 3)
     keys = [PathKey(f"{number}.png") for number in range(1, 11)]
     store.put(
@@ -190,14 +190,14 @@ def test_more_keys_than_one_question_takes_are_all_answered(store: Store, monkey
     assert archive.key_of_jobs(list(range(1, 11))) == dict(enumerate(keys, 1))
 
 
-def test_owner_of_a_uuid_comes_before_earlier_owners_by_age(store: Store) -> None:
+def test_present_owner_of_a_uuid_is_listed_before_the_earlier_owners(store: Store) -> None:
     store.put(put_source=[source_row(number, f"{number}.png") for number in (1, 2, 3, 4)])
     store.put(put_legacy=[(uuid_of(3), 1, 20), (uuid_of(3), 2, 10), (uuid_of(3), 4, 20)])
 
     assert store.archive().keys_of(SourceUuid(uuid_of(3))) == ["3.png", "2.png", "1.png", "4.png"]
 
 
-def test_keys_are_found_by_uuid_and_by_job(store: Store) -> None:
+def test_source_keys_are_found_by_uuid_and_by_job(store: Store) -> None:
     store.put(put_source=[source_row(), source_row(2, "b.png")], put_job=[job_row(7, 2)])
 
     archive = store.archive()
@@ -207,14 +207,14 @@ def test_keys_are_found_by_uuid_and_by_job(store: Store) -> None:
     assert archive.key_of_jobs([7, 8]) == {7: "b.png"}
 
 
-def test_a_row_that_cannot_be_unpacked_is_damage(store: Store) -> None:
+def test_row_that_cannot_be_unpacked_is_reported_as_damage(store: Store) -> None:
     store.put(put_source=[source_row()], put_job=[job_row(inputs="[no json")])
 
     with pytest.raises(DamagedError, match="start again"):
         store.archive().sources([KEY])
 
 
-def test_a_file_that_is_not_there_cannot_be_asked(tmp_path: Path) -> None:
+def test_opening_a_missing_database_is_a_host_error(tmp_path: Path) -> None:
     with pytest.raises(HostError, match="permissions"):
         DatabaseArchive(tmp_path / "missing.sqlite", {})
 
@@ -243,15 +243,13 @@ def test_a_job_is_unfinished_until_it_is_completed_or_cancelled(store: Store, st
         ("completed", None, True),
     ],
 )
-def test_an_analysis_is_unfinished_without_fingerprint_too(
-    store: Store, state: str, fingerprint: int | None, is_listed: bool
-) -> None:
+def test_analysis_without_a_fingerprint_is_unfinished(store: Store, state: str, fingerprint: int | None, is_listed: bool) -> None:
     store.put(put_source=[source_row()], put_analysis=[analysis_row(state=state, fingerprint=fingerprint)])
 
     assert store.archive().list_unfinished() == [KEY] * is_listed
 
 
-def test_a_source_with_several_unfinished_jobs_is_listed_once_and_sources_by_key(store: Store) -> None:
+def test_unfinished_sources_are_listed_once_and_in_the_order_of_their_keys(store: Store) -> None:
     store.put(
         put_source=[source_row(1, "b.png"), source_row(2, "A.png")],
         put_job=[job_row(number, 1 + number // 3, state="failed", status=2, job_key=str(number)) for number in (1, 2, 3)],
@@ -296,7 +294,7 @@ def test_a_doubted_analysis_is_unfinished(store: Store) -> None:
 # ------------------------------------------------------------------------------------------------------------------- edges
 
 
-def test_path_job_and_discovered_edges_count_in_any_case_of_any_script(store: Store) -> None:
+def test_dependents_are_found_by_path_in_any_letter_case_of_any_script(store: Store) -> None:
     put_source(store, full_source())
 
     found = store.archive().dependents(["SHARED/GRÖSSE.json", "Shared/GRÖßE.json", "shared/gefunden.H", "shared/*.json"])
@@ -305,13 +303,13 @@ def test_path_job_and_discovered_edges_count_in_any_case_of_any_script(store: St
 
 
 @pytest.mark.parametrize("kind", [EdgeKind.PATH, EdgeKind.UUID, EdgeKind.JOB, EdgeKind.DISCOVERED])
-def test_each_kind_of_edge_but_wildcards_makes_a_dependent(store: Store, kind: EdgeKind) -> None:
+def test_dependents_are_found_for_each_kind_of_dependency_except_wildcards(store: Store, kind: EdgeKind) -> None:
     store.put(put_source=[source_row()], put_edge=[edge_row(kind, "ÄBC"), edge_row(EdgeKind.WILDCARD, "other")])
 
     assert store.archive().dependents(["äbc", "other"]) == {"äbc": {KEY}}
 
 
-def test_one_target_in_two_spellings_is_answered_in_both(store: Store) -> None:
+def test_dependents_of_a_target_are_returned_for_each_requested_spelling(store: Store) -> None:
     store.put(
         put_source=[source_row(1, "a.png"), source_row(2, "b.png")],
         put_edge=[edge_row(0, "X.h", source_id=1), edge_row(0, "x.H", source_id=2)],
@@ -320,14 +318,14 @@ def test_one_target_in_two_spellings_is_answered_in_both(store: Store) -> None:
     assert store.archive().dependents(["x.h", "X.H"]) == {"x.h": {"a.png", "b.png"}, "X.H": {"a.png", "b.png"}}
 
 
-def test_wildcards_are_listed_once_a_source_in_lower_case(store: Store) -> None:
+def test_wildcards_are_listed_in_lower_case_with_their_sources(store: Store) -> None:
     put_source(store, full_source())
     store.put(put_source=[source_row(2, "b.png")], put_edge=[edge_row(EdgeKind.WILDCARD, "Ä*.PNG", bits=5, source_id=2)])
 
     assert store.archive().wildcards() == [("shared/*.json", KEY), ("ä*.png", "b.png")]
 
 
-def test_there_are_edges_once_there_is_one(store: Store) -> None:
+def test_has_edges_is_true_after_the_first_edge_is_stored(store: Store) -> None:
     archive = store.archive()
     assert not archive.has_edges()
 
@@ -347,7 +345,7 @@ def test_owners_are_returned_under_the_requested_names(store: Store) -> None:
     assert found == {"linux/tex/a": (1, "ä.png"), "linux/tex/deep/b": (2, "b.png")}
 
 
-def test_conflicts_are_filtered_by_name_or_complete(store: Store) -> None:
+def test_conflicts_are_filtered_by_name_and_without_names_all_are_returned(store: Store) -> None:
     two_jobs(store)
     store.put(put_conflict=[("linux/y", 2), ("linux/x", 2), ("linux/x", 1)])
 
@@ -404,7 +402,7 @@ def test_scan_folders_are_named_in_lower_case(store: Store) -> None:
     assert store.archive().scan_folder_ids() == {"project": store.scan_folder, "gem": gem}
 
 
-def test_single_values_come_back(store: Store) -> None:
+def test_stored_state_value_is_read_back(store: Store) -> None:
     store.put(put_state=[("epoch", "3")])
 
     archive = store.archive()
@@ -417,7 +415,7 @@ def test_an_archive_never_writes(store: Store) -> None:
         store.archive()._database.execute("DELETE FROM Sources")
 
 
-def test_a_pattern_of_sources_takes_stars_for_stars_alone_and_has_an_end(store: Store) -> None:
+def test_brackets_in_a_source_pattern_are_literal_and_its_length_is_limited(store: Store) -> None:
     store.put(put_source=[source_row(1, "a/b.png"), source_row(2, "a/[b].png")])
 
     archive = store.archive()

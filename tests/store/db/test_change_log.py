@@ -1,4 +1,4 @@
-"""The change feed: replayed over a listing it gives the database's content, whatever was rolled back, restarted or killed."""
+"""The change feed: replayed over a listing, it gives the database's content, also after rollbacks, restarts and kills."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def built(store: Store) -> tuple[Store, Follower]:
 # ----------------------------------------------------------------------------------------------------------------- entries
 
 
-def test_equal_rows_have_no_entry(built: tuple[Store, Follower]) -> None:
+def test_rows_replaced_by_equal_rows_have_no_entry(built: tuple[Store, Follower]) -> None:
     store, follower = built
 
     store.put(put_source=[source(1, "A.png")], drop_products=[(1,)], put_job=[job_row(1, 1, run_key=99)])
@@ -167,7 +167,7 @@ def test_removal_has_entries_for_everything_removed(
     assert heard(store, follower) == ([("SOURCE", "A.png", None), *gone] if "drop_source" in drop else gone)
 
 
-def test_another_uuid_is_another_asset_id(built: tuple[Store, Follower]) -> None:
+def test_changed_uuid_of_a_source_removes_and_adds_its_entries(built: tuple[Store, Follower]) -> None:
     store, follower = built
 
     store.put(put_source=[source(1, "A.png", uuid=77)])
@@ -178,7 +178,7 @@ def test_another_uuid_is_another_asset_id(built: tuple[Store, Follower]) -> None
     assert {key[1] for key in follower.state} == {uuid_of(77)}
 
 
-def test_a_scan_folder_that_goes_takes_its_sources_along(built: tuple[Store, Follower]) -> None:
+def test_removed_scan_folder_removes_its_sources(built: tuple[Store, Follower]) -> None:
     store, follower = built
 
     store.writer.drop_scan_folder(store.scan_folder)
@@ -229,7 +229,7 @@ def test_feed_entry_describes_a_change_or_a_deletion(built: tuple[Store, Followe
 # ---------------------------------------------------------------------------------------------------------- what is not kept
 
 
-def test_entries_that_are_no_longer_kept_mean_a_resync(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_gets_a_resync_if_the_next_entries_are_no_longer_stored(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(change_log, "MOST_CHANGES", 16)
     early = Follower()
     store.put(put_source=[source(1, "a")])
@@ -265,7 +265,7 @@ def test_client_ahead_of_a_truncated_feed_gets_resync(built: tuple[Store, Follow
     assert follower.resyncs == 1
 
 
-def test_another_database_in_the_same_place_is_another_feed(make_store: Callable[[], Store]) -> None:
+def test_client_gets_a_resync_if_the_database_was_replaced(make_store: Callable[[], Store]) -> None:
     first, second, follower = make_store(), make_store(), Follower()
     first.put(put_source=[source(1, "a")])
     heard(first, follower)
@@ -308,7 +308,7 @@ class World:
             rel, digest, uuid = rest
             assert isinstance(uuid, int)
             self.sources.add(number)
-            # Two sources never have one path; the numbers keep them apart.
+            # Two sources never have the same path, so the number is part of it.
             return {"put_source": [source(number, f"{rel}{number}", digest, uuid * 10 + number)]}  # type: ignore[arg-type]
         if kind == "commit":
             return self.commit(number, *rest)  # type: ignore[arg-type]

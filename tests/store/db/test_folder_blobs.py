@@ -1,4 +1,4 @@
-"""Folder blobs come back as they went in."""
+"""Unpacking a folder blob returns the packed files."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_escaped_bytes_of_undecodable_names_survive() -> None:
     assert unpack_files(pack_files([fact]), 1) == [fact]
 
 
-def test_a_digest_of_another_length_is_our_bug() -> None:
+def test_digest_of_a_wrong_length_is_an_internal_error() -> None:
     with pytest.raises(InternalError):
         pack_files([FileFact(1, RelPath("a"), 1, 2, 3, 4, Digest(b"short"), 0)])
 

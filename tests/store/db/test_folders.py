@@ -21,7 +21,7 @@ def test_the_lowest_rank_wins_a_file_whatever_the_ids_of_scan_folders(store: Sto
     assert [found.size for found in store.archive({1: 1, gem: 0}).files(keys).values()] == [20, 1]
 
 
-def test_files_of_scan_folders_without_rank_are_not_there(store: Store) -> None:
+def test_files_of_scan_folders_without_rank_are_not_returned(store: Store) -> None:
     gem = with_gem(store)
     put_folder(store, "", fact("a.png", gem))
 
@@ -47,7 +47,7 @@ def test_files_below_a_folder_leave_out_its_neighbours(store: Store) -> None:
     assert {found.rel for found in archive.files_below(PathKey(""))} == {"x", "a/x", "a-b/x", "a/b/x", "a/b/c/x", "a0/x", "ab/x"}
 
 
-def test_what_is_remembered_at_a_path_and_below_it_is_not_that_of_neighbours(store: Store) -> None:
+def test_folders_at_and_below_a_path_exclude_neighbours_with_the_same_prefix(store: Store) -> None:
     for folder in ("a-b", "a/b/c", "d"):
         put_folder(store, folder, fact(f"{folder}/x"))
     folders = store.archive().folders
@@ -97,7 +97,7 @@ def test_only_the_folders_used_last_are_kept_unpacked(store: Store, monkeypatch:
     assert [archive.files([PathKey(f"{folder}/x")])[PathKey(f"{folder}/x")].size for folder in ("a", "c", "b")] == [1, 1, 2]
 
 
-def test_for_a_single_file_no_folder_is_unpacked(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_single_file_is_read_without_unpacking_its_folder(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     gem = with_gem(store)
     put_folder(store, "a", fact("a/x", size=1), fact("a/Up", size=2))
     put_folder(store, "a", fact("a/x", gem, size=3))
@@ -111,7 +111,7 @@ def test_for_a_single_file_no_folder_is_unpacked(store: Store, monkeypatch: pyte
     assert archive.files([PathKey("a/x")]) == {PathKey("a/x"): fact("a/x", size=1)}
 
 
-def test_folder_digests_name_every_part_of_every_folder(store: Store) -> None:
+def test_folder_digests_are_listed_by_scan_folder_for_every_folder(store: Store) -> None:
     gem = with_gem(store)
     put_folder(store, "", fact("x"), digest=b"1")
     put_folder(store, "ä", fact("Ä/x"), digest=b"2")

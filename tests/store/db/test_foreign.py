@@ -73,7 +73,7 @@ def test_a_database_in_a_folder_that_cannot_be_written_is_read(tmp_path: Path) -
         assert reader.totals().sources == len(o3de.SOURCES)
 
 
-def test_one_copy_is_kept_until_something_changes(tmp_path: Path) -> None:
+def test_private_copy_is_reused_until_the_database_changes(tmp_path: Path) -> None:
     path = o3de.make(tmp_path / "Cache/assetdb.sqlite")
     first = foreign.private_copy(path)
     assert foreign.private_copy(path) == first
@@ -105,7 +105,7 @@ def test_a_database_that_is_written_all_the_time_is_a_host_error(tmp_path: Path,
 # ------------------------------------------------------------------------------------------------------------------- whose
 
 
-def test_ours_is_known_though_pages_are_on_their_way_from_the_log_into_the_file(tmp_path: Path) -> None:
+def test_database_of_aptui_is_recognised_after_an_interrupted_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "assetdb.sqlite"
     with closing(sqlite3.connect(path)) as database:
         database.executescript("PRAGMA journal_mode=WAL; PRAGMA wal_autocheckpoint=0; CREATE TABLE aptui_state (key, value)")
@@ -138,7 +138,7 @@ def test_writer_of_a_database_is_recognised(tmp_path: Path, store: Store) -> Non
 
 
 @pytest.mark.parametrize("is_in_log", [False, True])
-def test_an_engine_refuses_it_and_changes_nothing(tmp_path: Path, is_in_log: bool, version: int) -> None:
+def test_engine_refuses_a_foreign_database_and_changes_no_file(tmp_path: Path, is_in_log: bool, version: int) -> None:
     path = o3de.make(tmp_path / "Cache/assetdb.sqlite", version, is_in_log=is_in_log)
     before = state_of(path.parent)
 
@@ -148,7 +148,7 @@ def test_an_engine_refuses_it_and_changes_nothing(tmp_path: Path, is_in_log: boo
     assert state_of(path.parent) == before
 
 
-def test_what_is_set_aside_is_kept_whole(tmp_path: Path) -> None:
+def test_database_that_is_set_aside_keeps_the_data_of_its_write_ahead_log(tmp_path: Path) -> None:
     path = o3de.make(tmp_path / "Cache/assetdb.sqlite", is_in_log=True)
 
     aside = schema.set_aside_foreign(path)
@@ -180,7 +180,7 @@ def test_unreadable_database_is_an_error(tmp_path: Path, version: int, extra: st
 # ---------------------------------------------------------------------------------------------------------------- questions
 
 
-def test_jobs_say_what_their_status_means(reader: Reader) -> None:
+def test_jobs_of_o3de_have_the_displayed_status_and_error(reader: Reader) -> None:
     rows = {row.job_id: row for row in reader.jobs()}
 
     assert [rows[number].status for number in sorted(rows)] == o3de.STATUSES
@@ -195,7 +195,7 @@ def test_jobs_say_what_their_status_means(reader: Reader) -> None:
     assert totals.jobs == {"pending": 1, "processing": 1, "completed": 4, "failed": 3, "cancelled": 0}
 
 
-def test_jobs_table_has_the_same_rows(reader: Reader) -> None:
+def test_job_table_has_the_same_rows_as_the_reader(reader: Reader) -> None:
     table = read_job_table(reader, {o3de.IMAGES: "Images"})
 
     rows = {row.job_id: row for row in reader.jobs()}
@@ -260,7 +260,7 @@ def test_products_list_dependencies_and_missing_ones(reader: Reader) -> None:
     assert assets.product_ids(reader, o3de.uuid_of(o3de.PREFAB), 0xFFFF_FFFF) == [1]
 
 
-def test_builders_and_the_cache_are_summed_up(reader: Reader) -> None:
+def test_jobs_are_counted_by_builder_and_products_by_platform(reader: Reader) -> None:
     spent = {item.builder: item.jobs for item in metrics.builders_spent(reader)}
     contents = metrics.cache_contents(reader, 0)
 
@@ -281,7 +281,7 @@ def test_queries_of_our_own_tables_are_empty_for_a_foreign_database(reader: Read
     assert (reader.runs_of(2), reader.inputs_of(2), reader.moment(), reader.state("epoch")) == ([], (), (0, 0), None)
 
 
-def test_two_foreign_databases_opened_at_once_both_get_our_tables() -> None:
+def test_statements_for_own_tables_are_complete_for_two_databases_at_once() -> None:
     whole = list(own_tables_sql())
     one, other = own_tables_sql(), own_tables_sql()
     begun = next(one), next(other)
@@ -302,7 +302,7 @@ def test_logs_are_found_where_o3de_puts_them(tmp_path: Path) -> None:
     assert logs.log_folder(cache) == cache / ".aptui/logs"
 
 
-def test_an_absolute_name_of_another_machine_means_the_log_beside_the_database(tmp_path: Path) -> None:
+def test_absolute_log_path_of_another_machine_is_resolved_beside_the_database(tmp_path: Path) -> None:
     here = tmp_path / "JobLogs/a.log"
     here.parent.mkdir()
     here.touch()

@@ -1,4 +1,4 @@
-"""Private copies of databases: whose they are is known by a lock, not by a process id that means something else elsewhere."""
+"""Private copies of databases: a lock shows which copies are in use. A process id could mean another process on another host."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_copies_of_dead_processes_are_deleted_and_others_stay(temp: Path, tmp_pa
     assert not held.exists()
 
 
-def test_a_copy_is_claimed_as_long_as_it_is_kept(temp: Path, tmp_path: Path) -> None:
+def test_folder_of_a_private_copy_is_locked_while_the_copy_is_kept(temp: Path, tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "a.sqlite")) as database:
         database.execute("CREATE TABLE t (x)")
         database.commit()

@@ -104,7 +104,7 @@ def project(store: Store) -> Project:
 # ------------------------------------------------------------------------------------------------------------- exact links
 
 
-def test_an_exact_product_is_met_when_it_comes_and_unmet_when_it_goes(project: Project) -> None:
+def test_dependency_on_a_product_path_is_met_while_the_product_exists(project: Project) -> None:
     project.make("level.xml", ("level.xml", 0, (product_file("meshes/rock.mesh", 1),)))
     assert project.dependencies("linux/level.xml") == [unmet("meshes/rock.mesh", PRODUCT, 1)]
 
@@ -115,7 +115,7 @@ def test_an_exact_product_is_met_when_it_comes_and_unmet_when_it_goes(project: P
     assert project.dependencies("linux/level.xml") == [unmet("meshes/rock.mesh", PRODUCT, 1)]
 
 
-def test_a_source_stands_for_all_its_products_of_the_platform(project: Project) -> None:
+def test_dependency_on_a_source_becomes_one_on_each_of_its_products_of_the_platform(project: Project) -> None:
     project.make("level.xml", ("level.xml", 0, (source_file("Rock.fbx"),)))
     project.make("Rock.fbx", ("rock.mesh", 0, ()), ("rock.mat", 1, ()))
     project.make("Rock.fbx", ("rock.mesh", 5, ()), platform="server")
@@ -139,14 +139,14 @@ def test_declared_kind_distinguishes_source_and_product_of_one_name(project: Pro
 
 
 @pytest.mark.parametrize("path", ["Textures/Rock.DAT", "textures\\\\rock.dat", "textures//rock.dat", "./textures/rock.dat"])
-def test_slashes_doubled_slashes_and_case_do_not_count(project: Project, path: str) -> None:
+def test_dependency_path_matches_with_any_slashes_and_letter_case(project: Project, path: str) -> None:
     project.make("textures/rock.psd", ("textures/rock.dat", 3, ()))
     project.make("level.xml", ("level.xml", 0, (product_file(path),)))
 
     assert project.dependencies("linux/level.xml") == [resolved(1, 3)]
 
 
-def test_an_image_is_meant_as_a_source_whatever_is_declared(project: Project) -> None:
+def test_product_dependency_on_an_image_path_resolves_to_the_products_of_that_source(project: Project) -> None:
     project.make("textures/rock.png", ("textures/rock.streamingimage", 3, ()))
     project.make("level.xml", ("level.xml", 0, (product_file("textures/rock.PNG"),)))
 
@@ -170,14 +170,14 @@ def test_an_intermediate_is_never_a_target(project: Project) -> None:
     assert len([row for row in project.dependencies("common/level.xml") if row[2] == ""]) == 0
 
 
-def test_a_source_below_a_scan_folder_may_be_named_absolutely(project: Project, tmp_path) -> None:
+def test_absolute_path_below_a_scan_folder_is_a_dependency_on_that_source(project: Project, tmp_path) -> None:
     project.make("meshes/rock.fbx", ("meshes/rock.mesh", 0, ()))
     project.make("level.xml", ("level.xml", 0, (source_file(f"{tmp_path}/Meshes/Rock.fbx"), source_file("/elsewhere/x"))))
 
     assert project.dependencies("linux/level.xml") == [unmet("/elsewhere/x", SOURCE), resolved(1)]
 
 
-def test_another_uuid_of_a_source_is_the_one_that_dependencies_lead_to(project: Project) -> None:
+def test_dependencies_follow_a_source_whose_uuid_changes(project: Project) -> None:
     project.make("a.x", ("a.out", 4, ()))
     project.make("level.xml", ("level.xml", 0, (product_file("a.out"), source_file("*.x"))))
 
@@ -187,7 +187,7 @@ def test_another_uuid_of_a_source_is_the_one_that_dependencies_lead_to(project: 
     assert project.dependencies("linux/level.xml") == [unmet("*.x", SOURCE), resolved(99, 4)]
 
 
-def test_a_source_that_goes_while_others_need_it_may_come_back(project: Project) -> None:
+def test_dependencies_on_a_deleted_source_become_unmet_and_are_met_when_it_returns(project: Project) -> None:
     project.make("level.xml", ("level.xml", 0, (source_file("a.psd"), product_file("a.dds"))))
     project.source("a.psd")  # the file exists, but has no product yet
     project.drop("a.psd")
@@ -201,7 +201,7 @@ def test_a_source_that_goes_while_others_need_it_may_come_back(project: Project)
 # ---------------------------------------------------------------------------------------------------- by asset id, by many
 
 
-def test_a_dependency_by_asset_id_is_stored_as_declared_and_marked_so(project: Project) -> None:
+def test_dependency_by_asset_id_is_stored_as_declared_and_marked_as_by_id(project: Project) -> None:
     links = (asset(2, 9, 0), product_file("rock.mesh", 1), asset(77, 1))
     project.make("level.xml", ("level.xml", 0, links))
     project.make("rock.fbx", ("rock.mesh", 9, ()))
@@ -209,7 +209,7 @@ def test_a_dependency_by_asset_id_is_stored_as_declared_and_marked_so(project: P
     assert project.dependencies("linux/level.xml") == [resolved(2, 9, 0, by_id=1), resolved(77, 1, by_id=1)]
 
 
-def test_a_uuid_that_a_source_had_leads_to_the_one_it_has_whatever_was_known_first(project: Project) -> None:
+def test_dependency_on_an_earlier_uuid_of_a_source_resolves_to_its_present_uuid(project: Project) -> None:
     project.make("level.xml", ("level.xml", 0, (asset(77, 9),)))
     assert project.dependencies("linux/level.xml") == [resolved(77, 9, by_id=1)]
 
@@ -228,7 +228,7 @@ def test_a_uuid_that_a_source_had_leads_to_the_one_it_has_whatever_was_known_fir
     assert project.dependencies("linux/level.xml") == [resolved(77, 9, by_id=1)]
 
 
-def test_wildcards_stay_and_spawn_a_row_for_each_match(project: Project) -> None:
+def test_wildcard_dependency_keeps_its_row_and_adds_a_row_for_each_match(project: Project) -> None:
     project.make("a/x.psd", ("a/x.dds", 0, ()))
     project.make("level.xml", ("level.xml", 0, (product_file("a/*.dds", 1),)))
     project.make("a/b/y.psd", ("a/b/y.dds", 0, ()), ("a/b/y.txt", 1, ()))
@@ -258,14 +258,14 @@ def test_nothing_depends_on_itself(project: Project) -> None:
     assert project.dependencies("linux/a.out") == [unmet("*.out", PRODUCT), resolved(1, 1)]
 
 
-def test_of_several_links_to_one_product_the_first_counts(project: Project) -> None:
+def test_first_of_several_dependencies_on_the_same_product_wins(project: Project) -> None:
     project.make("level.xml", ("level.xml", 0, (source_file("*.fbx", 1), product_file("rock.mesh", 0))))
     project.make("rock.fbx", ("rock.mesh", 0, ()))
 
     assert project.dependencies("linux/level.xml") == [unmet("*.fbx", SOURCE, 1), resolved(2, 0, 1)]
 
 
-def test_running_again_doubles_nothing(project: Project) -> None:
+def test_second_run_of_a_job_adds_no_dependency_rows(project: Project) -> None:
     for _run in range(2):
         project.make("level.xml", ("level.xml", 0, (product_file("*.dds"), product_file("gone.x"), asset(9))))
         project.make("a.psd", ("a.dds", 0, ()))
@@ -278,7 +278,7 @@ def test_running_again_doubles_nothing(project: Project) -> None:
     ]
 
 
-def test_other_links_of_a_product_with_equal_bytes_are_taken_over(project: Project) -> None:
+def test_changed_dependencies_of_a_product_with_equal_bytes_are_stored(project: Project) -> None:
     project.make("a.psd", ("a.dds", 0, ()))
     project.make("level.xml", ("level.xml", 0, (product_file("a.dds"),)))
 
@@ -320,7 +320,7 @@ def test_a_failed_transaction_leaves_links_and_rows_as_they_were(project: Projec
     assert project.dependencies("linux/level.xml") == [resolved(2)]
 
 
-def test_legacy_sub_ids_go_with_their_product(project: Project) -> None:
+def test_legacy_sub_ids_are_deleted_with_their_product(project: Project) -> None:
     project.source("a.psd")
     rows = project.rows("a.psd", [("a.dds", 0, ())])
     project.store.put(**rows, put_legacy_sub_id=[(rows["put_product"][0][0], rows["put_product"][0][1], 44)])
@@ -331,7 +331,7 @@ def test_legacy_sub_ids_go_with_their_product(project: Project) -> None:
     assert project.store.count("LegacySubIDs") == 0
 
 
-def test_links_come_back_with_their_product_from_the_archive(project: Project) -> None:
+def test_archive_returns_each_product_with_its_dependencies(project: Project) -> None:
     links = (asset(5, 6, 1), product_file("*.dds", 0), source_file("!a.psd"))
     project.make("level.xml", ("level.xml", 0, links))
     project.make("plain.xml", ("plain.xml", 0, ()))

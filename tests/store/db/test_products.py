@@ -15,7 +15,7 @@ def test_products_in_a_folder_are_those_directly_in_it(store: Store) -> None:
     assert archive.products_in("windows") == {}
 
 
-def test_products_in_a_folder_of_another_script(store: Store) -> None:
+def test_products_in_a_folder_with_a_non_ascii_name_are_listed(store: Store) -> None:
     store.put(
         put_source=[source_row()], put_job=[job_row()], put_product=[product_row(name="linux/größe/a"), product_row(2, 1, "x")]
     )
@@ -38,7 +38,7 @@ def test_products_below_a_folder_exclude_those_of_its_neighbours(store: Store) -
     assert sorted(store.archive().products.products_below("linux/tex")) == ["linux/tex/a", "linux/tex/deep/b"]
 
 
-def test_cache_folders_come_back_with_their_times(store: Store) -> None:
+def test_cache_folders_are_read_back_with_their_times(store: Store) -> None:
     store.put(put_cache_folder=[("linux/ä", 1 << 60)])
 
     assert store.archive().products.cache_folders() == {"linux/ä": 1 << 60}

@@ -62,18 +62,18 @@ def test_equal_products_are_not_written_again(made: Store) -> None:
     assert made.writer.product_changes()[0] == 1
 
 
-def test_other_bytes_are_two_rows_changed_and_two_entries_of_the_feed(made: Store) -> None:
+def test_changed_products_keep_their_ids_and_write_few_rows(made: Store) -> None:
     rows = again(product(8, "linux/a", b"22"), product(9, "linux/b", b"22", 1), **DECLARED)
 
     assert written(made, rows) == 2 * (
         2 + 1 + 1
-    )  # counted for each: both parts of its row, its declared rows, and the earlier rows in memory
+    )  # for each product: both parts of its row, its declared rows, and the earlier rows in memory
 
     assert made.rows(PRODUCTS) == [(1, "linux/a", 0, b"22"), (2, "linux/b", 1, b"22")]
     assert made.rows("SELECT ProductPK FROM ProductDependencies") == [(1,)]
 
 
-def test_a_product_of_another_sub_id_or_name_is_another_one(made: Store) -> None:
+def test_product_with_another_sub_id_or_name_gets_a_new_row(made: Store) -> None:
     made.put(**again(product(8, "linux/a", sub_id=5), product(9, "linux/b", sub_id=1), product(10, "linux/B", sub_id=1)))
 
     assert made.rows(PRODUCTS) == [(2, "linux/b", 1, b"1"), (8, "linux/a", 5, b"1"), (10, "linux/B", 1, b"1")]
@@ -81,7 +81,7 @@ def test_a_product_of_another_sub_id_or_name_is_another_one(made: Store) -> None
 
 
 @pytest.mark.parametrize("less", sorted(DECLARED))
-def test_what_a_product_does_not_declare_any_more_goes(made: Store, less: str) -> None:
+def test_rows_that_a_product_no_longer_declares_are_deleted(made: Store, less: str) -> None:
     declared = {operation: rows for operation, rows in DECLARED.items() if operation != less}
     tables = {"put_link": "aptui_product_links", "put_legacy_sub_id": "LegacySubIDs", "put_facts": "aptui_facts"}
 
@@ -93,14 +93,14 @@ def test_what_a_product_does_not_declare_any_more_goes(made: Store, less: str) -
     assert made.count("ProductDependencies") == int(less != "put_link")
 
 
-def test_other_links_are_the_only_ones(made: Store) -> None:
+def test_new_dependencies_of_a_product_replace_its_earlier_ones(made: Store) -> None:
     made.put(**again(product(8, "linux/a"), product(9, "linux/b", sub_id=1), put_link=[link(8, "nowhere")]))
 
     assert made.rows("SELECT product_id, path FROM aptui_product_links") == [(1, "nowhere")]
     assert made.rows("SELECT ProductPK, UnresolvedPath FROM ProductDependencies") == [(1, "nowhere")]
 
 
-def test_what_a_scan_found_missing_was_in_the_last_run(made: Store) -> None:
+def test_new_run_deletes_missing_dependencies_and_keeps_the_scan_record(made: Store) -> None:
     found = (1, "scanner", "1", "", bytes(16), 0, "what", "when", 5, "linux/a", b"1")
     made.put(put_missing=[found], put_missing_scan=[(1, b"1", "terms", b"", "linux/a")])
 

@@ -81,7 +81,7 @@ def test_a_table_has_the_columns_types_collations_and_owners_of_o3de_in_their_or
         assert shape_of(ours, table) == shape_of(other, table)
 
 
-def test_the_indexes_of_o3de_are_there(path: Path) -> None:
+def test_new_database_has_the_indexes_of_o3de(path: Path) -> None:
     with closing(sqlite3.connect(path)) as database:
         rows = database.execute("SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql NOT NULL").fetchall()
 
@@ -90,7 +90,7 @@ def test_the_indexes_of_o3de_are_there(path: Path) -> None:
 
 
 @pytest.mark.real
-def test_an_up_to_date_database_is_left_alone_and_does_not_import_peewee(path: Path) -> None:
+def test_up_to_date_database_is_unchanged_and_opened_without_importing_peewee(path: Path) -> None:
     change(path, "INSERT INTO aptui_state VALUES ('epoch', '3')")
     code = (
         "import sys, pathlib; from aptui.store.db import schema, writer, archive; from aptui.store.queries import reader; "
@@ -103,7 +103,7 @@ def test_an_up_to_date_database_is_left_alone_and_does_not_import_peewee(path: P
         assert database.execute("SELECT value FROM aptui_state WHERE key = 'epoch'").fetchone() == ("3",)
 
 
-def test_an_empty_file_is_filled(tmp_path: Path) -> None:
+def test_empty_identity_file_gets_content(tmp_path: Path) -> None:
     path = tmp_path / "assetdb.sqlite"
     path.touch()
 
@@ -150,7 +150,7 @@ def test_a_newer_database_is_refused_and_kept(path: Path, sql: str) -> None:
     assert [entry.name for entry in path.parent.iterdir() if "old" in entry.name] == []
 
 
-def test_a_folder_in_the_way_is_a_host_error(tmp_path: Path) -> None:
+def test_database_that_cannot_be_created_is_a_host_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     with pytest.raises(HostError, match="cannot be created"):
@@ -166,7 +166,7 @@ def test_a_database_that_is_a_folder_is_a_host_error(tmp_path: Path) -> None:
     ("name", "said"),
     [("SQLITE_FULL", "ENOSPC"), ("SQLITE_IOERR_WRITE", "EIO"), ("SQLITE_BUSY", "holds it"), ("SQLITE_MISMATCH", "MISMATCH")],
 )
-def test_errors_of_sqlite_say_what_people_know(tmp_path: Path, name: str, said: str) -> None:
+def test_sqlite_errors_are_reported_with_familiar_names(tmp_path: Path, name: str, said: str) -> None:
     error = sqlite3.OperationalError("x")
     error.sqlite_errorname = name
 
@@ -200,7 +200,9 @@ def test_uuids_are_written_as_o3de_writes_them() -> None:
 
 
 @pytest.mark.parametrize("name", ["SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_CANTOPEN", "SQLITE_IOERR_SHMSIZE"])
-def test_on_a_full_disk_nothing_is_called_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_sqlite_errors_on_a_full_disk_are_not_reported_as_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     error = sqlite3.DatabaseError("database disk image is malformed")
     error.sqlite_errorname = name
     monkeypatch.setattr(schema.os, "statvfs", lambda _path: os.statvfs_result((4096, 4096, 100, 3, 3, 1, 1, 1, 0, 255)))
@@ -223,7 +225,7 @@ def test_invalid_database_on_a_full_disk_is_not_set_aside(tmp_path: Path, monkey
     assert not list(tmp_path.glob("*.damaged"))
 
 
-def test_schema_digest_is_that_of_a_new_database_so_that_peewee_is_not_imported(path: Path) -> None:
+def test_stored_schema_digest_equals_the_digest_of_a_new_database(path: Path) -> None:
     with closing(sqlite3.connect(path)) as database:
         found = schema.digest_of(database.execute(schema.SCHEMA_SQL).fetchall())
 

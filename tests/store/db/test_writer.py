@@ -41,11 +41,11 @@ OWNED = ("Sources", "aptui_sources", "Jobs", "aptui_jobs", "Products", "aptui_pr
          "aptui_conflicts", "aptui_edges", "SourceDependency", "Stats")  # fmt: skip
 
 
-def test_every_operation_of_the_core_is_known_in_its_order() -> None:
+def test_writer_has_a_statement_for_each_row_operation_in_the_same_order() -> None:
     assert list(STATEMENTS) == list(ROW_OPERATIONS)
 
 
-def test_putting_everything_twice_is_putting_it_once(store: Store) -> None:
+def test_writing_the_same_rows_twice_does_not_duplicate_them(store: Store) -> None:
     fill(store)
     store.put(drop_edges=[(uuid_of(1), BUILDER)])
     fill(store)
@@ -57,14 +57,14 @@ def test_putting_everything_twice_is_putting_it_once(store: Store) -> None:
     ]  # fmt: skip
 
 
-def test_a_database_that_cannot_be_opened_is_let_go(tmp_path: Path) -> None:
+def test_database_that_cannot_be_opened_is_closed(tmp_path: Path) -> None:
     path = tmp_path / "assetdb.sqlite"
     path.write_bytes(b"no database" * 100)
 
     with pytest.raises(HostError) as refused:
         Writer(path, lambda _number: None)
 
-    assert refused.value  # the error refers to the frames, and these to opened objects
+    assert refused.value  # the error keeps the frames alive, and the frames keep the opened objects alive
     assert str(path) not in {os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")}
 
 
@@ -102,7 +102,7 @@ def test_unchanged_rows_are_not_written(store: Store) -> None:
     assert store.rows("SELECT SourceName FROM Sources") == [("Textures/ärger.png",)]
 
 
-def test_many_rows_need_few_statements(store: Store) -> None:
+def test_many_rows_are_written_with_few_statements(store: Store) -> None:
     seen: list[str] = []
     most, fewer = MANY
     count = 2 * most + 2 * fewer + 3
@@ -117,7 +117,7 @@ def test_many_rows_need_few_statements(store: Store) -> None:
     ]
 
 
-def test_the_intents_of_a_commit_go_by_one_statement_and_no_others(store: Store) -> None:
+def test_finishing_runs_deletes_exactly_their_intents_with_one_statement(store: Store) -> None:
     store.writer.record_intents(Intent(key, 1, f"linux/{name}", DIGEST, 1, "[]") for key in (1, 2, 3) for name in "ab")()
     seen: list[str] = []
     store.writer._database.set_trace_callback(seen.append)
@@ -128,7 +128,7 @@ def test_the_intents_of_a_commit_go_by_one_statement_and_no_others(store: Store)
     assert [(intent.run_key, intent.name) for intent in store.writer.intents()] == [(2, "linux/a"), (2, "linux/b")]
 
 
-def test_of_rows_with_one_key_the_last_one_counts_however_many_there_are(store: Store) -> None:
+def test_last_of_many_rows_with_the_same_key_wins(store: Store) -> None:
     count = max(MANY)
     rows = [source_row(at % 3 + 1, f"{at % 3}.png")[:5] + (b"%d" % at, "", at, at) for at in range(count)]
 
@@ -139,7 +139,7 @@ def test_of_rows_with_one_key_the_last_one_counts_however_many_there_are(store: 
 
 
 @pytest.mark.parametrize("operation", [name for name in STATEMENTS if name.startswith("put_")])
-def test_each_statement_that_puts_can_put_many(store: Store, operation: str) -> None:
+def test_each_put_statement_has_a_valid_form_for_many_rows(store: Store, operation: str) -> None:
     for sql, _shape in STATEMENTS[operation]:
         if many := of_many(sql, max(MANY)):
             store.rows(f"EXPLAIN {many}", *[None] * max(MANY) * sql.count("?"))
@@ -163,7 +163,7 @@ def test_files_that_differ_in_case_alone_are_two_rows(store: Store) -> None:
     assert store.rows("SELECT FileName FROM Files") == [("A.png",)]
 
 
-def test_file_that_became_a_source_is_listed_once(store: Store) -> None:
+def test_file_that_becomes_a_source_is_listed_once(store: Store) -> None:
     store.put(put_file=[(1, "Textures/Ärger.png", 0, 1, 2), (1, "textures/Ärger.png", 0, 1, 2)])
     store.put(put_source=[source_row()])
 
@@ -174,7 +174,7 @@ def test_file_that_became_a_source_is_listed_once(store: Store) -> None:
     assert store.rows("SELECT COUNT(DISTINCT FileID) FROM Files") == [(2,)]
 
 
-def test_dropping_a_source_takes_all_that_hangs_on_it(store: Store) -> None:
+def test_dropping_a_source_deletes_all_rows_that_belong_to_it(store: Store) -> None:
     fill(store)
 
     store.put(drop_source=[(1,)])
@@ -212,7 +212,7 @@ def test_each_drop_deletes_only_its_rows(store: Store, operation: str, row: tupl
     assert store.count("Jobs") == 1
 
 
-def test_drops_come_before_puts_within_an_order(store: Store) -> None:
+def test_drops_are_applied_before_puts_of_the_same_order(store: Store) -> None:
     fill(store)
 
     store.writer.run(
@@ -223,7 +223,7 @@ def test_drops_come_before_puts_within_an_order(store: Store) -> None:
     assert store.rows("SELECT ProductName FROM Products") == [("linux/b",)]
 
 
-def test_the_last_run_that_succeeded_stays_however_many_failed_since(store: Store) -> None:
+def test_last_successful_run_is_kept_after_any_number_of_failed_runs(store: Store) -> None:
     outcomes = {1: 0, 2: 0} | dict.fromkeys(range(3, 10), 1)
     for key, outcome in outcomes.items():
         store.put(put_run=[(1, key, 100 * key, 5, outcome, "", "", "", 1, "1", b"", "", "")])
@@ -242,7 +242,7 @@ def test_only_the_last_five_runs_of_a_job_stay(store: Store) -> None:
     assert store.rows("SELECT run_key FROM aptui_runs ORDER BY run_key") == [(4,), (5,), (6,), (7,), (8,)]
 
 
-def test_folders_may_come_as_facts_or_packed(store: Store) -> None:
+def test_folder_rows_are_stored_packed(store: Store) -> None:
     fill(store)
 
     assert unpack_files(store.rows("SELECT files FROM aptui_folders")[0][0], 1) == [FACT]
@@ -290,7 +290,7 @@ def statements_of(store: Store) -> list[str]:
     return said
 
 
-def test_saves_share_the_transaction_of_the_commit_that_follows_them(store: Store) -> None:
+def test_earlier_saves_share_the_transaction_of_the_next_commit(store: Store) -> None:
     said = statements_of(store)
 
     store.writer.save(1, {"put_source": [source_row()]})
@@ -329,7 +329,9 @@ def test_failed_commit_does_not_fail_the_earlier_save(store: Store) -> None:
         ("drop_source", (1,), True),
     ],
 )
-def test_only_rows_needed_by_deletions_are_synced(store: Store, operation: str, row: tuple[object, ...], is_synced: bool) -> None:
+def test_only_operations_that_delete_products_are_synced(
+    store: Store, operation: str, row: tuple[object, ...], is_synced: bool
+) -> None:
     fill(store)
     store.put()
     said = statements_of(store)
@@ -340,7 +342,7 @@ def test_only_rows_needed_by_deletions_are_synced(store: Store, operation: str, 
     assert ("PRAGMA synchronous = FULL" in said) is is_synced
 
 
-def test_a_later_save_may_drop_what_an_earlier_one_put(store: Store) -> None:
+def test_later_save_can_delete_a_row_of_an_earlier_save(store: Store) -> None:
     store.writer.save(1, {"put_source": [source_row()]})
     store.writer.save(2, {"drop_source": [(1,)]})
     store.put()
@@ -348,7 +350,7 @@ def test_a_later_save_may_drop_what_an_earlier_one_put(store: Store) -> None:
     assert store.count("Sources") == 0
 
 
-def test_announcement_has_an_intent_for_each_product_and_run(store: Store) -> None:
+def test_announcement_records_an_intent_for_each_product_and_run_of_a_source(store: Store) -> None:
     fill(store)
     said = statements_of(store)
 
@@ -381,7 +383,7 @@ def test_intents_stay_until_their_runs_are_finished(store: Store) -> None:
     assert store.count("Sources") == 1
 
 
-def test_scan_folders_keep_their_ids_and_the_gone_ones_are_named(store: Store) -> None:
+def test_scan_folders_keep_their_ids_and_the_ids_of_removed_ones_are_returned(store: Store) -> None:
     ids, gone = store.writer.sync_scan_folders([("PROJECT", "/new", 0), ("gem", "/gem", 1)])
     assert (ids["PROJECT"], gone) == (store.scan_folder, [])
 
@@ -406,7 +408,7 @@ def test_checkpoint_empties_the_log(store: Store) -> None:
     assert store.path.with_name("assetdb.sqlite-wal").stat().st_size == 0
 
 
-def test_half_a_surrogate_pair_costs_one_character(store: Store) -> None:
+def test_half_a_surrogate_pair_is_stored_as_a_question_mark(store: Store) -> None:
     store.put(put_state=[("text", "a\ud800b")])
 
     assert store.reader().state("text") == "a?b"
@@ -447,7 +449,7 @@ def test_full_disk_is_reported_and_later_calls_work(store: Store) -> None:
     store.put(put_state=[("small", "x")])
 
 
-def test_a_write_lock_held_by_another_program_is_given_up_in_the_end(store: Store) -> None:
+def test_writer_raises_host_error_if_another_program_holds_the_lock_too_long(store: Store) -> None:
     writer = Writer(store.path, store.saved.append, lock_timeout_s=0.0)
     with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -468,7 +470,7 @@ def test_a_database_deleted_while_in_use_is_noticed(tmp_path: Path) -> None:
     writer.close()
 
 
-def test_a_closed_writer_refuses_and_closes_again(store: Store) -> None:
+def test_closed_writer_refuses_saves_and_can_be_closed_again(store: Store) -> None:
     store.writer.save(1, {"put_state": [("a", "b")]})
     store.writer.close()
     store.writer.close()

@@ -1,4 +1,4 @@
-"""Failures of one kind have one cause, whatever file, line, number or name each is about; different kinds have different ones."""
+"""Failures of the same kind have the same cause for any file, line, number or name; different kinds have different causes."""
 
 import pytest
 

@@ -119,7 +119,7 @@ def test_all_terms_must_match(text: str, expected: list[int]) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in FIELDS if name not in ("status", "source", "warning", *_NUMBERS)])
-def test_a_field_is_searched_alone(name: str) -> None:
+def test_field_term_searches_only_its_field(name: str) -> None:
     rows = Rows(["a", "b", "image"], {name: ["Image", "mesh", ""]})
 
     assert hits(f"{name}:image", rows) == [0]
@@ -165,7 +165,7 @@ def test_a_status_word_is_a_status_unless_quoted(text: str, expected: list[int])
         ("2h", datetime(2026, 11, 20, 10, 30)), ("1d", datetime(2026, 11, 19, 12, 30)), ("90s", datetime(2026, 11, 20, 12, 28, 30)),
     ],
 )  # fmt: skip
-def test_after_takes_times_days_and_how_long_ago(value: str, moment: datetime) -> None:
+def test_after_accepts_a_time_a_date_or_an_age(value: str, moment: datetime) -> None:
     assert parse(f"after:{value}", NOW_MS).terms == (
         Between("completed_ms", int(moment.timestamp() * 1000), math.inf, is_negated=False),
     )
@@ -218,7 +218,7 @@ def test_invalid_number_is_an_error_with_its_column(value: str) -> None:
     assert caught.value.column == 8
 
 
-def test_term_has_the_column_of_its_pattern() -> None:
+def test_term_stores_the_column_of_its_pattern_in_the_filter() -> None:
     terms = parse('a !key:"b c" failed').terms
 
     assert [(term.field, term.raw, term.column, term.is_negated) for term in terms if isinstance(term, TextMatch)] == [
@@ -270,7 +270,7 @@ def test_matching_reports_invalid_patterns() -> None:
         (".png$", r"`.` is any character: `\.png$`"),
     ],
 )
-def test_pattern_with_a_wider_meaning_gets_a_hint(text: str, hint: str) -> None:
+def test_pattern_with_an_unescaped_dot_before_an_extension_gets_a_hint(text: str, hint: str) -> None:
     assert parse(text).hint == hint
 
 
@@ -317,7 +317,7 @@ def test_any_text_is_a_filter_or_an_error_with_its_column(text: str) -> None:
         ('"failed"', [], '"failed"'),
     ],
 )  # fmt: skip
-def test_the_picker_changes_status_terms_alone(text: str, words: list[str], expected: str) -> None:
+def test_status_picker_changes_only_the_status_terms_of_a_filter(text: str, words: list[str], expected: str) -> None:
     assert with_statuses(text, words) == expected
 
 
@@ -329,7 +329,7 @@ def test_statuses_of_a_filter_are_read_from_its_terms() -> None:
 # ------------------------------------------------------------------------------------------------------------------- spans
 
 
-def test_spans_are_characters_in_order_and_merged() -> None:
+def test_spans_of_matches_are_in_characters_sorted_and_merged() -> None:
     wanted = parse("fbx ärger source:rock !x key:rock rock_0")
 
     assert wanted.spans(["Ärger/rock_01.fbx", "none", ""]) == [((0, 5), (6, 12), (14, 17)), (), ()]
@@ -348,7 +348,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("small_chunks")
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=4), max_size=18), st.sets(st.integers(0, 17)))
-def test_texts_are_unchanged_by_searches(words: list[str], some: set[int]) -> None:
+def test_text_column_finds_matches_and_ranks_texts_like_a_plain_search(words: list[str], some: set[int]) -> None:
     column = Texts(words[:7])
     column.extend(words[7:])
     expected = [word.replace("\0", "␀") for word in words]
@@ -384,7 +384,7 @@ def test_large_text_column_ranks_like_a_small_one(monkeypatch: pytest.MonkeyPatc
     assert np.argsort(many, kind="stable").tolist() == np.argsort(few, kind="stable").tolist() == [1, 2, 0, 4, 3]
 
 
-def test_a_pool_knows_each_text_once() -> None:
+def test_text_pool_stores_equal_texts_once() -> None:
     pool = TextPool()
 
     assert [pool[text] for text in ("a", "b", "a")] == [0, 1, 0]

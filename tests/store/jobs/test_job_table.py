@@ -1,4 +1,4 @@
-"""All jobs as columns: what is read is what rows say, from our databases and from O3DE's, in whatever pieces."""
+"""All jobs as columns: the columns equal the rows, for our databases and O3DE's, with any chunk size."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("chunk", [16_384, 512])
-def test_columns_say_what_rows_say(generated: Path, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_table_has_the_same_values_as_the_rows_of_the_reader(
+    generated: Path, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(parts, "CHUNK", chunk)
     with closing(open_reader(generated)) as reader:
         table = read_job_table(reader, {})
@@ -70,7 +72,7 @@ def test_a_generated_database_is_the_same_every_time(generated: Path, tmp_path: 
     assert (again.parent.parent / "aptui.yaml").is_file()
 
 
-def test_rows_are_found_by_id_with_gaps_between(store: Store) -> None:
+def test_rows_are_found_by_job_id_if_the_ids_have_gaps(store: Store) -> None:
     store.put(
         put_source=[source_row(5, "a.png")], put_job=[job_row(number, 5, platform=f"p{number}") for number in (3, 70, 1_000_000)]
     )
@@ -79,7 +81,7 @@ def test_rows_are_found_by_id_with_gaps_between(store: Store) -> None:
     assert [table.row_of(number) for number in (3, 70, 1_000_000, 0, 4, 2_000_000)] == [0, 1, 2, -1, -1, -1]
 
 
-def test_texts_that_hold_a_nul_are_shown_with_its_picture(store: Store) -> None:
+def test_nul_in_a_text_is_shown_as_a_visible_symbol(store: Store) -> None:
     store.put(
         put_source=[source_row(1, "a.png")],
         put_job=[job_row(1, 1, job_key="one\0two"), job_row(2, 1, platform="mac", job_key="three", reason="x\0y")],
@@ -104,7 +106,7 @@ def test_durations_of_a_foreign_database_come_from_its_stats(store: Store) -> No
     assert (table.value("duration_ms", 0), table.value("completed_ms", 0), table.value("status", 0)) == (77, 9, 2)
 
 
-def test_facts_of_products_are_columns_once_there_are_some(store: Store) -> None:
+def test_facts_of_products_are_columns_and_are_empty_without_stored_facts(store: Store) -> None:
     store.put(
         put_source=[source_row(1, "a.png")],
         put_job=[job_row(1, 1), job_row(2, 1, platform="mac")],
@@ -188,7 +190,7 @@ class Busy(dict[str, np.ndarray]):
 @pytest.mark.parametrize(
     "field", ["completed_ms", "failed_first", "duration_ms", "id", "status", "reason", "source", "error", "platform", "builder"]
 )
-def test_rows_may_come_while_others_are_put_in_order(store: Store, field: str) -> None:
+def test_rows_may_be_added_while_the_table_is_sorted_or_filtered(store: Store, field: str) -> None:
     store.put(put_source=[source_row(1, "a.png")], put_job=[job_row(1, 1)])
     table = read_job_table(store.reader(), {})
     table._columns = Busy(table)
@@ -201,7 +203,7 @@ def test_rows_may_come_while_others_are_put_in_order(store: Store, field: str) -
     assert len(mask) <= table.row_count()
 
 
-def test_a_row_is_there_once_it_is_written() -> None:
+def test_row_is_counted_only_after_it_is_completely_written() -> None:
     table = JobTable({}, AnalysisKeys())
     seen: list[int] = []
 
@@ -217,7 +219,7 @@ def test_a_row_is_there_once_it_is_written() -> None:
     assert order_rows(table, "platform", is_descending=False).tolist() == [0]
 
 
-def test_a_job_is_a_draft_until_its_final_is_there(store: Store) -> None:
+def test_job_is_a_draft_until_its_final_is_stored(store: Store) -> None:
     store.put(
         put_source=[source_row()],
         put_job=[job_row(1, run_key=5), job_row(2, run_key=6, platform="mac"), job_row(3, run_key=7, platform="windows")],
@@ -236,7 +238,7 @@ def test_a_job_is_a_draft_until_its_final_is_there(store: Store) -> None:
     assert parse("is:draft").matches(table).tolist() == [False, False, True]
 
 
-def test_a_job_is_critical_as_its_row_says_until_news_say_otherwise(store: Store) -> None:
+def test_job_is_critical_as_stored_until_a_notice_changes_that(store: Store) -> None:
     plans = [JobPlan("image", "linux", is_critical=True), JobPlan("image", "mac", params='{"a":[1,true,2]}')]
     store.put(
         put_source=[source_row()],
@@ -254,7 +256,7 @@ def test_a_job_is_critical_as_its_row_says_until_news_say_otherwise(store: Store
     assert parse("is:critical").matches(table).tolist() == [False, True]
 
 
-def test_a_jobs_mark_of_a_draft_goes_with_it(store: Store) -> None:
+def test_draft_mark_is_deleted_with_its_job(store: Store) -> None:
     store.put(put_source=[source_row()], put_job=[job_row(1, run_key=5)], put_draft=[(1, None)])
 
     store.put(drop_job=[(1,)])

@@ -44,7 +44,7 @@ def test_pattern_finds_texts(pattern: str, expected: list[int]) -> None:
         ("(a{1000}){1000}", 9, "too large"), ("a{1001}", 1, "more than 1000"),
     ],
 )  # fmt: skip
-def test_pattern_that_is_not_understood_says_where(pattern: str, at: int, what: str) -> None:
+def test_invalid_pattern_is_an_error_with_its_position(pattern: str, at: int, what: str) -> None:
     with pytest.raises(PatternError, match=re.escape(what)) as caught:
         compile_pattern(pattern)
 
@@ -57,7 +57,7 @@ def test_pattern_that_is_not_understood_says_where(pattern: str, at: int, what: 
     st.text(st.sampled_from(r"aAbksä._|^$?*[]()\w\d\W\b "), max_size=8),
     st.booleans(),
 )
-def test_joined_texts_have_what_each_text_has(texts: list[str], pattern: str, ignores_case: bool) -> None:
+def test_search_of_joined_texts_equals_a_search_of_each_text(texts: list[str], pattern: str, ignores_case: bool) -> None:
     try:
         wanted = compile_pattern(f"(?i){pattern}" if ignores_case else pattern)
     except PatternError:

@@ -1,4 +1,4 @@
-"""Numbers are put in a stable order, whatever their range."""
+"""Numbers of any range are sorted stably."""
 
 import numpy as np
 import pytest

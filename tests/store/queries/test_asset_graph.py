@@ -108,7 +108,7 @@ def test_walks_and_paths_equal_those_of_the_oracle(
 
 @settings(max_examples=15, deadline=None)
 @given(products=PAIRS, start=ONES)
-def test_asset_list_is_the_closure_and_orphans_are_the_rest(blank: Rows, products: Pairs, start: set[int]) -> None:
+def test_asset_list_has_all_reachable_products_and_orphans_are_the_others(blank: Rows, products: Pairs, start: set[int]) -> None:
     oracle = Oracle(products, [])
     seeds = {Node(at + 1) for at in start}
     with made(blank, products, [], is_foreign=False) as graph:
@@ -138,7 +138,7 @@ def sources(edges: list[Edge]) -> set[tuple[int, int, Link]]:
 
 
 @pytest.mark.parametrize("is_foreign", [False, True])
-def test_every_kind_of_source_dependency_leads_both_ways(rows: Rows, is_foreign: bool) -> None:
+def test_every_kind_of_source_dependency_is_followed_in_both_directions(rows: Rows, is_foreign: bool) -> None:
     rows.depend(0, "S1")
     rows.depend(0, "s[23]", WILDCARD)
     rows.depend(1, path_uuid("s2").hex(), UUID)
@@ -171,7 +171,7 @@ def test_discovered_dependencies_have_their_own_kind(rows: Rows) -> None:
         assert sources(graph.list_needed([Node(-1)])) == {(0, 1, Link.FOUND)}
 
 
-def test_file_without_source_is_a_node(rows: Rows) -> None:
+def test_dependency_on_a_file_that_is_not_a_source_is_a_file_node(rows: Rows) -> None:
     rows.depend(0, "Shared/Base.hlsl")
     rows.depend(1, "shared/*", WILDCARD)
 
@@ -186,7 +186,7 @@ def test_file_without_source_is_a_node(rows: Rows) -> None:
     assert {(-found.needs, found.link) for found in needing} == {(1, Link.SOURCE), (2, Link.WILDCARD)}
 
 
-def test_a_uuid_that_a_source_answers_to_as_well_leads_to_it(rows: Rows) -> None:
+def test_dependency_on_an_earlier_uuid_of_a_source_leads_to_that_source(rows: Rows) -> None:
     import sqlite3
 
     former = b"F" * 16
@@ -199,7 +199,7 @@ def test_a_uuid_that_a_source_answers_to_as_well_leads_to_it(rows: Rows) -> None
         assert sources([edge for edge in graph.needing([Node(-3)]) if edge.link is Link.UUID]) == {(0, 2, Link.UUID)}
 
 
-def test_walk_stays_on_one_platform(tmp_path: Path) -> None:
+def test_dependencies_are_followed_only_on_the_same_platform(tmp_path: Path) -> None:
     import sqlite3
 
     rows = Rows(tmp_path / "assetdb.sqlite", 2)
@@ -218,7 +218,7 @@ def test_walk_stays_on_one_platform(tmp_path: Path) -> None:
     assert of_source == [11]
 
 
-def test_an_intermediate_leads_to_the_product_that_it_is(tmp_path: Path) -> None:
+def test_intermediate_source_leads_to_the_product_with_the_same_file(tmp_path: Path) -> None:
     import sqlite3
 
     rows = Rows(tmp_path / "assetdb.sqlite", 2)
@@ -254,7 +254,7 @@ def test_unresolved_dependencies_are_listed_by_kind(rows: Rows) -> None:
     assert [(end.kind, end.product) for end in listed.loose_ends] == [("unmet", "linux/p0"), ("dangling", "linux/p1")]
 
 
-def test_facts_have_the_names_that_users_know(rows: Rows) -> None:
+def test_facts_of_nodes_have_the_displayed_names(rows: Rows) -> None:
     with graph_of(rows) as graph:
         source, product = (graph.facts([node])[node] for node in (Node(-1), Node(1)))
 
@@ -264,6 +264,6 @@ def test_facts_have_the_names_that_users_know(rows: Rows) -> None:
     assert (product.name, product.platform, product.source, product.size) == ("linux/p0", "linux", "s0", 10)
 
 
-def test_an_empty_list_is_a_list(rows: Rows) -> None:
+def test_asset_list_without_seeds_is_empty(rows: Rows) -> None:
     with graph_of(rows) as graph:
         assert closure(graph, [], [], "linux") == AssetList("linux", (), ())

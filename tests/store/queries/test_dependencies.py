@@ -46,7 +46,7 @@ def test_product_lists_dependencies_and_dependents(project: Project) -> None:
     assert dependencies.outgoing(reader, number["server/rock.mesh"]) == []
 
 
-def test_unmet_paths_are_listed_and_patterns_not_counted(project: Project) -> None:
+def test_unmet_paths_are_listed_and_wildcards_are_not_counted_as_unmet(project: Project) -> None:
     level = ids(project.store)["linux/level.out"]
     reader = project.store.reader()
 
@@ -58,7 +58,7 @@ def test_unmet_paths_are_listed_and_patterns_not_counted(project: Project) -> No
     assert dependencies.unmet_counts(reader, level) == (1, 1)
 
 
-def test_only_what_is_loaded_before_counts_as_preloaded(project: Project) -> None:
+def test_only_preload_dependencies_count_as_preloaded(project: Project) -> None:
     number = ids(project.store)
     reader = project.store.reader()
 
@@ -96,7 +96,7 @@ def test_changed_product_clears_the_catalog_mark(project: Project) -> None:
     assert archive.state("catalogs") is None
 
 
-def test_another_uuid_of_a_source_is_a_change_of_its_products(project: Project) -> None:
+def test_changed_uuid_of_a_source_clears_the_catalog_mark(project: Project) -> None:
     writer = project.store.writer
     assert writer.mark_catalogs(writer.product_changes()[0], "these")
 
@@ -157,7 +157,7 @@ def test_catalogs_updated_by_changes_equal_those_written_whole(
     store.close()
 
 
-def test_few_changes_write_few_lines(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_catalog_with_few_changes_rewrites_only_their_lines(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     store = project.store
     (store.path.parent / ".aptui").mkdir()
     catalogs = Catalogs(store.writer, store.path, "demo", ("linux",), None)

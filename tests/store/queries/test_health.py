@@ -16,7 +16,7 @@ from ..conftest import DIGEST, Store, job_row, product_row, source_row
 FACT = FileFact(1, RelPath("a/x"), 1, 2, 3, 4)
 
 
-def test_the_version_is_that_of_the_library() -> None:
+def test_sqlite_version_is_that_of_the_loaded_library() -> None:
     with closing(sqlite3.connect(":memory:")) as database:
         said = database.execute("SELECT sqlite_version()").fetchone()[0]
 
@@ -63,13 +63,13 @@ def test_pages_that_were_overwritten_are_faults(store: Store) -> None:
     assert 1 <= len(integrity.faults(store.path)) <= 5
 
 
-def test_a_fresh_database_counts_nothing(store: Store) -> None:
+def test_new_database_has_counts_of_zero(store: Store) -> None:
     reader = store.reader()
 
     assert (integrity.product_bytes(reader), integrity.last_completed_ms(reader), integrity.folder_count(reader)) == (0, 0, 0)
 
 
-def test_what_is_in_a_database_is_counted(store: Store) -> None:
+def test_bytes_folders_and_last_completion_of_a_database_are_reported(store: Store) -> None:
     gem = store.writer.sync_scan_folders([("project", "/project", 0), ("gem", "/gem", 1)])[0]["gem"]
     store.put(
         put_source=[source_row()],

@@ -70,7 +70,7 @@ def test_all_products_beyond_one_page_are_checked(store, monkeypatch):
     assert len(list(examine_products(store.reader(), store.path.parent))) == 5
 
 
-def test_orphan_files_are_found_below_platforms_alone(store):
+def test_orphan_files_are_found_only_in_folders_of_platforms(store):
     put(store, "linux/a.png", "linux/sub/b.png")
     cache = store.path.parent
     for name in (
@@ -128,7 +128,7 @@ def test_file_with_a_new_row_or_deleted_is_not_an_orphan(store):
     assert [each.name for each in still_orphans(before, store.reader(), cache)] == ["linux/d.png"]
 
 
-def test_marking_changes_the_times_of_known_folders_and_nothing_else(store):
+def test_marking_orphans_touches_only_folders_with_products(store):
     put(store, "linux/a.png")
     cache = store.path.parent
     for name in ("linux/stray", "linux/lonely/x"):

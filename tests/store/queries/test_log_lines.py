@@ -1,4 +1,4 @@
-"""Logs are read when a filter needs their lines, once a run."""
+"""Logs are read when a filter needs their lines; the log of each run is read once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_log_lines_are_listed_by_level_once(lines: LogLines) -> None:
     assert lines.list_known("warning", [(1, RUN)]) == ["two"]
 
 
-def test_a_log_is_read_once_a_run(lines: LogLines, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_of_a_run_is_read_once(lines: LogLines, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
     monkeypatch.setattr(logs, "read_lines", lambda path: read.append(path.name) or read_lines(path))
     lines.read("error", [(1, RUN)], nothing)
@@ -51,7 +51,7 @@ def test_a_log_is_read_once_a_run(lines: LogLines, monkeypatch: pytest.MonkeyPat
     assert read == ["a.log"] * 2
 
 
-def test_a_search_that_is_given_up_keeps_what_it_has_read(lines: LogLines) -> None:
+def test_cancelled_search_keeps_the_logs_that_it_has_read(lines: LogLines) -> None:
     def give_up() -> None:
         raise KeyboardInterrupt
 
@@ -61,7 +61,7 @@ def test_a_search_that_is_given_up_keeps_what_it_has_read(lines: LogLines) -> No
     assert lines.list_known("error", [(1, RUN)]) == [""]
 
 
-def test_analyses_unknown_jobs_and_logs_that_are_gone_say_nothing(lines: LogLines, tmp_path: Path) -> None:
+def test_analyses_unknown_jobs_and_deleted_logs_have_no_lines(lines: LogLines, tmp_path: Path) -> None:
     (tmp_path / "logs" / "JobLogs" / "a.log").unlink()
 
     assert lines.read("error", [(-1, 0), (7, 3), (1, RUN)], nothing) == ["", "", ""]

@@ -21,7 +21,7 @@ def run(job_id: int, run_key: int, name: str) -> tuple[object, ...]:
     return (job_id, run_key, run_key * 10, 4, 1, "new source", "", name, 0, "1", b"", "", "")
 
 
-def test_runs_are_stepped_through_from_the_last(store: Store, tmp_path: Path) -> None:
+def test_earlier_runs_are_counted_from_the_last_run(store: Store, tmp_path: Path) -> None:
     write(tmp_path, "JobLogs/one.log", "first try")
     store.put(
         put_source=[source_row()],
@@ -49,7 +49,7 @@ def test_a_job_without_history_has_its_last_log(store: Store, tmp_path: Path) ->
     assert logs.run_log(store.reader(), tmp_path, 2) is None
 
 
-def test_engine_logs_come_newest_first(tmp_path: Path) -> None:
+def test_engine_logs_are_listed_newest_first(tmp_path: Path) -> None:
     for name in ("aptui.log", "aptui.5.log", "aptui.70.log", "aptui.old.log", "other.log"):
         (tmp_path / name).touch()
 

@@ -1,4 +1,4 @@
-"""Slower than before: the median and the noise of earlier runs decide, not one number."""
+"""Jobs that became slower: decided by the median and the noise of earlier runs, not by a fixed number."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.store.queries.test_session_history import job, session_row
     ("now", "before", "is_slower"),
     [
         (1000, [], False),  # nothing to compare with
-        (210, [100], True),  # twice as long as the only one
+        (210, [100], True),  # twice as long as the only earlier run
         (190, [100], False),
         (300, [100, 105, 95, 100, 102], True),
         (128, [100, 100, 100, 100], False),  # a fourth, but not 30 ms
         (131, [100, 100, 100, 100], True),
-        (9000, [5000, 9500, 4000, 10000, 5500], False),  # it varies that much
+        (9000, [5000, 9500, 4000, 10000, 5500], False),  # earlier runs vary as much
         (9000, [5000, 5100, 4900, 5050, 5000], True),
         (29, [0, 0, 0], False),
         (31, [0, 0, 0], True),
@@ -51,7 +51,7 @@ def sessions_of(store: Store, *durations: dict[int, int], **changes: object) -> 
         store.put(put_session=[session_row()])
 
 
-def test_slower_jobs_are_found_until_they_run_at_their_pace_again(store: Store) -> None:
+def test_job_is_slower_until_a_run_has_its_usual_duration_again(store: Store) -> None:
     sessions_of(store, {1: 100, 2: 100}, {1: 104, 2: 100}, {1: 102}, {1: 400, 2: 120})
     reader = store.reader()
 
@@ -63,7 +63,7 @@ def test_slower_jobs_are_found_until_they_run_at_their_pace_again(store: Store) 
     assert slower_jobs(reader) == {}
 
 
-def test_failed_and_restored_runs_do_not_count_for_the_pace(store: Store) -> None:
+def test_failed_and_restored_runs_do_not_affect_slower_jobs(store: Store) -> None:
     sessions_of(store, {1: 100}, {1: 100}, {1: 100})
     sessions_of(store, {1: 9000}, outcome=1)
     job(store, 1, 990, duration_ms=9000, origin="from the store")
@@ -72,7 +72,7 @@ def test_failed_and_restored_runs_do_not_count_for_the_pace(store: Store) -> Non
     assert slower_jobs(store.reader()) == {}
 
 
-def test_a_builder_is_slower_when_its_jobs_are_together(store: Store) -> None:
+def test_builder_is_slower_if_most_of_its_jobs_are(store: Store) -> None:
     usual = dict.fromkeys(range(1, 9), 100)
     sessions_of(store, usual, usual, {number: 150 + number for number in usual})
 
@@ -81,7 +81,7 @@ def test_a_builder_is_slower_when_its_jobs_are_together(store: Store) -> None:
     assert 1.5 < found[BUILDER].factor < 1.6
 
 
-def test_one_slow_job_makes_no_slow_builder(store: Store) -> None:
+def test_builder_with_one_slow_job_is_not_slower(store: Store) -> None:
     usual = dict.fromkeys(range(1, 9), 100)
     sessions_of(store, usual, usual, usual | {3: 5000})
 

@@ -75,7 +75,7 @@ ALL = [
 # -------------------------------------------------------------------------------------------------------------------- jobs
 
 
-def test_jobs_come_by_source_and_failed_analyses_last(reader: Reader) -> None:
+def test_jobs_are_listed_by_source_with_failed_analyses_last(reader: Reader) -> None:
     assert listed(reader.jobs()) == ALL
 
 
@@ -87,7 +87,7 @@ def test_listed_jobs_have_one_of_the_statuses_and_the_platform(reader: Reader, s
     assert found == [row for row in ALL if row[2] in statuses and platform in ("", row[1])]
 
 
-def test_moment_is_the_stored_epoch_and_number(store: Store) -> None:
+def test_moment_is_the_stored_epoch_and_sequence_number(store: Store) -> None:
     reader = store.reader()
     assert reader.moment() == (0, 0)
 
@@ -136,7 +136,7 @@ def test_a_fresh_database_has_nothing_to_list(store: Store) -> None:
 # ------------------------------------------------------------------------------------------------------------------ totals
 
 
-def test_totals_are_what_counting_by_hand_gives(reader: Reader) -> None:
+def test_totals_equal_the_counts_of_the_rows(reader: Reader) -> None:
     rows = list(reader.jobs())
 
     totals = reader.totals()
@@ -147,7 +147,7 @@ def test_totals_are_what_counting_by_hand_gives(reader: Reader) -> None:
     assert (totals.sources, totals.products) == (4, 3)
 
 
-def test_totals_inside_a_snapshot_are_those_of_its_moment(store: Store) -> None:
+def test_totals_in_a_snapshot_ignore_later_changes(store: Store) -> None:
     store.put(put_source=[source_row()], put_job=[job_row()])
     reader = store.reader()
 
@@ -176,7 +176,7 @@ def test_the_last_five_runs_come_the_newest_first(store: Store) -> None:
     assert store.reader().runs_of(3) == []
 
 
-def test_inputs_of_a_job_are_its_manifest(reader: Reader) -> None:
+def test_inputs_of_a_job_are_those_of_its_stored_manifest(reader: Reader) -> None:
     assert reader.inputs_of(5) == (("source", "a.png", "00ff"),)
     assert reader.inputs_of(99) == ()
 
@@ -220,7 +220,7 @@ def test_dependents_are_named_by_path_or_uuid_without_wildcards_expanded(store: 
     assert reader.dependents_of("missing") == []
 
 
-def test_edges_of_a_source_are_as_declared(store: Store) -> None:
+def test_dependencies_of_a_source_are_returned_as_declared(store: Store) -> None:
     store.put(
         put_source=[source_row(1, "a.png"), source_row(2, "b.png")],
         put_edge=[
@@ -240,7 +240,7 @@ def test_edges_of_a_source_are_as_declared(store: Store) -> None:
     ]
 
 
-def test_file_is_that_of_its_source_or_of_the_first_scan_folder(store: Store) -> None:
+def test_file_of_a_path_is_that_of_its_source_otherwise_of_the_first_scan_folder(store: Store) -> None:
     gem = store.writer.sync_scan_folders([("project", "/project", 0), ("gem", "/gem", 1)])[0]["gem"]
     facts = {number: FileFact(number, RelPath("Tex/Ä.png"), number, 2, 3, 4) for number in (1, gem)}
     store.put(put_folder=[(number, "tex", DIGEST, (fact,)) for number, fact in facts.items()])
@@ -253,7 +253,7 @@ def test_file_is_that_of_its_source_or_of_the_first_scan_folder(store: Store) ->
     assert reader.file("tex/b.png") is None
 
 
-def test_metrics_say_what_each_builder_did(store: Store) -> None:
+def test_metrics_have_counts_and_durations_for_each_builder(store: Store) -> None:
     store.put(
         put_source=[source_row(1, "a.png"), source_row(2, "b.png")],
         put_job=[
@@ -289,7 +289,7 @@ def test_a_damaged_database_is_a_host_error(tmp_path: Path) -> None:
         open_reader(path)
 
 
-def test_a_database_of_something_else_is_the_users_error(tmp_path: Path) -> None:
+def test_file_that_is_not_an_asset_database_is_a_user_error(tmp_path: Path) -> None:
     path = tmp_path / "assetdb.sqlite"
     path.touch()
 
@@ -309,9 +309,7 @@ def test_a_database_of_another_version_is_the_users_error(store: Store) -> None:
     ("version", "advice"),
     [(schema.OWN_VERSION - 1, "'aptui batch' sets it aside"), (schema.OWN_VERSION + 1, "use the newer aptui")],
 )
-def test_a_database_of_another_aptui_is_brought_up_to_date_only_where_that_can_be_done(
-    store: Store, version: int, advice: str
-) -> None:
+def test_database_of_another_aptui_version_is_refused_with_advice(store: Store, version: int, advice: str) -> None:
     with closing(sqlite3.connect(store.path)) as database, database:
         database.execute("UPDATE aptui_state SET value = ? WHERE key = ?", (str(version), schema.VERSION_KEY))
 
@@ -324,7 +322,7 @@ def test_a_reader_never_writes(reader: Reader) -> None:
         reader._database.execute("DELETE FROM Sources")
 
 
-def test_a_copy_is_read_where_no_shared_memory_can_be_made_beside_it(store: Store, tmp_path: Path) -> None:
+def test_database_is_read_if_its_shared_memory_file_cannot_be_created(store: Store, tmp_path: Path) -> None:
     store.put(put_source=[source_row()], put_job=[job_row()])
     store.writer.checkpoint()
     shutil.copy(store.path, tmp_path / "copy.sqlite")
@@ -380,7 +378,7 @@ def test_jobs_of_o3de_are_listed_with_their_columns(foreign: Reader) -> None:
     assert foreign.totals().jobs == {"pending": 1, "processing": 1, "completed": 1, "failed": 1, "cancelled": 0}
 
 
-def test_the_rest_of_a_database_of_o3de_can_be_asked(foreign: Reader) -> None:
+def test_sources_products_and_runs_of_a_database_of_o3de_are_read(foreign: Reader) -> None:
     source = foreign.source("a.PNG")
 
     assert source is not None

@@ -56,7 +56,7 @@ def test_a_session_has_the_runs_since_the_one_before(store: Store) -> None:
     assert {run.ended_after_ms for run in runs} == {3 * SECOND}
 
 
-def test_a_failed_analysis_counts_as_failing(store: Store) -> None:
+def test_failed_analysis_is_counted_as_failing_in_its_session(store: Store) -> None:
     job(store, 1, 5)
     store.put(put_analysis=[analysis_row(1, state="failed", fingerprint=None)], put_session=[session_row()])
 
@@ -99,7 +99,7 @@ def test_deleted_job_keeps_its_name_and_number(store: Store) -> None:
     assert store.archive().next_ids()[1] == 3
 
 
-def test_old_sessions_are_merged_into_the_time_before_all_sessions(store: Store) -> None:
+def test_runs_of_a_pruned_session_are_moved_to_before_the_first_session(store: Store) -> None:
     job(store, 1, 5, duration_ms=10)
     job(store, 2, 6, duration_ms=20)
     store.put(put_session=[session_row(ended_ms=9 * SECOND)])
@@ -157,7 +157,7 @@ def test_unknown_session_is_refused(store: Store, word: str) -> None:
         session_named(store.reader(), word)
 
 
-def test_a_session_that_is_not_kept_is_refused_with_those_that_are(store: Store) -> None:
+def test_unknown_session_is_refused_with_the_numbers_of_stored_sessions(store: Store) -> None:
     with pytest.raises(UserError, match="none is recorded yet"):
         session_named(store.reader(), "last")
     job(store, 1, 5)

@@ -37,7 +37,7 @@ def health_of(tree: AssetTree, rows: list[tuple[int, str, int]]) -> TreeHealth:
     return TreeHealth(tree.end, tree.nodes_of(array[:, 0]), UnwellSources(array, (0, 0)))
 
 
-def test_folder_has_counts_of_all_files_below_it() -> None:
+def test_folder_shows_problem_counts_of_all_files_below_it() -> None:
     tree = tree_of(PATHS)
     health = health_of(tree, [(2, "pending", 2), (3, "warnings", 1), (4, "failed", 1), (99, "failed", 5)])
 
@@ -54,7 +54,7 @@ def test_folder_has_counts_of_all_files_below_it() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 5), st.sampled_from(UNWELL), st.integers(1, 9)), unique_by=lambda row: row[:2]))
-def test_counts_equal_a_plain_sum(rows: list[tuple[int, str, int]]) -> None:
+def test_problem_counts_of_a_node_equal_the_sum_over_its_files(rows: list[tuple[int, str, int]]) -> None:
     tree = tree_of(PATHS)
     health = health_of(tree, rows)
 
@@ -100,7 +100,7 @@ def test_next_bad_file_wraps_around() -> None:
         ({"errors": 4, "cancelled": 1}, "✗ 4 with errors  – 1", "4 with errors, 1 cancelled"),
     ],
 )
-def test_health_cell_has_a_word_for_the_worst_and_signs(counts: dict[str, int], cell: str, text: str) -> None:
+def test_health_cell_names_the_worst_problem_and_shows_the_others_as_signs(counts: dict[str, int], cell: str, text: str) -> None:
     assert (health_cell(counts).text, health_text(counts)) == (cell, text)
 
 

@@ -107,7 +107,7 @@ def test_search_with_a_slash_matches_paths(tree: AssetTree, text: str, expected:
     assert int(tree.search(text).sum()) == expected
 
 
-def test_products_are_found_by_the_name_of_their_source_with_its_capitals() -> None:
+def test_search_for_products_ignores_case() -> None:
     products = tree_of(["linux/quitonsuccess.lua", "linux/other.lua"])
 
     assert int(products.search("QuitOnSuccess").sum()) == 1
@@ -185,7 +185,7 @@ def reader(store: Store) -> Reader:
     return store.reader()
 
 
-def test_source_has_all_its_facts(reader: Reader) -> None:
+def test_details_of_a_source_have_products_dependencies_jobs_and_uuid(reader: Reader) -> None:
     details = assets.source_details(reader, 1)
 
     assert details is not None
@@ -208,7 +208,7 @@ def test_unresolved_dependencies_are_shown_as_written(reader: Reader) -> None:
     ]
 
 
-def test_an_intermediate_is_found_from_both_sides(reader: Reader) -> None:
+def test_intermediate_leads_to_its_source_and_is_listed_at_its_source(reader: Reader) -> None:
     mesh, material = assets.source_details(reader, 2), assets.source_details(reader, 3)
 
     assert mesh is not None
@@ -334,7 +334,9 @@ def test_each_kind_has_its_own_tree(held: tuple[AssetsStore, threading.Event]) -
     }
 
 
-def test_a_model_finds_nodes_and_marks_them(held: tuple[AssetsStore, threading.Event], reader: Reader) -> None:
+def test_search_finds_nodes_by_text_and_uuid_and_highlight_marks_matches(
+    held: tuple[AssetsStore, threading.Event], reader: Reader
+) -> None:
     trees, _ = held
     model = AssetModel(trees, Kind.SOURCES)
     model.refresh()

@@ -215,7 +215,7 @@ def test_notices_wait_until_rows_are_read(feed: Feed) -> None:
     assert not feed.drain()
 
 
-def test_notices_up_to_the_moment_of_the_rows_are_not_later(feed: Feed) -> None:
+def test_notice_up_to_the_moment_of_the_rows_is_not_marked_as_later(feed: Feed) -> None:
     feed.note_subscription(1, 3, {})
     feed.receive([NoticeLine(1, 5, notice(1))])
     feed.receive([NoticeLine(1, 6, notice(2))])
@@ -234,7 +234,7 @@ def test_newest_notice_of_a_job_replaces_older_ones(feed: Feed) -> None:
     assert [(news.notice.job_id, news.notice.status) for news in feed.drain().jobs] == [(0, "failed"), (1, "failed")]
 
 
-def test_batch_is_split_and_its_first_part_has_the_rest(feed: Feed) -> None:
+def test_changed_jobs_are_split_into_parts_and_the_first_part_has_everything_else(feed: Feed) -> None:
     feed.note_subscription(1, 5, {3: 0})
     feed.receive([NoticeLine(1, number, notice(number)) for number in range(6, 13)])
     feed.receive([NoticeLine(1, 13, EngineMessage(0, 30, "a"))])
@@ -260,7 +260,7 @@ def test_new_epoch_is_read_again(feed: Feed) -> None:
     assert not feed.drain().jobs
 
 
-def test_lost_connection_ends_running_jobs(feed: Feed) -> None:
+def test_lost_connection_ends_the_running_state_of_jobs(feed: Feed) -> None:
     feed.note_subscription(1, 5, {1: 0})
     feed.read()
     assert feed.drain().is_connected
@@ -436,7 +436,7 @@ def test_closed_feed_does_not_read(store: Store) -> None:
     assert feed.drain().table is None
 
 
-def test_job_news_have_their_time_of_receipt(feed: Feed) -> None:
+def test_news_of_a_job_have_the_time_of_receipt(feed: Feed) -> None:
     feed.note_subscription(1, 5, {})
     feed.read()
     feed.receive([NoticeLine(1, 6, notice(1))])

@@ -389,7 +389,7 @@ def test_an_analysis_is_listed_only_while_it_failed(jobs: JobsStore) -> None:
     assert shown(jobs)[-1] == ANALYSIS
 
 
-def test_earlier_notices_only_show_running_jobs(jobs: JobsStore) -> None:
+def test_notices_before_the_moment_of_the_rows_only_show_that_a_job_runs(jobs: JobsStore) -> None:
     jobs.apply(Batch(running={1: NOW_MS, 4: NOW_MS - 18_000}))
     assert [jobs.cell(index, "status").text for index in (0, 5)] == ["▶ processing", "▶ processing"]
     assert [jobs.cell(index, "duration").text for index in (0, 5)] == ["0 s…", "18 s…"]
@@ -417,7 +417,7 @@ def test_reread_rows_keep_keys_and_running_jobs(jobs: JobsStore, filled: Store) 
     assert jobs.cell(0, "status").text == "▶ processing"
 
 
-def test_changes_during_a_view_are_in_it(jobs: JobsStore) -> None:
+def test_changes_while_a_view_is_computed_are_in_the_view(jobs: JobsStore) -> None:
     jobs.set_filter("status:failed")
     jobs.apply(news(notice(1, "Textures/rock.png", "failed"), notice(20, "late.png", "failed"), notice(5, status="")))
     jobs.settle()
@@ -454,7 +454,7 @@ def test_a_critical_job_has_a_sign_before_its_path_and_hits_are_marked_behind_it
     assert info.source == "textures/sand.PNG"
 
 
-def test_row_is_a_draft_until_its_final_is_reported(jobs: JobsStore) -> None:
+def test_row_is_marked_as_a_draft_until_the_final_run_is_reported(jobs: JobsStore) -> None:
     jobs.apply(news(notice(3, "textures/sand.PNG", is_draft=True)))
     marked, found = jobs.cell(shown(jobs).index(3), "reason").text, filtered(jobs, "is:draft")
     jobs.apply(news(notice(3, "textures/sand.PNG", "processing", is_draft=True)))
@@ -477,7 +477,7 @@ def test_row_is_a_draft_until_its_final_is_reported(jobs: JobsStore) -> None:
         ("drawbridge.stl:1: odd", "drawbridge.stl:1: odd"),
     ],
 )
-def test_an_error_does_not_name_its_source_again(error: str, shown: str) -> None:
+def test_error_in_a_row_omits_the_path_of_its_source(error: str, shown: str) -> None:
     assert without_source(error, "levels/bridge.stl") == shown
 
 

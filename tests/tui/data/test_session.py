@@ -88,7 +88,7 @@ def test_session_subscribes_and_passes_notices_in_order(link_room):
         session.close()
 
 
-def test_answers_and_refusals_come_back(link_room):
+def test_answer_and_refusal_of_a_request_are_returned(link_room):
     with link_room.running() as engine:
         session, _ = opened(engine.room.server.path)
         until(lambda: session.state is SessionState.ATTACHED)
@@ -99,7 +99,7 @@ def test_answers_and_refusals_come_back(link_room):
         session.close()
 
 
-def test_lost_engine_is_noticed_and_searched(link_room):
+def test_lost_engine_is_noticed_and_the_session_reconnects(link_room):
     with link_room.running() as engine:
         session, listener = opened(engine.room.server.path)
         until(lambda: session.state is SessionState.ATTACHED)

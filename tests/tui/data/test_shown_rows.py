@@ -40,7 +40,7 @@ def changed(made: ShownRows, table: FakeTable, *rows: int) -> bool:
     return made.reconsider(cast(JobTable, table), cast(Filter, table), set(rows))
 
 
-def test_newly_matching_row_comes_last_and_counts_as_late() -> None:
+def test_newly_matching_row_is_added_last_and_counted_as_late() -> None:
     made, table = shown(4, 2, 0)
 
     assert changed(made, table, 3, 1)
@@ -49,7 +49,7 @@ def test_newly_matching_row_comes_last_and_counts_as_late() -> None:
     assert not changed(made, table, 3, 1)
 
 
-def test_row_that_fails_the_filter_leaves_when_off_the_screen() -> None:
+def test_row_that_fails_the_filter_is_removed_when_off_the_screen() -> None:
     made, table = shown(3, 0, 1, 2)
     made.hold(0, 2)
     table.passing = {0}
@@ -62,7 +62,7 @@ def test_row_that_fails_the_filter_leaves_when_off_the_screen() -> None:
     assert (made.rows.tolist(), made.lingering) == ([0], set())
 
 
-def test_deleted_row_leaves_even_on_the_screen() -> None:
+def test_deleted_row_is_removed_even_on_the_screen() -> None:
     made, table = shown(2, 0, 1)
     made.hold(0, 2)
     table.alive[1] = 0
@@ -71,7 +71,7 @@ def test_deleted_row_leaves_even_on_the_screen() -> None:
     assert (made.rows.tolist(), made.lingering) == ([0], set())
 
 
-def test_what_passes_again_lingers_no_more_and_stays_where_it_is() -> None:
+def test_row_that_passes_the_filter_again_keeps_its_place_and_is_no_longer_lingering() -> None:
     made, table = shown(2, 1, 0)
     made.hold(0, 2)
     table.passing = {0}
@@ -82,7 +82,7 @@ def test_what_passes_again_lingers_no_more_and_stays_where_it_is() -> None:
     assert (made.rows.tolist(), made.lingering) == ([1, 0], set())
 
 
-def test_new_row_of_the_table_is_shown() -> None:
+def test_new_row_is_shown_after_the_table_grew_by_thousands_of_rows() -> None:
     made, table = shown(1, 0)
     table.alive, table.passing = np.ones(5000, np.int8), {0, 4999}
 

@@ -100,7 +100,7 @@ def told(row: Row) -> JobNews:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(STEPS, min_size=1, max_size=14))
-def test_settled_rows_equal_filter_and_order(steps: list[object]) -> None:
+def test_settled_rows_equal_a_plain_filter_and_sort(steps: list[object]) -> None:
     store = JobsStore(clock_ms=lambda: NOW_MS)
     store.apply(Batch(table=JobTable({}, AnalysisKeys())))
     store.settle()

@@ -39,7 +39,7 @@ def test_status_line_has_the_progress_as_a_sentence(session: FakeSession) -> Non
     assert "● building 38 %  38 of 100 jobs · 3 failed · 9.0 s left · 2 running · 3.8 a second" in said
 
 
-def test_time_left_is_rough_until_the_engine_has_an_estimate(session: FakeSession) -> None:
+def test_time_left_is_calculated_from_the_rate_until_the_engine_has_an_estimate(session: FakeSession) -> None:
     session.latest_progress, session.project_name = progress(analyses_waiting=4555, eta_ms=0), "game"
     said = ["".join(part.text for part in StatusLine(session).parts(width)) for width in (80, 140)]
 
@@ -61,7 +61,7 @@ def test_percentage_and_counts_of_line_1_agree(session: FakeSession, changes: di
 
 
 @pytest.mark.parametrize("state", [SessionState.REATTACHING, SessionState.DETACHED, SessionState.WAITING])
-def test_nothing_runs_while_no_engine_is_connected(session: FakeSession, state: SessionState) -> None:
+def test_lines_show_no_activity_while_no_engine_is_connected(session: FakeSession, state: SessionState) -> None:
     session.state = state
     session.latest_health = Health(roots=(WatchedRoot("/game", WatchMode.NATIVE),))
     said = "".join(part.text for part in StatusLine(session).parts(140))
@@ -95,7 +95,7 @@ def test_low_rate_is_shown_by_minute(session: FakeSession, took_ms: int, said: s
 
 
 @pytest.mark.parametrize("width", range(90, 150))
-def test_the_timers_stand_apart_from_the_sentence(session: FakeSession, width: int) -> None:
+def test_timers_are_three_blanks_apart_from_the_sentence(session: FakeSession, width: int) -> None:
     session.latest_progress = progress(scan_ms=400, analysis_ms=900, analyses_waiting=1456)
 
     said = "".join(part.text for part in StatusLine(session).parts(width))
@@ -135,7 +135,7 @@ def test_draining_engine_is_shown_as_draining_and_then_as_drained() -> None:
     assert activity_of(SessionState.ATTACHED, progress(jobs_waiting=0, jobs_running=0), health).text == "‖ drained"
 
 
-def test_progress_bar_shows_done_failed_running_and_left(session: FakeSession) -> None:
+def test_progress_bar_shows_done_failed_running_and_remaining_jobs(session: FakeSession) -> None:
     parts = Rule(session, name="bar").parts(102)
 
     assert [(part.role, len(part.text)) for part in parts[1:5]] == [
@@ -172,7 +172,7 @@ def test_tabs_that_need_attention_are_marked(session: FakeSession) -> None:
         ("", "! no engine is running · ':start' starts one"),
     ],
 )
-def test_banner_says_once_that_no_engine_is_running(trouble, expected):
+def test_banner_reports_only_once_that_no_engine_runs(trouble, expected):
     session = FakeSession(Path("/c"), SessionState.DETACHED)
     session.trouble = trouble
 

@@ -55,7 +55,7 @@ def test_engine_root_follows_the_project(tmp_path: Path) -> None:
     assert said[at - 1].startswith(" Project")
 
 
-def test_info_sheet_says_why_there_is_no_sandbox(tmp_path: Path) -> None:
+def test_info_sheet_shows_why_there_is_no_sandbox(tmp_path: Path) -> None:
     session = FakeSession(tmp_path)
     session.latest_health = Health(sandbox="bubblewrap (bwrap) is not on this machine")
 

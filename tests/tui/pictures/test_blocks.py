@@ -44,17 +44,17 @@ def text(pixels, columns=40, rows=20, manner=Manner.SHADES, ground=DARK, **more)
         ((64, 64), (64, 64), (64, 64)),
     ],
 )
-def test_picture_fills_its_area_and_keeps_its_aspect(picture, room, expected):
+def test_picture_fills_its_area_and_keeps_its_aspect_ratio(picture, room, expected):
     assert fit_size(*picture, *room) == expected
 
 
-def test_cell_shows_two_pixels_and_a_blank_two_equal_ones():
+def test_cell_shows_two_pixels_and_a_blank_shows_two_equal_pixels():
     cells = shown(Pixels(2, 2, RED + RED + BLUE + RED), 2, 1)
 
     assert cells == [[("▀", (255, 0, 0), (0, 0, 255)), (" ", (192, 192, 192), (255, 0, 0))]]
 
 
-def test_an_odd_last_line_is_half_a_cell_on_the_ground():
+def test_odd_last_line_of_pixels_is_half_a_cell_on_the_background():
     assert shown(Pixels(1, 1, RED), 1, 5) == [[("▀", (255, 0, 0), (16, 20, 24))]]
 
 
@@ -88,7 +88,7 @@ def test_256_colours_are_not_exceeded():
     assert {cell[2] for cell in shown(Pixels(1, 2, GREY * 2), 1, 1, Manner.PALETTE)[0]} == {(128, 128, 128)}, "grey stays grey"
 
 
-def test_shades_follow_the_ground():
+def test_shades_are_inverted_on_a_light_background():
     steps = Pixels(6, 2, (b"".join(bytes((level,) * 3 + (255,)) for level in (0, 64, 128, 191, 255)) + CLEAR) * 2)
 
     assert text(steps, 6, 1) == [" ░▒▓█ "]
@@ -105,7 +105,7 @@ def test_without_half_blocks_cells_have_one_colour():
     assert shown(Pixels(1, 2, WHITE + BLACK), 1, 1, is_utf8=False) == [[(" ", (192, 192, 192), (126, 126, 126))]]
 
 
-def test_fewer_colours_are_fewer_bytes():
+def test_picture_with_fewer_colours_has_fewer_bytes():
     noise = Pixels(40, 40, bytes(each for at in range(1600) for each in (at * 7 % 256, at * 13 % 256, at * 29 % 256, 255)))
 
     counts = [bytes_of(draw_picture(noise, 40, 20, manner, DARK)) for manner in Manner]

@@ -155,7 +155,7 @@ for act in (lambda: open("/etc/passwd"), socket.socket, os.fork, lambda: os.setu
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason=MACHINE + "only a superuser is somebody else afterwards")
-def test_decoder_started_by_root_runs_as_nobody_uid():
+def test_decoder_started_by_root_runs_without_root_privileges():
     code = """
 import os
 decoder._drop_rights()

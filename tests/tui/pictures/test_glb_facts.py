@@ -11,7 +11,7 @@ def test_triangles_are_counted_by_the_mode_of_primitives(mode, triangles):
     assert describe_glb(glb(tree))[:2] == [("Triangles", str(triangles)), ("Vertices", "6")]
 
 
-def test_facts_are_counts_and_the_size_of_the_scene():
+def test_facts_of_a_glb_are_counts_and_the_size_of_the_scene():
     tree = Sample().tree
     tree["nodes"][0]["scale"] = [2, 3, 1]
     tree["nodes"][1]["rotation"] = [0, 0, 0.5**0.5, 0.5**0.5]
@@ -23,7 +23,7 @@ def test_facts_are_counts_and_the_size_of_the_scene():
     assert (facts["Meshes"], facts["Animations"]) == ("1", "1")
 
 
-def test_facts_of_a_glb_need_its_json_only():
+def test_facts_of_a_glb_are_read_from_its_json_alone():
     data = glb({"asset": {"version": "2.0"}, "meshes": []}, bytes(5000))
 
     assert describe_glb(data[:200]) == [("Triangles", "0"), ("Vertices", "0"), ("Meshes", "0")]
@@ -32,7 +32,7 @@ def test_facts_of_a_glb_need_its_json_only():
 @pytest.mark.parametrize(
     "data", [b"", b"glTF", glb({"meshes": [1]})[:-3], glb([]), glb({}).replace(b"{}", b"{{"), b"\x89PNG\r\n\x1a\n"]
 )
-def test_other_bytes_have_no_facts(data):
+def test_bytes_that_are_not_a_glb_have_no_facts(data):
     assert describe_glb(data) == []
 
 
@@ -46,5 +46,5 @@ def test_other_bytes_have_no_facts(data):
         {"nodes": [{"mesh": 0, "matrix": [0], "scale": "x"}], "meshes": [{"primitives": [{"attributes": []}]}]},
     ],
 )
-def test_damaged_trees_have_no_size(tree):
+def test_scene_with_a_damaged_tree_of_nodes_has_no_size(tree):
     assert "Size" not in dict(describe_glb(glb(tree)))

@@ -209,7 +209,7 @@ def test_screen_modules_import_yaml_and_numpy_lazily():
     assert not top & {"numpy", "re2", "pygments", "ruamel"}
 
 
-def test_letters_of_several_panes_are_in_the_table_of_the_design():
+def test_letters_used_by_several_panes_are_in_the_table_of_the_design_page():
     text = (Path(aptui.tui.__file__).parent / "DESIGN.md").read_text()
     listed = {letter: set(panes.split(", ")) for letter, panes in re.findall(r"^\| `(.)` \| .+ \| (.+) \|$", text, re.MULTILINE)}
     bound: dict[str, set[str]] = {}

@@ -104,7 +104,7 @@ def test_theme_suits_the_terminal(wanted, environment, shown):
 
 
 @pytest.mark.parametrize("name", sorted(SHIPPED))
-def test_every_theme_draws(tmp_path, name):
+def test_every_theme_draws_the_screen(tmp_path, name):
     async def look(app, pilot, _session):
         assert app.theme == name
         assert theming.roles(app)["failed"].bold

@@ -111,7 +111,7 @@ def test_paste_with_a_split_end_is_closed(at: int) -> None:
     assert keys_of(messages) == ["\x1b", "/", "j"]
 
 
-def test_kept_piece_is_returned_at_the_end() -> None:
+def test_kept_piece_of_input_is_returned_at_the_end_of_input() -> None:
     decoder = input_decoder("utf-8")()
 
     assert decoder.decode(b"\x1b[1") == ""

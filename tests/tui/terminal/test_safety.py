@@ -39,14 +39,14 @@ def rendered(*segments, facts=safety.TerminalFacts()):
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
-def test_wall_blocks_controls_and_keeps_the_width(payload):
+def test_control_characters_are_replaced_and_the_width_is_kept(payload):
     out = rendered(Segment("ab"), Segment(payload * 2), Segment("yz"))
 
     assert not re.search("[\x00-\x1f\x7f-\x9f\u200b\u202e\u2066\ufeff\ud800-\udfff]", out)
     assert Strip([Segment(out)]).cell_length == Strip([Segment("ab"), Segment(payload * 2), Segment("yz")]).cell_length
 
 
-def test_wall_makes_controls_visible():
+def test_control_characters_are_replaced_by_visible_ones():
     assert rendered(Segment("a\x1b]0;b   ")) == "a␛]0;b  "
 
 
@@ -119,7 +119,7 @@ def test_invalid_utf_8_is_shown_as_escapes():
         ({"TERM": "vt100", "LANG": "de_DE.utf8"}, 0, True, ""),
     ],
 )
-def test_facts_of_the_terminal_follow_the_environment(environ, colours, is_utf8, multiplexer):
+def test_facts_of_the_terminal_are_derived_from_the_environment(environ, colours, is_utf8, multiplexer):
     facts = safety.prepare_terminal(environ)
 
     assert (facts.colours, facts.is_utf8, facts.multiplexer) == (colours, is_utf8, multiplexer)
@@ -177,5 +177,5 @@ def test_no_control_sequence_of_content_reaches_a_terminal(columns, lines, envir
         assert output.isascii()
 
 
-def test_skeleton_is_small() -> None:
+def test_skeleton_frame_has_less_than_700_bytes() -> None:
     assert len(skeleton.frame("game", 160, 45).encode()) < 700

@@ -44,7 +44,7 @@ def test_cut_tree_names_keep_their_indent(width):
 
 
 @pytest.mark.parametrize("width", range(1, 30))
-def test_matches_stay_on_matched_text(width):
+def test_spans_of_matches_stay_on_the_matched_text_after_cutting(width):
     text = "textures/岩/stone/rock_01.png"
     start = text.index("rock")
 
@@ -55,7 +55,7 @@ def test_matches_stay_on_matched_text(width):
         assert fitted.text[fitted.spans[-1][0] : fitted.spans[-1][1]] == "rock"
 
 
-def test_wrap_loses_nothing_and_breaks_at_blanks():
+def test_wrapped_rows_contain_the_whole_text_and_break_at_blanks():
     text = "Unexpected end of data in IDAT chunk 岩石岩石岩石岩石 " + "x" * 50
     from rich.cells import cell_len
 

@@ -36,7 +36,7 @@ def test_error_and_warning_keys_move_cursor():
     play(pane, script)
 
 
-def test_hidden_levels_keep_cursor_on_its_line():
+def test_hiding_other_levels_keeps_the_cursor_on_its_line():
     source = MemoryLines(log(*"IDEIDW"))
     pane = LogPane(source)
 
@@ -50,7 +50,7 @@ def test_hidden_levels_keep_cursor_on_its_line():
     play(pane, script)
 
 
-def test_follow_ends_when_moving_up_and_pause_holds_lines():
+def test_moving_up_ends_following_and_pause_holds_new_lines_back():
     source = MemoryLines(log(*"I" * 50), capacity=60)
     pane = LogPane(source)
 
@@ -151,7 +151,7 @@ def test_growing_and_truncated_file_is_followed(big):
 
 
 @pytest.mark.parametrize("text", ["", "\n", "a", "a\n", "\n\n\n", "a\nb", "x" * BLOCK_BYTES + "\n" + "y", ("z" * 63 + "\n") * 8192])
-def test_odd_files_have_expected_lines(tmp_path, text):
+def test_files_that_are_empty_or_have_odd_line_ends_or_long_lines_have_the_expected_lines(tmp_path, text):
     path = tmp_path / "odd"
     path.write_text(text)
     source = FileLines(path)

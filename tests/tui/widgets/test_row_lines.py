@@ -65,7 +65,7 @@ def draw(widget: Widget, css: str, ask: Callable[[Widget], Any]) -> Any:
 
 @pytest.mark.parametrize("css", STYLES.values(), ids=list(STYLES))
 @pytest.mark.parametrize("crop", [Region(0, 0, 20, 6), Region(4, 1, 10, 2)], ids=["all", "a part"])
-def test_plain_lines_look_as_textual_draws_them(css: str, crop: Region) -> None:
+def test_plain_lines_look_the_same_as_lines_drawn_by_textual(css: str, crop: Region) -> None:
     def picture(widget: Widget) -> list[list[Segment]]:
         return [list(strip.simplify()) for strip in widget.render_lines(crop)]
 

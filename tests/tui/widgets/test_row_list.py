@@ -86,7 +86,7 @@ def test_cursor_stays_on_row_and_place_when_view_changes():
     play(table, script)
 
 
-def test_removed_cursor_row_passes_cursor_to_successor():
+def test_cursor_goes_to_the_next_row_when_its_row_is_removed():
     model = Numbers(100)
     table = Table(COLUMNS, model)
 
@@ -209,7 +209,7 @@ def test_every_binding_can_be_rebound_by_id():
     assert len(set(ids)) == len(ids)
 
 
-def test_theme_changes_look():
+def test_change_of_theme_changes_the_styles_of_rows():
     from aptui.tui.preferences import theming
 
     table, looks = Table(COLUMNS, Numbers(10)), theming.load_themes().by_name

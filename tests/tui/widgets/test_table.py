@@ -67,7 +67,7 @@ def test_column_takes_no_spare_width_while_another_is_cut(count, is_cut):
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-def test_titles_are_hidden_without_rows_unless_kept(keeps):
+def test_titles_of_an_empty_table_are_hidden_unless_it_keeps_them(keeps):
     table = Table(COLUMNS, Numbers(0))
     table.keeps_titles = keeps
 
@@ -119,7 +119,7 @@ def test_long_texts_scroll_horizontally():
     play(table, script, size=(24, 8))
 
 
-def test_details_return_whole_value():
+def test_current_pair_has_the_whole_value_of_several_lines():
     details = KeyValue()
 
     async def script(app, pilot):

@@ -56,7 +56,7 @@ def test_tree_filter_shows_matches_with_ancestors_and_restores_open_nodes():
     play(tree, script)
 
 
-def test_tree_keys():
+def test_keys_open_close_and_walk_the_nodes_of_a_tree():
     model = Folders()
     tree = VTree(NAME, model)
 

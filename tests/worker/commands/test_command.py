@@ -87,7 +87,7 @@ def output_of(command):
 
 @pytest.mark.real
 @pytest.mark.parametrize("template", TEMPLATES)
-def test_no_file_name_is_more_than_a_word(tmp_path, monkeypatch, template):
+def test_hostile_file_name_stays_one_word_of_the_command(tmp_path, monkeypatch, template):
     monkeypatch.chdir(tmp_path)
 
     said = [bytes(output_of(invocation(TEMPLATES[template], {"source": name})).head) for name in HOSTILE]
@@ -100,7 +100,7 @@ def test_no_file_name_is_more_than_a_word(tmp_path, monkeypatch, template):
 
 
 @pytest.mark.parametrize("template", ["cat {source}", 'cat "{source}" -n', "tool{params.x} a=b {source}"])
-def test_a_command_without_shell_words_is_started_directly(template, monkeypatch):
+def test_command_without_shell_syntax_is_started_directly(template, monkeypatch):
     monkeypatch.setattr(commands, "find_program", lambda word: f"/bin/{word}")
 
     command = invocation(template, {"source": "a b; c", "params.x": "1"})
@@ -134,7 +134,7 @@ def test_shell_syntax_is_run_by_the_shell(template):
 
 @pytest.mark.real
 @pytest.mark.parametrize("name", HOSTILE)
-def test_the_line_that_people_see_can_be_pasted(tmp_path, monkeypatch, name):
+def test_displayed_command_line_can_be_pasted_into_a_shell(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     line = invocation("true && printf %s {source}", {"source": name}).line
 
@@ -146,7 +146,7 @@ def test_the_line_that_people_see_can_be_pasted(tmp_path, monkeypatch, name):
 
 
 @pytest.mark.parametrize("template", ["cat {stem}", "x=1; tool --name {name}", "tool '{rel}'"])
-def test_a_name_that_would_be_an_option_fails(template):
+def test_file_name_that_a_program_would_take_for_an_option_is_refused(template):
     with pytest.raises(CommandError, match="'-rf', which a program takes for an option"):
         invocation(template, {"stem": "-rf", "name": "-rf", "rel": "-rf"})
 
@@ -159,7 +159,7 @@ def test_missing_parameter_is_named():
         invocation("cat {params.quality}", {})
 
 
-def test_a_value_is_not_filled_in_a_second_time():
+def test_placeholders_inside_values_are_not_replaced():
     command = invocation("cat {source} {name}", {"source": "{name}", "name": "{source}"})
 
     assert command.arguments == ("cat", "{name}", "{source}")
@@ -205,7 +205,7 @@ def test_output_is_bounded_and_says_what_was_left_out():
 
 
 @pytest.mark.real
-def test_left_process_with_open_output_delays_no_run():
+def test_process_left_behind_with_open_output_does_not_delay_the_run():
     ended = execute(invocation("sleep 3600 & echo $!", {}), dict(os.environ))
 
     os.kill(int(ended.output.head), signal.SIGKILL)
@@ -219,7 +219,7 @@ def test_a_program_that_cannot_be_started_is_named():
 
 
 @pytest.mark.real
-def test_a_missing_tool_is_named_by_the_run(room):
+def test_program_that_the_shell_did_not_find_is_named_in_the_error(room):
     result = room.run(builder("no-such-tool-here {source}"))
 
     assert result.outcome == Outcome.FAILED
@@ -254,7 +254,7 @@ def test_products_are_found_by_glob_and_sorted(products, globs, found):
     assert find_products(globs, products, {"stem": "[x]"}) == found
 
 
-def test_globs_that_match_nothing_are_named(products, tmp_path):
+def test_product_globs_without_a_match_are_named_in_the_error(products, tmp_path):
     with pytest.raises(CommandError, match=r"no product matched '\*.dds', 'x\*'"):
         find_products(("*.dds", "x*"), products, {})
     with pytest.raises(CommandError, match="no product"):
@@ -290,7 +290,7 @@ def test_sub_ids_depend_on_the_name_of_the_product_alone(room):
 
 
 @pytest.mark.real
-def test_single_product_has_sub_id_0_and_the_builder_type(room):
+def test_single_product_has_sub_id_0_and_the_asset_type_of_its_builder(room):
     result = room.run(replace(builder("cp {source} {products_dir}/{stem}.{ext}.{platform}"), asset_type=bytes(range(16))))
 
     (product,) = result.products
@@ -364,7 +364,7 @@ def test_parameters_of_builder_platform_and_job_reach_the_command(room):
         ("out.o: a.h \\ \n", ["a.h"]),
     ],
 )
-def test_makefile_dependencies(text, found):
+def test_prerequisites_of_makefile_rules_are_parsed(text, found):
     assert list(parse_depfile(text)) == found
 
 
@@ -372,7 +372,7 @@ def test_makefile_dependencies(text, found):
     ("text", "lines"),
     [("a.h b.h\n", ["a.h b.h"]), ("a.o: a.h\n  b.h\n", ["b.h"]), ("a.o: a.h \\\n b.h\n# c\n\n", []), ("C:/a.h", ["C:/a.h"])],
 )
-def test_lines_without_a_colon_are_found(text, lines):
+def test_lines_of_a_dependency_file_without_a_colon_are_found(text, lines):
     assert find_lines_without_colon(text) == lines
 
 
@@ -433,7 +433,7 @@ def test_dependency_lines_of_the_output_are_removed_from_the_log(room, regex):
 
 
 @pytest.mark.real
-def test_dependencies_that_cannot_all_be_read_fail_the_run(room, monkeypatch):
+def test_output_too_long_to_read_all_dependencies_fails_the_run(room, monkeypatch):
     monkeypatch.setattr(commands, "DEPENDENCY_OUTPUT_BYTES", 1000)
 
     result = room.run(builder("cp {source} {products_dir}; seq 10000", dependency_regex="^x"))
@@ -446,7 +446,7 @@ def test_dependencies_that_cannot_all_be_read_fail_the_run(room, monkeypatch):
 
 
 @pytest.mark.real
-def test_warnings_and_errors_are_lifted_with_file_and_line(room):
+def test_errors_and_warnings_in_output_are_logged_with_file_and_line(room):
     tool = builder(
         "cat {source}; exit 2",
         error_regex=r"(?P<file>\S+):(?P<line>\d+): fatal (?P<message>.*)",
@@ -487,7 +487,7 @@ def test_truncated_output_keeps_the_time_of_each_line():
 
 
 @pytest.mark.real
-def test_a_wrong_regular_expression_fails_the_run_by_its_text(room):
+def test_wrong_regular_expression_fails_the_run_and_is_named(room):
     result = room.run(builder("cp {source} {products_dir}; echo x", error_regex="(["))
 
     assert result.outcome == Outcome.FAILED
@@ -511,7 +511,7 @@ def test_many_lines_become_a_bounded_log(room):
 
 
 @pytest.mark.real
-def test_process_left_by_another_test_is_not_part_of_a_run(tmp_path, monkeypatch):
+def test_child_process_that_existed_before_the_run_does_not_fail_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with subprocess.Popen(["sleep", "3600"]) as left:
         result = Room(tmp_path).run(builder("cp {source} {products_dir}", "*.txt"))
@@ -540,7 +540,7 @@ def test_interrupted_command_is_killed_with_its_group_and_keeps_its_output(room,
 
 
 def has_ended(pid):
-    """Wait until a process has ended; whether it did within 5 s."""
+    """Wait until a process has ended; return whether it ended within 5 s."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -80,7 +80,7 @@ def programs(room: Room, tmp_path: Path):
     assert processes.end_children() == []
 
 
-def test_one_process_does_all_jobs(programs: Programs) -> None:
+def test_one_process_runs_several_jobs(programs: Programs) -> None:
     assert programs.pid() == programs.pid() != os.getpid()
 
 
@@ -165,7 +165,7 @@ def test_program_that_writes_between_jobs_is_started_again(programs: Programs) -
 
 
 @pytest.mark.parametrize("change", ["file", "line"])
-def test_changed_program_is_started_again(programs: Programs, change: str) -> None:
+def test_program_is_restarted_when_its_file_or_command_line_changes(programs: Programs, change: str) -> None:
     pid = programs.pid()
     if change == "file":
         programs.tool.write_text(f"{TOOL}\n# new")
@@ -249,7 +249,7 @@ ADAPTERS = {
 
 
 @pytest.mark.parametrize("adapter", ["python", "blender", pytest.param("node", marks=needs("node"))])
-def test_adapters_do_jobs_and_report_exceptions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, adapter: str) -> None:
+def test_adapters_run_jobs_and_report_exceptions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, adapter: str) -> None:
     own_homes(tmp_path, monkeypatch)
     name, code, command, error = ADAPTERS[adapter]
     suffix = ".mjs" if name.endswith(".mjs") else ""
@@ -273,5 +273,5 @@ def test_adapters_do_jobs_and_report_exceptions(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("adapter", ["python_adapter.py", "blender_adapter.py", "node_adapter.mjs"])
-def test_adapter_is_short(adapter: str) -> None:
+def test_adapter_has_at_most_60_lines(adapter: str) -> None:
     assert (data_dir() / "config" / "persistent" / adapter).read_text().count("\n") <= 60

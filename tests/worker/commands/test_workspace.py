@@ -122,7 +122,7 @@ def test_replaced_run_folder_is_refused(shared: Shared, tmp_path: Path, folder: 
     assert (tmp_path / "mine" / "x").read_text() == (tmp_path / "mine" / "products" / "x").read_text() == "mine"
 
 
-def test_worker_may_work_after_start_and_in_long_commands(shared: Shared) -> None:
+def test_worker_is_called_after_the_start_of_a_command_and_in_long_commands(shared: Shared) -> None:
     shared.run("cp {source} {products_dir}/x")
     begun = [*shared.told]
     shared.run("sh -c 'for i in 1 2 3 4 5 6 7 8 9; do echo $i; sleep 0.01; done; cp $0 $1/x' {source} {products_dir}")
@@ -138,7 +138,7 @@ def test_kept_temporary_files_stay_in_their_run_folder(shared: Shared) -> None:
     assert shared.left() == ["1", "1/products", "1/products/x", "1/temp", "1/temp/note"]
 
 
-def test_a_run_that_stages_elsewhere_has_folders_of_its_own(shared: Shared) -> None:
+def test_run_with_another_staging_folder_does_not_use_the_shared_folders(shared: Shared) -> None:
     result = shared.run("cp {source} {products_dir}/x", shared.room.order(staging=str(shared.room.staging / "out")))
 
     assert result.products[0].staged == f"{shared.room.staging}/out/products/x"

@@ -36,7 +36,7 @@ def test_content_that_names_an_outside_file_is_found(tmp_path: Path, said: str) 
 
 
 @pytest.mark.parametrize("said", ["my key", '"other/my key"', "/elsewhere/my key", "../my key", "x" * 10_000 + "my key", ""])
-def test_file_of_the_same_name_in_another_folder_is_not_meant(tmp_path: Path, said: str) -> None:
+def test_content_does_not_name_a_file_of_the_same_name_in_another_folder(tmp_path: Path, said: str) -> None:
     source = tmp_path / "a.bin"
     source.write_text(said)
 
@@ -44,7 +44,7 @@ def test_file_of_the_same_name_in_another_folder_is_not_meant(tmp_path: Path, sa
 
 
 class Counted(bytes):
-    """Text that counts how much of it is searched backwards, which is what could grow with the square of its length."""
+    """Text that counts how many bytes are searched backwards: this number could grow with the square of the text's length."""
 
     searched = 0
 
@@ -68,7 +68,7 @@ def test_search_of_large_text_takes_linear_time(tmp_path: Path) -> None:
     assert find_named_by_content(["/secret/k"], [str(source)], []) == ("", "")
 
 
-def test_content_may_name_system_and_python_files() -> None:
+def test_system_and_python_files_are_recognized_and_secrets_are_not_among_them() -> None:
     assert is_of_the_system("/usr/share/fonts/a.ttf")
     assert is_of_the_system(pytest.__file__)
     assert not is_of_the_system("/etc/passwd")

@@ -98,7 +98,7 @@ def test_code_lines_shown_in_tracebacks_are_not_reads(room):
     assert room.process(process_job).reads == ()
 
 
-def test_written_missing_outside_paths_and_folders_are_not_reads(room, tmp_path):
+def test_written_files_missing_files_outside_files_and_folders_are_not_reads(room, tmp_path):
     room.source("sub/x.txt")
     write(tmp_path / "outside.txt")
 
@@ -117,7 +117,7 @@ def test_written_missing_outside_paths_and_folders_are_not_reads(room, tmp_path)
     assert room.process(process_job).reads == ()
 
 
-def test_run_without_a_call_reports_no_reads(room):
+def test_file_read_between_two_runs_is_not_reported(room):
     room.process(done)
     (room.root / "a.txt").read_bytes()
 
@@ -148,7 +148,7 @@ def test_read_through_the_sdk_names_the_line_of_the_builder(room):
     assert names(room, room.process(process_job)) == {"part.txt": line_of(process_job, 1)}
 
 
-def test_reads_that_will_be_dependencies_have_digests_and_may_be_missing(room):
+def test_reads_that_become_dependencies_have_digests_even_if_the_file_is_missing(room):
     room.source("part.txt", b"part")
 
     def process_job(request):
@@ -164,7 +164,7 @@ def test_reads_that_will_be_dependencies_have_digests_and_may_be_missing(room):
     assert reads == {"part.txt": hashlib.sha256(b"part").hexdigest(), "gone.txt": ""}
 
 
-def test_hidden_reads_have_digests_and_may_be_missing(room, tmp_path):
+def test_hidden_reads_have_digests_even_if_the_file_is_missing(room, tmp_path):
     earlier, later = tmp_path / "earlier", tmp_path / "later"
     for folder in (earlier, later):
         write(folder / "both.txt")
@@ -192,7 +192,7 @@ def test_hidden_reads_have_digests_and_may_be_missing(room, tmp_path):
         }
 
 
-def test_a_failed_run_names_only_what_becomes_a_dependency(room):
+def test_failed_run_reports_only_reads_that_become_dependencies(room):
     room.source("part.txt")
 
     def process_job(request):
@@ -203,7 +203,7 @@ def test_a_failed_run_names_only_what_becomes_a_dependency(room):
     assert len(room.process(process_job, builder=ADDS).reads) == 1
 
 
-def test_an_analysis_says_what_it_opened(room):
+def test_analysis_reports_opened_files_with_code_lines(room):
     room.source("part.txt")
 
     def create_jobs(request):
@@ -242,7 +242,7 @@ def test_code_loaded_during_a_job_is_not_reported(room, monkeypatch):
     assert (result.outcome, result.reads) == (Outcome.SUCCEEDED, ())
 
 
-def test_the_real_path_of_a_scan_folder_is_the_scan_folder(room, tmp_path):
+def test_file_read_by_the_real_path_of_a_linked_scan_folder_is_reported(room, tmp_path):
     link = tmp_path / "link"
     link.symlink_to(room.root)
     room.source("part.txt")
@@ -307,7 +307,7 @@ def tracing(command: str, **more: object) -> Builder:
 
 
 @needs_strace
-def test_a_traced_command_says_what_it_and_its_children_opened(room):
+def test_traced_command_reports_files_opened_by_it_and_its_children(room):
     room.source('odd "näme">.txt', b"odd\n")
     room.source("list.inc", b"list\n")
     rule = f"""
@@ -361,7 +361,7 @@ def test_a_traced_command_that_opens_what_content_names_outside_fails(room, tmp_
 
 
 @needs_strace
-def test_a_traced_command_ends_as_it_would_without(room):
+def test_traced_command_has_the_same_ending_as_an_untraced_one(room):
     room.source("part.txt")
 
     failed = room.run(tracing("echo told >&2; exit 3"))
@@ -437,7 +437,7 @@ def test_command_without_strace_runs_and_notes_it_once(room, monkeypatch):
         ("+++ killed by SIGKILL +++", None),
     ],
 )
-def test_each_kind_of_line_of_a_record_is_understood(room, tmp_path, line, expected):
+def test_every_kind_of_line_in_a_strace_record_is_parsed(room, tmp_path, line, expected):
     record = tmp_path / "record"
     record.mkdir()
     (record / "t.1").write_text(line.replace("/r", str(room.root)) + "\n")

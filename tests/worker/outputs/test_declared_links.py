@@ -19,7 +19,7 @@ PRODUCT = PathDependencyKind.PRODUCT_FILE
 
 @pytest.fixture
 def room(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # a run ends in "/": come back
+    monkeypatch.chdir(tmp_path)  # a run changes the current folder to "/": restore it at the end
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     return Room(tmp_path)
 

@@ -20,7 +20,7 @@ SOURCE, PRODUCT = LinkKind.SOURCE_FILE, LinkKind.PRODUCT_FILE
 
 @pytest.fixture
 def room(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # a run ends in "/": come back
+    monkeypatch.chdir(tmp_path)  # a run changes the current folder to "/": restore it at the end
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     return Room(tmp_path)
 
@@ -71,7 +71,7 @@ def test_paths_in_the_text_of_a_copy_become_dependencies(room):
     ],
     ids=["group", "template", "product", "beside", "exclusion"],
 )
-def test_a_rule_says_what_a_match_means(room, rule, expected):
+def test_fields_of_a_rule_set_path_and_kind_of_the_dependency(room, rule, expected):
     assert links(copied(room, "first\nuse tree of forest", rule)) == [(expected,)]
 
 
@@ -112,7 +112,7 @@ def test_too_large_text_gets_a_warning(room, monkeypatch):
 
 
 @pytest.mark.real
-def test_references_in_product_text_belong_to_it_and_in_source_text_to_all(room):
+def test_references_in_a_product_apply_to_it_and_in_the_source_to_all_products(room):
     room.source("a.txt", b"all sky.png")
     rules = (ReferenceRule(r"one (\S+)"), ReferenceRule(r"all (\S+)", is_in_source=True))
 
@@ -198,7 +198,7 @@ def test_invalid_path_fails_the_job(room):
 
 
 @pytest.mark.real
-def test_a_command_says_facts_of_its_products(room):
+def test_command_reports_facts_of_its_products(room):
     room.source("a.txt", b'{"facts": {"seconds": 1.5}, "product": "x"}')
 
     result = commanded(room, "cp {source} {products_dir}/x; cp {source} {products_dir}/y; cp {source} {product_dependencies}")

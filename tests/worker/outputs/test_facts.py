@@ -15,7 +15,7 @@ from aptui.worker.wire import FrameKind, decode, encode
 
 @pytest.fixture
 def room(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # a run ends in "/": come back
+    monkeypatch.chdir(tmp_path)  # a run changes the current folder to "/": restore it at the end
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     return Room(tmp_path)
 
@@ -35,7 +35,7 @@ def test_facts_travel_to_the_engine(room):
     assert product.facts == ContentFacts(width=4096, seconds=2.0, format="png")
 
 
-def test_without_facts_there_is_no_record(room):
+def test_product_without_facts_has_no_facts_record(room):
     assert [product.facts for product in run(room, {}).products] == [None]
 
 

@@ -39,7 +39,7 @@ _DETAIL_BYTES = 1 << 10
 """Maximum length of one detail in the audit log."""
 SUBPROTOCOL = "aptui.v1"
 TOKEN_SUBPROTOCOL = "aptui.token."
-"""Prefix of the token among the WebSocket subprotocols: a web page cannot set headers."""
+"""Prefix of the WebSocket subprotocol that carries the token, because a web page cannot set headers."""
 COOKIE = "aptui-token"
 _LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 _BODY_TYPES = frozenset({"application/json", "application/octet-stream"})
@@ -155,7 +155,7 @@ class Guard(Struct):
         serve: configuration of the gateway.
         tokens: the accepted tokens.
         audit: log of changing requests.
-        admissions: called with each client's address before anything else; each returns "" or why the client is refused.
+        admissions: called with each client's address before anything else; each returns why the client is refused, "" = it is not.
     """
 
     serve: GatewaySettings
@@ -169,7 +169,7 @@ class Guard(Struct):
         return next((why for admits in self.admissions if (why := admits(address))), "")
 
     def check(self, request: web.Request) -> None:
-        """Refuse requests with another host name, from another web page, or of an HTML form.
+        """Refuse requests that have another host name, come from another web page, or were sent by an HTML form.
 
         Raises:
             web.HTTPException: 403, 415 or 421.
@@ -250,7 +250,7 @@ def require(request: web.Request, scope: Scope = Scope.READ) -> ClientIdentity:
 
 
 def admit(request: web.Request, identity: ClientIdentity) -> None:
-    """Count the connection of a request as one of the client's token.
+    """Count a request's connection as a connection of the client's token.
 
     Raises:
         web.HTTPException: 503 = the token has too many connections.
@@ -270,7 +270,7 @@ async def middleware(request: web.Request, handler: Handler) -> web.StreamRespon
 
 
 async def mark_response(_request: web.Request, response: web.StreamResponse) -> None:
-    """Add security headers: no content sniffing, no use by other pages; a signal of the application."""
+    """Add headers that forbid content sniffing and use by other pages; the application calls this for each response."""
     for name, value in _HEADERS.items():
         response.headers.setdefault(name, value)
 
@@ -301,7 +301,7 @@ def _has_port(name: str) -> bool:
 HEADER_LIMIT_S = 30.0
 """Timeout for a complete request, from the first moment of a connection or from the first byte of its next request."""
 UNIDENTIFIED_LIMIT = 128
-"""Maximum number of connections without an accepted token; above it the oldest of them ends."""
+"""Maximum number of connections without an accepted token; above it the oldest one is closed."""
 OWNERS_RESERVE = 32
 """Connections reserved for the user who runs the gateway."""
 _SHARE = 0.5
@@ -329,7 +329,7 @@ class ClientConnection(HttpSocket):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Register the connection, or refuse it."""
         super().connection_made(transport)
-        with contextlib.suppress(OSError):  # it is closed already
+        with contextlib.suppress(OSError):  # the socket is closed already
             wire = transport.get_extra_info("socket")
             wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(UNREAD_LIMIT_S * 1000))
         peer = transport.get_extra_info("peername")
@@ -342,7 +342,7 @@ class ClientConnection(HttpSocket):
             self._closing = asyncio.get_running_loop().call_later(LINGER_S, transport.close)
 
     def end(self) -> None:
-        """Close for a new connection; a refused one has its answer already."""
+        """Close this connection to admit a new one; a refused client has its answer already."""
         if self._closing is None:
             super().end()
 
@@ -358,7 +358,7 @@ class ClientConnection(HttpSocket):
         super().connection_lost(exc)
 
     def admit_request(self, identity: ClientIdentity) -> bool:
-        """Count the connection as one of an accepted token; return False if the token has too many."""
+        """Count the connection for its accepted token; return False if the token has too many connections."""
         self.note_request()
         return self._limits.admit(self, identity)
 
@@ -382,7 +382,7 @@ class ConnectionLimits(SocketLimits):
         return ClientConnection(*values, limits=self, **more)
 
     def list_idle(self) -> Iterable[HttpSocket]:
-        """Return the connections that may end for a new one: those without an accepted token."""
+        """Return the connections that may be closed to admit a new one: connections without an accepted token."""
         return list(self.unidentified)
 
     def is_over(self) -> bool:
@@ -404,9 +404,9 @@ class ConnectionLimits(SocketLimits):
         super().forget(connection)
 
     def admit(self, connection: ClientConnection, identity: ClientIdentity) -> bool:
-        """Count a connection as one of an accepted token; return False if the token has too many.
+        """Count a connection for its accepted token; return False if the token has too many connections.
 
-        One token has a share of all connections, and all tokens together leave a reserve to the user who runs the gateway.
+        Each token may use a share of all connections. Some connections are reserved for the user who runs the gateway.
         """
         if connection.identity is None:
             others = Counter(name for each in self.all if (name := _name_of(each)))

@@ -25,12 +25,12 @@ _MOST_REJECTED = 256
 """Maximum number of remembered addresses: a client with many addresses must not fill our memory."""
 _NAMES_FRESH_S = 60.0
 _NAMES_AGAIN_S = 5.0
-"""Minimum delay before names are resolved again because a refused client may have one of them."""
+"""Minimum interval between resolutions of the host names, which a refused client triggers: it may have one of the names."""
 _NAMES_LIMIT_S = 5.0
 _LOCAL_FRESH_S = 5.0
 _NETWORK = Path("/proc/net")
 _parsed = lru_cache(maxsize=256)(parse_address)
-"""Called for each request."""
+"""`parse_address` with a cache, because it is called for each request."""
 Resolve = Callable[[str], Awaitable[Iterable[Address]]]
 
 
@@ -110,7 +110,7 @@ class Admission:
         return f"{address} is rejected" if entry == str(address) else f"{address} is rejected by '{entry}'"
 
     def forget(self, entry: str) -> None:
-        """Remove the refusals of all addresses that a canonical entry names."""
+        """Delete the recorded refusals of all addresses that match this canonical entry."""
         for each in list(self.turned_away):
             address = parse_address(each)
             if address is not None and entry_for(address, [entry], self._known) is not None:

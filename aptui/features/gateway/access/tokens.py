@@ -66,12 +66,12 @@ def fresh() -> str:
 
 
 def digest_of(token: str) -> str:
-    """Return the digest that is stored of a token."""
+    """Return the digest of a token, which is stored instead of the token."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def path() -> Path:
-    """Return the token file of this user."""
+    """Return the path of this user's token file."""
     return places.state_dir() / FILE
 
 
@@ -80,7 +80,7 @@ class Tokens:
 
     Args:
         file: what `path` returns.
-        local: a token with every scope that is not in the file; "" = none.
+        local: an additional accepted token, which is not in the file and has every scope; "" = none.
     """
 
     def __init__(self, file: Path, local: str = "") -> None:

@@ -90,7 +90,7 @@ class _PendingRequest(Struct):
 
 
 class _Way(Struct, frozen=True):
-    """How to reach a gateway: `place` returns (URL, token) and is called for each try."""
+    """How to connect to a gateway: `place` returns (URL, token) and is called before each try."""
 
     place: Callable[[], tuple[str, str]]
     tls: ssl.SSLContext | None
@@ -132,7 +132,7 @@ class AsyncClient:
     ) -> Self:
         """Connect to the gateway at `url` (`http://…` or `https://…`) and send hello.
 
-        A lost connection is made again: pending requests end with `Disconnected`, and the next notification is a `Resync`.
+        A lost connection is restored: pending requests end with `Disconnected`, and the next notification is a `Resync`.
 
         Args:
             token: token of this client.
@@ -272,7 +272,7 @@ class AsyncClient:
             return 1002, Disconnected(f"the gateway sent an invalid message: {mistake.what}")
         if message.type is aiohttp.WSMsgType.CLOSE:
             code, why = message.data, f": {sanitize(message.extra)}" if message.extra else ""
-        # The gateway's code, not that of the end of the connection: over TLS our answer does not arrive, which would be 1006.
+        # Prefer the gateway's close code: over TLS our answer does not arrive, and then the socket's own code is 1006.
         code = code or self._socket.close_code
         number = f" (code {code})" if code not in (None, 1000) else ""
         return code, Disconnected(f"the connection to the gateway has ended{number}{why}")
@@ -289,7 +289,7 @@ class AsyncClient:
             self._pause_s = _PAUSES_S[0]
         assert self._session is not None
         while True:
-            await asyncio.sleep(self._pause_s * random.uniform(0.5, 1.0))  # not all clients at the same moment
+            await asyncio.sleep(self._pause_s * random.uniform(0.5, 1.0))  # spreads the tries of many clients over time
             self._pause_s = min(2 * self._pause_s, _PAUSES_S[1])
             try:
                 url, token = way.place()
@@ -306,7 +306,7 @@ class AsyncClient:
                 self._drop(Disconnected(why))
 
     async def _send_hello(self, hello: Hello) -> None:
-        """Send hello on a socket that no other task reads yet, and report that notifications may be missing."""
+        """Send hello on a socket that no other task reads yet, and queue a `Resync`, because notifications may be missing."""
         self._keep(ClientNotice(0, 0, Resync("the connection to the gateway was lost and made again")))
         self._count += 1
         answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
@@ -490,7 +490,7 @@ class Client:
         """Connect and send hello; arguments and errors as in `AsyncClient.connect`."""
         client = cls()
         try:
-            client._client = client._wait(AsyncClient.connect(url, token=token, tls=tls, **more))  # a client of this class
+            client._client = client._wait(AsyncClient.connect(url, token=token, tls=tls, **more))  # type: `AsyncClient`
         except BaseException:
             client.close()
             raise

@@ -84,7 +84,7 @@ class FeedPulse:
             self._busy += Counter()  # drops names with a count of zero
 
     async def beyond(self, count: int) -> None:
-        """Wait until `count` is exceeded or the feed is closed."""
+        """Wait until more than `count` writes were detected, or the feed is closed."""
         while self.count == count and not self.is_over:
             await self._beat.wait()
 
@@ -94,7 +94,7 @@ class FeedPulse:
             try:
                 moment = self._database.moment()
             except KnownError:
-                moment = self._moment  # the database is being recreated: keep the last moment
+                moment = self._moment  # the database is being recreated: assume that nothing changed
             if moment != self._moment:
                 self._moment = moment
                 self._wake()

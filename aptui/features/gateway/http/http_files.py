@@ -42,12 +42,12 @@ from aptui.store.queries.change_tail import CurrentDatabase, Moment
 from aptui.store.queries.product_files import Awaited, ProductFile
 from aptui.store.queries.reader import Reader
 
-# `wait=1`: the jobs of the product get a high priority; the answer follows when they have ended. Earlier changes on the disk count.
+# `wait=1` raises the priority of the product's jobs and answers when they have ended. It includes earlier changes on the disk.
 
 TIMEOUT_S = 30.0
 TIMEOUT_MOST_S = 600.0
 URGENCY = 200
-"""Priority of these jobs; the value of O3DE's synchronous asset requests."""
+"""Priority of jobs that a request waits for; the value of O3DE's synchronous asset requests."""
 _CHECK_S = 0.03
 _BARRIER_LIMIT_S = 10.0
 
@@ -89,7 +89,7 @@ class _Wait(Struct):
         return await self.context.database.ask(self.is_there) or await self._is_idle()
 
     async def _is_idle(self) -> bool:
-        """Whether the engine cannot do any more work: then the product will not appear."""
+        """Whether the engine is not working, because it is idle or stopped: then the product will not appear."""
         return (await self.context.engine.ask(port.ReadStatus())).get("state") in ("idle", "paused", "drained", "in trouble")
 
     @staticmethod

@@ -30,7 +30,7 @@ from aptui.store.queries.change_tail import CurrentDatabase, Moment
 from aptui.store.queries.product_files import ProductFile
 
 _TIMEOUT_S = 1.0
-"""Maximum duration of a commit, in seconds; after it the file's digest decides."""
+"""Maximum duration of a commit, in seconds; after it the opener compares the file's digest with the row."""
 _RETRY_S = 0.01
 _KNOWN_MOST = 4_096
 _OPEN_MOST, _OPEN_BYTES = 64, 1 << 20
@@ -144,7 +144,7 @@ class ProductOpener:
         try:
             descriptor, found = self._root.open_file(from_text(cache_path(product.name)))
         except OSError:
-            return None  # the file was deleted or replaced by something else: the engine will repair it
+            return None  # the file was deleted, or replaced by a folder or link: the engine will restore it
         return OpenedProduct(product, descriptor, int(found.st_mtime), found.st_size)
 
     def _is_unchanged(self, taken: OpenedProduct) -> bool:

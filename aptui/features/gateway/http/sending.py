@@ -81,7 +81,7 @@ def _within(first: str, last: str, size: int) -> Range:
 
 
 def _join_ranges(ranges: list[Range]) -> list[Range]:
-    """Return the ranges in the requested order; if some overlap or touch, the joined ranges in file order."""
+    """Return the ranges in the requested order. If some overlap or touch, return the joined ranges in file order."""
     ordered = sorted(ranges)
     if all(one[1] < other[0] for one, other in pairwise(ordered)):
         return ranges
@@ -95,7 +95,7 @@ def _join_ranges(ranges: list[Range]) -> list[Range]:
 
 
 def _is_same_file(if_range: str | None, etag: str, modified_s: int) -> bool:
-    """Whether the client's part belongs to this file (§13.1.5): the same strong ETag, or exactly the same date."""
+    """Whether the client's part is of this version of the file (§13.1.5): the strong ETag or the date must be the same."""
     if if_range is None:
         return True
     text = if_range.strip()
@@ -122,7 +122,7 @@ def _date(text: str | None) -> int | None:
 _AT_ONCE_BYTES = 256 * 1024
 """Maximum size that is read and sent with the headers if the kernel has it in memory; larger files use `sendfile`."""
 _CHUNK_BYTES = 256 * 1024
-_TYPES = MimeTypes(filenames=())  # not the lists of this machine: types are the same everywhere
+_TYPES = MimeTypes(filenames=())  # ignores this machine's lists of types, so that all machines send the same types
 for _type, _extension in (
     ("model/gltf+json", ".gltf"),
     ("model/gltf-binary", ".glb"),
@@ -261,7 +261,7 @@ async def _read(descriptor: int, start: int, length: int) -> bytes:
         if os.preadv(descriptor, [buffer], start, os.RWF_NOWAIT) == length:
             return bytes(buffer)
     except OSError:
-        pass  # not in memory, or the file system cannot tell
+        pass  # the file is not in memory, or the file system does not support this read
     return await asyncio.to_thread(os.pread, descriptor, length, start)
 
 

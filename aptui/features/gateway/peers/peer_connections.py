@@ -53,11 +53,11 @@ if TYPE_CHECKING:
 
 
 # Outgoing connections. The gateway connects to a device again and again while it is enabled; then the device is the client of that
-# WebSocket. A device at a loopback address (USB forwarding) is reached without TLS, every other device with TLS: a device may read
+# WebSocket. A device at a loopback address (USB forwarding) is called without TLS, every other device with TLS: a device may read
 # all products, and another machine could have its address. Its certificate identifies it (`trust`).
 
 RETRY_S = (0.5, 5.0)
-"""Delay before the next try: the first, as in O3DE, and the longest."""
+"""First delay before another try (as in O3DE) and maximum delay, in seconds."""
 _DIAL_LIMIT_S = 10.0
 _HEARTBEAT_S = 30.0
 _STEADY_S = 5.0
@@ -243,11 +243,11 @@ DEVICE_SCOPES = frozenset({Scope.READ, Scope.ESCALATE})
 """Scopes of a device that the gateway called: it has no token; the user trusts its address."""
 _CHECK_S = 1.0
 _GATHER_S = 0.05
-"""Delay of a report, so that changes that come together are reported together."""
+"""Delay of a report in seconds; changes within this time are reported together."""
 _LISTED_MOST, _LISTED_PER_S = 256, 128
-"""Maximum number of clients in a report; with more than the second number, reports are sent at this rate of clients per second."""
+"""Maximum number of clients in a report; and the number of clients per second, which longer reports must not exceed."""
 _BEGAN_MS = time.time_ns() // 1_000_000 - int(monotonic() * 1000)
-"""Start of the monotonic clock as a time of day: a constant, so that reports without changes are equal."""
+"""Wall-clock time (ms) at which the monotonic clock was 0. It is a constant, so that reports without changes are equal."""
 
 
 class Peers:
@@ -310,7 +310,7 @@ class Peers:
     def refuses(self, remote: str) -> str:
         """Return why a client is refused, "" = it is not; for `guard.Guard.admissions`."""
         refusal = self.admission.check(remote)
-        if refusal is not None and refusal.is_first:  # their number is reported once per second
+        if refusal is not None and refusal.is_first:  # later refusals are only counted, and reported once per second
             self._on_change()
         return refusal.why if refusal is not None else ""
 
@@ -396,7 +396,7 @@ class Peers:
                 with contextlib.suppress(KnownError):  # the engine reports errors of the configuration
                     self.configured = peer_settings.read_peer_settings((await asyncio.to_thread(reread)).serve)
             settings = await asyncio.to_thread(peer_settings.read_stored, self._file)
-            self._stamps = self._now()  # a damaged file was renamed
+            self._stamps = self._now()  # read after `read_stored`, which may have renamed a damaged file
             self.trouble = settings.trouble
             await self._use_settings(settings.effective_settings(self.configured))
 
@@ -472,7 +472,7 @@ def _with_session(peer: Peer, session: WireSession) -> Peer:
 
 
 def _moment(at_s: float) -> int:
-    """Return the time of day of a monotonic time."""
+    """Convert a monotonic time to ms since 1970."""
     return _BEGAN_MS + int(at_s * 1000)
 
 

@@ -1,9 +1,9 @@
 """Connection settings of the gateway (`PeerSettings`): read from the configuration, and changed by users of the screen.
 
 A change is written into the YAML file that sets the key. If that is not possible (the file is missing or read-only, or `--set` sets
-the key), it is stored in a file below the cache, with the configured settings of that moment: a key whose configuration changes
-later has its configured value again. Settings that differ from the configuration are overrides; the screen, `config --explain` and
-`doctor` show them and their file.
+the key), it is stored in a file below the cache, together with the configured settings at that time. If the configuration of a key
+changes later, the configured value applies again. Settings that differ from the configuration are overrides. The screen and
+`config --explain` and `doctor` show overrides and their file.
 
 Tests: `tests/features/gateway/peers/test_peer_connections.py`, `tests/features/gateway/peers/test_peer_lists.py`.
 """
@@ -220,7 +220,7 @@ def _write_key(project_dir: Path, file: Path, key: str, value: Any, before: Any)
 
 
 def _as_written(entries: Iterable[Any], before: Sequence[Any]) -> list[Any]:
-    """Return entries as the file spells them if it has them: `10.0.0.1/8` may mean `10.0.0.0/8`."""
+    """Return each entry in the file's spelling if the file has the entry: `10.0.0.1/8` may mean `10.0.0.0/8`."""
     known = {_identity(entry): entry for entry in before}
     return [_spell(entry, known.get(_identity(entry))) for entry in entries]
 

@@ -1,8 +1,8 @@
 """Services that connected devices reach through the gateway: HTTP, and raw TCP through a WebSocket.
 
 `/v1/proxy/{name}/{rest}` is open to clients that have a WebSocket with the same token from the same address. The service receives
-neither our token nor our cookies, cannot set cookies, and cannot redirect the gateway. Its answers have no rights in a browser,
-because they share our origin.
+neither our token nor our cookies, cannot set cookies, and cannot redirect the gateway. In a browser, its answers have no rights,
+because the browser would give them the rights of the gateway's origin.
 
 Tests: `tests/features/gateway/peers/test_proxy.py`.
 """
@@ -262,7 +262,7 @@ class _Body:
 
 
 def _pass_headers(headers: Mapping[str, str], withheld: frozenset[str]) -> CIMultiDict[str]:
-    """Return the headers to forward; headers that `Connection` names are for one hop only, too."""
+    """Return the headers to forward. Headers that `Connection` names are not forwarded, because they are for one hop only."""
     named = {word.strip().lower() for word in headers.get(hdrs.CONNECTION, "").split(",")}
     barred = _HOP_BY_HOP | withheld | named
     return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in barred)
@@ -282,10 +282,10 @@ def make_forwarded_url(request: web.Request, target: ProxyTarget) -> URL:
 
 
 def _may_leave(path: str) -> bool:
-    """Whether any server could read a path as one above it, with any number of percent-decodings."""
+    """Whether a server could resolve a path to one above its base, after any number of percent-decodings."""
     for word in path.split("/"):
         plain = word
-        while (decoded := unquote(plain)) != plain:  # each turn makes it shorter
+        while (decoded := unquote(plain)) != plain:  # each decoding shortens the text, so the loop ends
             plain = decoded
         name = plain.partition(";")[0]  # Tomcat and other servers take the rest for parameters (RFC 3986 §3.3)
         if name in (".", "..") or not plain.isprintable() or "\\" in plain or "/" in plain:

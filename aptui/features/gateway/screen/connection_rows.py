@@ -253,7 +253,7 @@ def root_rows(health: Health | None, project: Project | None = None, cache_dir: 
     """Return a row for each scan folder, the winning one first, then for each other watched folder.
 
     Args:
-        project: the project with the scan folders; a folder inside another one is watched with that one.
+        project: the project with the scan folders; a folder inside another scan folder is watched together with it.
         cache_dir: folder of the products.
     """
     roots = {root.path: root for root in (health.roots if health else ())}

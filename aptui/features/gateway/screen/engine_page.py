@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
 
 class EngineSteering:
-    """Disconnects clients and restarts workers, after a question if work is lost.
+    """Disconnects clients and restarts workers; asks for confirmation if work would be lost.
 
     Args:
-        done: called when the engine has carried an order out.
+        done: called when the engine has executed an order.
     """
 
     def __init__(self, shell: Shell, done: Callable[[], object]) -> None:
@@ -97,8 +97,8 @@ _NOT_AT_REST = frozenset({"working", "starting", "ending", "lost"})
 class EngineInquiry:
     """The latest facts about the engine, its clients and its workers, and the queries for them.
 
-    Clients come by notices. Ages and memory do not: while the screen is visible and a worker runs, the engine is queried once per
-    second, and after notices of ended work. An idle engine is not queried.
+    Notices report clients, but not ages and memory. While the screen is visible and a worker runs, the engine is queried once per
+    second; it is also queried after notices of ended work. An idle engine is not queried.
 
     Args:
         later: calls a function after a number of seconds in the app's thread.
@@ -325,7 +325,7 @@ class EnginePage(ConnectionTables):
         return {"workers": "none; they start with the first work", "roots": "nothing is watched"}.get(name, "nobody")
 
     def _share_height(self) -> None:
-        """Give each table its height. If they do not fit, the largest ones shrink; after `z` only the focused one is shown."""
+        """Set the height of each table. If they do not fit, the largest tables shrink; after `z` only the focused one is shown."""
         tables = [self.table(name) for name in self.lists]
         is_attached = self._shell.session.state is SessionState.ATTACHED
         focused = next((table for table in tables if table.has_focus), tables[0])
@@ -398,7 +398,7 @@ class EnginePage(ConnectionTables):
             self._shell.reveal("jobs", term("source", source, is_whole=True))
 
     def _source(self) -> str:
-        """Return the source of that job, "" = the worker is idle."""
+        """Return the source of the job of the worker under the cursor, "" = the worker is idle."""
         row = self.current("workers")
         return connection_rows.source_of(row.data.job) if row else ""
 

@@ -77,7 +77,7 @@ class Orders:
 
     @property
     def overridden(self) -> tuple[str, ...]:
-        """Keys of the configuration that are overridden, because a change could not be written there."""
+        """Configuration keys with an override, because a change could not be written into the configuration."""
         report = self.report
         return report.overridden if report is not None else self._overridden
 
@@ -293,7 +293,7 @@ class GatewayPage(ConnectionTables):
         self._update_keys()
 
     def _update_keys(self) -> None:
-        """Update the offered keys if the row under the cursor changed their meaning."""
+        """Update the offered keys if other actions apply to the row under the cursor now."""
         possible = self._possible()
         if possible != self._offered:
             self._offered = possible
@@ -446,7 +446,7 @@ class GatewayPage(ConnectionTables):
         self.orders.do(PeerOrder(change, entry=entry), f"{entry} {done}")
 
     def action_list(self) -> None:
-        """Switch the allowed list on; or off, after confirmation."""
+        """Enable the allowed list, or disable it after confirmation."""
         if not self.orders.settings.has_allow_list:
             self.orders.do(PeerOrder(PeerAction.LIST_ON), "only those on the allowed list may connect")
             return

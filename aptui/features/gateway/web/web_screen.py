@@ -1,8 +1,8 @@
 """The screen in a browser: textual-serve's terminal on the loopback, behind a token with full control of the engine; and the demo.
 
 textual-serve checks neither a token nor the Origin. So it gets no socket of its own: the guard runs first, then its WebSocket
-handler is called if the request has a ticket. A ticket is valid for one screen and 30 seconds, and costs the token: the terminal's
-script cannot send headers with its WebSocket, and a secret in an address must not be worth stealing.
+handler is called if the request has a ticket. A client gets a ticket for its token; the ticket opens one screen within 30 seconds.
+The terminal's script cannot send headers, so the secret is in the WebSocket's address, and a ticket is not worth stealing.
 
 Tests: `tests/features/gateway/web/test_web_screen.py`, `tests/features/gateway/web/test_web_demo.py`.
 """

@@ -117,7 +117,7 @@ class Bridge:
         readers = [_IN] + ([self._terminal] if not self._drawn else [])
         writers = ([self._terminal] if self._typed else []) + ([_OUT] if self._drawn else [])
         if self._is_over:
-            readers, writers = [_IN], [_OUT]  # the last picture; a browser that quits does not need it
+            readers, writers = [_IN], [_OUT]  # send the screen's last output, unless the browser quits
         readable, writable, _ = select.select(readers, writers, [])
         if _OUT in writable:
             del self._drawn[: os.write(_OUT, self._drawn)]

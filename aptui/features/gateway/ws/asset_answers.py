@@ -92,13 +92,13 @@ def _jobs(context: GatewayContext, rows: Iterable[JobRow]) -> tuple[JobInfo, ...
 
 
 async def _raise_priority(session: WireSession, found: FoundAsset, lookup: AssetLookup, urgency: int) -> int:
-    """Raise the priority of pending jobs, also of a term that matches nothing yet, if the client may; return their number."""
+    """If the client may, raise the priority of pending jobs, or of a term without matches yet; return the number of jobs."""
     context = session.context
     if not (context.engine.is_here and session.identity.may(Scope.ESCALATE)):
         return 0
     keys = {source.lower() for source in found.sources if found.unsettled}
     if lookup.term and "*" not in lookup.term and not (found.sources or found.products):
-        keys.add(lookup.term)  # a term is literal; the engine would read a star as a pattern
+        keys.add(lookup.term)  # the engine would treat a term with a star as a pattern
     if keys or found.unsettled:
         refuse_excess(session)
         ids = tuple(row.job_id for row in found.unsettled if row.job_id)

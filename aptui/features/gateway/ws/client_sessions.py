@@ -1,8 +1,8 @@
 """The open WebSockets, one client each: handshake, outgoing queue and requests; `routing` answers them.
 
-Notifications are encoded once for all clients with the same subscription and sent at once. For a client that has not read the
-previous ones they wait in a queue; above a thousand they are dropped, and the client starts again with `resync`. So a slow client
-costs a bounded amount of memory and does not delay others.
+Notifications are encoded once for all clients with the same subscription and sent at once. If a client has not read the previous
+notifications, new ones are queued. Above a thousand, the queue is dropped, and the client starts again with `resync`. A slow client
+therefore needs a limited amount of memory and does not delay other clients.
 
 Tests: `tests/features/gateway/ws/test_client_sessions.py`, `tests/features/gateway/ws/test_frames.py`.
 """
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from aptui.store.queries.reader_pool import Database
 
 
-# WebSocket frames (RFC 6455, RFC 7692), built once for all receivers: for a thousand clients with the same subscription, JSON,
+# WebSocket frames (RFC 6455, RFC 7692), built once for all receivers. For a thousand clients with the same subscription, JSON,
 # frame and compression are made once, and each client costs one system call. Each message is compressed on its own, for clients
 # that offered `permessage-deflate`; connections keep no compression context.
 #
 # aiohttp makes the connection, reads, and handles control frames. Its writer keeps a compressor per connection, whose context would
-# not know frames that bypass it. So all messages after the upgrade are written here.
+# miss the frames that bypass it. So all messages after the upgrade are written here.
 
 _LAST, _DEFLATED = 0x80, 0x40
 _WINDOW = 15
@@ -97,8 +97,8 @@ class Wire:
 
     Args:
         socket: the WebSocket.
-        transport, writer: below it, if the client connected to us; None for a device that the gateway called: its frames are masked
-            one by one, by aiohttp.
+        transport, writer: those of the WebSocket, if the client connected to us. None for a device that the gateway called,
+            because aiohttp masks its frames one by one.
     """
 
     __slots__ = ("_is_deflated", "_socket", "_transport", "_writer", "sent_bytes")
@@ -309,7 +309,7 @@ class WireSession:
     async def _write_catalog(self) -> None:
         """Send the catalog page by page: a slow client must not keep a transaction open.
 
-        Older notifications are not sent after it.
+        Notifications from before the catalog are dropped.
         """
         platforms = self.wanted[0] or self.context.platforms
         try:
@@ -480,7 +480,7 @@ class WireSessions:
         self.limit, self.answer = limit, answer
         self.all: dict[int, WireSession] = {}
         self.hello_callbacks: list[Callable[[WireSession], object]] = []
-        """Called with each client after its hello; it gets every notification from then on."""
+        """Called with each client after its hello; the client gets every notification from then on."""
         self.end_callbacks: list[Callable[[WireSession], object]] = []
         """Called with each client that has disconnected."""
         self._count = self._opening = 0
@@ -494,7 +494,7 @@ class WireSessions:
         return any(session.hello is not None for session in self.all.values())
 
     def publish(self, epoch: int, seq: int, notices: Sequence[object]) -> list[WireSession]:
-        """Send notifications to all subscribed clients; return the clients that had an empty queue and now have not."""
+        """Send notifications to all subscribed clients; return the clients whose queue was empty before and is not now."""
         frames: dict[Subscription, Frame | None] = {}
         late = []
         for session in self:

@@ -36,12 +36,12 @@ _MOST = 20_000
 _READINESS_S = 0.25
 _REMEMBERED = 10_000
 _REST_SHARE, _SENDING_SHARE, _REST_MOST_S = 1.0, 9.0, 0.25
-"""Pause after publishing, as a multiple of its duration and of the sending time; many clients get few large frames, few clients get
-them at once."""
+"""Pause after publishing: multiples of the duration of publishing and of the sending time, and the maximum in seconds. If there are
+many clients, they get few large frames; few clients get each notification without delay."""
 _SLICE = wire_codec.QUEUE_LIMIT // 2
 """Maximum number of notifications in a frame; a frame in a queue must not exceed the client's limit."""
 _TAKING_S = 0.05
-"""How long to wait for clients that have read everything so far."""
+"""How long to wait, after each frame, until clients whose queue was empty before have read it, in seconds."""
 
 
 class NewsPublisher:
@@ -70,7 +70,7 @@ class NewsPublisher:
         """Whether the set of critical jobs may have changed since the last query."""
         self._sending_s = 0.0
         self._gaps = 0
-        """Number of times that all clients had to start again; earlier notices are void."""
+        """Number of times that all clients had to start again; notices from before the last time are not published."""
         self._tasks: list[asyncio.Task[None]] = []
         sessions.hello_callbacks.append(self._send_readiness)
         sessions.end_callbacks.append(lambda _session: self._forget_ids())
@@ -154,7 +154,7 @@ class NewsPublisher:
         self._ids = {name: (uuid, sub_id) for name, uuid, sub_id in rows}
 
     async def _publish(self, pending: Sequence[NoticeLine]) -> None:
-        """Publish in order; of a product that changed several times, the last change only."""
+        """Publish notices in order; if a product changed several times, publish only its last change."""
         epoch, seq, gaps = pending[-1].epoch, max(news.seq for news in pending), self._gaps
         digests, paths = _read_from_database(pending)
         wanted = {name: digest for name, digest in digests.items() if digest}
@@ -190,7 +190,7 @@ class NewsPublisher:
         return ()
 
     def _product(self, name: str, digests: dict[str, str], rows: dict[str, Served]) -> object | None:
-        digest = digests.pop(name, None)  # each product once
+        digest = digests.pop(name, None)  # each product is reported once
         platform, _, path = name.partition("/")
         if digest is None or platform not in self._platforms:
             return None
@@ -201,7 +201,7 @@ class NewsPublisher:
             return notices.AssetChanged(asset_of(row))
         known = self._ids.pop(name, None) if self._ids is not None else None
         if digest or (self._ids is not None and known is None):
-            return None  # removed again, which a later notice reports; or not an asset of a runtime
+            return None  # the product was removed again, which a later notice reports, or it is not an asset for the runtime
         return notices.AssetRemoved(asset_id(*known) if known is not None else "", platform, path)
 
     def _job(self, notice: JobChanged, known: dict[str, SourceRow]) -> list[object]:
@@ -244,7 +244,7 @@ class NewsPublisher:
                 try:
                     readiness = await self.engine.ask(engine_requests.Readiness())
                 except KnownError:
-                    self._is_unsure = True  # the next beat tries again
+                    self._is_unsure = True  # queried again after the next event
                     break
                 self._publish_readiness(readiness)
                 if readiness["state"] != "idle":

@@ -85,10 +85,10 @@ def unreadable_product(path: Path, error: OSError) -> HostError:
 
 
 class ComparisonKind(IntEnum):
-    """Types of comparison; the numbers are those of the command line and of rules files."""
+    """Types of comparison; the command line and rules files use the same numbers."""
 
     DELTA = 0
-    """Assets of the second list that are not in the first, or have other bytes there."""
+    """Assets of the second list that the first list does not contain, or contains with other bytes."""
     UNION = 1
     INTERSECTION = 2
     COMPLEMENT = 3

@@ -30,7 +30,7 @@ from aptui.shared.errors import HostError, UserError
 RULES_SUFFIX, SETTINGS_SUFFIX, BUNDLE_SUFFIX = ".rules", ".bundlesettings", ".pak"
 MANIFEST, CATALOG = "manifest.xml", "DeltaCatalog.xml"
 MOST_MIB = 2048
-"""Maximum size of a bundle: the limit of a zip without the extension for larger ones."""
+"""Maximum size of a bundle in MiB; a larger zip would need the extension for large files."""
 BUNDLE_VERSIONS = (1, 2)
 """Versions whose manifest every version of the engine reads; version 3 has another form of level folders."""
 _RULES, _STEP, _SETTINGS, _MANIFEST = (
@@ -110,7 +110,7 @@ def _pattern_type(step: ComparisonStep) -> int:
 
 
 class BundleSettings:
-    """The settings of a bundle from one file; fields that are not set keep the value of the file."""
+    """The settings of a bundle from one file; `set` leaves fields without a new value as they are in the file."""
 
     def __init__(self, path: Path | None = None) -> None:
         if path is None:
@@ -194,7 +194,7 @@ class _Bundle(Struct):
     catalog_bytes: int = 0
 
     def fits_at(self, known: RegistryAsset, size: int) -> int:
-        """Return the size of the bundle with one more asset."""
+        """Return the size that the bundle would have with one more asset."""
         names = _ENTRY_BYTES + 2 * len(os.fsencode(known.path))
         directory = sum(_ENTRY_BYTES + len(os.fsencode(each.path)) for each in self.assets)
         at = self.zip.fp.tell() if self.zip.fp is not None else 0
@@ -202,7 +202,7 @@ class _Bundle(Struct):
 
 
 def write_bundles(assets: Sequence[PackedAsset], target: Path, *, version: int, max_mib: int) -> list[Path]:
-    """Write these assets into bundles and return the bundles: `target`, and others with its name and `__1`, `__2`, ….
+    """Write these assets into bundles and return their paths: `target`, then the same name with `__1`, `__2`, ….
 
     Raises:
         UserError: an asset alone exceeds the limit.
@@ -283,7 +283,7 @@ def _finish(bundle: _Bundle, version: int, others: Sequence[str]) -> None:
 
 
 def _level_of(path: str) -> str:
-    """Return the folder of the level that owns a product, or "". A level is in `levels`, in a file with the name of its folder."""
+    """Return the folder of the level that owns a product, or "". A level is a file in `levels` with the name of its folder."""
     folder, _, name = path.rpartition("/")
     is_spawnable = name.endswith(".spawnable") and name.rpartition(".")[0] == folder.rpartition("/")[2]
     is_level = is_spawnable or name == "level.pak"
@@ -301,7 +301,7 @@ def _catalog_bytes(known: RegistryAsset) -> int:
 
 
 def free_names(target: Path) -> list[Path]:
-    """Return the existing bundles with the names that will be written."""
+    """Return the existing bundles that would be overwritten."""
     found = [target] if target.exists() else []
     return [*found, *sorted(target.parent.glob(f"{target.stem}__*{target.suffix}"))] if target.parent.is_dir() else found
 

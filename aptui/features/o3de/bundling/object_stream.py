@@ -1,4 +1,4 @@
-"""ObjectStream, the XML of O3DE's own objects: read without loss, so that unchanged parts are written unchanged.
+"""ObjectStream, the XML of O3DE's own objects. It is read without loss, so that unchanged parts are written unchanged.
 
 A stream is a tree of `Class` elements: a class name, the name of a field, a type id, and a value or children. The blanks between
 tags and the start tags themselves are stored, because indentation and names of containers differ between versions of the engine. A
@@ -76,7 +76,7 @@ class ObjectStream(Struct):
 
     @property
     def object(self) -> Element:
-        """The only object of the stream."""
+        """The object of the stream; a stream has only one."""
         return self.root.children[0]
 
 
@@ -167,7 +167,7 @@ def parse(text: str) -> ObjectStream:
 
 
 def _tags(text: str) -> Iterator[tuple[str, re.Match[str] | None]]:
-    """Yield (the blanks before it, tag) for each tag, and finally (the text after the last tag, None)."""
+    """Yield (blanks before the tag, tag) for each tag, and finally (blanks after the last tag, None)."""
     at = 0
     for tag in _TAG.finditer(text):
         between = text[at : tag.start()]

@@ -39,12 +39,12 @@ def flag_of(platform: str) -> int:
 
 
 def platforms_in(flags: int) -> tuple[str, ...]:
-    """Return the platforms of some bits."""
+    """Return the platforms that these bits contain."""
     return tuple(name for name in PLATFORMS if is_for(flags, name))
 
 
 def is_for(flags: int, platform: str) -> bool:
-    """Whether bits contain a platform, or the bit for all platforms of its kind."""
+    """Whether the bits contain this platform, or a bit that includes it: all platforms, or all clients."""
     everyone = flags & _ALL or (flags & _ALL_CLIENTS and platform != "server")
     return bool(everyone or flags & PLATFORMS.get(platform, 0))
 
@@ -61,7 +61,7 @@ class Seed(Struct, frozen=True):
 class SeedList:
     """The seeds of one file, in their order.
 
-    A file keeps its form, JSON or XML (ObjectStream); a new one is JSON, as the engine writes it.
+    A file keeps its form, JSON or XML (ObjectStream); a new file is JSON, as the engine writes it.
 
     Args:
         text: the file, "" for a new one.
@@ -101,7 +101,7 @@ class SeedList:
             self.seeds[at] = replace(self.seeds[at], flags=self.seeds[at].flags | flags)
 
     def remove(self, guid: str, sub_id: int, flags: int) -> bool:
-        """Remove some platforms of an asset, and the asset without platforms; return whether it was listed."""
+        """Remove some platforms of an asset, or the asset if no platform remains; return whether it was listed."""
         at = self._find(guid, sub_id)
         if at is None:
             return False

@@ -1,7 +1,7 @@
 """O3DE's Editor, launchers and devices connect through O3DE's own asset processor protocol. Experimental: see `O3DE.md`.
 
 **Transport.** TCP. A frame is three numbers of 32 bits, little-endian: type, size of the payload, serial; then the payload. The
-type is the CRC-32 of the message's name in lower case. A request has a serial of the client; its answer has the same type, and the
+type is the CRC-32 of the message's name in lower case. The client chooses a request's serial; the answer has the same type, and the
 serial with bit 31 set. Serial 0 is a message that is not answered, 0x0fffffff a negotiation.
 
 **Payload.** One object in the binary form of ObjectStream (`binary_stream`): the message's class with its version, its base class

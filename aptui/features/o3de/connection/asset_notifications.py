@@ -1,6 +1,6 @@
-"""Makes messages of the engine's notices for clients of O3DE's protocol, in the order in which they became true.
+"""Makes messages for clients of O3DE's protocol from the engine's notices, in the order of the notices.
 
-A client first gets bulk messages with all products of its platforms. Notices that arrive before their end follow
+A client first gets bulk messages with all products of its platforms. Notices that arrive before the last bulk message follow
 them (`O3deSession.backlog`).
 
 Tests: `tests/features/o3de/connection/test_asset_notifications.py`.
@@ -31,7 +31,7 @@ _SOURCE_CHANGED, _SOURCE_REMOVED, _SOURCE_FAILED = range(3)
 _PAGE = 1_000
 """Number of products in a bulk message."""
 _MOST = 50_000
-"""Maximum number of waiting notices; above it they are dropped, and every client gets the bulk messages again."""
+"""Maximum number of waiting notices; above this limit, they are dropped and every client gets the bulk messages again."""
 _REMEMBERED = 10_000
 _EDITOR = "EDITOR"
 
@@ -50,10 +50,10 @@ class AssetNotifications:
         self._pending: list[NoticeLine] = []
         self._wake = asyncio.Event()
         self._ids: dict[str, tuple[bytes, int]] | None = None
-        """{product: asset id}: what a removed product was is no longer in the database. None = not read yet."""
+        """{product: asset id}, because the database no longer has the asset ids of removed products. None = not read yet."""
         self._started: set[int] = set()
         self._changed: dict[str, str] = {}
-        """{source: reason of its last reported change}: several jobs of one source are one change."""
+        """{source: reason of its last reported change}: one change of a source starts several jobs, but is reported once."""
         self._count = -1
 
     def take(self, batch: Sequence[NoticeLine]) -> None:
@@ -67,7 +67,7 @@ class AssetNotifications:
             self._ids = None
 
     def note_engine(self, is_here: bool) -> None:
-        """Handle an engine that has connected or disconnected: notices may be missing."""
+        """Handle an engine that connected or disconnected. After a connection, send all products again: notices may be missing."""
         if is_here:
             self._start_again()
 
@@ -90,7 +90,7 @@ class AssetNotifications:
                 self._start_again()
 
     async def send_all(self, session: O3deSession) -> None:
-        """Send all products of a client's platforms, and wait until it has read them.
+        """Send all products of a client's platforms, and wait until the client has read them.
 
         Raises:
             KnownError: there is no asset database.
@@ -140,7 +140,7 @@ class AssetNotifications:
                         self._show(sources[path])
 
     def _send_product(self, name: str, digests: dict[str, str], rows: dict[str, Served]) -> None:
-        digest = digests.pop(name, None)  # each product once: its last change
+        digest = digests.pop(name, None)  # report each product once, with its last change
         platform, _, path = name.partition("/")
         if digest is None or platform not in self._settings.platforms or self._ids is None:
             return
@@ -173,7 +173,7 @@ class AssetNotifications:
         self._send((notice.source, state, 0, NO_ASSET, NO_UUID, (), notice.platform), notice.platform)
 
     def _send_count(self, count: int) -> None:
-        """Send the number of pending jobs, which is that of all platforms."""
+        """Send the number of pending jobs; every platform gets the total of all platforms."""
         if count != self._count:
             self._count = count
             for platform in self._settings.platforms:

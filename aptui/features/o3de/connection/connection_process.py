@@ -27,14 +27,14 @@ from aptui.shared.forms import prepare_form
 from aptui.store.queries.reader_pool import Database
 
 _ENGINE_LIMIT_S = 5.0
-"""How long the first clients wait until the engine is connected: they would miss its notices."""
+"""Maximum wait for the engine before clients are served (seconds): without the engine, clients would miss its notices."""
 
 
 # ------------------------------------------------------------------------------------------------------------- the process
 
 
 class ConnectionService:
-    """The parts of a server in one event loop: `open`, then `close`."""
+    """The parts of a server in one event loop; call `open`, and `close` at the end."""
 
     def __init__(self, settings: ConnectionSettings, report: Callable[[str], object]) -> None:
         self._database = Database(Path(settings.database))
@@ -59,7 +59,7 @@ class ConnectionService:
         await self.server.start(listening)
 
     async def run(self) -> None:
-        """Return when the notifications fail, which they should not."""
+        """Run until the notifications end; they end only after an internal error."""
         assert self._task is not None
         await self._task
 
@@ -78,7 +78,7 @@ async def _serve(settings: ConnectionSettings, listening: socket.socket) -> None
     over = asyncio.Event()
 
     def wait_for_end() -> None:
-        sys.stdin.read()  # the engine ended
+        sys.stdin.read()  # returns when the engine ends
         os.kill(os.getpid(), signal.SIGTERM)
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)

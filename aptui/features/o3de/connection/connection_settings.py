@@ -33,10 +33,10 @@ class ConnectionSettings(Struct, frozen=True):
     """The facts about a project and its clients that the server needs.
 
     Args:
-        branch_token: of the engine; "" = every client's token is accepted.
+        branch_token: the token of the engine; "" = every client's token is accepted.
         allowed: canonical entries of addresses that may connect besides this machine, `rejected` of those that may not. The
             protocol has no password: without an entry, no other machine can connect.
-        user_dir: the project's user folder, `log_dir` that of its logs; absolute paths.
+        user_dir: absolute path of the project's user folder; `log_dir` is the absolute path of its log folder.
     """
 
     project: str
@@ -58,9 +58,9 @@ def branch_token(engine_dir: str) -> str:
 
 
 def find_settings(config: Config) -> tuple[ConnectionSettings, int] | None:
-    """Return the settings of the server and its port; None if no client of O3DE's protocol is served.
+    """Return the settings of the server and its port; None if O3DE's protocol is not served.
 
-    It is served if `serve.o3de` is true, and by default for O3DE projects.
+    The protocol is served if `serve.o3de` is true; by default, it is true for O3DE projects.
     """
     facts, serve = facts_of(config), config.serve
     if not (serve.o3de if serve.o3de is not None else facts is not None):
@@ -85,8 +85,8 @@ def find_settings(config: Config) -> tuple[ConnectionSettings, int] | None:
 
 
 def canonical_entries(entries: Iterable[str]) -> tuple[str, ...]:
-    """Return the valid entries of a list in canonical form; O3DE ignores the others too."""
-    from aptui.shared.connections.addresses import canonical  # most projects have no list
+    """Return the valid entries of a list in canonical form; invalid entries are ignored, as in O3DE."""
+    from aptui.shared.connections.addresses import canonical  # imported on demand, because most projects have no list
 
     found = []
     for entry in entries:
@@ -96,7 +96,7 @@ def canonical_entries(entries: Iterable[str]) -> tuple[str, ...]:
 
 
 def listen(settings: ConnectionSettings, port: int) -> socket.socket:
-    """Return a listening socket: of this machine only, unless other addresses may connect. `port` 0 = any.
+    """Return a listening socket, which only this machine can reach unless other addresses may connect. `port` 0 = any.
 
     Raises:
         HostError: the port is taken, or cannot be used.

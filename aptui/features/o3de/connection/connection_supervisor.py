@@ -40,10 +40,10 @@ _PROCESS = "aptui.features.o3de.connection.connection_process"
 
 
 class ConnectionSupervisor:
-    """Keeps the server of one engine running while its configuration wants it.
+    """Keeps the server of one engine running while the configuration enables it.
 
     Args:
-        options: not used: the process gets its settings, not a command line.
+        options: not used, because the process gets settings instead of a command line.
         listening: a socket that is used instead of the configured port.
     """
 
@@ -61,20 +61,20 @@ class ConnectionSupervisor:
         self._problem = ""
         live.parts.append(self)
         live.endings.append(self.close)
-        self.poll(time.monotonic())  # before the first client of the engine asks for its ports
+        self.poll(time.monotonic())  # now, so that the port is known when a client of the engine asks for it
 
     @property
     def port(self) -> int:
-        """The port it listens at, 0 = none."""
+        """The port on which the server listens, 0 = not listening."""
         return int(self._listening.getsockname()[1]) if self._listening is not None else 0
 
     @property
     def pid(self) -> int:
-        """The process of the server, 0 = none runs."""
+        """The process id of the server, 0 = not running."""
         return self._child.pid if self._child is not None else 0
 
     def next_deadline(self, _now: float) -> float | None:
-        """Return when to start the process again, None = it runs or is not wanted."""
+        """Return when to start the process again, None = it is running or disabled."""
         return self._retry_at if self._settings is not None and self._child is None else None
 
     def poll(self, now: float) -> None:
@@ -113,7 +113,7 @@ class ConnectionSupervisor:
         self._child = child
         assert child.stdin is not None
         assert child.stdout is not None
-        with contextlib.suppress(OSError):  # it ended already, which the descriptor reports
+        with contextlib.suppress(OSError):  # if the process has ended already, its descriptor reports the end
             child.stdin.write(json.dumps(msgspec.to_builtins(self._settings)).encode() + b"\n")
             child.stdin.flush()
         os.set_blocking(child.stdout.fileno(), False)

@@ -62,7 +62,7 @@ class ProjectAnswers:
     """The parts that the answers of all clients share.
 
     Args:
-        pulse: beats after each batch of notices.
+        pulse: wakes the waiting requests after each batch of notices.
     """
 
     def __init__(self, settings: ConnectionSettings, database: Database, engine: EngineLink, pulse: NewsPulse) -> None:
@@ -75,7 +75,7 @@ class ProjectAnswers:
 
 
 class ClientAnswers:
-    """Answers the requests of one client; `platforms` are those of it that the project has."""
+    """Answers the requests of one client, for those of its platforms that the project has."""
 
     def __init__(self, project: ProjectAnswers, session: O3deSession) -> None:
         settings = project.settings
@@ -101,18 +101,18 @@ class ClientAnswers:
         return await asyncio.to_thread(self._files.answer, request)
 
     async def _answer(self, handle: Callable[[O3deMessage], Awaitable[Values]], request: O3deMessage) -> Values:
-        if request.needs_barrier and request.shape.name != "RequestEscalateAsset":  # as O3DE: an escalation does not wait
+        if request.needs_barrier and request.shape.name != "RequestEscalateAsset":  # like O3DE: an escalation does not wait
             await self._pass_barrier()
         return await handle(request)
 
     async def _pass_barrier(self) -> None:
-        """Wait until the engine has processed all earlier changes on the disk, if it can."""
+        """Wait until the engine has processed all earlier changes on the disk; return early if the engine cannot do that."""
         barrier = feature.find_request("barrier")
         if barrier is not None and self._engine.is_here:
             try:
                 await self._engine.ask(barrier(_BARRIER_S), 2 * _BARRIER_S)
             except KnownError:
-                return  # the answer is that of the database
+                return  # answer from the database without waiting
 
     # -------------------------------------------------------------------------------------------------------------- status
 
@@ -129,7 +129,7 @@ class ClientAnswers:
         return await self._database.ask(lambda reader: find_asset(reader, lookup, self._platforms))
 
     async def _raise_priority(self, found: FoundAsset, lookup: AssetLookup, urgency: int) -> None:
-        """Raise the priority of pending jobs; also of a term that matches nothing yet."""
+        """Raise the priority of pending jobs, and of future sources that match a search term without results."""
         if not self._engine.is_here:
             return
         keys = {source.lower() for source in found.sources if found.unsettled}
@@ -140,7 +140,7 @@ class ClientAnswers:
             await self._engine.ask(port.EscalateJobs(ids, tuple(sorted(keys)), urgency))
 
     async def _asset_status(self, request: O3deMessage) -> Values:
-        """Return the status of an asset; unless only the status is wanted, once its pending jobs have ended."""
+        """Return the status of an asset. Unless the request asks only for the status, wait until its pending jobs have ended."""
         asset = request["AssetId"]
         lookup = self._lookup(request["SearchTerm"], asset, is_exact=request["SearchType"] == _EXACT)
         if not (lookup.uuid or lookup.term):
@@ -209,7 +209,7 @@ class ClientAnswers:
         found = await asyncio.to_thread(self._paths.resolve_on_disk, path) if path else None
         text = os.path.normpath(normalize(path))
         if found is None and path and self._settings.scan_folders and not text.startswith(("/", "..")):
-            found = self._paths.scan_folders[0], text  # a new file would be in the folder that wins
+            found = self._paths.scan_folders[0], text  # a file that does not exist yet belongs to the first scan folder
         if found is None:
             return {"RelativeSourcePath": path}
         folder, relative = found
@@ -351,7 +351,7 @@ class ClientAnswers:
         return {"CatalogSaved": True}
 
     async def _report_change(self, request: O3deMessage) -> Values:
-        """Return the effects of moving or deleting a source, and do it if that is wanted."""
+        """Return the effects of moving or deleting a source; unless it is a preview, also move or delete it."""
         relocate, kind, paths = feature.find_request("relocate"), request["ChangeType"], (request["FromPath"], request["ToPath"])
         if kind not in _CHANGES or any(sign in path for path in paths for sign in "*?"):
             return {"Report": ["only one source or folder is moved or deleted at a time"]}

@@ -43,7 +43,7 @@ from aptui.features.o3de.binary_stream import (
 )
 
 MOST_ELEMENTS = 20_000
-"""Maximum number of elements in a message of a client: its largest one has a few dozen."""
+"""Maximum number of elements in a message of a client; the largest message of O3DE has a few dozen."""
 _BASE = uuid_bytes("366A7093-C57B-4514-A1BD-A6437AEF2098")
 _CHAR, _U8, _BOOL, _INT, _S64 = (
     uuid_bytes("3AB0037F-AF8D-48CE-BCA0-A170D18B2C03"),
@@ -65,7 +65,7 @@ NO_ASSET: AssetKey = (NO_UUID, 0)
 
 
 class FieldKind(NamedTuple):
-    """A type of fields: its id, `write(name, value)` gives an element, `read(element)` its value."""
+    """A type of fields: its id; `write(name, value)` returns an element, and `read(element)` returns the value."""
 
     type_id: bytes
     write: Callable[[str, Any], bytes]
@@ -85,7 +85,7 @@ def _number_kind(type_id: bytes, form: str) -> FieldKind:
 
 
 def _text_kind(type_id: bytes) -> FieldKind:
-    """Return the kind of a text, whose values have the form of the database (`core.paths`): not all bytes are UTF-8."""
+    """Return the kind of a text. Its values have the text form of the database (`core.paths`), because not all bytes are UTF-8."""
     return _value_kind(type_id, from_text, to_text, "")
 
 
@@ -166,7 +166,7 @@ _JOB_FIELDS = (
 )  # fmt: skip
 _ASSET_SET = set_of(ASSET_ID)
 _ASSET_SET_KIND = FieldKind(_ASSET_SET, lambda name, _none: element_head(_ASSET_SET, name, 0, 0) + END, lambda _found: (), ())
-"""Sets and maps of assets that are always empty here."""
+"""Sets and maps of assets, which are always empty in our messages."""
 _PRELOAD = map_of(ASSET_ID, _ASSET_SET)
 _PRELOAD_KIND = FieldKind(_PRELOAD, lambda name, _none: element_head(_PRELOAD, name, 0, 0) + END, lambda _found: (), ())
 
@@ -187,7 +187,7 @@ _KINDS = {
 
 
 class Shape(Struct, frozen=True):
-    """A class of messages. `has_value`: a class without fields that is written as an empty value."""
+    """A class of messages. `has_value`: the class has no fields and is written as an empty value."""
 
     name: str
     type_id: bytes
@@ -253,7 +253,7 @@ def decode(shape: Shape, payload: bytes) -> O3deMessage:
 
 
 class O3deExchange(Struct, frozen=True):
-    """A request of clients: the name whose CRC is its type, its answer (None = it has no answer), and how far it is answered."""
+    """A request of clients: the name whose CRC is its type, its answer (None = no answer), and how completely it is answered."""
 
     wire_name: str
     request: Shape
@@ -283,7 +283,7 @@ def _ask(wire_name: str, request: Shape, response: Shape | None, extent: str = "
 def _file(
     name: str, request: tuple[str, str], response: tuple[str, str] | None, extent: str = "answered", wire_name: str = ""
 ) -> O3deExchange:
-    """Return a request of the virtual files: (type id, fields) of request and answer."""
+    """Return a request of the virtual files, made from the (type id, fields) of the request and of its answer."""
     answer = None if response is None else _shape(f"{name}Response", response[0], 1, response[1])
     return O3deExchange(f"AssetSystem::{wire_name or name}", _shape(f"{name}Request", request[0], 1, request[1]), answer, extent)
 
@@ -423,7 +423,7 @@ EXCHANGES = (
     _file("FileTree", ("6838CC3C-2CF1-443C-BFBF-A530003B6A71", ""),
           ("0F7854DA-63FA-4D59-B298-53D84150DFF9", f"{_RESULT} Files:names Folders:names")),
 )  # fmt: skip
-"""All requests. Requests that are not in it have no answer: the client is not disconnected, as in O3DE."""
+"""All known requests. Other requests are not answered, and the client stays connected, as in O3DE."""
 BY_TYPE = {each.type_number: each for each in EXCHANGES}
 BY_NAME = {each.request.name: each for each in EXCHANGES}
 

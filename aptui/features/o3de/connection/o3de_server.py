@@ -38,17 +38,17 @@ NEGOTIATION_SERIAL = 0x0FFF_FFFF
 ANSWER_FLAG = 1 << 31
 _HEAD = struct.Struct("<III")
 _CLIENTS_LIMIT, _SILENT_LIMIT = 64, 32
-"""Maximum number of clients, and of those that have not negotiated: a new one ends the oldest of them."""
+"""Maximum numbers of clients and of clients that have not negotiated; above the second, the oldest of these is disconnected."""
 MOST_BYTES = 16 << 20
-"""Maximum payload of a client: files are written in parts."""
+"""Maximum payload of a client in bytes; clients write larger files in parts."""
 _NEGOTIATION_BYTES = 1 << 16
 _NEGOTIATION_S = 5.0
 _FRAME_S, _WRITE_S = 30.0, 30.0
-"""Timeouts of the rest of a frame, and of a client that does not read."""
+"""Timeouts in seconds for the rest of a frame, and for a client that does not read."""
 _QUEUE_BYTES, _BUSY_BYTES = 64 << 20, 4 << 20
-"""Maximum number of bytes that wait for a client to read; above the second number, its next request waits too."""
+"""Maximum number of bytes that wait for a client to read; above the second number, the client's next request waits too."""
 _REQUESTS_LIMIT = 32
-"""Maximum number of requests of one client that are answered at a time; above it, no more are read."""
+"""Maximum number of requests of one client that are answered at a time; at this limit, reading from the client stops."""
 _REPORTS_LIMIT, _NAME_LENGTH = 64, 200
 _BACKLOG_MOST = 100_000
 """Maximum number of notifications that wait for the bulk message."""
@@ -67,7 +67,7 @@ class Answers(Protocol):
 
 
 class RefusedClient(Exception):
-    """Why a client is disconnected: a sentence that begins with its name."""
+    """Why a client is disconnected; the text is a sentence that begins with the client's name."""
 
 
 def refuse(settings: ConnectionSettings, name: str, version: int, facts: dict[int, str]) -> str:
@@ -168,7 +168,7 @@ class O3deSession:
             self.send_now(shape, payload)
 
     async def wait_until_sent(self) -> None:
-        """Return once nothing waits for the client, or its connection ended."""
+        """Return when the client has read everything, or its connection ended."""
         await self._is_empty.wait()
 
     async def write_all(self) -> None:
@@ -205,7 +205,7 @@ class O3deServer:
     Args:
         answers: makes the answers of one session.
         on_connect: called with a session whose client has negotiated; sends the bulk message.
-        report: called with a sentence about a refused client, each once.
+        report: called with a sentence about a refused client; the same sentence is reported once.
         user_of: returns the user at the other end of a connection within this machine.
     """
 
@@ -245,7 +245,7 @@ class O3deServer:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def broadcast(self, shape: Shape, payload: bytes, platform: str = "", only: str = "") -> None:
-        """Send a notification to the clients of a platform ("" = to all); `only` to those with this name."""
+        """Send a notification to the clients of a platform ("" = to all); `only`: just to clients with this name."""
         for session in list(self.sessions):
             if (not platform or platform in session.platforms) and (not only or session.name.upper() == only):
                 session.notify(shape, payload)
@@ -284,9 +284,9 @@ class O3deServer:
             writer.close()
 
     def why_refused(self, remote: str, *, is_local: bool) -> str:
-        """Return why a client at an address is refused, "" = it is not.
+        """Return why a client at an address is refused, "" = it is accepted.
 
-        Every user of the machine can connect to its loopback, so programs of other users need an entry too.
+        Every user of the machine can connect to the loopback address, so programs of other users need an entry too.
         """
         settings, address = self._settings, parse_address(remote)
         if len(self.sessions) >= _CLIENTS_LIMIT:
@@ -348,7 +348,7 @@ class O3deServer:
                 exchange = BY_TYPE.get(number)
                 found = None if exchange is None else answers.find_handler(exchange.request.name)
                 if exchange is None or found is None:
-                    continue  # as O3DE: an unknown request has no answer
+                    continue  # like O3DE: an unknown request has no answer
                 try:
                     request = decode(exchange.request, payload)
                 except ValueError as error:
@@ -392,7 +392,7 @@ class O3deServer:
 
 
 def _shorten(text: str) -> str:
-    """Return a text of a client without control characters, as long as a name may be."""
+    """Return a text of a client without control characters, cut to the maximum length of a name."""
     return "".join(filter(str.isprintable, text))[:_NAME_LENGTH]
 
 

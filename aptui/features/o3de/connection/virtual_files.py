@@ -1,6 +1,6 @@
 """The files of one client of O3DE's protocol: below the cache, the project's user folder and its log folder, and nowhere else.
 
-Paths begin with an alias (`@products@`, `@user@`, `@usercache@`, `@log@`). A relative path is one of `@products@`, and an absolute
+Paths begin with an alias (`@products@`, `@user@`, `@usercache@`, `@log@`). A relative path is below `@products@`, and an absolute
 one is accepted below the folder of an alias. Products are read only: only the engine changes the cache. Every operation starts at a
 descriptor of the alias' folder and follows no link (`shared.files.confinement`). In paths of products case does not matter.
 
@@ -52,8 +52,8 @@ class VirtualFiles:
     """Files of one client. Operations may run in any thread, one after the other.
 
     Args:
-        cache_dir: the cache; `platform` is the client's first one.
-        user_dir: the project's user folder, `log_dir` that of its logs.
+        cache_dir: the cache; `platform` is the client's first platform.
+        user_dir: the project's user folder; `log_dir` is its log folder.
     """
 
     def __init__(self, cache_dir: str, platform: str, user_dir: str, log_dir: str) -> None:
@@ -155,7 +155,7 @@ class VirtualFiles:
             folder.tree.make_folder(below.rpartition(b"/")[0])
         descriptor = folder.tree.open_file(below, flags)
         if mode & _MODE_WRITE:
-            os.ftruncate(descriptor, 0)  # only now: it is a regular file
+            os.ftruncate(descriptor, 0)  # not with O_TRUNC: only now the file is known to be regular
         self._last_handle += 1
         self._files[self._last_handle] = _OpenFile(descriptor, reads, to_write)
         return {"FileHandle": self._last_handle, "ResultCode": _OK}
@@ -195,7 +195,7 @@ class VirtualFiles:
         return {"ResultCode": _OK}
 
     def _flush(self, request: O3deMessage) -> dict[str, Any]:
-        self._find_file(request["FileHandle"])  # written data is in the system already
+        self._find_file(request["FileHandle"])  # nothing to flush: writes are not buffered in this process
         return {"ResultCode": _OK}
 
     # --------------------------------------------------------------------------------------------------------------- facts
@@ -271,7 +271,7 @@ class VirtualFiles:
 
     def _find_files(self, request: O3deMessage) -> dict[str, Any]:
         folder, below, alias = self._find(request["Path"])
-        wanted = Glob(request["Filter"][:PATTERN_LIMIT])  # of an untrusted client: it takes linear time
+        wanted = Glob(request["Filter"][:PATTERN_LIMIT])  # the filter is untrusted, and `Glob` matches in linear time
         names = [path for path, _is_folder in self._list(folder, below) if wanted.matches(to_text(path.rpartition(b"/")[2]))]
         return {"ResultCode": _OK, "Files": [f"{alias}/{to_text(path)}" for path in names[:_NAMES_LIMIT]]}
 
@@ -318,5 +318,5 @@ _OPERATIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "FindFiles": ("_find_files", _FAILED),
     "FileTree": ("_tree", _FAILED),
 }
-"""{request without its last word: (method, values of the answer if it fails)}."""
+"""{request without the suffix `Request`: (method, values of the answer if it fails)}."""
 NAMES = frozenset(f"{name}Request" for name in _OPERATIONS)

@@ -146,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _find_config(given: BuilderSwitches, console: ProgramConsole) -> Config:
-    """Return the configuration of the named project, or of the project that contains the source if that is another one.
+    """Return the configuration of the named project, or of another project if that one contains the source.
 
     Scripts name the project by a relative path, which may lead to another folder of the same name.
 

@@ -57,11 +57,11 @@ def _listen(live: EngineSupervisor, start: RunRequest) -> ListenerClosed | Conne
 
 
 _Work = tuple[int, int]
-"""Number of processed changes of files, and of completed jobs."""
+"""Number of processed file changes, and number of completed jobs."""
 
 
 class _IdleWaiter(Struct, eq=False):
-    """A client that waits until all earlier changes are processed and, with `besides`, until more work than that was done."""
+    """A client that waits until all earlier changes are processed and, with `besides`, until the completed work differs from it."""
 
     then: Callable[[], None]
     besides: _Work | None = None
@@ -69,7 +69,7 @@ class _IdleWaiter(Struct, eq=False):
 
 
 class _Processor:
-    """The target of the control channel (`control.Processor`); it also reports events, and runs tasks that need an idle engine."""
+    """The target of the control channel (`control.Processor`). It also reports events, and runs tasks that need an idle engine."""
 
     def __init__(self, live: EngineSupervisor, start: RunRequest) -> None:
         self.printer = EventPrinter(start.console, start.config.log_dir, self._root_of, self._builder_of)
@@ -114,9 +114,9 @@ class _Processor:
         self._wait(_IdleWaiter(then))
 
     def at_next_idle(self, then: Callable[[], None]) -> None:
-        """Call `then` when the engine next becomes idle, or immediately if it did since idleness was last reported.
+        """Call `then` when the engine next becomes idle, or immediately if it became idle after idleness was last reported.
 
-        A client that changes files and then asks cannot know whether the change is already processed; O3DE would keep it waiting.
+        A client that changes files and then asks cannot know whether the change is processed already. O3DE makes the client wait.
         The second check of very recent files does not count as work.
         """
         known = self._done if self._reported is None else self._reported
@@ -169,7 +169,7 @@ class _Processor:
         if self.printer.is_scan_open:
             self.printer.end_scan()
             self.printer.end_analysis(processor_run.source_count(self._start))
-        if self._done_at_idle != self._done:  # not after the second check of very recent files
+        if self._done_at_idle != self._done:  # no message if only very recent files were checked a second time
             self._start.console.say(phrases.IDLE.format(now - self._busy_since_s))
         self._done_at_idle = self._done
 

@@ -62,7 +62,7 @@ class _Batch:
     def run(self) -> bool:
         """Process everything; return whether the run was completed."""
         first = self._start.first_port
-        first = first and first + 1  # the program with a window may use the first port
+        first = first and first + 1  # leave the first port to the program with a window
         with (
             selectors.DefaultSelector() as selector,
             processor_run.open_ports(self._start, selector, self, ListenerClosed(selector, first, self._start.report_rejected)),

@@ -117,7 +117,7 @@ def _parse_given(arguments: Sequence[str]) -> tuple[dict[str, list[str]], tuple[
 
 
 def _find_project_name(name: str, source: str) -> str:
-    """Return the nearest folder above a source, or beside one of those, with a project's name; "" = search as usual."""
+    """Return the nearest project folder named `name`, above the source or beside a folder above it; "" = search as usual."""
     folder = os.path.dirname(source)
     while True:
         for path in (folder if os.path.basename(folder) == name else "", os.path.join(folder, name)):

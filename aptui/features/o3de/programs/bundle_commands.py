@@ -75,7 +75,7 @@ def _load_settings(project: BundlerProject, name: str, platform: str) -> BundleS
 
 
 class _Order(Struct, frozen=True):
-    """A bundle to write; `assets` None = those of the list."""
+    """A bundle to write; `assets` None = the assets of the list."""
 
     platform: str
     target: Path
@@ -172,7 +172,7 @@ def _make(orders: Sequence[_Order], given: BundlerSwitches, project: BundlerProj
             output.say(f"Bundle '{path}' was written ({path.stat().st_size:,} bytes).")
 
 
-# `comparisonRules` and `compare`: sequences of comparisons, over files or results with a `$name`.
+# `comparisonRules` and `compare`: sequences of comparisons whose inputs are files or earlier results named `$name`.
 
 _VARIABLE = "$"
 
@@ -299,7 +299,7 @@ def _steps(given: BundlerSwitches) -> list[ComparisonStep]:
 
 
 def _with_files(steps: list[ComparisonStep], given: BundlerSwitches) -> list[ComparisonStep]:
-    """Return comparisons with the files of the command line in their order; files that it omits stay as they are."""
+    """Return comparisons with the files of the command line, assigned in order; a comparison keeps files that are not given."""
     firsts, seconds, outputs = (list(given.all(name)) for name in ("firstAssetFile", "secondAssetFile", "output"))
     done = []
     for step in steps:

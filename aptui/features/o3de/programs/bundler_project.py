@@ -148,7 +148,7 @@ class PlatformProducts(Struct, frozen=True):
         return [key for name, key in self.by_path.items() if match(name)]
 
     def closure(self, starts: Iterable[AssetKey], skipped: Sequence[str]) -> dict[AssetKey, AssetKey | None]:
-        """Return the transitive dependencies as {product: the product that needs it, None for the starts}, without `skipped`."""
+        """Return the starts and their transitive dependencies, without `skipped`, as {product: product that needs it or None}."""
         left_out = {key for word in skipped for key in self.find_named(word)}
         reached: dict[AssetKey, AssetKey | None] = {}
         todo: list[tuple[AssetKey, AssetKey | None]] = [(key, None) for key in starts]
@@ -271,7 +271,7 @@ class BundlerProject:
         return [path for path in dict.fromkeys(names) if path.is_file()]
 
     def default_dependencies(self, products: PlatformProducts) -> tuple[list[AssetKey], list[str]]:
-        """Return the products in the files of default dependencies, and messages about required ones that do not exist."""
+        """Return the products in the files of default dependencies, and messages about required products that do not exist."""
         engine, project = Path(self.facts.engine), self.config.project_dir
         files = [engine / "Assets" / "Engine" / "Engine_Dependencies.xml"]
         files += [Path(path) / "Assets" / f"{name}_Dependencies.xml" for name, path in self.facts.gems]
@@ -296,7 +296,7 @@ class BundlerProject:
         """Return the path of a file of the command line, which is relative to the engine's folder.
 
         Raises:
-            UserError: it has another suffix.
+            UserError: the path has another suffix.
         """
         name = name.replace("\\", "/")
         if not name.lower().endswith(suffix):
@@ -304,7 +304,7 @@ class BundlerProject:
         return Path(os.path.normpath(os.path.join(self.facts.engine or os.getcwd(), name)))
 
     def existing(self, name: str, suffix: str) -> Path:
-        """Return the path of an input file; if it is not in the engine's folder, it may be in the current one."""
+        """Return the path of an input file; if it is not in the engine's folder, it may be in the current folder."""
         path = self.path(name, suffix)
         here = Path(os.path.abspath(name.replace("\\", "/")))
         return here if not path.exists() and here.exists() else path
@@ -345,7 +345,7 @@ def missing_list(path: Path, more: str = "") -> UserError:
 
 
 def refuse_missing_lists(given: BundlerSwitches) -> None:
-    """Refuse asset lists that exist for no platform; this check needs no project.
+    """Refuse asset lists that do not exist for any platform; this check does not need a project.
 
     Raises:
         UserError: a list does not exist.
@@ -363,7 +363,7 @@ def for_platform(name: str, platform: str) -> str:
 
 
 def applying(listed: Iterable[Seed], products: PlatformProducts) -> tuple[list[AssetKey], list[str]]:
-    """Return the products of seeds on a platform, and a message for each seed without one."""
+    """Return the products of seeds on a platform, and a message for each seed without a product."""
     found: list[AssetKey] = []
     missing: list[str] = []
     for seed in listed:

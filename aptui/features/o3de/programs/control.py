@@ -1,4 +1,4 @@
-"""The control channel, and the port on which no client is served: sockets on 127.0.0.1; the caller defines idle.
+"""The control channel, and the port that closes every connection: sockets on 127.0.0.1. The caller defines "idle".
 
 Commands are raw text without a terminator, one per message. TCP may join or split them; they stay distinct, because no command is a
 prefix of another.
@@ -46,7 +46,7 @@ class Processor(Protocol):
         ...
 
     def at_next_idle(self, then: Callable[[], None]) -> None:
-        """Call `then` when the engine next becomes idle, or immediately if it did since idleness was last reported."""
+        """Call `then` when the engine next becomes idle, or immediately if it became idle after idleness was last reported."""
         ...
 
     def quit(self) -> None:
@@ -77,7 +77,7 @@ class _Peer(Struct, eq=False):
 
 
 def is_foreign(data: bytes) -> bool:
-    """Whether data cannot be a command but HTTP (with a capital), TLS, or any text not in lower case."""
+    """Whether data cannot be a command: HTTP (which begins with a capital), TLS, or other text that is not in lower case."""
     given = data.lstrip(_BETWEEN)
     return bool(given) and not (given[:1].isalpha() and given[:1].islower())
 
@@ -88,7 +88,7 @@ class _Listener:
     def __init__(self, selector: selectors.BaseSelector, channel: socket.socket, take: Callable[[socket.socket], None]) -> None:
         self._selector, self._channel, self._add_client = selector, channel, take
         self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        """Closed for a moment to accept and close a connection: a full queue would wake the loop forever."""
+        """Closed to accept and close a connection when no descriptor is free: a full queue would wake the loop forever."""
         selector.register(channel, selectors.EVENT_READ, self._accept)
 
     @property
@@ -201,7 +201,7 @@ class ControlChannel:
         ask(report)
 
     def _send(self, peer: _Peer, text: str) -> None:
-        """Send a few bytes; a client whose buffer is full for them does not read at all, and is closed."""
+        """Send a few bytes. A client without buffer space for them does not read, and is disconnected."""
         if peer.is_gone:
             return
         try:
@@ -218,7 +218,7 @@ class ControlChannel:
 
 
 class ListenerClosed:
-    """A port that accepts and closes every connection: no client of O3DE's own protocol is served.
+    """A port that accepts and closes every connection, because O3DE's own protocol is not served.
 
     Args:
         first_port: the first port to try; 0 = any.

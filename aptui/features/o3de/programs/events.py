@@ -72,7 +72,7 @@ def report(stats: Mapping[str, Stat], form: StatsForm) -> list[str]:
 
 
 def human_line(name: str, stat: Stat) -> str:
-    """Return a row for humans; count and average only for more than one occurrence."""
+    """Return a row for humans; count and average are shown only for several occurrences."""
     often = f"Count: {stat.count:4}, Average: {duration(stat.average_ms)}, " if stat.count > 1 else ""
     return f"    Time: {duration(stat.total_ms)}, {often}EventName: {name}"
 
@@ -122,7 +122,7 @@ def _add_up(stats: Iterable[Stat]) -> Stat:
 
 
 def _group(stats: Mapping[str, Stat], title: str, field: int) -> dict[str, Stat]:
-    """Return sums by one field of the names, counted from the end, because a path can contain commas."""
+    """Return sums by one field of the names. Fields are counted from the end, because a path can contain commas."""
     groups: dict[str, list[Stat]] = {}
     for name, stat in stats.items():
         groups.setdefault(f"{title},{_field(name, field)}", []).append(stat)
@@ -190,14 +190,14 @@ class EventPrinter:
                 pass
 
     def begin_scan(self, *, reads_all: bool = False) -> None:
-        """Print that a scan starts; `reads_all`: every file is read in full, regardless of its size and times."""
+        """Print that a scan starts; `reads_all`: every file is read completely, even if its size and times did not change."""
         self._reads_all = reads_all
         self._console.say(phrases.SCANNING)
         self._began_s = time.monotonic()
         self.is_scan_open, self._is_end_printed = True, False
 
     def end_scan(self, files_seen: int | None = None) -> None:
-        """Print the end of the scan, unless it was printed; the engine does not report it while other work goes on."""
+        """Print the end of the scan, unless it was printed. The engine does not report it while other work continues."""
         if self._is_end_printed:
             return
         self._is_end_printed = True
@@ -228,7 +228,7 @@ class EventPrinter:
             self._job_ended(job)
 
     def _is_new(self, job: JobChanged) -> bool:
-        """Whether the job ended now: the engine also reports settled jobs, and failures perhaps twice."""
+        """Whether the job ended just now: the engine also reports results of earlier runs, and may report a failure twice."""
         if job.status == "completed":
             return job.completed_ms >= self._console.started_ms
         failure = job.source, job.platform, job.job_key, job.run_key, job.completed_ms

@@ -38,7 +38,7 @@ from aptui.store.queries.reader import open_reader
 DELIMITER = "--------------------------- RELOCATION REPORT  ---------------------------"
 
 ALL_OR_NOTHING = "Nothing was changed: if one of these files cannot be moved or deleted, none is."
-"""Printed where O3DE would have done a part."""
+"""Printed if O3DE would have performed a part of the request."""
 _SOURCES_BREAK = "The following files have a source / job dependency on this file and will break"
 _SOURCES_MENDED = (
     " The following files have a source / job dependency on this file, we will attempt to fix the references but they may "
@@ -105,7 +105,7 @@ def report_lines(report: RelocationReport) -> Iterator[str]:
 
 
 def closing_lines(report: RelocationReport) -> list[str]:
-    """Return the sums, unless it was a preview, and the end of the report."""
+    """Return the end of the report, with the totals unless it was a preview."""
     counts, lines = report.counts, []
     if report.order.is_confirmed and report.refusals and not report.is_performed:
         files = counts.sources + counts.metadata

@@ -1,6 +1,6 @@
 """The output of O3DE's asset processor: its lines, its log, and the console that prints them.
 
-Users and tools that parse them read the lines. A message has no window prefix and no line break at its end; `physical` adds them.
+Users read the lines, and tools parse them. A message has no window prefix and no final line break; `physical` adds both.
 Lines that O3DE does not have use a form that no known reader searches for.
 """
 
@@ -106,7 +106,7 @@ CONNECTION_REFUSED = (
     "A program connected to the listening port and was refused: the Editor and launchers are served by AssetProcessor and by"
     " 'aptui serve', unless serve.o3de is false. Products are in '{}', one folder for each platform. This is printed once."
 )
-"""{cache folder}; explains to users of the Editor and launchers why these cannot connect."""
+"""{cache folder}; explains to users why the Editor and launchers cannot connect."""
 TOO_MANY_ERRORS = "Too Many Compile Errors - not printing out full logs for remaining errors"
 
 _TRACE_RULER = "=" * 66
@@ -128,7 +128,7 @@ def format_traced(level: LogLevel, text: str, place: str = "", window: str = WIN
 
 
 def _lines_of(text: str) -> list[str]:
-    """Return the safe lines of a message; tabs stay, because some lines begin with them."""
+    """Return the safe lines of a message; tabs stay, because some lines begin with tabs."""
     return ["\t".join(map(sanitize, line.split("\t"))) for line in re.split(r"\r\n|\r|\n", text.rstrip("\r\n"))]
 
 
@@ -154,7 +154,7 @@ def job_log(time_ms: int, level: int, window: str, text: str) -> str:
 
 
 def format_preload_cycle(chain: Sequence[str]) -> str:
-    """Return the warning about a cycle of preloaded products; `chain` begins and ends with the same one."""
+    """Return the warning about a cycle of preloaded products; `chain` begins and ends with the same product."""
     return (
         f"Preload circular dependency detected while processing asset ({chain[0]})."
         f" Preload hierarchy is {' -> '.join(chain)} . One of these must not be loaded before the one that needs it."
@@ -247,7 +247,7 @@ class ProgramConsole:
             self._trace(LogLevel.ERROR, error, "")
 
     def complain_fatal(self, error: KnownError) -> None:
-        """Print an error that ends the run at its start, in O3DE's form for those."""
+        """Print an error that ends the run at its start, in O3DE's form for fatal errors."""
         text = f"{error.what}; {error.hint}" if error.hint else error.what
         self._trace(LogLevel.ERROR, f"{FATAL}{text}", error.where)
 

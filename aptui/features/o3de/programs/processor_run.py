@@ -50,7 +50,7 @@ _ELSEWHERE = ("common", "all")
 
 @contextmanager
 def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` at the first signal to end, let the second one end the program, and restore the handlers."""
+    """Call `stop` at the first signal, let a second signal end the program, and restore the handlers afterwards."""
     previous: list[tuple[int, object]] = []
 
     def handle(number: int, _frame: object) -> None:
@@ -75,7 +75,7 @@ def open_ports(
     """Report the listening port, and open the control channel with `--acceptInput`; yield {name: port}.
 
     Args:
-        listener: what listens; it is closed at the end.
+        listener: the listening object; it is closed at the end.
     """
     ports = {"listening": listener.port}
     with ExitStack() as opened:
@@ -106,7 +106,7 @@ def open_session(start: RunRequest, *, trusts_times: bool = True) -> PreparedSes
 
 
 def delete_newer_database(start: RunRequest) -> None:
-    """With `--ignoreFutureAssetDatabaseVersionError`, delete a database of a newer version and print that."""
+    """With `--ignoreFutureAssetDatabaseVersionError`, delete a database of a newer version and print a message about it."""
     if not start.given.has("ignoreFutureAssetDatabaseVersionError"):
         return
     project = start.config.project
@@ -159,7 +159,7 @@ def key_in(project: Project, path: str) -> PathKey | None:
 
 
 def find_failed_assets(start: RunRequest) -> set[str]:
-    """Return the absolute paths of all sources with a job that is failed now, in this run or an earlier one.
+    """Return the absolute paths of all sources with a failed job, whether it failed in this run or in an earlier one.
 
     In O3DE the order in which jobs end decides whether an asset counts as failed; here it does not.
     """
@@ -216,7 +216,7 @@ def finish(start: RunRequest, printer: EventPrinter) -> None:
 
 
 def _print_catalog(start: RunRequest, printer: EventPrinter, path: Path, platform: str) -> None:
-    """Print that a catalog was saved, if this run did: the engine saves outdated catalogs when it becomes idle."""
+    """Print that a catalog was saved, if it was saved in this run: the engine saves outdated catalogs when it becomes idle."""
     try:
         saved_s = path.stat().st_mtime
         with path.open("rb") as file:

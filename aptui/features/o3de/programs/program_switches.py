@@ -32,7 +32,7 @@ class SwitchArity(Enum):
 
 
 class Switch(Struct, frozen=True):
-    """A switch of O3DE; `why_ignored` is the reason why it has no effect here, "" = it works."""
+    """A switch of O3DE; `why_ignored` is the reason why the switch has no effect here, "" = it has an effect."""
 
     name: str
     takes: SwitchArity
@@ -276,7 +276,7 @@ Virtual files lie below `@products@` (read only), `@user@`, `@usercache@` and `@
 
 def reference_pages() -> dict[str, ReferencePage]:
     """Return the page of `aptui docs o3de`: the extension point `reference`."""
-    from aptui.cli.manual import ReferencePage  # the programs do not need it
+    from aptui.cli.manual import ReferencePage  # imported on demand, because the programs do not need it
 
     return {"o3de": ReferencePage("O3DE.md", "Switches of O3DE's programs", _INTRODUCTION, _page_sections)}
 

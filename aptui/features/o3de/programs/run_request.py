@@ -41,7 +41,7 @@ class RunRequest(Struct):
 
     Args:
         load: reads the configuration again.
-        facts: settings of the project that the configuration does not have.
+        facts: settings of the project for which the configuration has no key.
     """
 
     given: GivenSwitches
@@ -70,7 +70,7 @@ class RunRequest(Struct):
 
 
 def ask_holder(config: Config, busy: BusyError, verb: Verb) -> Answer:
-    """Send the request to the engine that holds the cache, and return its answer; raise `busy` if the holder cannot be asked."""
+    """Send the request to the engine that holds the cache, and return its answer; raise `busy` if that engine cannot be asked."""
     try:
         client = EngineClient.of(config.cache_dir, kind="batch")
     except NoEngine:
@@ -85,11 +85,11 @@ FAILED = 1
 JOB_LOGS = "JobLogs"
 """The folder of job logs below the log folder, where O3DE's tools expect it."""
 _ATTACH_S = 20.0
-"""Time to attach a debugger, in seconds."""
+"""Time that a user has to attach a debugger (seconds)."""
 _BOOTSTRAP = "/Amazon/AzCore/Bootstrap"
 """Section of the settings registry with the project, the cache and the port."""
 _PLACES = ("engine", "project-cache", "project-user", "project-log", "project-build", "o3de-manifest")
-"""Prefixes of `-path` in switches that are short for a registry key."""
+"""Names of switches without their suffix `-path`; each switch sets one key of the registry."""
 
 
 def run(base: str, arguments: Sequence[str], work: Callable[[RunRequest], int]) -> int:
@@ -109,7 +109,7 @@ def run(base: str, arguments: Sequence[str], work: Callable[[RunRequest], int]) 
         if given.has("waitOnLaunch"):
             time.sleep(_ATTACH_S)
         log_dir = given.first("logDir")
-        if log_dir is not None:  # the log then has the errors of the settings
+        if log_dir is not None:  # opened now, so that errors of the settings are logged
             console.keep(ProgramLog(Path(os.path.abspath(log_dir)), base, console.started_ms))
         return work(_prepare(given, base, console))
     except KnownError as error:
@@ -130,8 +130,8 @@ def _prepare(given: GivenSwitches, base: str, console: ProgramConsole) -> RunReq
     if given.first("logDir") is None:
         console.keep(ProgramLog(config.log_dir, base, console.started_ms))
     console.is_verbose = facts.user.is_verbose
-    with contextlib.suppress(OSError):  # the first program that needs it reports the error
-        (config.log_dir / JOB_LOGS).mkdir(parents=True, exist_ok=True)  # tools expect it, even if no job writes a log
+    with contextlib.suppress(OSError):  # a program that needs the folder later reports the error
+        (config.log_dir / JOB_LOGS).mkdir(parents=True, exist_ok=True)  # tools expect the folder, even if no job writes a log
     _print_doubts(given, config, console)
     console.say(phrases.PROJECT_ROOT.format(str(config.project_dir)))
     console.say(phrases.job_slots(facts.max_jobs, config.workers))

@@ -38,7 +38,7 @@ FILE_NAME = "BuilderConfig.ini"
 
 
 def read_overrides(data: bytes, name: str) -> tuple[list[JobOverride], list[JobOverride], list[str]]:
-    """Return the overrides of builders, those of jobs, and messages about invalid ones.
+    """Return the overrides of builders, the overrides of jobs, and messages about invalid overrides.
 
     Raises:
         UserError: a line is not valid in an INI file.
@@ -167,7 +167,7 @@ class _Translation:
     # ── platforms ──
 
     def _platforms(self) -> Node:
-        """Return {id: its tags, and whether it is enabled}; an undeclared platform cannot be enabled."""
+        """Return {id: its tags, and whether it is enabled}; an enabled platform that is not declared is recorded as an error."""
         found: dict[str, Node] = {}
         for name, node in iter_named(self._settings, "platform"):
             where = node.key_where or node.where
@@ -225,7 +225,7 @@ class _Translation:
         return builders, jobs
 
     def _workers(self) -> Node:
-        """Return the number of workers: the configured one, or the one of O3DE's rule; at most one per core."""
+        """Return the number of workers: the configured number, or the number by O3DE's rule; at most one worker per core."""
         node = self._members("Jobs").get("maxJobs")
         asked = self._count(node, 0)
         if node is not None and asked > 1:

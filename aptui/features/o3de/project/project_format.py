@@ -1,6 +1,6 @@
 """O3DE projects for `aptui.config.configuration`: the connection between its layers of YAML and the settings registry.
 
-An unchanged project is not parsed: the inputs of its compilation are stored beside the compiled form and compared. So nothing heavy
+An unchanged project is not parsed: the inputs of the compiled form are stored beside it, and are compared. So nothing heavy
 may be imported at the top of this module.
 """
 
@@ -59,7 +59,7 @@ UNUSED = {
         _NO_CLIENTS,
     ),
 }
-"""{pattern of a pointer in lower case: why it has no effect}."""
+"""{pattern of a pointer in lower case: why the key has no effect}."""
 
 
 def why_unused(pointer: str) -> str:
@@ -75,7 +75,7 @@ _ROOTS = ("/Amazon/AssetProcessor/Settings", "/O3DE/AssetProcessor/Settings", "/
 
 
 def claims(folder: Path) -> bool:
-    """Whether a folder is opened as an O3DE project; not if its `aptui.yaml` names scan folders."""
+    """Whether a folder is opened as an O3DE project. It is not if its `aptui.yaml` names scan folders."""
     if not is_project(str(folder)):
         return False
     try:
@@ -85,7 +85,7 @@ def claims(folder: Path) -> bool:
 
 
 def refuse_unreadable(folder: Path) -> None:
-    """Raise a `UserError` if the marker is not a JSON object; a marker that names no project belongs to another program."""
+    """Raise a `UserError` if the marker is not a JSON object; a marker without a project name belongs to another program."""
     from aptui.features.o3de.project.project_roots import read_manifest
 
     read_manifest(str(folder / MARKER), InputRecorder())
@@ -97,7 +97,7 @@ def load(
     """Return the configuration of a project, with its configured number of workers.
 
     Args:
-        sets: `KEY=VALUE` of `--set`: keys that begin with a slash are the registry's, others those of an `aptui.yaml`.
+        sets: `KEY=VALUE` of `--set`: keys that begin with a slash are keys of the registry, others are keys of an `aptui.yaml`.
         wanted: use exactly these platforms instead of the enabled ones.
         options: other options of a command line.
 
@@ -141,7 +141,7 @@ def layer_trees(project_dir: Path, sets: Sequence[str] = (), options: Options | 
 
 
 def explain(project_dir: Path, key: str, sets: Sequence[str] = (), options: Options | None = None) -> list[ConfigMessage]:
-    """Return all settings of a key: a pointer into the registry, the end of one, or a key of an `aptui.yaml`."""
+    """Return all settings of a key, which is a pointer into the registry, the end of a pointer, or a key of an `aptui.yaml`."""
     options, sets = _options(options, sets)
     recorder = InputRecorder()
     opened = _open(project_dir, options, recorder)
@@ -162,7 +162,7 @@ def _add_remark(messages: list[ConfigMessage], pointer: str) -> list[ConfigMessa
 
 def code_folders(config: Config) -> list[str]:
     """Return the folders of the scripts that register builders."""
-    from aptui.features.o3de.scripts.script_runner import surroundings  # projects without scripts do not pay for it
+    from aptui.features.o3de.scripts.script_runner import surroundings  # imported on demand, because most projects have no scripts
 
     environments = {builder.environment for builder in config.project.builders if builder.adapter}
     return sorted({os.path.dirname(script) for text in environments for script in surroundings(text).scripts})
@@ -182,7 +182,7 @@ def check_with(project_dir: Path, file: Path, data: bytes) -> None:
 
 
 def _options(options: Options | None, sets: Sequence[str]) -> tuple[Options, tuple[str, ...]]:
-    """Return the options with those of `sets` that are for the registry, and the rest of `sets`."""
+    """Return the options including the registry settings in `sets`, and the other settings in `sets`."""
     options = options or Options()
     regset = tuple(text for text in sets if text.startswith("/"))
     return replace(options, regset=(*options.regset, *regset)), tuple(text for text in sets if not text.startswith("/"))
@@ -250,7 +250,7 @@ def _compile_project(
 
 
 def _list_unshared_copies(config: Config) -> list[str]:
-    """Return a message if patterns of the shared cache match plain copies: fetching one costs as much as copying it."""
+    """Return a message if patterns of the shared cache match plain copies: fetching a copy costs as much as making it."""
     if not config.sharing.is_remote:
         return []
     rules = [rule for rule in config.sharing.patterns if rule.is_enabled]
@@ -266,7 +266,7 @@ def _list_unshared_copies(config: Config) -> list[str]:
 
 
 def _list_idle_platforms(opened: OpenedO3deProject, config: Config, recorder: InputRecorder) -> tuple[str, ...]:
-    """Return the platforms whose products stay: those not requested, and those with products that are no longer enabled.
+    """Return the platforms whose products are kept: those not requested, and disabled ones that still have products.
 
     O3DE keeps products of platforms that are not enabled, so that runs for one platform at a time can share a cache.
     """
@@ -305,7 +305,7 @@ def _trees(tree: Node, layers: list[tuple[str, bytes]], sets: tuple[str, ...]) -
     """Return all layers including the translated registry, and messages about unused keys of the project's YAML."""
     parsed = merge.parse_layers(layers, sets)
     shipped = len(config_load.find_shipped_files())
-    for key in ("ignore", "companions"):  # the registry has its own
+    for key in ("ignore", "companions"):  # the registry has its own settings for these keys
         for node in parsed[:shipped]:
             node.value.pop(key, None)
     doubts = []

@@ -135,9 +135,9 @@ def _manifest_path(early: Registry) -> str:
 
 
 def _engine(project: str, own: Node, early: Registry, options: Options, known: Node | None, recorder: InputRecorder) -> str:
-    """Return the engine's folder from the first source that has one.
+    """Return the engine's folder, from the first place that names an engine.
 
-    The sources: the options, the folders around the project, the project's `engine` in the user's manifest, the folders around the
+    The places: the options, the folders around the project, the project's `engine` in the user's manifest, the folders around the
     program, a folder in the settings, the engine of an earlier command.
     """
     asked = early.text(f"{BOOTSTRAP}/engine_path") or _plain(
@@ -181,7 +181,7 @@ def _find_remembered_engine(project: str, recorder: InputRecorder) -> str:
 
 
 def _engine_among(folders: Iterable[str], recorder: InputRecorder) -> str:
-    """Return the first of these folders that is an engine, "" if none is."""
+    """Return the first of these folders that is an engine, "" if none of them is an engine."""
     return next((folder for folder in folders if recorder.read(os.path.join(folder, "engine.json")) is not None), "")
 
 
@@ -201,7 +201,7 @@ def _upwards(folder: str) -> Iterator[str]:
 
 
 def _find_registered_engine(wanted: str, known: Node | None, recorder: InputRecorder) -> str:
-    """Return the engine with this name in the user's manifest; the only one if the project names none."""
+    """Return the engine with this name in the user's manifest, or the only engine there if the project does not name an engine."""
     name = _bare(wanted)
     if known is None:
         return ""
@@ -251,7 +251,7 @@ def _subfolders(file: Node | None) -> Iterable[str]:
 
 
 def _gem_entries(file: Node | None) -> Iterator[tuple[str, bool]]:
-    """Yield (name, whether it is optional) of the gems in a manifest; an entry is a name, or an object with one."""
+    """Yield (name, whether it is optional) of the gems in a manifest; an entry is a name, or an object with a name."""
     entries = file.get("gem_names") if file is not None else None
     for node in entries.value if entries is not None and isinstance(entries.value, list) else ():
         is_object = isinstance(node.value, dict)
@@ -347,7 +347,7 @@ def read_registry(places: ProjectRoots, options: Options, recorder: InputRecorde
 
 
 def _tags(places: ProjectRoots, options: Options) -> tuple[str, ...]:
-    """Return the active specialisations, which include the project's name among those of programs."""
+    """Return the active specialisations: those of the program, with the name of the project inserted before `tools`."""
     at = options.tags.index("tools") if "tools" in options.tags else len(options.tags)
     return (*options.tags[:at], places.name, *options.tags[at:])
 
@@ -411,7 +411,7 @@ def _below(folder: str, recorder: InputRecorder) -> list[str]:
 
 
 def _set_found(registry: Registry, places: ProjectRoots) -> None:
-    """Set the found paths first, for readers of the registry."""
+    """Set the found paths before all other settings, because readers of the registry need them."""
     for key, path in (
         ("project_path", places.project),
         ("engine_path", places.engine),

@@ -45,7 +45,7 @@ _CLASSES = {
 }
 """POSIX names of character classes, which ECMAScript in C++ supports and Python does not."""
 _ONE_END = re.compile(r"\*[^*?/\\]+")
-"""A glob for the end of a file name: it matches relative and absolute paths alike."""
+"""A glob for the end of a file name; such a glob matches relative and absolute paths equally."""
 
 
 def python_regex(text: str) -> str:
@@ -105,7 +105,7 @@ class AssetRules:
         if platforms.value:
             entry["platforms"] = platforms
         entry |= self._extras(keys)
-        entry["critical"] = Node(value=True, where=where)  # as every copy job of O3DE
+        entry["critical"] = Node(value=True, where=where)  # in O3DE, every copy job is critical
         return self._overridden(Node(entry, where, where))
 
     def _pattern(self, name: str, keys: Mapping[str, Node], node: Node) -> Node | None:
@@ -128,9 +128,9 @@ class AssetRules:
         return pattern
 
     def _platforms(self, name: str, keys: Mapping[str, Node], node: Node) -> Node:
-        """Return the platforms that the rule skips: an id overrides a tag, a tag overrides `params`; all others are copied.
+        """Return the platforms that the rule skips: an id overrides a tag, a tag overrides `params`. Other platforms get a copy.
 
-        Of two tags of one platform, the first in alphabetical order decides; in O3DE the order of a hash table does.
+        Of two tags of one platform, the first in alphabetical order decides; in O3DE, the order of a hash table decides.
         """
         params = keys.get("params")
         is_copied = params is None or self._is_copied(f"'params' of rule '{name}'", params)

@@ -55,7 +55,7 @@ class ScanFolderSettings:
         self.warnings: list[str] = []
 
     def find(self, settings: Mapping[str, Node]) -> list[ScanFolderEntry]:
-        """Return the existing folders in order, without those whose files all belong to another one."""
+        """Return the existing folders in order, without folders whose files all belong to another folder."""
         found = {folder.name.lower(): folder for folder in self._list_asked(settings)}
         there = [folder for folder in found.values() if self._is_there(folder)]
         there.sort(key=lambda folder: folder.order)
@@ -88,7 +88,7 @@ class ScanFolderSettings:
             return None
         include = self._platforms(node.get("include"))
         if split_texts(node.get("include")) and not include:
-            return None  # only for undeclared platforms
+            return None  # all of its platforms are undeclared
         is_root = path in (self._places.engine, self._places.asset_root)
         return ScanFolderEntry(
             name=name,
@@ -138,7 +138,7 @@ class ScanFolderSettings:
         return known.get(name.upper())
 
     def _of_gems(self, settings: Mapping[str, Node], project_order: int) -> Iterator[ScanFolderEntry]:
-        """Yield `Assets` and `Registry` of each gem; gems in the project can place them before or after its folder."""
+        """Yield `Assets` and `Registry` of each gem; gems in the project can place their folders before or after the project's."""
         start = _whole(settings.get("GemScanFolderStartingPriorityOrder"), _GEM_START)
         placed = settings.get("ProjectRelativeGemsScanFolderPriority")
         side = {"lower": 1, "higher": -1}.get(plain_text(placed).strip().lower() if placed is not None else "", 0)
@@ -156,7 +156,7 @@ class ScanFolderSettings:
     def _is_there(self, folder: ScanFolderEntry) -> bool:
         if self._is_folder(folder.path):
             return True
-        if folder.where != "aptui":  # gems can lack either folder
+        if folder.where != "aptui":  # a gem may have no `Assets` or no `Registry` folder
             self.warnings.append(f"{folder.where}: scan folder '{folder.name}' does not exist: '{folder.path}'")
         return False
 

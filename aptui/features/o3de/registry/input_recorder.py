@@ -1,4 +1,4 @@
-"""Reads from the disk that are recorded, so that an unchanged configuration is detected by repeating them.
+"""Records reads from the disk. Repeating the reads shows whether a configuration is unchanged.
 
 Tests: `tests/features/o3de/registry/test_settings_registry.py`.
 """
@@ -79,10 +79,10 @@ def _read(path: str) -> bytes | None:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
                 raise UserError("not a regular file", where=path)
             return stream.read(MAX_BYTES + 1)
-    except (FileNotFoundError, NotADirectoryError, ValueError):  # no file name contains a NUL
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: the path contains a NUL, so no file has it
         return None
     except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:  # no file name is that long
+        if error.errno == errno.ENAMETOOLONG:  # a file with such a long name cannot exist
             return None
         raise UserError(f"cannot be read: {(error.strerror or str(error)).lower()}", where=path) from None
 

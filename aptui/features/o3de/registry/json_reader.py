@@ -33,8 +33,8 @@ def read_json(data: bytes, name: str, warn: Callable[[str], None] | None = None)
 
     Args:
         name: prefix of `:line:column` in every place.
-        warn: receives a message about text in another encoding, which is read with U+FFFD for each byte that is not UTF-8; None =
-            that is an error. O3DE accepts any bytes between quotes.
+        warn: receives a message about text that is not UTF-8; each invalid byte is read as U+FFFD. None = invalid UTF-8
+            is an error. O3DE accepts any bytes between quotes.
 
     Raises:
         UserError: at the first error.
@@ -52,7 +52,7 @@ def read_json(data: bytes, name: str, warn: Callable[[str], None] | None = None)
     try:
         node = _JsonReader(data.decode("utf-8-sig", "replace"), name).value(1)
     except UserError:
-        raise mistake from None  # all of it is in another encoding
+        raise mistake from None  # the whole file is in another encoding
     warn(f"{mistake.where}: {mistake.what}, and is read as '\ufffd'; {mistake.hint}")
     return node
 
@@ -109,7 +109,7 @@ class _JsonReader:
         return found
 
     def _ends(self, closing: str, opened: int) -> bool:
-        """Skip blanks; return whether the list or object ends here, and skip its end."""
+        """Skip blanks. Return whether the list or object ends here; if it does, skip its closing bracket."""
         self._skip()
         if self._at >= len(self._text):
             self._wrong(f"'{closing}' is missing", opened)
@@ -118,7 +118,7 @@ class _JsonReader:
         return is_end
 
     def _separate(self, closing: str, opened: int) -> None:
-        """Skip a comma; without one, only the end may follow."""
+        """Skip a comma; without a comma, only the end of the list or object may follow."""
         self._skip()
         if self._at >= len(self._text):
             self._wrong(f"'{closing}' is missing", opened)

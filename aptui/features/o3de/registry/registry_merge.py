@@ -91,7 +91,7 @@ def merge_patch(target: Node | None, patch: Node) -> Node:
 
 
 def resolve_imports(node: Node, read: Callable[[str, str], Node]) -> Node:
-    """Return `node` with its `$import` keys resolved, in the order of the keys: later ones win.
+    """Return `node` with its `$import` keys resolved, in the order of the keys: later keys override earlier ones.
 
     Args:
         read: returns the value of the file with this name; the second argument is the place of the import.
@@ -126,7 +126,7 @@ def _import_node(node: Node, read: Callable[[str, str], Node]) -> Node:
 
 
 def _overlay(base: Node, top: Node) -> Node:
-    """Merge a patch into a patch: like `merge_patch`, but null stays, because it must still delete."""
+    """Merge two patches into one: like `merge_patch`, but null is kept, because the result must still delete the value."""
     if not isinstance(base.value, dict) or not isinstance(top.value, dict):
         return top
     members = dict(base.value)
@@ -142,7 +142,7 @@ def json_patch(target: Node, patch: Node) -> Node:
     """Return `target` with a JSON patch applied (RFC 6902).
 
     Raises:
-        UserError: an operation is not valid or fails; the place is the operation's.
+        UserError: an operation is not valid or fails; the error has the place of the operation.
     """
     if not isinstance(patch.value, list):
         raise UserError("a JSON patch is a list of operations", where=patch.where)
@@ -222,7 +222,7 @@ def _add(root: Node, steps: Sequence[str], node: Node, operation: Node) -> Node:
 
 
 def _remove(root: Node, steps: Sequence[str], operation: Node) -> tuple[Node, Node]:
-    """Return the tree without the value, and the value."""
+    """Return the tree without the value at `steps`, and the removed value."""
     removed = _there(root, steps, operation)
     if not steps:
         return Node(None, operation.where), removed

@@ -45,7 +45,7 @@ class SettingsFile(Struct, frozen=True):
 
 
 def os_name() -> str:
-    """Return the name of the folder with this platform's own settings."""
+    """Return the name of the folder with settings for this operating system."""
     return {"darwin": "Mac", "win32": "Windows"}.get(sys.platform, "Linux")
 
 
@@ -111,7 +111,7 @@ def _refuse_duplicates(files: Iterable[SettingsFile]) -> None:
         seen[key] = file.path
 
 
-# Reads the INI files that O3DE still has: sections of `key = value`, each value with its place.
+# Reads the INI files that O3DE still uses: sections with lines `key = value`; each value has its place.
 
 
 def read_ini(data: bytes, name: str) -> dict[str, Node]:
@@ -151,7 +151,7 @@ _BEYOND = 1 << 63
 
 
 class RegistryMessage(Struct, frozen=True):
-    """One setting of a key: `text` is its value from then on, None if it was removed."""
+    """One setting of a key: `text` is the value that was set, None if the key was removed."""
 
     where: str
     text: str | None
@@ -218,7 +218,7 @@ class Registry:
         self._replace_root(where, put(self.root, steps_of(pointer), Node(parse_typed(unquote(text)), where, where)))
 
     def begin_with(self, pointer: str, node: Node) -> None:
-        """Set a value that is known before any file is read."""
+        """Set a value before any file is read."""
         self._replace_root(node.where, put(self.root, steps_of(pointer), node))
 
     def remove(self, pointer: str) -> None:
@@ -248,7 +248,7 @@ class Registry:
         self._history.append((label, root))
 
     def _read(self, path: str) -> Node | None:
-        """Return a file's value with its imports; a file that is merged twice is parsed once."""
+        """Return a file's value with its imports; a file that is merged several times is parsed only once."""
         if path not in self._parsed:
             data = self._recorder.read(path)
             if data is None:
@@ -306,7 +306,7 @@ class Registry:
 
 
 def _place(node: Node, label: str) -> str:
-    """Return the place that set a value; for an object that was only extended, the file that did."""
+    """Return the place that set a value. If an object was only extended, return the file that extended it."""
     if not isinstance(node.value, dict | list):
         return node.where
     return next((where for where in (node.key_where, node.where) if where.startswith(f"{label}:")), label)
@@ -351,7 +351,7 @@ def truth(node: Node | None, *, default: bool = False) -> bool:
 
 
 def whole(number: float) -> int:
-    """Return a number of settings as a whole number.
+    """Return a number from the settings as a whole number.
 
     Raises:
         ValueError: it is too large for databases and messages.

@@ -1,7 +1,7 @@
 """Adapts builders of O3DE's scripts (`azlmbr.asset.builder`) to the SDK; their code runs only in workers.
 
 `scripts_builder` represents all of them in a configuration, and runs nothing. The registry calls `find` in a separate process, and
-a worker calls `load`; both get the builder's record, whose `environment` names the scripts to run.
+a worker calls `load`; both receive the record of the builder; the field `environment` names the scripts to run.
 
 Tests: `tests/features/o3de/scripts/test_azlmbr_answers.py`.
 """
@@ -37,7 +37,7 @@ from aptui.features.o3de.scripts.script_runner import Surroundings
 # Overrides of `BuilderConfig.ini` for builders of scripts and their jobs; `project.o3de_settings` reads the file.
 
 _ONE_END = re.compile(r"\*[^*?/]+")
-"""A wildcard pattern for the end of a name: it matches relative paths too, where it is faster."""
+"""A wildcard pattern for the end of a name. It is matched against relative paths, which is faster and gives the same result."""
 
 
 def to_text(builders: Sequence[JobOverride], jobs: Sequence[JobOverride]) -> str:
@@ -288,7 +288,7 @@ def scripts_builder(
     overrides: str = "",
     unlisted: Builder = _NO_BUILDER,
 ) -> tuple[Builder, ...]:
-    """Return the stand-in for all builders of scripts in a configuration, () without scripts.
+    """Return the stand-in for all builders of scripts in a configuration, () if the project has no scripts.
 
     Args:
         roots: folders whose `Editor/Scripts/bootstrap.py` are run, in this order: engine Assets, gems, project, the user's.
@@ -311,7 +311,7 @@ def scripts_builder(
 def find(stand_in: Builder) -> tuple[list[tuple[Builder, tuple[str, ...]]], list[tuple[str, str, bool]]]:
     """Run all scripts; return the builders they register with the files of their code, and the problems.
 
-    Problems are (script, message, whether it stays until the script's code changes).
+    Problems are (script, message, whether the problem stays until the script's code changes).
     """
     around = script_runner.surroundings(stand_in.environment)
     script_sandbox = script_runner.enter(around)
@@ -358,10 +358,10 @@ def _describe(registered: registrations.Registered, stand_in: Builder, overrides
 
 
 def load(builder: Builder) -> ScriptBuilder:
-    """Run all scripts once in this process, and return the builder that has this one's UUID.
+    """Run all scripts once in this process, and return the script's builder with the UUID of the given builder.
 
     Raises:
-        LookupError: no script registers it.
+        LookupError: no script registers a builder with this UUID.
     """
     script_sandbox = script_runner.enter(script_runner.surroundings(builder.environment))
     if registrations.find(builder.uuid) is None:
@@ -445,7 +445,7 @@ class ScriptBuilder:
             log.error("\n".join((text, *_trace_lines(error))))  # noqa: TRY400  # a job's log, not one of `logging`
             return failed(error=text)
         except BaseException:
-            self._report("OnCancel")  # this process is asked to end
+            self._report("OnCancel")  # the process was asked to end, so the script must cancel
             raise
 
     def _report(self, name: str) -> None:

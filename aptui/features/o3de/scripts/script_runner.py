@@ -1,7 +1,7 @@
 """Runs O3DE's builder scripts once in a worker process, with the stand-in for `azlmbr` and their folders; never in the engine.
 
 All bootstrap files of a project run in order in one interpreter, as in O3DE, so that one can depend on another. A failing one does
-not affect the others. The code of a builder is the modules that its bootstrap file loaded, and those that they import.
+not affect the others. The code of a builder is the modules that its bootstrap file loaded, and the modules that these import.
 
 Tests: `tests/features/o3de/scripts/test_azlmbr_answers.py`.
 """
@@ -47,7 +47,7 @@ class Surroundings(Struct, frozen=True):
     overrides: str = ""
 
     def to_json(self) -> str:
-        """Return them as text."""
+        """Return the surroundings as text."""
         return json.dumps(to_builtins(self), sort_keys=True)
 
 
@@ -65,7 +65,7 @@ class SandboxProblem(Struct, frozen=True):
 
 
 class ScriptSandbox(Struct):
-    """The result of running the scripts. `code` has the files of each script, itself first."""
+    """The result of running the scripts. `code` has the files of each script; the script itself is first."""
 
     problems: list[SandboxProblem] = field(default_factory=list)
     code: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class _Finder:
 
     @staticmethod
     def find_spec(name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
-        """Raise for a module below `azlmbr`, and ignore all others."""
+        """Raise an error for a module below `azlmbr`, and ignore all other modules."""
         for root in ("azlmbr.", f"{_REAL}."):
             if name.startswith(root) and f".{name.removeprefix(root)}" not in (*_MODULES, ".reflected"):
                 raise MissingModule(f"azlmbr.{name.removeprefix(root)}")
@@ -145,7 +145,7 @@ def _describe_error(error: BaseException, script: str) -> str:
 
 
 def _code_files(script: str, loaded: Sequence[ModuleType]) -> tuple[str, ...]:
-    """Return the files of a script's code: its own, those it loaded, and imported ones that were loaded earlier."""
+    """Return the files of a script's code: itself, modules that it loaded, and imported modules that were loaded earlier."""
     found = {script: None}
     waiting = [script, *(path for module in loaded if (path := _own_file(module)))]
     packages = {path: module.__package__ or "" for module in list(sys.modules.values()) if (path := _own_file(module))}

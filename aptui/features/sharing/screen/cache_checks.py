@@ -40,7 +40,7 @@ class CacheExamination:
 
     Args:
         found: called in the app's thread with all findings so far.
-        turned: called when a check starts, ends, is cancelled or fails, and when findings are removed.
+        turned: called when a check starts, ends, is cancelled or fails, or when findings are removed.
         ended: called when a check has completed.
     """
 
@@ -194,7 +194,7 @@ class RepairCommands:
         self._shell, self._problems, self._gone = shell, problems, gone
         self._checking = BackgroundTask("aptui-cache-check", shell.in_ui)
         self.going: list[CacheProblem] = []
-        """Files that the engine was asked to delete and that still existed."""
+        """Files that the engine was asked to delete and that existed at the last check."""
 
     def close(self) -> None:
         """Cancel running work."""

@@ -40,7 +40,7 @@ _REPORT_EVERY_S = 0.1
 
 
 class CacheShare(Struct, frozen=True):
-    """A row: number and bytes of products, of `of_bytes` in all; `made` since yesterday."""
+    """A row: number and size of its products; `of_bytes` is the size of all products, `made` the number made since yesterday."""
 
     name: str
     count: int
@@ -51,7 +51,7 @@ class CacheShare(Struct, frozen=True):
 
 
 class CacheInventory(Struct, frozen=True):
-    """All amounts at a moment."""
+    """All amounts of the cache at one time."""
 
     platforms: tuple[CacheShare, ...]
     folders: tuple[CacheShare, ...]
@@ -283,6 +283,6 @@ def _inventory_disk(known: CacheInventory, *, is_wide: bool) -> list[Part]:
 
 
 def gauge(share: float, cells: int) -> tuple[Part, ...]:
-    """Return a bar; its rest is drawn as a rule."""
+    """Return a bar of `cells` cells, filled up to `share`; the other cells are drawn as a rule."""
     filled = share_bar(share, cells)
     return Part(filled, "accent"), Part(glyph("rule") * (cells - len(filled)), "rule")

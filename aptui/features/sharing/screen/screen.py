@@ -69,7 +69,7 @@ _PROBLEMS = {"damaged": ("failed", "failed"), "missing": ("warning", "warning"),
 
 
 def share_cell(share: CacheShare, column: str) -> Cell:
-    """Return a cell of an amount."""
+    """Return the table cell of an amount in a column."""
     match column:
         case "name":
             return Cell(share.name, "path")
@@ -86,14 +86,14 @@ def share_cell(share: CacheShare, column: str) -> Cell:
 
 
 def _make_made_cell(share: CacheShare) -> Cell:
-    """Return the products made since yesterday; "all" if they are all products, because other columns show the numbers."""
+    """Return the cell of products made since yesterday: "all" if all are new, because other columns show their number and size."""
     if not share.made:
         return Cell(glyph("none"), "muted")
     return Cell("all" if share.made == share.count else f"{share.made:,}, {size_text(share.made_bytes)}")
 
 
 def platform_columns(platforms: Sequence[CacheShare]) -> tuple[Column, ...]:
-    """Return the columns in which platforms differ: if all products are new, or none, the summary says so."""
+    """Return the columns of platforms. "made" is left out if all products are new, or none: then the summary shows that."""
     is_shown = any(0 < each.made < each.count for each in platforms) or len({bool(each.made) for each in platforms}) > 1
     return PLATFORMS if is_shown else PLATFORMS[:-1]
 

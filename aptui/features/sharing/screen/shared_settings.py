@@ -33,7 +33,7 @@ _MEANINGS = {"inactive": "not used", "client": "read", "server": "read and writt
 _KINDS = {"glob": "Wildcard", "regex": "Regex"}
 _WIDE_COLUMNS = 110
 _WORTH_SHOWING_MS = 50
-"""Minimum time to show; less would be shown as 0.0 s."""
+"""Minimum time that is shown, in ms; a shorter time would be shown as 0.0 s."""
 
 
 class SharingRow(Struct, frozen=True):
@@ -82,7 +82,7 @@ class SharedSettings:
         self._shell, self._changed = shell, changed
         self._task = BackgroundTask("aptui-cache-sharing", shell.in_ui)
         self._seen: Draft | None = None
-        """The configured settings at the last check."""
+        """The configured settings when they were checked last."""
         self._saved = Draft()
         self.draft = Draft()
         self.answer: ProbeAnswer | None = None
@@ -121,7 +121,7 @@ class SharedSettings:
     # --------------------------------------------------------------------------------------------------------------- words
 
     def summary(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
-        """Return the line about the team's cache, the most important facts first: a narrow screen cuts its end."""
+        """Return the line about the team's cache. Important facts come first, because a narrow screen cuts the end of the line."""
         draft, is_news = self.draft, self.is_dirty or self.answer is not None
         left = [Part(" shared cache  ", "muted")]
         if self.answer is None or width >= _WIDE_COLUMNS:
@@ -278,7 +278,7 @@ class SharedSettings:
                 write(folder, file, "shared_cache.patterns", [row.plain() for row in draft.patterns])
             if draft.store != before.store:
                 write(folder, file, "shared_cache.store", draft.store)
-            if draft.mode != before.mode:  # last, because a mode needs a location
+            if draft.mode != before.mode:  # the mode is written last, because it needs a location
                 write(folder, file, "shared_cache.mode", draft.mode)
 
         def take_result(_nothing: None) -> None:
@@ -296,7 +296,7 @@ class SharedSettings:
 
 
 def _savings(sums: Sequence[SharingSum]) -> list[str]:
-    """Return the savings of each builder with aligned numbers; without a time if none was saved or lost."""
+    """Return the savings of each builder with aligned numbers; the time is left out if no time was saved or lost."""
     from aptui.shared.account import duration  # keeps the start fast
 
     sentences = []

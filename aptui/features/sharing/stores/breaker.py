@@ -86,7 +86,7 @@ class Breaker:
 
     Args:
         failures: number of failures in a row that opens it.
-        rest_s: how long it stays open; a failure after that doubles it, up to ten minutes.
+        rest_s: how long the breaker stays open; each further failure doubles this time, up to ten minutes.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Breaker:
             return self._failures >= self._limit and (self._is_probed or self._clock() < self._until)
 
     def allows(self) -> bool:
-        """Return whether the store may be called now; after the pause one caller may try, the others wait for its result."""
+        """Return whether the store may be called now; after the pause only one caller may, until its result is known."""
         with self._lock:
             if self._failures < self._limit:
                 return True
@@ -121,7 +121,7 @@ class Breaker:
             self._failures, self._is_probed, self._rest_s = 0, False, self._first_rest_s
 
     def open_now(self) -> None:
-        """Open the breaker at once: the store's error will not go away soon."""
+        """Open the breaker at once, because the store's error is permanent."""
         with self._lock:
             self._failures, self._is_probed = max(self._failures, self._limit), False
             self._until = self._clock() + self._rest_s

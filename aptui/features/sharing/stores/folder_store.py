@@ -157,7 +157,7 @@ class FolderStore:
                 os.link(written, path)
             except FileExistsError:
                 return False
-            except OSError:  # a file system without hard links: the smallest possible race
+            except OSError:  # the file system has no hard links: another writer may win between check and rename
                 if os.path.exists(path):
                     return False
                 os.rename(written, path)

@@ -39,7 +39,7 @@ _Buffer = TypeVar("_Buffer", bytearray, memoryview)
 
 
 _SMALL_RECORD_BYTES = 256 << 10
-"""Records have some hundred bytes, or a hundred per product."""
+"""Maximum size of a small record. Records have some hundred bytes, or about a hundred bytes per product."""
 _one_large = threading.Lock()
 
 
@@ -92,7 +92,7 @@ class HttpStore:
             return data
 
     def _rest(self, answer: http.client.HTTPResponse) -> bytes:
-        """Read the rest of a large record. Only one lookup does so at a time: endless answers must not fill the memory."""
+        """Read the rest of a large record. Only one thread at a time does this, so that endless answers do not fill the memory."""
         if not _one_large.acquire(timeout=self._limit_s):
             raise StoreError("other large records take too long", where=self.address)
         try:
@@ -101,7 +101,7 @@ class HttpStore:
             _one_large.release()
 
     def put_record(self, key: str, data: bytes, *, if_absent: bool = True) -> bool:
-        """Publish a record; if the server ignores `If-None-Match`, the check before it leaves a small race."""
+        """Publish a record; if the server ignores `If-None-Match`, another writer may win after our check."""
         if if_absent and self._has("ac", key):
             return False
         headers = {"Content-Length": str(len(data))} | ({"If-None-Match": "*"} if if_absent else {})

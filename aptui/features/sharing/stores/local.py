@@ -1,10 +1,10 @@
 """The store of this machine: results of all checkouts, placed into a cache by reflink, link or copy.
 
 It has the layout of `folder_store`, so `cache_server` can serve it. Blobs are read-only. If the file system cannot share bytes
-(reflink), a placed product is a copy, or with `links: hard` a second name of the blob. A blob is used while its size, its times and
+(reflink), a placed product is a copy, or with `links: hard` a hard link to the blob. A blob is used while its size, its times and
 its inode's change time are those of the last check. Otherwise its bytes are checked, and a changed blob is removed.
 
-Records have a seal of this machine (`here`), made with a secret in the store. Records that others put there over the network need a
+Records have a seal of this machine (`here`), made with a secret in the store. Records that other machines have uploaded need a
 trusted seal of the team.
 
 Tests: `tests/features/sharing/stores/test_local.py`.
@@ -36,9 +36,9 @@ class LocalStore(FolderStore):
     """One namespace of this machine's store; it links blobs if possible.
 
     Args:
-        root: its folder, which is made for this user only.
-        trust: namespace and keys; records of others need their seals.
-        links: allow products that are second names of blobs; writing into such a product changes the others.
+        root: folder of the store; it is created with access for this user only.
+        trust: namespace and keys; records of other writers need a seal with these keys.
+        links: allow products that are hard links to blobs; writing into one of them changes all products of that blob.
         origins: addresses of stores whose results this machine trusts, besides its own ("").
         origin: source of the written results: "" = made here, else fetched from that store. Without a key, results of one project's
             store must not reach another project through this one.
@@ -139,7 +139,7 @@ class LocalStore(FolderStore):
             os.rename(written, path)
         finally:
             with contextlib.suppress(OSError):
-                os.unlink(written)  # it still exists if the blob was this very file: rename(2) does nothing then
+                os.unlink(written)  # `written` still exists if the blob is a hard link to it: then rename(2) does nothing
 
     def _put_at(self, path: str, target: str, *, is_executable: bool) -> None:
         if not placing.reflink(path, target):
@@ -165,13 +165,13 @@ class LocalStore(FolderStore):
         raise Mismatch(f"blob {digest} was changed", where=self.address)
 
     def _note_use(self, path: str) -> None:
-        """Set the access time of a file, which is its last use; the modification time belongs to the check."""
+        """Set the access time of a file, which records its last use; keep the modification time, which the check compares."""
         with contextlib.suppress(OSError):
             state = os.stat(path)
             os.utime(path, ns=(int(self._clock() * 1e9), state.st_mtime_ns))
 
     def _note_use_of_blob(self, path: str, checked: os.stat_result) -> None:
-        """Note the use of a blob and that it is still the `checked` one; noting moves its change time."""
+        """Note the use of a blob, which moves its change time. If the blob is unchanged since `checked`, note the check again."""
         state = os.stat(path)
         is_same = (state.st_size, state.st_mtime_ns) == (checked.st_size, checked.st_mtime_ns)
         is_ours = (
@@ -219,7 +219,7 @@ def _read_secret(root: str) -> bytes:
 
 
 def _make_secret(root: str, path: str) -> None:
-    """Write the secret once; a second process finds it complete."""
+    """Write the secret if it does not exist; other processes see it only when it is complete."""
     if os.path.exists(path):
         return
     written = os.path.join(root, f".secret-{secrets.token_hex(8)}")
@@ -235,13 +235,13 @@ def _make_secret(root: str, path: str) -> None:
 
 
 def _is_ours(path: str) -> bool:
-    """Whether the file may become a blob: a regular file of this user."""
+    """Whether the file may become a blob: it must be a regular file of this user."""
     state = os.stat(path, follow_symlinks=False)
     return state.st_uid == os.geteuid() and state.st_mode & 0o170000 == 0o100000
 
 
 def _remember_again(path: str) -> None:
-    """Note the check of a read-only file; only a writable file can have a note."""
+    """Note the check of a read-only file; it is made writable for a moment, because the note cannot be written otherwise."""
     mode = os.stat(path).st_mode & 0o7777
     with contextlib.suppress(OSError):
         os.chmod(path, mode | 0o200)

@@ -1,7 +1,7 @@
 """Maintenance of this machine's store: removes the results that were not used for the longest time, checks all bytes, counts.
 
-The access time of a record is the last use of its result. That of a blob is less reliable: a product may be a second name of it,
-and reading the product reads the blob. So a blob is as old as the newest record that names it, and both are removed together.
+The access time of a record is the last use of its result. A blob's access time is less reliable: a product may be a hard link to
+it, and reading the product reads the blob. So a blob is as old as the newest record that names it, and both are removed together.
 
 Tests: `tests/features/sharing/stores/test_maintenance.py`.
 """
@@ -26,9 +26,9 @@ from aptui.shared.forms import prepare_form
 from aptui.shared.result_store import Mismatch
 
 GRACE_S = 600.0
-"""While an engine uses the store, results used within this time stay: the engine may be about to place them."""
+"""While an engine uses the store, results used within this time (seconds) are kept: the engine may be about to place them."""
 _TARGET_SHARE = 0.9
-"""Share of the limit after a cleanup; without it every run would have something to remove."""
+"""Share of the size limit that a cleanup leaves; without this margin every cleanup would have something to remove."""
 _BATCH = 200
 
 

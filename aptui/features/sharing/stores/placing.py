@@ -195,8 +195,8 @@ _FICLONE = 0x40049409
 """ioctl_ficlone(2): both files share their bytes until one of them is written."""
 _MEMO = "user.aptui"
 _SLACK_NS = 50_000_000
-"""Writing the note, and the chmod or rename right after it, moves the inode's change time. Later changes are by other programs.
-They cannot be hidden by resetting the modification time, because the change time cannot be set."""
+"""Time for our own changes of the inode (writing the note, then chmod or rename). Later changes are made by other programs.
+These are always detected, because programs can reset the modification time but not the change time."""
 _CANNOT = frozenset(
     {errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM, errno.EMLINK, errno.EACCES}
 )
@@ -221,7 +221,7 @@ def reflink(source: str, target: str) -> bool:
 
 
 def link(source: str, target: str) -> bool:
-    """Give the file `source` a second name; return False if the file system cannot."""
+    """Make `target` a hard link to the file `source`; return False if the file system cannot."""
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError as error:
@@ -252,7 +252,7 @@ def copy(source: str, target: str) -> None:
 def remember(path: str) -> None:
     """Note in an extended attribute of a file, if the file system has them, that its bytes were checked.
 
-    All its names have the note.
+    All hard links of the file share the note.
 
     The note is valid while size and modification time stay, the inode does not change later than `_SLACK_NS` after it, and the
     machine does not reboot: after a power cut the files are checked again.

@@ -58,7 +58,7 @@ class AssetExtension:
         return {}
 
     def menu_items(self, panel: Panel) -> Sequence[MenuItem | None]:
-        """Return entries of the menu of an asset; their ids are those of `actions`, None is a rule."""
+        """Return entries of the menu of an asset; their ids are those of `actions`, None draws a rule."""
         del panel
         return ()
 

@@ -84,7 +84,7 @@ def preview_of(path: str) -> Preview:
             head = stream.read(HEAD_BYTES) or b""
             size = os.fstat(fd).st_size
     except OSError:
-        return Preview(read_preview(path))  # it explains the error
+        return Preview(read_preview(path))  # the preview explains the error
     facts = image_facts(head, os.path.basename(path))
     if facts is None and (found := _list_facts(path, head)):
         return Preview(_describe_facts(found, head, size))
@@ -167,7 +167,7 @@ class References(LazyTree):
         return found
 
     def _adopt_key(self, branch: Branch, parent: Branch | None) -> Branch:
-        """Give a branch the key of the previous one at its place, and the children that were read below it."""
+        """Give a branch the key of the branch that was at its place before, with the children that were read below that branch."""
         identity = branch.data[:3] if isinstance(branch.data, Ref) else branch.data
         place = (-1 if parent is None else parent.key, identity)
         branch.key = self._keys.setdefault(place, len(self._keys))
@@ -286,7 +286,7 @@ _CHANGING_FACTS = frozenset({"Digest", "Size", "Changed", "Last processed"})
 
 
 class _Quiet(Rows):
-    """Rows that show their cursor only while they have the focus: beside a tree a second cursor confuses."""
+    """Rows that show their cursor only while they have the focus, because a second cursor beside that of the tree is confusing."""
 
     def edge(self, *, is_cursor: bool, is_mark: bool, painter: Painter) -> Segment:
         """Return the cell at the left edge."""
@@ -304,7 +304,7 @@ class FilePreview(_Quiet, TextView):
 
 
 class ReferenceTree(_Quiet, VTree):
-    """References: enter follows one, even if it has children; right and left open and close."""
+    """References: enter follows a reference, even if it has children; right and left open and close it."""
 
     HEADER_LINES: ClassVar[int] = 0
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "go there", id="rows.open")]

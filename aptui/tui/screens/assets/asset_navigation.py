@@ -40,7 +40,7 @@ class SelectedAsset:
         self._readers, self._trees, self._detail = readers, trees, detail
         self.panel: Panel | None = None
         self.place: Place | None = None
-        """Where it is in the trees."""
+        """The row of the shown asset in the trees."""
         self._is_stale = False
         self._later: tuple[Place, Callable[[Panel], object]] | None = None
 
@@ -71,16 +71,16 @@ class SelectedAsset:
     # ------------------------------------------------------------------------------------------------------------------ news
 
     def note(self, batch: Batch) -> None:
-        """Note whether notices concern it."""
+        """Note whether notices concern the shown asset."""
         source = self.panel.source if self.panel is not None else ""
         self._is_stale |= batch.are_assets_stale or any(news.notice.source == source for news in batch.jobs)
 
     def mark_stale(self) -> None:
-        """Read it again with the next frame."""
+        """Have the shown asset read again with the next frame."""
         self._is_stale = True
 
     def renew(self) -> None:
-        """Read it again if it is out of date."""
+        """Read the shown asset again if it is out of date."""
         if self._is_stale and self.place is not None and self.place[1] >= 0:
             self._is_stale = False
             self._read(self.place)
@@ -167,7 +167,7 @@ class WayBack:
         return self._stops[self._at]
 
     def pop_origin(self) -> str:
-        """Return the screen that led to this place, once; then ""."""
+        """Return the screen that led to this place at the first call; later calls return ""."""
         if not self._stops:
             return ""
         stop = self._stops[self._at]

@@ -266,7 +266,7 @@ def _of_product(reader: Reader, details: ProductDetails, places: AssetPlaces) ->
 
 
 def _unmet_ref(path: str) -> Ref:
-    """Return a path without a product.
+    """Return the line of a path without a product.
 
     Patterns and exclusions are not warnings, because they cannot be unmet.
     """
@@ -276,7 +276,7 @@ def _unmet_ref(path: str) -> Ref:
 
 
 def _missing_group(details: ProductDetails) -> ReferenceGroup:
-    """Return the findings of the last scan, the newest first, and how it ended; the count shows its time."""
+    """Return the findings of the last scan, the newest first, and how the scan ended; without findings the count shows its time."""
     refs = tuple(
         Ref(PRODUCT if item.product_id else "", item.product_id, item.text, f"{glyph('error')} {short_id(item.asset_id)}",
             _scan_time(item.scanned_s), "failed")
@@ -298,7 +298,7 @@ def _scan_time(time_s: int) -> str:
 
 
 def _link_ref(link: ResolvedLink, direction: str) -> Ref:
-    """Return a product dependency; dependents of a product are read when it is opened."""
+    """Return the line of a product dependency; the dependents of a product are read when its line is opened."""
     continues_run = link.product_id and (link.has_more or direction == IN)
     role = "" if link.product_id else "muted"
     return Ref(

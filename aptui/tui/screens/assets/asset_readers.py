@@ -35,7 +35,7 @@ class _Query(NamedTuple):
 
 
 class QueryWorker:
-    """Runs queries in one thread; of each kind only the newest counts. `request` is called by the UI.
+    """Runs queries in one thread; a newer query replaces an older one of its kind. `request` is called by the UI.
 
     Args:
         database: opened for every query, because an engine may have replaced it.
@@ -52,7 +52,7 @@ class QueryWorker:
         self._follow_ups: dict[str, Callable[[], object]] = {}
 
     def request(self, kind: str, ask: Callable[[Reader], T], then: Callable[[T], object]) -> None:
-        """Run `ask` in the thread and call `then` with the answer in the UI, unless the kind is requested again before."""
+        """Run `ask` in the thread and call `then` with the answer in the UI, unless this kind is requested again first."""
         query = self._newest[kind] = _Query(ask, then)
         self._follow_ups.pop(kind, None)
         self._worker.put(query, kind)
@@ -67,7 +67,7 @@ class QueryWorker:
         return kind in self._newest
 
     def after(self, kind: str, do: Callable[[], object]) -> None:
-        """Call `do` once the newest query of a kind is answered, or at once; a newer query drops it."""
+        """Call `do` once the newest query of a kind is answered, at once if none is pending; a newer query drops the call."""
         if self.is_awaited(kind):
             self._follow_ups[kind] = do
         else:

@@ -133,8 +133,8 @@ class AssetTrees(Vertical):
             self.view.refresh()
 
 
-# Searching the tree in front of the Assets screen: for a text as people type it, for the next hit, for the next that is not
-# well.
+# Searches in the front tree of the Assets screen: for the typed text, for the next hit, for the next source with
+# problems.
 
 SEARCH = "search"
 """Kind of the search queries."""
@@ -299,11 +299,11 @@ _NOTHING = {
 
 
 class LiveTrees:
-    """Reads trees again after notices, no more often than reading allows, and shows the newest.
+    """Reads trees again after notices and shows the newest; the interval grows with the duration of a read.
 
     Args:
         came: called when another tree is shown.
-        health_came: called when the problems of its rows changed.
+        health_came: called when the problems of the shown tree changed.
     """
 
     def __init__(
@@ -322,7 +322,7 @@ class LiveTrees:
         return not (self._is_stale or self._is_health_stale or self._has_timer)
 
     def note(self, batch: Batch) -> None:
-        """Note that trees, or the problems of jobs, may have changed; running jobs are not saved yet."""
+        """Note that trees, or the problems of jobs, may have changed; running jobs are ignored, because they are not saved yet."""
         self._is_stale |= batch.are_assets_stale
         ended = [news.moment for news in batch.jobs if news.notice.status != "processing"]
         if ended:
@@ -349,7 +349,7 @@ class LiveTrees:
         self._shell.wake()
 
     def show_newest(self) -> None:
-        """Show a newer tree; while a search is active, once the tree is searched."""
+        """Show a newer tree; while a search is active, first search the newer tree."""
         model, view = self._trees.model, self._trees.view
         newest = self._store.tree(self._trees.kind)
         self.explain_empty_tree(newest)
@@ -368,7 +368,7 @@ class LiveTrees:
             self._came()
 
     def _read_until_current(self) -> None:
-        """Read the problems again if they are older than the notices: rows are saved after them."""
+        """Read the problems again if they are older than the notices: rows are saved after their notices."""
         unwell = self._store.unwell
         if unwell is not None and unwell.moment < self._newest_moment and self._reads_left > 0:
             self._reads_left -= 1

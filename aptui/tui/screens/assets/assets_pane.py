@@ -41,7 +41,7 @@ NARROW = 110
 """On narrower screens the details replace the tree."""
 _ROOMY, _TIGHT = 100, 72
 _PEEK = "-peek"
-"""Class of a pane whose preview has all the room and returns it to the tree."""
+"""CSS class of the pane on a narrow screen while the preview replaces the tree; the next zoom shows the tree again."""
 _ABOVE_TREE = ("-detail", "-zoom-detail", "-zoom-references", "-zoom-preview", _PEEK)
 
 CSS = """
@@ -131,7 +131,7 @@ class AssetsLayout:
         return True
 
     def zoom(self) -> None:
-        """Give the focused part all the room, or share it again; a tree that has it gives it to the preview."""
+        """Give the focused part all the room, or divide the room again; if the tree has all the room, give it to the preview."""
         if self._pane.has_class(_PEEK):
             self.go_into_tree()
         elif self._zooms:
@@ -143,7 +143,7 @@ class AssetsLayout:
             self._pane.add_class("-zoom-detail", part)
 
     def _zoom_tree(self) -> None:
-        """Give the tree all the room; if it has it already, show the preview of the row once it is read."""
+        """Give the tree all the room; on a narrow screen, which it fills already, show the preview of the row once that is read."""
         if self._pane.has_class("-narrow"):
             self._selected.when_read(lambda panel: self._queries.after(PREVIEW, partial(self._peek, panel)))
         else:
@@ -455,7 +455,7 @@ class AssetsPane(Pane):
         self.screen_layout.walk_parts(step)
 
     def action_zoom(self) -> None:
-        """Give one part all the room, or share it again."""
+        """Give one part all the room, or divide the room again."""
         self.screen_layout.zoom()
 
     def action_leave(self) -> None:

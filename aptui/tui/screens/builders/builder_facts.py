@@ -130,7 +130,7 @@ def _patterns_text(builder: Builder) -> str:
 
 
 def duration_cell(took_ms: float) -> Cell:
-    """Return a duration; zero, or no run, shows none, as in Jobs."""
+    """Return the cell of a duration; for zero, or without a run, a dash as on the Jobs screen."""
     return Cell(duration_text(round(took_ms))) if round(took_ms) else Cell(glyph("none"), "muted")
 
 
@@ -140,7 +140,7 @@ def join_searched(known: KnownBuilder) -> str:
 
 
 def row_of(key: int, known: KnownBuilder, broken: str, all_ms: int) -> ListedRow:
-    """Return the row of a builder; `broken` is why it is not used, "" if it is; `all_ms` is the time of all builders."""
+    """Return the row of a builder; `broken` is why the builder is not used, "" = used; `all_ms` is the time of all builders."""
     builder, spent = known.builder, known.all_spent
     of_jobs = known.spent.jobs if known.spent else Spent()
     jobs = of_jobs.count
@@ -280,7 +280,7 @@ def _params(builder: Builder) -> list[tuple[str, str]]:
 
 
 def is_descending_next(sort: tuple[str, bool] | None, column_id: str, descending: frozenset[str] | set[str]) -> bool:
-    """Return whether a chosen column is sorted descending: reversed if it was the current one."""
+    """Return whether a chosen column is sorted descending: choosing the current column reverses its order."""
     return not sort[1] if sort is not None and sort[0] == column_id else column_id in descending
 
 
@@ -298,7 +298,7 @@ MOST = 1000
 SORTED_BY = ("name", "count", "total", "average", "slowest")
 LARGEST_FIRST = frozenset(SORTED_BY[1:])
 _MOST_NAME = 32
-"""Names up to this length are not cut; columns that say less are dropped for them."""
+"""Names up to this length are not cut; less important columns are dropped to make room."""
 _INDENT = 4
 """Cells before the name of an entry."""
 _TITLES = ("Analysis jobs", "Processing jobs")

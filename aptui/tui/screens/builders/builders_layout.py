@@ -15,9 +15,9 @@ from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.table import width_of_all
 
 _BESIDE_CELLS = 170
-"""Width from which the details stand beside the list."""
+"""Minimum width (cells) with which the details are beside the list instead of below it."""
 _LEAST_SHARE, _MOST_SHARE = 5, 8
-"""Minimum and maximum share of the list beside them, in twelfths of the width."""
+"""Minimum and maximum width of the list beside the details, in twelfths of the screen."""
 _LEAST_LIST = 4
 _AROUND_LIST = 2
 """Cells beside the columns of the list: the edge and the scroll bar."""
@@ -32,7 +32,7 @@ class BuildersLayout:
 
     Args:
         row_count: returns the number of listed builders.
-        most_patterns: returns the largest number of patterns of a builder; the room does not depend on the cursor.
+        most_patterns: returns the largest number of patterns of a builder, so that the layout does not depend on the cursor.
         shown: called when another part is shown.
     """
 
@@ -49,7 +49,7 @@ class BuildersLayout:
         self.divide_height()
 
     def divide_height(self) -> None:
-        """Give the list the height that it needs, if the details stand below it."""
+        """Give the list the height that it needs, if the details are below the list."""
         pane = self._widgets.pane
         is_below = not pane.has_class("-beside") and not self.is_zoomed
         lines = min(_DETAIL_LINES, _AROUND_PATTERNS + max(1, self._most_patterns())) if self.part == TABS[0] else _DETAIL_LINES
@@ -147,7 +147,7 @@ class BuildersSearch:
         self._widgets.box.text, self._widgets.box.display = "", False
 
     def _narrow(self, text: str) -> None:
-        """Apply a filter; a mistake is shown and keeps the view."""
+        """Apply a filter; if the filter has a mistake, show the mistake and keep the view."""
         try:
             parse_filter(text)
         except KnownError as error:

@@ -92,7 +92,7 @@ class BuildersOrder:
         tree.refresh_model()
 
     def sort_by(self, column_id: str, *, is_tree: bool) -> None:
-        """Sort by a column; the current one is reversed."""
+        """Sort by a column; choosing the current column reverses its order."""
         if is_tree:
             self._sort_tree(column_id, is_descending=is_descending_next(self._widgets.spent.sort, column_id, LARGEST_FIRST))
         else:
@@ -115,7 +115,7 @@ class BuilderReading:
 
     Args:
         set_timer: calls a function after some seconds.
-        due: called when a delayed read may begin: call `poll`.
+        due: called when a delayed read may begin; `due` must lead to a call of `poll`.
         taken: called in the app's thread with the previous result, after each read.
     """
 

@@ -104,7 +104,7 @@ def ask_lines(shell: Shell, job_details: JobDetails | None, keys: Sequence[int],
 
 
 def ask_details(shell: Shell, pair: tuple[str, str] | None, pairs: Sequence[tuple[str, str]], place: Place) -> None:
-    """Open the menu of texts to copy from the details; `pair` is the one under the cursor."""
+    """Open the menu of texts to copy from the details; `pair` is the pair under the cursor."""
     if pair is not None:
         copies: list[Copy] = [
             ("Copy selected value", "y,v", lambda: pair[1]),
@@ -202,7 +202,7 @@ def _run_parts(info: JobRowInfo | None, job_details: JobDetails | None) -> list[
 
 
 WIDE = 120
-"""Width in columns from which log and details stand side by side."""
+"""Minimum width in columns with which log and details are side by side."""
 _LEVELS = (("I", "infos"), ("W", "warnings"), ("E", "errors"), ("D", "debug lines"))
 
 
@@ -335,7 +335,7 @@ class EventLog(Vertical):
 
     @property
     def running_id(self) -> int:
-        """The job whose running log is needed: it runs and its log is visible; 0 = none."""
+        """The running job whose log is visible, so that its new lines are needed; 0 = none."""
         info = self.info
         is_wanted = self.display and self.query_one("#event-main").display and not self.chosen_run and not self.is_reading
         return info.key if info is not None and info.key > 0 and info.status == "processing" and is_wanted else 0
@@ -365,7 +365,7 @@ class EventLog(Vertical):
         self.search.forget(is_other=True)
         pane.set_window_cells(window_cells(job_details))
         pane.set_source(EventLines(job_details.lines if job_details else ()))
-        self.side.clear()  # it belonged to another log
+        self.side.clear()  # the context belonged to a line of another log
         if pane.is_following:
             pane.action_last()
         else:
@@ -398,7 +398,7 @@ class EventLog(Vertical):
     # ---------------------------------------------------------------------------------------------------------- its places
 
     def lay_out(self, only: str, *, is_alone: bool = False, is_tall: bool = False) -> None:
-        """Show "log" or "details"; both if they fit beside each other, or below each other if `is_tall`, unless `is_alone`."""
+        """Show "log" or "details"; unless `is_alone`, show both if they fit side by side or, if `is_tall`, one below the other."""
         self._only, self._is_alone, self._is_tall = only, is_alone, is_tall
         self._show_details()
 
@@ -408,7 +408,7 @@ class EventLog(Vertical):
 
     @property
     def has_details(self) -> bool:
-        """Whether the line under the cursor carries context, or facts about the job are beside it."""
+        """Whether there are details to show: the context of the line under the cursor, or facts about the job beside the log."""
         return bool(self.details.pairs) and not (self.side.is_about_job and not self._shows_both)
 
     def _show_details(self) -> None:

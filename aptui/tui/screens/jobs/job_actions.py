@@ -43,7 +43,7 @@ Infos = Sequence[JobRowInfo]
 _MOST_PRODUCTS = 20
 """Maximum number of products in the menu that asks for one."""
 _ASKS_FROM = 100
-"""From this number of jobs on, running them again or cancelling them is confirmed."""
+"""Minimum number of jobs for which running again and cancelling ask for a confirmation."""
 
 
 class RowActions:
@@ -313,7 +313,7 @@ class RowActions:
         return shown is not None and shown.running_key != 0
 
     def pager(self, infos: Infos) -> None:
-        """Show the log in the pager as text: time, level, origin, message, details; of a running job, what it has logged."""
+        """Show the log in the pager as text: time, level, origin, message, details; of a running job, the lines so far."""
         command, log, shown = pager(os.environ), self._log_of(infos[0]), self._find_details(infos[0])
         if not shutil.which(command[0]):
             self._shell.show_toast(f"'{command[0]}' is not installed: set $PAGER", "warning")

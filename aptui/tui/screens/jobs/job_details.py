@@ -47,7 +47,7 @@ QUIET_S = 0.06
 CATCH_UP_S = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Delays between reads while the database is older than the notices (seconds)."""
 LARGEST_BYTES = 8 << 20
-"""Larger logs are shown from this distance to their end; the pager has everything."""
+"""Maximum size of a shown log (bytes): of a larger log only the end is shown; the pager has all of it."""
 
 
 class DetailsRequest(Struct, frozen=True):
@@ -222,7 +222,7 @@ FIRST_S, AGAIN_S = 0.25, 0.8
 
 
 class RunningLines(Struct, frozen=True):
-    """The lines so far of the run `run_key` of the job `job_id`, and as drawn; `records` are their source."""
+    """The lines so far of the run `run_key` of the job `job_id`: as received (`records`), as `lines`, and as `drawn`."""
 
     job_id: int
     run_key: int = 0
@@ -291,7 +291,7 @@ class RunningLog:
         except UserError:
             pid = self._shell.session.engine.pid
         except (KnownError, msgspec.ValidationError):
-            pass  # it is requested again
+            pass  # the next frame sends the request again
         self._shell.in_ui(self._accept, found, pid)
 
     def _accept(self, found: RunningLines, old_engine_pid: int) -> None:

@@ -66,7 +66,7 @@ class CheckMarks:
             with closing(open_reader(self._database)) as reader:
                 found = check_marks(reader, self._checks)
         except KnownError:
-            return  # the feed reports it
+            return  # the feed reports the error
         with self._lock:
             self._found = found
         self._wake()

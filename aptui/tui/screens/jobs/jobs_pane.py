@@ -90,7 +90,7 @@ class Head:
 
 
 _RUNNING_CELLS, _SPARK_CELLS = 40, 16
-"""Least cells of a running job in the strip, and cells of the rates beside them."""
+"""Minimum width of a running job in the strip, and width of the rates beside the jobs (cells)."""
 _SPARKS = "▁▂▃▄▅▆▇█"
 _TALL, _TALLEST = 30, 45
 """Heights of the screen in lines from which the strip has two and three lines."""
@@ -413,7 +413,7 @@ class JobsPane(ThreePanes):
         return f"no jobs yet; {where}. Add a file, or change aptui.yaml: 'aptui init --dry-run' proposes builders"
 
     def _is_on_failure(self) -> bool:
-        """Return whether the cursor is on a failed job while these come first: it stays there while others fail."""
+        """Return whether failed jobs are sorted first and the cursor is on one, where it stays while other jobs fail."""
         key = self.table.cursor_key
         info = self.store.info(key) if key is not None and self.store.sort[0] == FAILED_FIRST else None
         return info is not None and (info.status == "failed" or info.errors > 0)
@@ -489,7 +489,7 @@ class JobsPane(ThreePanes):
         self.go_to("table")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer only available actions: none of the engine's without an engine, none for missing screens."""
+        """Offer only available actions: requests need an engine, and going to another screen needs that screen."""
         if action == "row":
             return self.actions.can(str(parameters[0]))
         return super().check_action(action, parameters)

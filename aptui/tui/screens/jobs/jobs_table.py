@@ -42,14 +42,14 @@ COLUMNS = (
     Column("errors", "Errors", 8, align="right", drop_rank=1),
     Column("number", "Number", 9, align="right", drop_rank=1),
 )
-"""All columns. Narrow screens drop them by rank: those that the user added last, status and source never."""
+"""All columns. Narrow screens drop columns by rank: those that the user added are dropped last, status and source never."""
 USUAL = ("status", "source", "completed", "platform", "key", "duration", "reason")
 """Columns that are shown by default."""
 DESCENDING = frozenset({"completed", "duration", "warnings", "errors", "number"})
 """Columns that are sorted with the largest value first."""
 _YIELDS, _SHORT_REASON = 10, 14
 _AFTER_DURATION = 6
-"""Rank of the reason if nothing failed: it is dropped before the duration."""
+"""Rank of the column of reasons if nothing failed: it is dropped before the column of durations."""
 _STEP = 4
 """Step in cells by which a column becomes wider."""
 _WIDEST = {"status": 25, "platform": 16, "key": 16}
@@ -111,7 +111,7 @@ class JobsTableView(Table):
     keeps_titles: ClassVar[bool] = True
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "open", id="rows.open")]
     is_held = False
-    """Whether the cursor stays on its job at the top, too: the user acted on it and has not moved since."""
+    """Whether the cursor stays on its job even in the first row: the user acted on the job and has not moved since."""
 
     def move_cursor(self, index: int) -> None:
         """Put the cursor on a row; a held job is released."""
@@ -139,15 +139,15 @@ class Causes:
         return len(self.groups)
 
     def key(self, index: int) -> int:
-        """Return the place."""
+        """Return the key of a row, which is its index."""
         return index
 
     def index_of(self, key: int) -> int | None:
-        """Return the place."""
+        """Return the index of a key, which is the same number, None if there are fewer causes."""
         return key if 0 <= key < len(self.groups) else None
 
     def cell(self, index: int, column_id: str) -> Cell:
-        """Return what stands in a cell."""
+        """Return the content of a cell."""
         group = self.groups[index]
         if column_id == "count":
             return Cell(f"{len(group.keys):,}", "failed")
@@ -285,7 +285,7 @@ class Choices:
         return ""
 
     def ask_statuses(self) -> None:
-        """Open the menu of statuses: Space and letters toggle, Enter alone takes the one under the cursor, Esc closes."""
+        """Open the menu of statuses: Space and letters toggle, Enter without a toggle takes the current one, Esc closes."""
         counts, wanted = self._store.counts(), set(self._find_wanted_statuses())
         items = [
             MenuItem(
@@ -339,11 +339,11 @@ class Choices:
         return f"sorted by {title_of(order)} {glyph('descending' if is_descending else 'ascending')}"
 
     def fit_columns(self) -> None:
-        """Fit the columns to their texts; columns with one value give way, columns with errors get more."""
+        """Fit the columns to their texts; columns with a single value get less room, columns with errors get more."""
         if not self._store.is_loaded:
             return
         known = self._needs if self._store.filter.text == self._measured else {}
-        # While the filter is unchanged they only become wider, so that nothing jumps as jobs arrive.
+        # While the filter is unchanged, columns only become wider, so that nothing jumps as jobs arrive.
         needs = {name: max(cells, known.get(name, 0)) for name, cells in self._store.needs.items()}
         facts = (self._store.has_failed, self._store.alike)
         if facts != self._facts or needs != self._needs:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 _SAMPLED_RECORDS, _WIDEST_WINDOW = 5000, 16
-"""Number of lines that are sampled for the width of their window's name, and its maximum in cells."""
+"""Number of lines whose window names are measured, and the maximum width of the window column in cells."""
 
 
 class EventLines:
@@ -139,7 +139,7 @@ def search(text: str, columns: LogColumns) -> LineSearch:
 
 
 def window_cells(job_details: JobDetails | None) -> int:
-    """Return the width of the window column: that of the widest name in the first lines."""
+    """Return the width of the window column, which is the width of the widest name in the first lines."""
     windows = {record.window for record in (job_details.records[:_SAMPLED_RECORDS] if job_details else ())}
     windows |= {"aptui"} if job_details and job_details.running_key else set()  # origin of the last line of every log
     return min(_WIDEST_WINDOW, max(map(cell_len, windows), default=1))

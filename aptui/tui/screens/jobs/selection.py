@@ -46,11 +46,11 @@ class SelectedJob:
         self._log().show(None if key is None else self._store.info(key))
 
     def mark_stale(self) -> None:
-        """Read it again with the next frame."""
+        """Have the selected job read again with the next frame."""
         self._is_stale = True
 
     def note(self, batch: Batch) -> None:
-        """Note the notices about it."""
+        """Note the notices about the selected job."""
         self._is_stale |= batch.table is not None
         for news in batch.jobs:
             if news.notice.job_id == self.key and news.notice.status:
@@ -59,7 +59,7 @@ class SelectedJob:
                 self._expects = (news.notice.status, news.notice.run_key) if is_over else None
 
     def follow(self, cursor_key: int | None) -> None:
-        """Show its current state; no job if the table is empty."""
+        """Show the current state of the selected job; show no job if the table is empty."""
         if self.key is None:
             return
         if cursor_key is None:

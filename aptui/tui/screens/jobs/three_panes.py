@@ -49,7 +49,7 @@ class CausesView:
         self._pane.go_to("table")
 
     def draw(self) -> None:
-        """Group them again if they are visible."""
+        """Group the failures again if the causes are visible."""
         if self._pane.causes.display:
             self._causes.renew()
             self._pane.causes.refresh_model()
@@ -86,7 +86,7 @@ _LEAST_LOWER = 5
 _SPLIT, _SPLIT_BESIDE = 40, 41
 """Default height of the lower panes, and default width of the log beside the table, in per cent."""
 BESIDE = 160
-"""Width in columns from which the log stands beside the table."""
+"""Minimum width in columns with which the log is beside the table."""
 _NARROWEST, _WIDEST = 16, 80
 _ABOVE_ROWS, _LEAST_ROWS = 2, 6
 """Lines above the rows (filter and header); minimum number of rows that keep their room."""
@@ -144,11 +144,11 @@ class ThreePanes(Pane):
 
     @property
     def is_beside(self) -> bool:
-        """Whether the log stands beside the table, unless one of them is zoomed."""
+        """Whether there is room for the log beside the table."""
         return self.size.width >= BESIDE
 
     def _lower_height(self, height: int) -> int:
-        """Return the height of the lower panes: chosen by the user, else a share and the room that few rows leave."""
+        """Return the height of the lower panes: chosen by the user, else the larger of a share and the room that the rows leave."""
         share = self.shell.memory.get("jobs.split", 0)
         wanted = max(_LEAST_LOWER, height * (share or _SPLIT) // 100)
         return wanted if share else max(wanted, height - _ABOVE_ROWS - max(_LEAST_ROWS, self.upper.count_rows()))

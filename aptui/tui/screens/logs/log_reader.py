@@ -30,7 +30,7 @@ from aptui.tui.screens.logs.log_tabs import STANDARD, LineFilter, LogTab, filter
 from aptui.tui.widgets.log_sources import FileLines, LineSource, LogPaneLine, MemoryLines, level_letter
 
 LARGEST_BYTES = 256 << 20
-"""Maximum size of a file whose lines are remembered. Larger ones have no levels and hits here; the pager has both."""
+"""Maximum size of a file whose lines are remembered. A larger file is shown without levels and hits; the pager has both."""
 _TAIL_BYTES = 256 << 10
 _BLOCK_BYTES = 1 << 20
 _LINE_BYTES = 64 << 10
@@ -86,7 +86,7 @@ class OpenLogFile:
 
     @property
     def size(self) -> int:
-        """Its length."""
+        """The length of the file (bytes)."""
         return os.fstat(self.descriptor).st_size
 
     def is_in_place(self) -> bool:
@@ -108,7 +108,7 @@ class LogPiece(Struct):
         detailed: offsets of lines with context.
         hits: offsets of lines that the search finds.
         is_whole: False = only the last lines, the others follow.
-        large: the file as it is, if it is too large for all this.
+        large: the file as it is, if it is too large to find its lines.
         nothing: why there are no lines.
         mistake: a mistake in the search; the shown lines stay.
     """
@@ -183,7 +183,7 @@ class RecordLines:
         return _NO_RECORD if self._file is None else self._file.record(self.starts[index])
 
     def records(self) -> Callable[[int], joblog.JobLogLine]:
-        """Return a function from keys to lines with context; any thread may call it, and it stays with this file."""
+        """Return a function from keys to lines with context; any thread may call the function, which keeps reading this file."""
         file, detailed = self._file, frozenset(self._detailed)
         return lambda key: _NO_RECORD if file is None else file.record(key, has_context=key in detailed)
 
@@ -415,7 +415,7 @@ def _passing(wanted: LineFilter, batch: list[_LogRow]) -> list[_LogRow]:
 
 
 def _searchable(text: str) -> str:
-    """Return text without halves of characters, which UTF-8 cannot hold."""
+    """Return text with lone surrogates (halves of characters), which UTF-8 cannot encode, replaced."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 

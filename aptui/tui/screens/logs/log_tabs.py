@@ -1,7 +1,7 @@
 """The tabs of the engine's log: standard ones and the user's own; and the filter language for lines.
 
-A bare term is a regex on the text, `source:` one on the origin of a line, `status:` one on its level, and so are the bare words
-`error` and `warning`; `!` inverts, `"…"` keeps blanks. Patterns take linear time (`store.jobs.filter`); other fields are mistakes.
+A bare term is a regex on the text, `source:` on the origin of a line, `status:` on its level; the bare words `error` and
+`warning` are levels; `!` inverts, `"…"` keeps blanks. Patterns take linear time (`store.jobs.filter`); other fields are mistakes.
 
 Tests: `tests/tui/screens/logs/test_logs_pane.py`.
 """

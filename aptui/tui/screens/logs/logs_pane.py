@@ -68,7 +68,7 @@ class LogsSearch:
             self._box.text, self._box.display = self.text, True
 
     def keep(self) -> None:
-        """Remember it."""
+        """Remember the search."""
         self._shell.memory.put("logs.filter", self.text)
         self._shell.memory.put("logs.hits_only", self.hits_only)
 
@@ -194,7 +194,7 @@ class LogCopying:
         read, is_for_threads = self._records.reader(pane.source)
         if is_for_threads:
             run_in_background("aptui-copy", self._copy_records, keys, read, has_details)
-        else:  # they are few
+        else:  # the lines are few
             self._copy_records(keys, read, has_details)
 
     def _copy_records(self, keys: Sequence[int], read: Callable[[int], JobLogLine | None], has_details: bool) -> None:

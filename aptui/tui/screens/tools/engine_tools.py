@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from aptui.tui.pane import Shell
 
 
-# Asking the doctor from the Tools screen: `aptui doctor` in another process, so that nothing it imports or starts can hurt us.
+# The doctor of the Tools screen: `aptui doctor` runs in another process, so that its imports and programs cannot harm the screen.
 
 COLUMNS = (
     Column("state", "State", 6),
@@ -55,7 +55,7 @@ class DoctorRow(Struct, frozen=True):
 
 
 def columns_for(found: Sequence[DoctorRow]) -> tuple[Column, ...]:
-    """Return the columns of these rows; without any advice, the finding has its room."""
+    """Return the columns of these rows; if no row has advice, the column of findings gets the room of that column."""
     return COLUMNS if any(check.advice for check in found) else COLUMNS[:-1]
 
 
@@ -129,7 +129,7 @@ class Doctor:
     """Runs the doctor and keeps its result.
 
     Args:
-        changed: called when it starts and when it ends.
+        changed: called when the doctor starts and when it ends.
     """
 
     def __init__(self, shell: Shell, changed: Callable[[], object]) -> None:
@@ -143,11 +143,11 @@ class Doctor:
 
     @property
     def words(self) -> str:
-        """The summary, "" if it was not run."""
+        """The summary, "" if the doctor was not run."""
         return "checking…" if self._task.is_busy else summary(self.found) if self.found else ""
 
     def ask(self, project_dir: Path) -> None:
-        """Run it, unless it is running."""
+        """Run the doctor, unless it is running."""
         words = command(project_dir)
         if self._task.start(lambda task: _ask(task, words), self._accept, self._fail):
             self._changed()
@@ -261,7 +261,7 @@ class EngineTools:
         self._shell.ask(ReloadConfig(), then=report)
 
     def set_debug(self, *, is_on: bool | None = None) -> None:
-        """Switch debug output, after a confirmation; None = the other way."""
+        """Switch debug output on or off, after a confirmation; None = toggle."""
         options = self.options or {}
         wanted = not options.get("debug_output", False) if is_on is None else is_on
         if wanted == options.get("debug_output"):
@@ -273,7 +273,7 @@ class EngineTools:
         self._shell.question(text, [Choice("y", f"turn it {to}", ask), Choice("n", f"leave it {now}")])
 
     def set_fast_scanning(self, *, is_on: bool | None = None) -> None:
-        """Let rescans skip files with the recorded size and time, or read every file; None = the other way."""
+        """Let rescans skip files with the recorded size and time, or read every file; None = toggle."""
         wanted = not (self.options or {}).get("fast_scan", True) if is_on is None else is_on
         self._shell.ask(SetOption("fast_scan", wanted), then=self._accept_option)
 

@@ -58,7 +58,7 @@ class ToolRow(Struct, frozen=True):
 
 
 class Adjustable(Struct, frozen=True):
-    """A setting that can be changed here; `kind` is "value" or "list", to which one entry is added."""
+    """A setting that can be changed here; `kind` is "value", or "list" if a change adds one entry to a list."""
 
     key: str
     name: str

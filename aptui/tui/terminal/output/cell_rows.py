@@ -20,7 +20,7 @@ from rich.cells import split_graphemes
 
 _OFF = {"1": "22", "2": "22", "3": "23", "4": "24", "5": "25", "7": "27", "9": "29"}
 _SEEN_ON_BLANKS = frozenset({"4", "6", "7", "9", "21", "51", "52", "53"})
-"""Lines, frames and reversed colours show on a blank; bold, italic and the like do not."""
+"""Parameters of SGR that are visible on a blank: lines, frames, reversed colours; bold, italic and the like are invisible."""
 _MOST_PENS = 4096
 
 
@@ -185,7 +185,7 @@ class Row:
         return Row(self.texts[:], self.pens[:])
 
     def is_as(self, other: Row) -> bool:
-        """Return whether it looks the same."""
+        """Return whether another line looks the same."""
         return self.texts == other.texts and self.pens == other.pens
 
     def write(self, x: int, text: str, pen: Pen, *, goes_on: bool = False) -> int:

@@ -1,7 +1,7 @@
 """The switch and the hooks of the output layer: an app and a compositor that draw and send only the differences of a frame.
 
 Both override private names of Textual. They are used with the Textual series that they were tested with and only if it has these
-names; with another one Textual draws and writes as it is (*stock* output).
+names; with another series Textual draws and writes unchanged (*stock* output).
 
 Tests: `tests/tui/terminal/output/test_display.py`, `tests/tui/terminal/test_safety.py`.
 """
@@ -49,7 +49,7 @@ def is_tested(packages: Path) -> bool:
 
 
 # Textual renders all lines of every widget within the box around all changes. A letter in the status line and one in the hints put
-# the whole screen into that box, and nearly all of the result is discarded. So is what containers draw behind their children.
+# the whole screen into that box, and nearly all of the result is discarded, like the backgrounds that children cover.
 
 
 class ChangedLines(Compositor):

@@ -4,7 +4,7 @@ Textual hands over regions when it draws; they only change `_drawn`, the intende
 and the content of the terminal, so drawing ten times while the line is busy costs one frame. Other output is written at once, in
 its order; if it may have changed cells, everything is sent again (`forget`).
 
-The text of cells has passed the wall (`safety.safe_segments`), and `FramePainter` sends printable text only.
+The text of cells was made safe (`safety.safe_segments`), and `FramePainter` sends printable text only.
 
 Tests: `tests/tui/terminal/output/test_layer.py`.
 """
@@ -188,7 +188,7 @@ class OutputLayer:
         if not self._is_open or not self._drawn or not (self._dirty or not self._is_known or self._cursor != self._left_at):
             return
         if not self._is_taken():
-            return  # the driver calls `wake`
+            return  # the driver calls `wake` after each write
         wait_s = self.pace.wait_s(self._clock())
         if wait_s > 0:
             self._timer = self._loop.call_later(wait_s, self._flush)

@@ -3,8 +3,8 @@
 Each frame is followed by a query for the cursor; its reply proves that the frame arrived. After a key a second frame may be under
 way, so that the echo does not wait for an earlier frame. A terminal that never replies only has to accept the output.
 
-On a slow line this is not enough: a key would usually meet an update on its way. The extra time of replies over the quickest one,
-by the bytes of their frames, gives the cost of a frame. Updates are then drawn so rarely (`rest_s`) that the line is mostly free.
+On a slow line this is not enough: a key would usually wait for an update. The time by which replies exceed the quickest reply,
+divided by the bytes of their frames, is the cost of a byte. Updates are drawn so rarely (`rest_s`) that the line is mostly free.
 
 Between a key and the frame that echoes it no update is applied or drawn (`key_s`): on a slow processor the key would wait for it.
 
@@ -30,7 +30,7 @@ _TIMEOUT_S, _LONGEST_TIMEOUT_S = 2.0, 32.0
 _MOST_UNANSWERED = 40
 """Number of queries after which a terminal that never replied is not queried again."""
 _SLOW_S = 0.02
-"""A frame that fills the line for less time delays no key (seconds)."""
+"""A frame that fills the line for less than this time delays no key (seconds)."""
 _SHARE, _SHARE_AT_WORK = 10, 4
 """Maximum share of the line's time for updates: 1/10 while the user is idle, 1/4 while active."""
 _LONGEST_REST_S = 1.0
@@ -39,7 +39,7 @@ _FORGETS = 1.002
 _LEAST_SEEN, _SAMPLED_FRAMES = 3, 8
 """Number of frames that a measurement needs, and that it keeps: the first frames bring the screen and do not wait."""
 _LONG_BYTES, _SAMPLED_LONG_FRAMES = 1500, 4
-"""Size from which a frame measures the cost of bytes (shorter ones are late for other reasons); number of frames kept."""
+"""Minimum size of a frame that measures the cost of bytes (shorter frames are late for other reasons); number of frames kept."""
 
 
 class Pace:
@@ -148,7 +148,7 @@ class Pace:
     def takes_s(self, now_s: float, size: int) -> float | None:
         """Return how long `size` bytes fill the line at least (seconds), None = not measured yet.
 
-        Calculated from the quickest of the longer frames and the quickest reply. A terminal without replies counts as quick.
+        Calculated from the quickest of the longer frames and the quickest reply. A terminal without replies is treated as quick.
         """
         with self._lock:
             if self._long:

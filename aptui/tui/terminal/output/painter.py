@@ -27,7 +27,7 @@ T = TypeVar("T")
 _FARTHEST = 16
 _LEAST_GAIN = 2
 _MOST_ALIKE = 4
-"""Lines with this many equal ones are ignored: they do not show where each of them moved."""
+"""A text that this many lines have is ignored, because it does not show where each line moved."""
 
 
 class Shift(Struct, frozen=True):
@@ -234,7 +234,7 @@ class FramePainter:
         return self._pen is not None and self._erases(self._pen.blank)
 
     def _put(self, text: str) -> None:
-        # The wall comes before; this is the last check.
+        # `safety` made the text safe already; this is the last check.
         self._out.append(text if text.isprintable() else "".join(each if each.isprintable() else "?" for each in text))
 
     def _advance(self, count: int) -> None:

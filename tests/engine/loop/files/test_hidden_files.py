@@ -1,4 +1,4 @@
-"""Files that another scan folder's file of the same relative path hides: a job that reads one depends on it."""
+"""Files hidden by a file of the same relative path in another scan folder: a job that reads a hidden file depends on it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ builders:
 
 
 def project_of(folder: Path, how: str) -> LiveProject:
-    """A source of `base` reads the file beside it, which the one in `assets` hides."""
+    """A source of `base` reads a file beside it, which is hidden by a file in `assets`."""
     project = LiveProject(folder, (FOLDERS if how == "python" else COMMAND).replace("PROJECT", str(folder)))
     if how == "python":
         project.write("builders/reading.py", BUILDER)
@@ -84,7 +84,7 @@ def test_job_log_reports_hidden_inputs(tmp_path: Path) -> None:
     assert f"reads 'm.inc' of the scan folder 'base', which that of 'game' hides (reading.py:{line})" in logs
 
 
-def test_a_job_that_failed_of_a_hidden_file_runs_again_when_that_is_mended(tmp_path: Path) -> None:
+def test_job_that_failed_because_of_a_hidden_file_runs_again_when_the_file_is_corrected(tmp_path: Path) -> None:
     project = project_of(tmp_path, "python")
     project.write("base/m.inc", "broken")
     with project.running():

@@ -127,7 +127,7 @@ def test_browser_sends_its_token_as_subprotocol_or_cookie(there: Served) -> None
     assert there.get(DOOR, Authorization="", Cookie=f"aptui-token={there.token}").status == 200
 
 
-def test_sec_8_no_cors_no_content_sniffing_and_no_forms(there: Served) -> None:
+def test_sec_8_answers_forbid_cors_and_content_sniffing_and_html_forms_are_refused(there: Served) -> None:
     """No CORS header, `X-Content-Type-Options`, `Content-Type` checked."""
     reply = there.get(DOOR, Origin=f"http://127.0.0.1:{there.port}")
     refused = there.get(DOOR, Authorization="")
@@ -170,7 +170,7 @@ def test_sec_7_other_machines_need_tls_and_a_token(tmp_path: Path) -> None:
         gateway.refuse_unsafe(GatewaySettings(address=address), file)
 
 
-def test_sec_7_default_is_off_and_loopback(tmp_path: Path) -> None:
+def test_sec_7_gateway_is_disabled_by_default_and_its_default_address_is_loopback(tmp_path: Path) -> None:
     """TCP is opt-in, 127.0.0.1 by default."""
     serve = load.load(Project(tmp_path / "p", PLAIN).root).serve
 
@@ -237,7 +237,7 @@ def test_token_names_are_unique_and_unknown_ones_cannot_be_revoked(tmp_path: Pat
         tokens.read(file)
 
 
-def test_with_tls_plain_connections_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gateway_with_tls_refuses_connections_without_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import ssl
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -254,7 +254,9 @@ def test_with_tls_plain_connections_are_refused(tmp_path: Path, monkeypatch: pyt
             there.get(DOOR)
 
 
-def test_leaving_client_closes_its_socket_without_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_client_closes_its_socket_even_if_the_gateway_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import ssl
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -295,7 +297,7 @@ def test_refused_and_dropped_clients_receive_the_reason_over_tls(tmp_path: Path,
             Client.connect(url, token=there.token, tls=trusting)
 
 
-def test_client_refused_while_sending_receives_the_whole_reason(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_that_is_refused_while_it_sends_receives_the_whole_reason(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(there.room.guard, "admissions", [lambda _address: "nobody may"])
     with socket.create_connection(("127.0.0.1", there.port), 10) as wire:
         assert wire.recv(1, socket.MSG_PEEK)
@@ -331,7 +333,7 @@ def test_gateway_that_cannot_listen_reports_the_reason(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------------------------ limits
 
 
-def test_active_connection_is_kept(there: Served) -> None:
+def test_connection_with_regular_requests_is_not_closed(there: Served) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", there.port, timeout=10)
 
     def ask() -> None:
@@ -381,7 +383,9 @@ def test_sec_10_socket_without_a_complete_request_is_dropped(there: Served, monk
             pass
 
 
-def test_sec_10_oldest_unauthenticated_socket_is_closed_for_new_ones(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sec_10_oldest_unauthenticated_socket_is_closed_to_admit_a_new_connection(
+    there: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Sockets are limited; incomplete requests do not block clients."""
     connections = there.room.connections
     monkeypatch.setattr(connections, "_unknown_limit", 8)
@@ -448,7 +452,7 @@ def test_closed_unauthenticated_socket_receives_the_reason(there: Served, monkey
         assert first.recv(1000).startswith(b"HTTP/1.1 503 ")
 
 
-def test_sec_10_sockets_of_one_token_are_limited_and_some_reserved_for_the_owner(
+def test_sec_10_connections_of_one_token_are_limited_and_some_are_reserved_for_the_owner(
     there: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(there.room.connections, "_limit", 40)
@@ -495,7 +499,7 @@ def test_sec_10_number_of_clients_is_limited(tmp_path: Path) -> None:
             connection.close()
 
 
-def test_rate_limit_recovers() -> None:
+def test_client_may_send_again_some_time_after_the_rate_limit() -> None:
     now = [0.0]
     rate = Rate(100, lambda: now[0])
 

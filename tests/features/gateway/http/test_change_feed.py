@@ -43,7 +43,7 @@ def records(body: bytes) -> list[dict[str, Any]]:
     return [json.loads(line) for line in body.splitlines()]
 
 
-def test_listing_and_later_changes(place: Served) -> None:
+def test_change_feed_lists_all_products_and_then_later_changes(place: Served) -> None:
     reply = place.get("/v1/changes")
     *listed, end = records(reply.body)
     assert reply["Content-Type"] == "application/x-ndjson"
@@ -68,7 +68,7 @@ def test_unknown_numbers_return_resync(place: Served) -> None:
         assert place.get(f"/v1/changes?since={text}").status == 400
 
 
-def test_stream_continues_until_the_gateway_ends(tmp_path: Path, place: Served) -> None:
+def test_followed_change_feed_continues_until_the_gateway_ends(tmp_path: Path, place: Served) -> None:
     with served(place.project, tmp_path / "more-tokens.json") as ending:
         connection = http.client.HTTPConnection("127.0.0.1", ending.port, timeout=30)
         connection.request("GET", "/v1/changes?since=0&follow=1", headers={"Authorization": f"Bearer {ending.token}"})
@@ -82,7 +82,7 @@ def test_stream_continues_until_the_gateway_ends(tmp_path: Path, place: Served) 
     connection.close()
 
 
-def test_without_a_database_the_answer_is_retry_later(place: Served) -> None:
+def test_change_feed_without_a_database_answers_503(place: Served) -> None:
     place.project.delete("Cache")
     assert place.get("/v1/changes").status == 503
 

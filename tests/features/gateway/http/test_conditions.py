@@ -61,7 +61,7 @@ def test_byte_ranges_follow_the_rfc(text: str, ranges: list[tuple[int, int]] | N
 
 
 @pytest.mark.parametrize(("text", "size"), [("bytes=10-", 10), ("bytes=10-11,20-30", 10), ("bytes=-0", 10), ("bytes=0-", 0)])
-def test_ranges_beyond_the_end_are_refused(text: str, size: int) -> None:
+def test_request_with_only_ranges_beyond_the_end_of_the_file_is_refused(text: str, size: int) -> None:
     with pytest.raises(Unsatisfiable):
         ranges_of({"Range": text}, size, "tag", MODIFIED)
 
@@ -70,7 +70,7 @@ def test_ranges_beyond_the_end_are_refused(text: str, size: int) -> None:
     ("condition", "holds"),
     [('"tag"', True), ('"x"', False), ('W/"tag"', False), (AT, True), (BEFORE, False), (AFTER, False), ("?", False)],
 )
-def test_if_range_applies_to_the_same_version_only(condition: str, holds: bool) -> None:
+def test_if_range_header_with_another_version_returns_the_whole_file(condition: str, holds: bool) -> None:
     found = ranges_of({"Range": "bytes=0-1", "If-Range": condition}, 10, "tag", MODIFIED)
     assert found == ([(0, 2)] if holds else None)
 
@@ -93,5 +93,5 @@ def test_ranges_are_always_disjoint_and_inside_the_file(text: str, size: int) ->
 @pytest.mark.parametrize(
     ("moment_s", "told"), [(10**12, "Fri, 31 Dec 9999 23:59:59 GMT"), (-(10**12), "Thu, 01 Jan 1970 00:00:00 GMT")]
 )
-def test_date_outside_the_calendar_is_clamped(moment_s: int, told: str) -> None:
+def test_file_time_outside_the_calendar_becomes_the_nearest_http_date(moment_s: int, told: str) -> None:
     assert http_date(moment_s) == told

@@ -109,7 +109,7 @@ def test_a_product_comes_with_its_digest(place: Served, path: str, data: bytes) 
         "linux/./sub/a.txt", "assetdb.sqlite", "linux/sub/a.txt/x", "intermediate%20assets/x",
     ],
 )  # fmt: skip
-def test_path_that_is_not_a_product_is_404(place: Served, path: str) -> None:
+def test_path_that_is_not_a_product_returns_404(place: Served, path: str) -> None:
     reply = place.get(f"/v1/products/{path}")
     assert reply.status == 404
 
@@ -133,7 +133,7 @@ def test_all_writing_methods_are_refused(place: Served, method: str) -> None:
     assert (reply.status, reply["Allow"]) == (405, "GET,HEAD")
 
 
-def test_conditional_requests_are_honoured(place: Served) -> None:
+def test_conditional_requests_return_304_or_412(place: Served) -> None:
     path, tag = "/v1/products/linux/sub/a.txt", etag(b"hello world")
 
     known = place.get(path, If_None_Match=tag)
@@ -365,7 +365,9 @@ def test_content_matches_its_etag_while_products_are_replaced(tmp_path: Path, mo
     assert len(seen) > 3
 
 
-def test_running_download_completes_although_the_product_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_download_completes_with_the_old_content_if_the_product_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     project = _project(tmp_path, monkeypatch)
     huge = os.urandom(1 << 20) * 24
     project.write("assets/huge.bin", huge)
@@ -387,7 +389,7 @@ def test_running_download_completes_although_the_product_is_replaced(tmp_path: P
     assert body == huge
 
 
-def test_recreated_cache_is_served_by_the_same_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gateway_serves_a_cache_that_was_deleted_and_created_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = _project(tmp_path, monkeypatch)
     with served(project, tmp_path / "tokens.json") as place:
         assert place.get("/v1/products/linux/sub/a.txt").status == 200
@@ -430,37 +432,37 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
                 engine.wait(30)
 
 
-def test_wait_includes_sources_saved_before_the_request(live: Served) -> None:
+def test_request_with_wait_returns_products_of_sources_saved_before_the_request(live: Served) -> None:
     for turn in range(5):
         live.project.write("assets/a.txt", f"turn {turn}")
         reply = live.get("/v1/products/linux/a.txt?wait=1")
         assert (reply.status, reply.body) == (200, f"turn {turn}".encode())
 
 
-def test_wait_includes_a_new_source(live: Served) -> None:
+def test_request_with_wait_returns_a_product_of_a_new_source(live: Served) -> None:
     live.project.write("assets/new/Rock.slow", "rock")
     reply = live.get("/v1/products/linux/new/rock.out?wait=1")
     assert (reply.status, reply.body) == (200, b"rock")
 
 
-def test_wait_for_an_unknown_product_is_404(live: Served) -> None:
+def test_request_with_wait_for_an_unknown_product_returns_404(live: Served) -> None:
     assert live.get("/v1/products/linux/nobody.txt?wait=1&timeout=20").status == 404
 
 
-def test_wait_reports_a_failed_job(live: Served) -> None:
+def test_request_with_wait_reports_a_failed_job(live: Served) -> None:
     live.project.write("assets/bad.slow", "fail")
     reply = live.get("/v1/products/linux/bad.out?wait=1")
     assert (reply.status, reply.body) == (409, b"a job of 'bad.slow' failed\n")
 
 
-def test_wait_reports_its_timeout(live: Served) -> None:
+def test_request_with_wait_reports_its_timeout(live: Served) -> None:
     live.project.write("assets/late.slow", "late")
     reply = live.get("/v1/products/linux/late.out?wait=1&timeout=0")
     assert reply.status == 504
     assert live.get("/v1/products/linux/late.out?wait=1").body == b"late"
 
 
-def test_wait_accepts_an_asset_id(live: Served) -> None:
+def test_request_with_wait_accepts_an_asset_id(live: Served) -> None:
     live.get("/v1/products/linux/a.txt?wait=1")
     with closing(open_reader(live.project.cache / "assetdb.sqlite")) as reader:
         source = reader.source("a.txt")
@@ -470,7 +472,7 @@ def test_wait_accepts_an_asset_id(live: Served) -> None:
     assert live.get(f"/v1/assets/{uuid_text(source.uuid)}:0?wait=1").status == 400
 
 
-def test_wait_needs_its_scope_and_a_valid_timeout(live: Served) -> None:
+def test_request_with_wait_needs_scope_escalate_and_a_valid_timeout(live: Served) -> None:
     reader = live.with_scopes(Scope.READ)
     assert live.get("/v1/products/linux/a.txt?wait=1").status == 200
     assert live.get("/v1/products/linux/a.txt", Authorization=reader).status == 200
@@ -479,5 +481,5 @@ def test_wait_needs_its_scope_and_a_valid_timeout(live: Served) -> None:
         assert live.get(f"/v1/products/linux/a.txt?wait=1&timeout={timeout}").status == 400
 
 
-def test_wait_needs_an_engine(place: Served) -> None:
+def test_request_with_wait_needs_a_running_engine(place: Served) -> None:
     assert place.get("/v1/products/linux/sub/a.txt?wait=1").status == 503

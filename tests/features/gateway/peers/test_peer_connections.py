@@ -75,7 +75,7 @@ async def admitted(settings: PeerSettings, remote: str, names: dict[str, str] | 
         ("0.0.0.0/0", "0.0.0.0/0"), ("fe80::1%eth0", "fe80::1"), ("localhost", "localhost"),
     ],
 )  # fmt: skip
-def test_entry_has_a_canonical_form(said, entry):
+def test_list_entry_is_converted_to_its_canonical_form(said, entry):
     assert canonical(said) == entry
     assert canonical(entry) == entry
 
@@ -86,7 +86,7 @@ def test_invalid_entry_is_refused(said):
         canonical(said)
 
 
-def test_a_list_is_split_as_the_reference_does():
+def test_list_text_is_split_like_in_o3de_at_commas_and_white_space():
     assert split("a, b\tc\r\nd,,e ") == ["a", "b", "c", "d", "e"]
     assert not is_host_name("10.0.0.256")
 
@@ -178,7 +178,7 @@ def test_rejected_addresses_are_reported_once_and_limited_in_number():
     asyncio.run(callback())
 
 
-def test_entry_matches_no_other_address():
+def test_list_entry_matches_only_its_own_addresses():
     assert entry_for(ip_address("10.0.0.1"), ["10.0.0.10", "10.0.0.0/31"], {}) == "10.0.0.0/31"
     assert entry_for(ip_address("10.0.0.1"), ["10.0.0.11"], {"x": {ip_address("10.0.0.1")}}) is None
 
@@ -235,7 +235,7 @@ def test_saved_settings_override_the_configuration(tmp_path):
     assert os.stat(file).st_mode & 0o777 == 0o600
 
 
-def test_list_changed_later_in_the_configuration_wins(tmp_path):
+def test_list_changed_in_the_configuration_after_a_stored_change_is_effective(tmp_path):
     file = tmp_path / "connections.json"
     before = peer_settings.read_peer_settings(GatewaySettings(allowed=("10.0.0.1",)))
     peer_settings.change_settings(file, before, PeerOrder(PeerAction.ALLOW, entry=FAR))
@@ -360,7 +360,7 @@ def test_device_is_connected_and_reconnected_like_a_client(tmp_path):
     asyncio.run(play())
 
 
-def test_missing_device_is_dialled_until_it_answers(tmp_path):
+def test_missing_device_is_called_again_until_it_answers(tmp_path):
     async def play():
         async with device() as (_, number):
             pass  # the port is free now
@@ -561,7 +561,7 @@ def test_engine_receives_each_report_once_and_sends_orders(tmp_path):
     asyncio.run(play())
 
 
-def test_gateway_follows_the_file_that_the_screen_writes(tmp_path):
+def test_gateway_applies_the_connections_file_that_the_screen_writes(tmp_path):
     async def play():
         async with gateway(tmp_path) as there:
             peer_settings.change_settings(tmp_path / peer_settings.PLACE, PeerSettings(), PeerOrder(PeerAction.ALLOW, entry=FAR))
@@ -592,7 +592,7 @@ def test_configured_list_with_an_invalid_entry_is_refused():
         peer_settings.read_peer_settings(GatewaySettings(allowed=("300.0.0.1",)))
 
 
-def test_file_has_a_readable_form(tmp_path):
+def test_connections_file_is_readable_json(tmp_path):
     peer_settings.change_settings(tmp_path / "x.json", PeerSettings(), PeerOrder(PeerAction.ADD, dial=PHONE))
 
     assert json.loads((tmp_path / "x.json").read_text()) == {
@@ -605,7 +605,7 @@ def test_file_has_a_readable_form(tmp_path):
 # ------------------------------------------------------------------------------------------------- with an engine between
 
 
-def test_orders_go_through_the_engine_and_reports_come_back(tmp_path):
+def test_engine_passes_orders_to_the_gateway_and_reports_to_the_client(tmp_path):
     with garden(tmp_path) as there, EngineClient.connect(places.socket_path(there.cache), kind="test") as person:
 
         def report() -> dict:
@@ -642,7 +642,7 @@ def test_rejected_client_is_refused_before_its_request_is_read(tmp_path):
         assert said.endswith(b"\r\n\r\n127.0.0.1 may not\n")
 
 
-def test_configuration_has_the_certificates_of_devices(tmp_path):
+def test_certificates_of_devices_are_read_from_the_configuration(tmp_path):
     (tmp_path / "assets").mkdir()
     (tmp_path / "aptui.yaml").write_text(
         "scan_folders: [{name: game, path: assets}]\n"

@@ -140,7 +140,7 @@ def test_request_is_forwarded_without_hop_by_hop_headers():
 
 
 @pytest.mark.real
-def test_answer_is_returned_without_rights_of_the_gateways_origin():
+def test_proxied_answer_keeps_no_cookies_or_cors_headers_of_the_service():
     async def ask(there):
         there.service.answer = lambda: web.Response(
             status=418, body=b"\x1f\x8bzipped",
@@ -193,7 +193,7 @@ def test_forbidden_request_is_not_forwarded(more, path, status):
 
 
 @pytest.mark.real
-def test_proxy_needs_a_connected_device():
+def test_proxy_request_needs_an_open_websocket_of_the_same_client():
     async def ask(there):
         async with there.ask("/v1/proxy/tool/x") as reply:
             assert reply.status == 403
@@ -398,7 +398,7 @@ def test_text_frame_is_refused():
 
 
 @pytest.mark.real
-def test_missing_compiler_is_reported_before_a_socket_opens():
+def test_missing_tcp_service_is_reported_before_the_websocket_opens():
     async def ask(there):
         with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
             await relayed(there, "deaf")
@@ -408,7 +408,7 @@ def test_missing_compiler_is_reported_before_a_socket_opens():
 
 
 @pytest.mark.real
-def test_disconnected_device_frees_its_service():
+def test_disconnected_websocket_releases_its_tcp_connection_to_the_service():
     async def ask(there):
         for _ in range(4):
             async with relayed(there) as socket:

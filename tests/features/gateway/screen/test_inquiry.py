@@ -135,7 +135,7 @@ def test_read_only_screen_sends_no_queries(room):
     assert room.inquiry.connections == (CLIENT,)
 
 
-def test_inquiry_follows_the_engine_until_closed(room):
+def test_engine_inquiry_listens_to_engine_state_changes_until_closed(room):
     room.inquiry.open()
     room.session.on_state[0]()
     assert room.woken == 1
@@ -174,7 +174,7 @@ def test_scan_folders_are_listed_first_by_priority() -> None:
     ]
 
 
-def test_nested_scan_folder_is_watched_with_its_parent() -> None:
+def test_nested_scan_folder_is_shown_with_the_watch_mode_of_its_parent_folder() -> None:
     inner = ScanFolder(3, "inner", "/game/more/inner", 1, recursive=False, platforms=("linux",))
 
     row = told(HEALTH, project(inner, ScanFolder(1, "game", "/game", 10, platforms=BOTH)))[0]
@@ -183,11 +183,11 @@ def test_nested_scan_folder_is_watched_with_its_parent() -> None:
 
 
 @pytest.mark.parametrize("health", [None, Health()])
-def test_without_an_engine_nothing_is_watched(health: Health | None) -> None:
+def test_no_watched_folders_are_listed_without_an_engine(health: Health | None) -> None:
     assert told(health, project(ScanFolder(1, "game", "/game"))) == []
 
 
-def test_without_a_configuration_only_roots_are_listed() -> None:
+def test_all_watched_roots_are_listed_without_a_configuration() -> None:
     rows = root_rows(HEALTH)
 
     assert [row.cells["path"].text for row in rows] == ["/game", "/art", "/cache/linux", "/game/conf"]

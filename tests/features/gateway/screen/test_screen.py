@@ -155,7 +155,7 @@ def test_details_column_of_watched_folders_appears_only_with_details(tmp_path):
     visit(tmp_path, look, session=session)
 
 
-def test_lost_cluster_and_its_return_are_shown(tmp_path):
+def test_lost_connection_to_the_cluster_and_its_recovery_are_shown(tmp_path):
     async def lose(app, pilot, session, _pane):
         session.workers = (replace(worker(1000, "lost", "cluster not there"), pid=0),)
         session.say(EngineMessage(1, 2, "the scheduler does not answer any more"))
@@ -226,7 +226,7 @@ def test_idle_worker_restarts_at_once_and_a_busy_one_after_confirmation(tmp_path
     visit(tmp_path, restart, session=Engine(tmp_path / "cache", (worker(1), AT_WORK)))
 
 
-def test_second_restart_ends_a_busy_worker_at_once(tmp_path):
+def test_second_restart_ends_a_busy_worker_at_once_after_confirmation(tmp_path):
     async def restart(app, pilot, session, _pane):
         await pilot.press("tab", "r")
         await until(pilot, lambda: "ends after images: textures/rock.png (linux, image): end that now? It runs again" in text(app))
@@ -340,7 +340,7 @@ def test_read_only_screen_shows_notices(tmp_path):
 
 
 @pytest.mark.parametrize("size", [(80, 24), (1, 1)])
-def test_page_at_every_size_with_hostile_text(tmp_path, size):
+def test_engine_page_draws_control_characters_safely_at_every_screen_size(tmp_path, size):
     clients = tuple(Connection(at, words, words, at, 0, True, 0) for at, words in enumerate(PAYLOADS))
     session = Engine(tmp_path / "cache", tuple(worker(at, words, words) for at, words in enumerate(PAYLOADS)), clients)
     session.latest_health = Health(
@@ -447,7 +447,7 @@ def test_reason_for_an_unreachable_device_is_shown_in_full(tmp_path):
     visit_gateway(tmp_path, look, session=with_gateway(tmp_path, report), size=(80, 24))
 
 
-def test_gateway_reports_are_drawn_at_once_and_removed_with_it(tmp_path):
+def test_gateway_report_is_drawn_at_once_and_removed_when_the_gateway_ends(tmp_path):
     async def tell(app, pilot, session, _page):
         session.gateway = replace(REPORT, peers=PEERS[:1], trouble="the disk is full")
         session.say(ConnectionsChanged(0, CLIENTS, session.gateway))
@@ -558,7 +558,7 @@ def test_commands_menu_zoom_and_sort_of_the_gateways_page(tmp_path):
     visit_gateway(tmp_path, use)
 
 
-def test_without_a_gateway_changes_go_to_its_file(tmp_path):
+def test_changes_without_a_gateway_are_stored_in_the_connections_file(tmp_path):
     session = Engine(tmp_path / "cache")
     session.gateway = None
     file = tmp_path / "cache" / peer_settings.PLACE

@@ -147,7 +147,7 @@ def test_no_other_files_are_served(here, path):
     assert here.served.get(path, Authorization="").status == 404
 
 
-def test_page_does_not_give_access_to_products(here):
+def test_product_request_without_a_token_is_refused_although_the_demo_page_needs_none(here):
     assert here.served.get("/v1/products/linux/icon.png", Authorization="").status == 401
 
 
@@ -191,7 +191,7 @@ def test_token_with_scope_read_is_enough(here, browser):
 
 
 @needs_browser
-def test_saved_picture_is_drawn_again(here, browser, record_property):
+def test_demo_page_redraws_a_picture_when_its_source_is_saved(here, browser, record_property):
     here.project.write("assets/icon.png", png(RED))
     page = opened_page(here, browser)
     until_pixel(page, "icon.png", lambda colour: colour == RED)
@@ -223,7 +223,7 @@ def green(colour: tuple[int, ...]) -> bool:
 
 @needs_browser
 @pytest.mark.parametrize("has_gl", [True, False])
-def test_saved_mesh_is_drawn_again_with_and_without_webgl(here, browser, tmp_path, has_gl):
+def test_demo_page_redraws_a_saved_mesh_with_and_without_webgl(here, browser, tmp_path, has_gl):
     here.project.write("assets/models/lamp.gltf", lamp.files()[lamp.MODEL])
     if has_gl:
         _see_the_lamp_change(here, browser, "WebGL2RenderingContext")
@@ -266,7 +266,7 @@ def test_mesh_turns_unless_the_user_prefers_reduced_motion(here, browser):
 
 
 @needs_browser
-def test_saved_sound_is_drawn_again_and_plays(here, browser):
+def test_demo_page_redraws_a_saved_sound_and_plays_it(here, browser):
     here.project.write("assets/tone.wav", wav(0.1 + time.time() % 0.2))
     page = opened_page(here, browser)
     shape = f"{card('tone.flac')}.querySelector('canvas').toDataURL()"
@@ -285,7 +285,7 @@ def test_saved_sound_is_drawn_again_and_plays(here, browser):
 
 
 @needs_browser
-def test_changed_line_is_highlighted_and_a_deleted_source_loses_its_card(here, browser):
+def test_demo_page_highlights_a_changed_text_and_removes_the_card_of_a_deleted_source(here, browser):
     page = opened_page(here, browser)
     here.project.write("assets/note.txt", f"{time.time_ns()}\n")
     page.until(f"{card('note.txt')}.classList.contains('is-fresh')")
@@ -321,7 +321,7 @@ def test_page_fits_the_window_and_follows_the_color_scheme(here, browser, scheme
 # -------------------------------------------------------------------------------------------------------------- as a command
 
 
-def test_command_prints_the_address_and_stops_the_engine_at_its_end(tmp_path):
+def test_demo_web_command_prints_the_address_and_stops_its_engine_when_it_ends(tmp_path):
     environ = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
     command = [sys.executable, "-m", "aptui", "demo", "--web", str(tmp_path / "project")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) as process:

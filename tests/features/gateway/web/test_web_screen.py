@@ -217,7 +217,7 @@ def test_unused_tickets_are_dropped():
 # ------------------------------------------------------------------------------------------------------------- the terminal
 
 
-def test_keys_arrive_and_the_size_follows_the_window(tmp_path):
+def test_browser_keys_and_window_size_reach_the_screen(tmp_path):
     async def does(caller):
         async with caller.screen(await caller.ticket()) as socket:
             await until(socket, "17 91")
@@ -249,7 +249,7 @@ sys.exit(terminal.main(["stty", "size"]))
 """
 
 
-def test_terminal_of_a_screen_has_a_size_from_the_start():
+def test_terminal_has_its_size_before_the_screen_program_starts():
     given = {"COLUMNS": "70", "ROWS": "20", "PATH": os.environ["PATH"]}
 
     with subprocess.Popen([sys.executable, "-c", _LATE], env=given, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -268,7 +268,7 @@ def test_ended_screen_closes_the_socket(tmp_path):
     with_caller(tmp_path, does, ["echo", "bye"])
 
 
-def test_screen_with_unread_output_ends_with_the_browser(tmp_path):
+def test_screen_whose_output_is_not_read_ends_when_the_browser_disconnects(tmp_path):
     async def does(caller):
         async with caller.screen(await caller.ticket()) as socket:
             pid = int((await until(socket, "\n")).split()[0])
@@ -307,7 +307,7 @@ def test_only_complete_packets_are_read():
     assert not heard
 
 
-def test_a_length_of_gigabytes_ends_the_screen():
+def test_packet_with_a_length_of_gigabytes_ends_the_web_terminal():
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "aptui.features.gateway.web.web_terminal", "cat"],
         stdin=subprocess.PIPE,
@@ -352,7 +352,7 @@ def test_a_browser_draws_the_screen_takes_keys_and_forgets_the_token(tmp_path):
     assert "hello" in drawn.read_text()
 
 
-def test_without_textual_serve_it_says_what_to_install(tmp_path, monkeypatch):
+def test_missing_textual_serve_is_reported_with_the_package_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "textual_serve.server", None)
 
     with pytest.raises(Exception, match=r"pip install 'aiohttp.*' 'textual-serve"):

@@ -57,7 +57,7 @@ def test_hello_identifies_client_and_gateway(there: Garden) -> None:
     assert welcome.epoch > 0
 
 
-def test_stored_fields_of_hello_are_limited(there: Garden) -> None:
+def test_long_client_name_and_repeated_platforms_in_hello_are_shortened(there: Garden) -> None:
     client = there.client(client="n" * 500_000, platforms=("linux",) * 10_000)
     session = there.served.room.sessions.all[client.welcome.connection]
 
@@ -81,7 +81,7 @@ def test_project_name_is_compared_without_case(there: Garden) -> None:
     assert there.client(project="GARDEN").welcome.project == "Garden"
 
 
-def test_another_protocol_and_another_first_request_are_refused(there: Garden) -> None:
+def test_unknown_protocol_version_or_a_first_request_other_than_hello_is_refused(there: Garden) -> None:
     for said, why in (
         ({"id": 1, "request": "hello", "protocol": 99, "client": "x"}, "you speak 99"),
         ({"id": 1, "request": "ping"}, "the first request must be 'hello'"),
@@ -161,7 +161,7 @@ def test_catalog_is_sent_before_changes(there: Garden, monkeypatch: pytest.Monke
     assert (fresh.path, removed) == ("a/new.txt", wire_records.AssetRemoved(fresh.id, "linux", "a/new.txt"))
 
 
-def test_sent_catalog_equals_the_engines_file(there: Garden) -> None:
+def test_catalog_sent_to_a_client_equals_the_catalog_file_of_the_engine(there: Garden) -> None:
     client = there.client(wants_catalog=True)
     told = catalog(client)
     client.ask(wire_records.SaveCatalog())
@@ -225,7 +225,7 @@ def test_clients_receive_only_their_platforms_and_kinds(there: Garden) -> None:
     ]
 
 
-def test_critical_done_is_notified_at_once_and_on_change(there: Garden) -> None:
+def test_client_is_notified_after_hello_that_no_critical_job_is_pending(there: Garden) -> None:
     watching, _ = there.client(platforms=("linux",)), there.client()
 
     assert hear(watching, lambda notice: isinstance(notice, wire_records.CriticalReady)).platform == "linux"

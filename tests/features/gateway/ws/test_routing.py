@@ -23,11 +23,11 @@ pytestmark = pytest.mark.real
 FILES = {"a/rose.txt": "red", "a/tulip.txt": "yellow", "b/oak_old.txt": "tall", "x.slow": "x"}
 
 
-def test_ping(there: Garden) -> None:
+def test_ping_request_is_answered(there: Garden) -> None:
     assert there.client().ask(wire_records.Ping()) == wire_records.Done()
 
 
-def test_existing_product_is_compiled_by_path_and_by_asset_id(there: Garden) -> None:
+def test_status_of_an_existing_product_is_compiled_by_path_and_by_asset_id(there: Garden) -> None:
     client = there.client()
 
     by_term = client.ask(wire_records.AssetStatus(platform="linux", term="a/rose.txt"))
@@ -47,7 +47,7 @@ def test_status_is_unknown_for_an_empty_term_and_missing_for_no_match(there: Gar
     assert client.ask(wire_records.AssetStatus(asset="{00000000-0000-0000-0000-000000000001}:0")).status is Status.MISSING
 
 
-def test_request_includes_sources_saved_before(there: Garden) -> None:
+def test_status_request_includes_sources_saved_before_it(there: Garden) -> None:
     """A barrier: the answer includes sources that were saved before the request, as in the reference (`AssetStatus` requests)."""
     client = there.client()
     for number in range(5):
@@ -61,7 +61,7 @@ def test_request_includes_sources_saved_before(there: Garden) -> None:
         assert there.ready(client, "held.slow").status is Status.COMPILED
 
 
-def test_in_flight_jobs_are_found_by_every_form_of_a_term_and_by_asset_id(there: Garden) -> None:
+def test_running_job_is_found_by_each_form_of_a_search_term_and_by_asset_id(there: Garden) -> None:
     client = there.client()
     there.gate.touch()
     there.write("deep/apple_1024.slow", "held")
@@ -78,7 +78,7 @@ def test_in_flight_jobs_are_found_by_every_form_of_a_term_and_by_asset_id(there:
     assert ask(asset=f"{uuid}:0") is Status.PROCESSING
 
 
-def test_wait_succeeds_when_all_is_processed_and_fails_with_the_first_job(there: Garden) -> None:
+def test_wait_ready_ends_when_all_jobs_have_succeeded_or_the_first_job_has_failed(there: Garden) -> None:
     client = there.client()
     there.write("good.slow", "good")
     there.write("bad.slow", "fail")
@@ -90,7 +90,7 @@ def test_wait_succeeds_when_all_is_processed_and_fails_with_the_first_job(there:
     assert bad.jobs[0].error
 
 
-def test_wait_ends_at_its_timeout(there: Garden) -> None:
+def test_wait_ready_is_answered_with_the_pending_status_at_its_timeout(there: Garden) -> None:
     client = there.client()
     there.gate.touch()
     there.write("late.slow", "late")
@@ -122,7 +122,7 @@ def test_viewed_assets_are_named_by_path_product_or_asset_id_and_run_first(there
     assert client.ask(wire_records.Interest()) == wire_records.Interested(0)
 
 
-def test_too_many_or_forbidden_views_are_refused(there: Garden) -> None:
+def test_interest_request_with_too_many_assets_or_without_the_scope_is_refused(there: Garden) -> None:
     client = there.client()
     with pytest.raises(Refusal, match="more than 1,000 assets and paths"):
         client.ask(wire_records.Interest(paths=("a",) * 600, assets=("{00000000-0000-0000-0000-00000000abcd}",) * 401))
@@ -144,7 +144,7 @@ def test_processor_status_says_when_an_editor_can_open(there: Garden) -> None:
     assert client.ask(wire_records.ProcessorStatus("linux")).is_ready
 
 
-def test_open_jobs_are_counted_again_after_a_while(there: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_pending_jobs_is_updated_after_the_maximum_interval(there: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway, "_COUNT_SHARE", 1e12)
     monkeypatch.setattr(gateway, "_COUNT_MOST_S", 0.05)
     client = there.client()
@@ -196,7 +196,7 @@ def test_jobs_are_listed_with_logs(there: Garden) -> None:
         client.ask(wire_records.JobLog(run_key=987_654))
 
 
-def test_products_of_a_source_and_source_of_a_product(there: Garden) -> None:
+def test_products_are_found_by_source_and_the_source_is_found_by_product(there: Garden) -> None:
     client, root = there.client(), there.project.root
 
     source = client.ask(wire_records.SourceInfo(path="a/rose.txt"))
@@ -355,7 +355,7 @@ def test_request_of_any_size_does_not_stop_the_engine(there: Garden) -> None:
     assert there.project.live.engine.epoch == epoch
 
 
-def test_without_scope_escalate_priorities_stay(there: Garden) -> None:
+def test_client_without_scope_escalate_does_not_raise_priorities(there: Garden) -> None:
     client = there.client(Scope.READ)
 
     with pytest.raises(Refusal, match="'escalate'"):
@@ -400,7 +400,7 @@ def test_every_request_has_a_handler() -> None:
     ("is_here", "scopes", "is_told"),
     [(False, (Scope.READ,), False), (False, (Scope.READ, Scope.CONTROL), True), (True, (Scope.READ,), True)],
 )
-def test_folders_are_shown_to_local_clients_and_to_scope_control(
+def test_absolute_paths_are_returned_only_to_local_clients_and_to_scope_control(
     there: Garden, monkeypatch: pytest.MonkeyPatch, is_here: bool, scopes: tuple[Scope, ...], is_told: bool
 ) -> None:
     monkeypatch.setattr("aptui.features.gateway.access.guard.is_loopback", lambda _address: is_here)
@@ -434,7 +434,7 @@ builders:
 """
 
 
-def test_an_asset_is_ready_with_its_draft_while_its_final_is_made(tmp_path: Path) -> None:
+def test_asset_with_a_new_draft_is_ready_while_its_final_job_runs(tmp_path: Path) -> None:
     with garden(tmp_path, DRAFT_SETTINGS, {"a.slow": "old"}) as there:
         there.rest()
         client = there.client()

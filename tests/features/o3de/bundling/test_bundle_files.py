@@ -55,7 +55,7 @@ def test_large_bundle_is_split_and_first_names_the_others(tmp_path: Path) -> Non
     assert free_names(tmp_path / "x_pc.pak") == made[:2]
 
 
-def test_refused_bundle_leaves_no_files(tmp_path: Path) -> None:
+def test_failed_bundle_write_leaves_no_files(tmp_path: Path) -> None:
     large, wrong = packed(tmp_path, "large", os.urandom(2 << 20)), packed(tmp_path, "wrong", b"x", b"y" * 20)
 
     with pytest.raises(UserError, match="'large' has 2 MiB; the maximum is 1 MiB"):

@@ -63,7 +63,7 @@ def test_invalid_stream_is_refused(text: str, why: str) -> None:
         parse(text)
 
 
-def test_file_of_another_type_is_refused_by_name(tmp_path: Path) -> None:
+def test_file_with_another_type_id_is_refused_with_its_file_name(tmp_path: Path) -> None:
     path = tmp_path / "a.seed"
     path.write_text(SPACES)
 

@@ -66,7 +66,7 @@ def test_platform_flags_are_those_of_the_engine() -> None:
         flag_of("amiga")
 
 
-def test_seed_goes_with_its_last_platform() -> None:
+def test_seed_is_removed_with_its_last_platform() -> None:
     listed = SeedList()
     listed.add(ONE, 7, 1, "a.txt")
     listed.add(ONE, 7, 2, "other")
@@ -79,7 +79,7 @@ def test_seed_goes_with_its_last_platform() -> None:
     assert not listed.remove(ONE, 7, 2)
 
 
-def test_new_list_is_json_of_the_engine() -> None:
+def test_new_seed_list_is_written_as_json_of_the_engine() -> None:
     """The engine omits values that are defaults: sub id 0 and no path."""
     listed = SeedList()
     listed.add(ONE, 0, 255, "")

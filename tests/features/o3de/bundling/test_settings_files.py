@@ -26,7 +26,7 @@ def test_written_rules_are_read_back(tmp_path: Path) -> None:
         load_rules(path)
 
 
-def test_settings_change_only_given_fields(tmp_path: Path) -> None:
+def test_bundle_settings_change_only_the_given_fields(tmp_path: Path) -> None:
     path = tmp_path / "a.bundlesettings"
     new = BundleSettings()
     new.set(asset_list="a.assetlist", max_mib=5)

@@ -108,7 +108,7 @@ def list_sent(*batches: Any, database: _Database | None = None) -> list[tuple[in
     return server.list_sent()
 
 
-def test_notifications_have_the_order_of_the_notices_and_each_product_its_last_change() -> None:
+def test_notifications_keep_the_order_of_notices_and_report_the_last_change_of_each_product() -> None:
     database = _Database()
     database.add("linux/a.txt")
     database.add("server/a.txt")
@@ -122,7 +122,7 @@ def test_notifications_have_the_order_of_the_notices_and_each_product_its_last_c
     ]  # fmt: skip
 
 
-def test_change_has_size_type_and_dependencies() -> None:
+def test_change_notification_has_size_type_and_dependencies() -> None:
     database, server = _Database(), _Server()
     database.add("linux/a.txt")
     asyncio.run(run(database, server, [[products("linux/a.txt")]]))
@@ -144,7 +144,7 @@ def test_job_states_are_reported_once() -> None:
     ]
 
 
-def test_removal_is_reported_only_of_assets_that_were_there() -> None:
+def test_removal_of_an_asset_is_reported_only_if_the_asset_existed() -> None:
     """Also of a product that was made while no client was connected, when the engine's notices are dropped."""
     database, server = _Database(), _Server()
     database.add("linux/a.txt")
@@ -177,7 +177,7 @@ def test_removal_is_reported_only_of_assets_that_were_there() -> None:
     assert [each for each in server.list_sent() if each[0] == REMOVED] == [(REMOVED, "a.txt", "linux"), (REMOVED, "b.txt", "linux")]
 
 
-def test_returned_engine_and_a_flood_lead_to_the_bulk_message() -> None:
+def test_bulk_message_is_sent_after_a_reconnected_engine_and_after_too_many_notices() -> None:
     database, server = _Database(), _Server()
     database.add("linux/a.txt")
     flood = [products("linux/a.txt")] * 50_001

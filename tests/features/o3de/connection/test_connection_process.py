@@ -170,7 +170,7 @@ def test_saved_file_is_reported_in_order_and_read_through_the_virtual_files(gard
         assert removed["assetId"]["subId"].number == changed["assetId"]["subId"].number
 
 
-def test_status_waits_for_a_pending_asset_and_escalation_has_no_answer(garden: Garden) -> None:
+def test_status_request_waits_for_a_pending_asset_and_escalation_is_not_answered(garden: Garden) -> None:
     garden.gate.touch()
     with garden.editor() as editor, garden.editor() as other:
         garden.write("a.slow", "fine")
@@ -216,7 +216,7 @@ def test_failed_asset_is_reported(garden: Garden) -> None:
         editor.wait_for(SOURCE, lambda node: node["NotificationType"].number == 1)
 
 
-def test_names_that_are_not_utf8_are_served(garden: Garden) -> None:
+def test_file_names_that_are_not_utf8_are_served(garden: Garden) -> None:
     name = b"caf\xe9.txt"
     term = client.element(client.OS_STRING, "SearchTerm", name)
     with garden.editor() as editor:
@@ -239,7 +239,7 @@ def test_names_that_are_not_utf8_are_served(garden: Garden) -> None:
         assert full["FullSourcePath"].value == os.fsencode(garden.project.root) + b"/assets/" + name
 
 
-def test_questions_about_paths_and_assets(garden: Garden) -> None:
+def test_requests_for_paths_and_asset_information_are_answered(garden: Garden) -> None:
     root = garden.project.root / "assets"
     with garden.editor() as editor:
         full = ask(
@@ -288,7 +288,7 @@ def test_questions_about_paths_and_assets(garden: Garden) -> None:
             assert enabled["IsPlatformEnabled"].number == is_enabled
 
 
-def test_orders_reach_the_engine(garden: Garden) -> None:
+def test_fingerprint_clear_request_runs_the_job_again(garden: Garden) -> None:
     with garden.editor() as editor:
         cleared = ask(
             editor, "AssetProcessor::AssetFingerprintClearRequest", "2B7B5477-D3F8-43FF-8595-89D023690FCB",
@@ -329,7 +329,7 @@ def test_source_is_moved_and_deleted_after_a_preview(garden: Garden) -> None:
         assert (missing["Success"].number, bool(missing["Report"].texts)) == (0, True)
 
 
-def test_shown_asset_reaches_the_editor_alone(garden: Garden) -> None:
+def test_asset_to_show_is_sent_only_to_the_editor(garden: Garden) -> None:
     with garden.editor() as editor, garden.editor(name="GAME") as game:
         until(lambda: is_ready(editor))
         with EngineClient.connect(places.socket_path(garden.project.cache), kind="test") as user:
@@ -370,7 +370,7 @@ def test_killed_process_is_restarted_and_clients_connect_again(garden: Garden) -
 # ------------------------------------------------------------------------------------------------------------- the settings
 
 
-def test_o3de_project_is_served_by_default_with_its_own_port_token_and_list(engine: SmallEngine) -> None:
+def test_o3de_project_is_served_by_default_with_its_own_port_branch_token_and_allowed_list(engine: SmallEngine) -> None:
     engine.write(
         "Game/Registry/bootstrap.setreg",
         {"Amazon": {"AzCore": {"Bootstrap": {"remote_port": 45700, "allowed_list": "10.0.0.0/8, tablet, 300.1.2.3"}}}},
@@ -384,7 +384,7 @@ def test_o3de_project_is_served_by_default_with_its_own_port_token_and_list(engi
     assert settings.user_dir == str(engine.project / "user")
 
 
-def test_other_project_is_served_only_if_the_configuration_says_so(tmp_path: Path) -> None:
+def test_project_that_is_not_from_o3de_is_served_only_if_the_configuration_enables_it(tmp_path: Path) -> None:
     project = LiveProject(tmp_path / "p", SETTINGS.replace("serve: {o3de: true, o3de_port: 0}", "serve: {o3de: true}") % "gate")
     found = find_settings(project.load())
 

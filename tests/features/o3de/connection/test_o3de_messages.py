@@ -172,7 +172,7 @@ def test_number_of_wrong_length_is_refused() -> None:
 
 
 @given(st.data())
-def test_decoder_survives_changed_bytes(data: st.DataObject) -> None:
+def test_decoder_accepts_changed_bytes_or_raises_a_value_error(data: st.DataObject) -> None:
     """A changed message is read or refused with `ValueError`; nothing else happens."""
     shape = data.draw(st.sampled_from(SHAPES))
     payload = bytearray(

@@ -139,7 +139,9 @@ def test_client_negotiates_and_is_answered(serving: Serving) -> None:
         ({"name": "GAME", "token": "0x0"}, f"GAME belongs to another engine: its branch token is '0x0', not '{TOKEN}'"),
     ],
 )
-def test_refused_client_gets_the_answer_and_the_user_a_sentence(serving: Serving, values: dict[str, Any], why: str) -> None:
+def test_refused_client_gets_an_answer_and_the_refusal_is_reported_to_the_user(
+    serving: Serving, values: dict[str, Any], why: str
+) -> None:
     given = {"project": "Game", "token": TOKEN} | values
     for _ in range(2):
         with O3deClient(serving.port) as editor:
@@ -199,7 +201,7 @@ async def _do_nothing(_session: O3deSession) -> None:
     pass
 
 
-def test_it_listens_to_this_machine_only_unless_other_addresses_are_allowed() -> None:
+def test_server_listens_only_on_this_machine_unless_other_addresses_are_allowed() -> None:
     for given, address in (
         (settings(), "127.0.0.1"),
         (settings(allowed=("localhost",)), "127.0.0.1"),
@@ -235,7 +237,7 @@ def test_unknown_request_and_serial_0_have_no_answer(serving: Serving) -> None:
         assert editor.ask("AssetSystem::RequestPing", PING)
 
 
-def test_mistake_of_an_answer_ends_one_connection(serving: Serving) -> None:
+def test_internal_error_in_an_answer_ends_only_that_connection(serving: Serving) -> None:
     status = client.message("0CBE6A7C-9D19-4D41-B29C-A52476BB337A", client.text("SearchTerm", "error"), version=3)
     with serving.connect() as first, serving.connect() as second:
         first.send("AssetSystem::RequestAssetStatus", status, 1)
@@ -277,7 +279,7 @@ def test_damaged_or_huge_message_ends_the_connection(serving: Serving, data: byt
         assert has_ended(editor)
 
 
-def test_silent_client_and_half_a_frame_are_disconnected(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_that_is_silent_or_sends_half_a_frame_is_disconnected(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(o3de_server, "_NEGOTIATION_S", 0.05)
     monkeypatch.setattr(o3de_server, "_FRAME_S", 0.05)
     with O3deClient(serving.port) as silent, O3deClient(serving.port) as half:
@@ -313,7 +315,7 @@ def test_client_that_reads_late_gets_the_answers_in_order(serving: Serving) -> N
     assert serving.reports == []
 
 
-def test_storm_of_connections_leaves_the_server_alone(serving: Serving) -> None:
+def test_many_silent_and_aborted_connections_do_not_stop_the_server(serving: Serving) -> None:
     """150 clients are silent, and 200 leave after some bytes; another one is served all the time, and no descriptor stays open."""
     chance = random.Random(7)
     with serving.connect() as editor, contextlib.ExitStack() as silent:

@@ -56,7 +56,7 @@ def files(tmp_path: Path) -> Iterator[Files]:
 
 
 @pytest.mark.parametrize("path", ["@products@/textures/hero.dds", "@PRODUCTS@\\Textures\\HERO.dds", "textures//./hero.dds"])
-def test_product_is_read_in_any_case_and_by_any_separator(files: Files, path: str) -> None:
+def test_product_path_is_found_in_any_case_and_with_any_separator(files: Files, path: str) -> None:
     handle = files.open(path)
 
     assert files.read(handle, 4) == b"prod"
@@ -148,7 +148,7 @@ def test_user_files_are_written_copied_moved_and_removed(files: Files) -> None:
     assert sorted(each.name for each in files.user.rglob("*")) == ["Cache", "Game.log", "Saves", "b.txt", "log"]
 
 
-def test_lists_of_files_begin_with_the_alias(files: Files) -> None:
+def test_listed_file_paths_begin_with_the_alias(files: Files) -> None:
     assert files.ask("FindFiles", Path="@products@/textures", Filter="*.DDS") == {
         "ResultCode": OK, "Files": ["@products@/textures/hero.dds"],
     }  # fmt: skip
@@ -183,7 +183,7 @@ def test_handles_are_limited_and_closed_with_the_connection(files: Files) -> Non
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
-def test_every_file_request_answers_empty_values(files: Files, name: str) -> None:
+def test_every_file_request_without_values_gets_a_valid_answer(files: Files, name: str) -> None:
     answer = files.ask(name.removesuffix("Request"))
 
     exchange = BY_NAME[name]

@@ -66,7 +66,7 @@ def test_broken_source_exits_with_1(project: O3deProject, capsys: pytest.Capture
 
 @pytest.mark.real
 @pytest.mark.parametrize("is_there", [True, False])
-def test_source_outside_the_named_project_uses_its_own_project(
+def test_builder_uses_the_project_that_contains_the_source_if_the_named_project_does_not(
     project: O3deProject, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_there: bool
 ) -> None:
     """A relative `--project-path` may lead to another folder of that name, or to a missing one."""
@@ -91,7 +91,7 @@ def test_source_outside_the_named_project_uses_its_own_project(
 
 
 @pytest.mark.real
-def test_debug_create_makes_no_products(project: O3deProject, capsys: pytest.CaptureFixture[str]) -> None:
+def test_debug_create_switch_only_analyses_the_source(project: O3deProject, capsys: pytest.CaptureFixture[str]) -> None:
     text = project.source("a.txt", "text")
 
     assert asset_builder.main([f"-debug_create={text}", f"--project-path={project.project}"]) == 0

@@ -165,7 +165,7 @@ def test_asset_list_has_dependencies_and_is_not_overwritten(bundler: Bundler) ->
     assert bundler.run("assetLists", "--assetListFile=l.assetlist", "--platform=pc", "--print")[1] == "- lone.txt"
 
 
-def test_asset_list_from_seeds_wildcards_defaults_and_skips(bundler: Bundler) -> None:
+def test_asset_list_is_made_from_seeds_wildcards_default_seeds_and_skipped_assets(bundler: Bundler) -> None:
     bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=level.scene", "--platform=pc")
 
     bundler.run("assetLists", "--assetListFile=l.assetlist", "--seedListFile=s.seed", "--skip=sub/*", "--platform=pc")
@@ -198,7 +198,7 @@ def test_empty_asset_list_fails(bundler: Bundler, skip: str) -> None:
     assert not list(bundler.root.glob("l_*"))
 
 
-def test_list_that_is_empty_on_one_platform_is_written_for_others(bundler: Bundler) -> None:
+def test_asset_list_that_is_empty_on_one_platform_is_written_for_the_other_platforms(bundler: Bundler) -> None:
     bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=rock.txt", "--platform=pc")
 
     lines = bundler.run("assetLists", "--assetListFile=l.assetlist", "--seedListFile=s.seed", code=1)
@@ -291,7 +291,7 @@ def test_comparison_steps_use_named_intermediate_results(bundler: Bundler) -> No
     assert "Total number of assets (1)." in lines
 
 
-def test_bundles_from_lists_settings_and_seeds_are_equal(bundler: Bundler) -> None:
+def test_bundles_made_from_lists_or_settings_or_seeds_are_equal(bundler: Bundler) -> None:
     bundler.run("assetLists", "--assetListFile=l.assetlist", "--addSeed=level.scene", "--platform=pc")
     bundler.run("bundles", "--assetListFile=l.assetlist", "--outputBundlePath=one.pak", "--platform=pc")
     settings = ["--bundleSettingsFile=s.bundlesettings", "--platform=pc"]

@@ -61,7 +61,7 @@ def test_tools_control_the_processor(project: O3deProject, gui: Driven) -> None:
 @pytest.mark.parametrize(
     ("said", "switch", "is_full"), [("false", "", True), ("false", "--zeroAnalysisMode", False), ("true", "", False)]
 )
-def test_every_file_is_read_once_unless_times_are_trusted(
+def test_first_scan_reads_every_file_unless_file_times_are_trusted(
     project: O3deProject, monkeypatch: pytest.MonkeyPatch, said: str, switch: str, is_full: bool
 ) -> None:
     project.source("a.txt", "text")

@@ -117,7 +117,7 @@ def test_unknown_platform_is_a_fatal_error(batch: Batch) -> None:
     assert f'{start} "amiga"' in batch.output
 
 
-def test_debug_output_runs_no_job_again(batch: Batch) -> None:
+def test_debug_output_switch_does_not_run_jobs_again(batch: Batch) -> None:
     batch.source("a.txt", "text")
     batch.run()
 
@@ -150,7 +150,7 @@ def test_products_of_other_platforms_are_kept(batch: Batch) -> None:
     assert again.numbers["Successes"] == 0
 
 
-def test_job_log_folder_exists_and_server_address_is_checked(batch: Batch) -> None:
+def test_job_log_folder_is_created_and_invalid_cache_server_address_is_reported(batch: Batch) -> None:
     batch.source("a.txt", "text")
     server = "/O3DE/AssetProcessor/Settings/Server"
 
@@ -313,7 +313,7 @@ def test_help_lists_switches_and_processes_nothing(batch: Batch, spelling: str) 
     assert not batch.cache.exists()
 
 
-def test_settings_dump(batch: Batch) -> None:
+def test_regdump_switches_print_registry_values_as_json(batch: Batch) -> None:
     batch.run("--regdump=/Amazon/AssetProcessor/Settings/RC txt", '--regset="/some/key=0x10"')
     part = batch.output[: batch.output.index("AssetProcessor:")]
     batch.run("--regdumpall", '--regset="/some/key=0x10"')
@@ -386,7 +386,7 @@ def test_newer_database_is_deleted_only_on_request(batch: Batch, is_wanted: bool
     assert run.numbers.get("Successes", 0) == is_wanted
 
 
-def test_unused_words_are_reported_once(batch: Batch) -> None:
+def test_switches_without_effect_and_unknown_words_are_reported_once(batch: Batch) -> None:
     batch.run("--start-hidden", "-ap_disableAssetTreeView=true", "--noSuchThing=1", "/somewhere")
 
     said = [line for line in batch.output.splitlines() if "ignored" in line]
@@ -398,7 +398,7 @@ def test_unused_words_are_reported_once(batch: Batch) -> None:
     ]
 
 
-def test_wait_on_launch_waits(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wait_on_launch_switch_waits_before_the_start(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     monkeypatch.setattr("aptui.features.o3de.programs.run_request.time.sleep", slept.append)
 

@@ -125,7 +125,7 @@ def room() -> Iterator[Room]:
 
 @pytest.mark.real
 @pytest.mark.parametrize(("command", "answer"), [("ping", "pong"), ("isidle", "false"), ("windowid", "0")])
-def test_questions_are_answered_at_once(room: Room, command: str, answer: str) -> None:
+def test_commands_with_an_immediate_answer_are_answered(room: Room, command: str, answer: str) -> None:
     client = room.connect()
 
     client.sendall(command.encode())
@@ -145,7 +145,7 @@ def test_isidle_answers_true_when_idle(room: Room) -> None:
 
 @pytest.mark.real
 @pytest.mark.parametrize(("command", "list_name"), [("waitforidle", "waiting"), ("signalidle", "signalled")])
-def test_idle_is_sent_when_it_becomes_true(room: Room, command: str, list_name: str) -> None:
+def test_client_that_waits_for_idle_gets_the_answer_when_the_engine_becomes_idle(room: Room, command: str, list_name: str) -> None:
     client = room.connect()
     client.sendall(command.encode())
     waiting = getattr(room.processor, list_name)
@@ -184,7 +184,7 @@ def test_http_and_tls_clients_are_disconnected(room: Room, said: bytes) -> None:
 
 
 @pytest.mark.real
-def test_only_the_own_user_is_answered(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_of_another_user_is_closed(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room.channel, "_user_of", lambda _channel: 65534)
     stranger = room.connect()
     assert room.is_hung_up_on(stranger)
@@ -219,7 +219,7 @@ def test_clients_and_waiting_answers_are_limited(room: Room) -> None:
 
 
 @pytest.mark.real
-def test_exhausted_descriptors_do_not_spin_the_loop(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exhausted_file_descriptors_do_not_make_the_loop_busy(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     clients = [room.connect() for _ in range(3)]
     room.turn()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

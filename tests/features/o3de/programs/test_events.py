@@ -120,7 +120,7 @@ def test_engine_messages_are_printed_and_counted(room: Room) -> None:
 
 
 @pytest.mark.parametrize("is_verbose", [True, False])
-def test_queue_reason_is_only_in_a_verbose_log(room: Room, is_verbose: bool) -> None:
+def test_pending_job_is_written_only_to_a_verbose_log(room: Room, is_verbose: bool) -> None:
     room.console.keep(ProgramLog(room.folder, BATCH, NOW_MS))
     room.console.is_verbose = is_verbose
 
@@ -130,7 +130,7 @@ def test_queue_reason_is_only_in_a_verbose_log(room: Room, is_verbose: bool) -> 
     assert ("~~0~~" in (room.folder / "AP_Batch.log").read_text()) == is_verbose
 
 
-def test_early_lines_are_added_to_the_log(room: Room) -> None:
+def test_lines_printed_before_the_log_is_opened_are_added_to_the_log(room: Room) -> None:
     room.console.say("early")
     room.console.keep(ProgramLog(room.folder, BATCH, NOW_MS))
     room.console.close()

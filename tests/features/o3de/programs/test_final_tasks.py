@@ -51,7 +51,7 @@ ITEM = RelocationItem("a.txt", "/p/a.txt", "P", "b.txt", "/p/b.txt", "P", source
         ),
     ],
 )
-def test_report_begins_with_the_order(order: Relocate, lines: list[str]) -> None:
+def test_relocation_report_begins_with_the_requested_move_or_deletion(order: Relocate, lines: list[str]) -> None:
     assert opening_lines(order) == ["--------------------------- RELOCATION REPORT  ---------------------------", *lines]
 
 
@@ -77,7 +77,7 @@ def test_deleted_file_has_no_new_name() -> None:
     ("is_mended", "words"),
     [(False, " and will break:"), (True, ", we will attempt to fix the references but they may still break:")],
 )
-def test_dependants_follow_their_file(is_mended: bool, words: str) -> None:
+def test_report_lists_dependants_after_the_file_they_depend_on(is_mended: bool, words: str) -> None:
     item = RelocationItem("a.txt", "/p/a.txt", "P", dependants=(SOURCE, PRODUCT))
 
     lines = list(report_lines(RelocationReport(Relocate("a.txt", "b.txt", updates_references=is_mended), (item,))))[2:]
@@ -148,7 +148,7 @@ def test_totals_end_the_report() -> None:
         (True, ["Delete failed.  There are files that have dependencies that may break as a result of being deleted."]),
     ],
 )
-def test_breaking_move_is_refused(is_delete: bool, lines: list[str]) -> None:
+def test_relocation_that_breaks_dependants_prints_the_reason_for_refusal(is_delete: bool, lines: list[str]) -> None:
     item = RelocationItem("a.txt", "/p/a.txt", "P", dependants=(SOURCE,))
 
     report = RelocationReport(
@@ -158,7 +158,7 @@ def test_breaking_move_is_refused(is_delete: bool, lines: list[str]) -> None:
     assert refusal_lines(report) == lines
 
 
-def test_other_refusals_are_printed() -> None:
+def test_other_reasons_for_refusal_are_printed_in_o3de_words_if_known() -> None:
     locked = RelocationItem("a.txt", "/p/a.txt", "P", problem="the file is read-only")
     report = RelocationReport(MOVE, (locked,), refusals=("'a.txt': the file is read-only", "something else"))
 

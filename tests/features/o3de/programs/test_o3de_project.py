@@ -74,7 +74,7 @@ def run(project: O3deProject, folder: Path, *more: str) -> str:
     return done.stdout
 
 
-def test_project_from_sources_to_bundles_and_patch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_o3de_project_is_processed_and_bundled_and_patched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = O3deProject(tmp_path / "engine", monkeypatch)
     game(project)
 

@@ -54,7 +54,7 @@ def test_phrases_are_those_of_o3de(line: str, expected: str) -> None:
     assert line == expected
 
 
-def test_totals_are_those_of_lytesttools() -> None:
+def test_totals_have_the_text_that_lytesttools_parses() -> None:
     text = [phrases.physical(phrases.WINDOW, line)[0] for line in phrases.totals(3, 2, 1, 0, 1.5)]
 
     assert text == [
@@ -108,7 +108,7 @@ def test_job_log_line_has_time_level_and_origin(level: LogLevel, word: str) -> N
     )
 
 
-def test_idle_line_has_the_words_of_tools() -> None:
+def test_idle_line_has_the_text_that_tools_search_for() -> None:
     assert "currently idle" in phrases.IDLE.format(1.0)
 
 

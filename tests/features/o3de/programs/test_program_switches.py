@@ -55,7 +55,7 @@ def test_value_is_read_in_every_spelling(name: str, words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("spelling", ["--{}", "-{}", "/{}", "--{}=1", '"--{}"'])
-def test_switch_without_value_leaves_the_next_word(spelling: str) -> None:
+def test_switch_without_a_value_does_not_take_the_next_word(spelling: str) -> None:
     for name in ALONE:
         given = parse([spelling.format(name), "word"])
 
@@ -179,13 +179,13 @@ def rows_of(section: str) -> dict[str, str]:
     return dict(re.findall(r"^\| `([^`]+)` \| (.*) \|$", text, re.MULTILINE))
 
 
-def test_page_lists_every_switch_of_o3de() -> None:
+def test_reference_page_lists_every_switch_of_o3de() -> None:
     assert {f"--{name}".lower() for name in OF_THE_REFERENCE} <= {
         name.lower() for name in rows_of("AssetProcessorBatch, AssetProcessor")
     }
 
 
-def test_page_repeats_the_words_of_ignored_switches() -> None:
+def test_reference_page_repeats_the_messages_about_ignored_switches() -> None:
     processor, builder = rows_of("AssetProcessorBatch, AssetProcessor"), rows_of("AssetBuilder")
     bundler = rows_of("AssetBundlerBatch: any command")
 
@@ -200,7 +200,7 @@ def test_page_repeats_the_words_of_ignored_switches() -> None:
     assert sorted(table) == sorted(f'accepted: "{line}"' for line in (*said, *notes))
 
 
-def test_help_of_each_program_lists_the_switches_of_the_page() -> None:
+def test_help_of_each_program_lists_the_switches_of_the_reference_page() -> None:
     helps = {"AssetProcessorBatch, AssetProcessor": help_lines(), "AssetBuilder": builder_switches.help_lines()}
     common = [name for name in rows_of("AssetBundlerBatch: any command") if name != "--help"]
     for command in bundler_switches.COMMANDS:
@@ -215,7 +215,7 @@ def test_help_of_each_program_lists_the_switches_of_the_page() -> None:
         assert [name for name in listed_names if name not in shown] == [], section
 
 
-def test_page_repeats_the_words_of_refused_switches() -> None:
+def test_reference_page_repeats_the_errors_of_refused_switches() -> None:
     refused = {name: text for name, text in rows_of("AssetBuilder").items() if text.startswith("refused")}
 
     for name, text in refused.items():
@@ -226,7 +226,7 @@ def test_page_repeats_the_words_of_refused_switches() -> None:
     assert len(refused) == 4
 
 
-def test_switches_that_work_on_the_page_are_known() -> None:
+def test_switches_marked_as_working_on_the_reference_page_are_known() -> None:
     for name, text in rows_of("AssetBuilder").items():
         if text.startswith("works") and name not in ("-help", "-debug", "-task"):
             assert not builder_switches.parse(["-debug=/a.txt", f"{name}=/x"]).notes, name

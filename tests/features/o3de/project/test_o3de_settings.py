@@ -65,7 +65,7 @@ def test_project_is_opened_without_yaml(engine: SmallEngine) -> None:
 # platforms
 
 
-def test_platforms_are_enabled_one_by_one_and_host_always(engine: SmallEngine) -> None:
+def test_platforms_are_enabled_individually_and_the_host_platform_always(engine: SmallEngine) -> None:
     engine.add({"Platforms": {"server": "enabled", "pc": "disabled", "linux": "disabled"}})
 
     config = engine.load()
@@ -371,7 +371,7 @@ def test_invalid_rule_is_reported_with_its_place(engine: SmallEngine, rule: dict
     assert re.match(rf"{file}:\d+:\d+: {re.escape(message)}", warnings[0])
 
 
-def test_last_rule_of_a_name_counts(engine: SmallEngine) -> None:
+def test_last_rule_with_a_name_replaces_earlier_rules(engine: SmallEngine) -> None:
     engine.add({"SJ txt": {"glob": "*.text", "params": "copy"}})
 
     config = engine.load()
@@ -412,7 +412,7 @@ def test_excludes_match_relative_paths(engine: SmallEngine) -> None:
     ]
 
 
-def test_unjoinable_exclude_is_reported(engine: SmallEngine) -> None:
+def test_exclude_pattern_with_a_back_reference_is_reported(engine: SmallEngine) -> None:
     engine.add({"Exclude a": {"pattern": r"(a)\\1"}})
 
     assert "back references" in engine.load().warnings[0]
@@ -421,7 +421,7 @@ def test_unjoinable_exclude_is_reported(engine: SmallEngine) -> None:
 # companions
 
 
-def test_metadata_types_have_three_forms(engine: SmallEngine) -> None:
+def test_metadata_type_is_an_appended_extension_a_replaced_extension_or_a_path(engine: SmallEngine) -> None:
     types = {"exportsettings": "", "cbc": "abc", "fbx.assetinfo": "fbx", "Animations/List.xml": "i_caf", "lost/path.xml": ""}
     engine.add({"MetaDataTypes": types})
     engine.write(

@@ -51,7 +51,7 @@ def rich(engine: SmallEngine) -> SmallEngine:
 # which folder is which kind of project
 
 
-def test_project_is_found_from_below(engine: SmallEngine) -> None:
+def test_project_is_found_from_a_folder_inside_it(engine: SmallEngine) -> None:
     (engine.project / "a" / "b").mkdir(parents=True)
 
     assert dirs.find_project(engine.project / "a" / "b") == engine.project
@@ -92,7 +92,7 @@ def test_user_yaml_overrides_the_registry(engine: SmallEngine) -> None:
     assert engine.load(workers=1).workers == 1
 
 
-def test_sets_apply_to_registry_and_yaml(engine: SmallEngine) -> None:
+def test_set_options_change_registry_keys_and_yaml_keys(engine: SmallEngine) -> None:
     found = engine.load(sets=["/Amazon/AssetProcessor/Settings/Platforms/server=enabled", "limits.process=5s"])
 
     assert [platform.id for platform in found.project.platforms] == ["linux", "server"]
@@ -205,7 +205,7 @@ def test_different_options_have_different_compiled_files(rich: SmallEngine) -> N
     assert rich.load(options=Options(has_config_scan_folders=False, scan_folders=(str(rich.root),))) == few
 
 
-def test_damaged_seen_file_recompiles_the_project(rich: SmallEngine, tmp_path: Path) -> None:
+def test_damaged_record_of_inputs_recompiles_the_project(rich: SmallEngine, tmp_path: Path) -> None:
     first = rich.load()
     for file in (tmp_path / "kept").rglob("*.seen"):
         file.write_text("[1]")
@@ -213,7 +213,7 @@ def test_damaged_seen_file_recompiles_the_project(rich: SmallEngine, tmp_path: P
     assert rich.load() == first
 
 
-def test_layers_are_all_files_that_were_read(rich: SmallEngine) -> None:
+def test_configuration_layers_include_all_settings_files_that_were_read(rich: SmallEngine) -> None:
     found = rich.load()
 
     names = {Path(file).name for file, _digest in found.layers}
@@ -321,7 +321,7 @@ def test_config_explain_prints_value_and_overrides(rich: SmallEngine, capsys: py
 
 
 @pytest.mark.real
-def test_batch_copies_by_rules_and_then_nothing(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_first_batch_copies_by_rules_and_second_batch_runs_no_job(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
     rich.write("Game/Data/A.txt", "a")
     rich.write("Game/Icons/x.png", "x")
     rich.write("Game/$tmp1_b.txt", "b")
@@ -348,7 +348,9 @@ def test_batch_copies_by_rules_and_then_nothing(rich: SmallEngine, capsys: pytes
 
 
 @pytest.mark.real
-def test_companion_file_of_many_sources(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_changed_companion_file_runs_the_jobs_of_all_its_sources_again(
+    rich: SmallEngine, capsys: pytest.CaptureFixture[str]
+) -> None:
     rich.add({"MetaDataTypes": {"Animations/List.xml": "i_caf"}, "RC i_caf": {"glob": "*.i_caf", "params": "copy"}})
     for name in ("a.i_caf", "sub/b.i_caf", "c.txt"):
         rich.write(f"Game/{name}", name)

@@ -176,7 +176,7 @@ def test_project_gem_overrides_engine_gem(engine: SmallEngine) -> None:
     assert find(engine).gems == (Gem("B", str(engine.project / "B")),)
 
 
-def test_build_lists_its_gems(engine: SmallEngine) -> None:
+def test_gems_are_read_from_the_lists_of_the_build(engine: SmallEngine) -> None:
     gems_of(engine)
     file = "Game/build/linux/bin/profile/Registry/cmake_dependencies.game.assetbuilder.setreg"
     engine.write(file, {"O3DE": {"Gems": {"A": {}, "Other": {"SourcePaths": ["Elsewhere/Other"]}}}})

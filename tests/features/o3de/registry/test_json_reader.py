@@ -24,7 +24,7 @@ def plain(text: str) -> Any:
 
 
 @given(VALUES, st.booleans())
-def test_json_round_trips(value: Any, is_ascii: bool) -> None:
+def test_values_written_as_json_are_read_back(value: Any, is_ascii: bool) -> None:
     assert plain(json.dumps(value, ensure_ascii=is_ascii, indent=1)) == value
 
 

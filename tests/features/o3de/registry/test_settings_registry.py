@@ -61,7 +61,7 @@ def test_names_are_compared_with_their_dot(tmp_path: Path) -> None:
     assert order(tmp_path) == ["Z.setreg", "a-b.setreg", "a.setreg", "a_b.setreg"]
 
 
-def test_names_that_differ_in_case_stay_together(tmp_path: Path) -> None:
+def test_settings_files_are_ordered_by_name_without_regard_to_case(tmp_path: Path) -> None:
     write(tmp_path, {name: {} for name in ["a.setreg", "A.tools.setreg", "B.setreg"]})
 
     assert order(tmp_path, "tools") == ["a.setreg", "A.tools.setreg", "B.setreg"]
@@ -89,7 +89,7 @@ def test_assetprocessor_files_override_tools_files(tmp_path: Path) -> None:
     assert order(tmp_path, *BATCH_TAGS) == [f"a.{tag}.setreg" for tag in BATCH_TAGS]
 
 
-def test_unused_files_are_not_counted(tmp_path: Path) -> None:
+def test_unused_settings_files_do_not_count_toward_the_limit(tmp_path: Path) -> None:
     write(tmp_path, {f"{number}.editor.setreg": {} for number in range(MAX_FILES + 1)} | {"a.setreg": {}})
 
     assert order(tmp_path, "tools") == ["a.setreg"]
@@ -116,14 +116,14 @@ def test_files_of_other_platforms_are_not_used(tmp_path: Path) -> None:
         ([f"{number}.setreg" for number in range(MAX_FILES + 1)], f"more than {MAX_FILES} settings files"),
     ],
 )
-def test_undefined_order_is_refused(tmp_path: Path, names: list[str], message: str) -> None:
+def test_settings_files_without_a_defined_order_are_refused(tmp_path: Path, names: list[str], message: str) -> None:
     write(tmp_path, {name: {} for name in names})
 
     with pytest.raises(UserError, match=message):
         order(tmp_path, "x", "y")
 
 
-def test_file_without_extension_is_reported(tmp_path: Path) -> None:
+def test_settings_file_without_extension_is_reported_once(tmp_path: Path) -> None:
     write(tmp_path, {"README": "", "a.setreg": {}})
 
     registry = Registry()
@@ -359,7 +359,7 @@ def test_pipe_is_not_read(tmp_path: Path) -> None:
         InputRecorder().read(str(tmp_path / "a.setreg"))
 
 
-def test_impossible_path_is_missing(tmp_path: Path) -> None:
+def test_path_that_cannot_exist_is_recorded_as_missing(tmp_path: Path) -> None:
     recorder = InputRecorder()
 
     for path in (f"{tmp_path}/a\0b", f"{tmp_path}/{'a' * 5_000}"):

@@ -171,7 +171,7 @@ def test_job_dependency_without_source_is_skipped_with_a_warning(script, told):
     assert [level for level, _ in told.lines] == [2]
 
 
-def test_shutting_down_analysis_is_cancelled(script, told):
+def test_analysis_with_the_result_shutting_down_is_cancelled(script, told):
     response = builder.CreateJobsResponse()
     response.result = builder.CreateJobsResponse_ResultShuttingDown
 
@@ -179,7 +179,7 @@ def test_shutting_down_analysis_is_cancelled(script, told):
         script(OnCreateJobsRequest=lambda _args: response).create_jobs(create_request(told))
 
 
-def test_process_job_request_has_the_parameters_by_name(script, told, tmp_path):
+def test_process_job_request_has_its_parameters_by_name(script, told, tmp_path):
     seen = []
     request = process_request(told, tmp_path, job_params={f"0x{math.crc_of('alpha'):08x}": "1"})
     script(OnProcessJobRequest=lambda args: seen.append(args[0])).process_job(request)
@@ -216,7 +216,7 @@ def test_products_are_translated(script, told, tmp_path):
     assert (answer.sources_to_reprocess, answer.keep_temp, told.lines) == (["c.txt"], True, [])
 
 
-def test_unhandled_dependencies_are_reported(script, told, tmp_path):
+def test_product_without_handled_dependencies_is_reported(script, told, tmp_path):
     script(OnProcessJobRequest=lambda _args: products(builder.JobProduct("a.x"))).process_job(process_request(told, tmp_path))
 
     assert told.lines == [(2, "product 'a.x': the script did not say that its dependencies are handled")]
@@ -233,7 +233,7 @@ def test_output_path_override_sets_the_product_folder(script, told, tmp_path):
 
 
 @pytest.mark.parametrize(("code", "result"), list(enumerate(sdk.Result)))
-def test_result_codes_are_those_of_o3de(script, told, tmp_path, code, result):
+def test_result_codes_of_scripts_are_translated_as_in_o3de(script, told, tmp_path, code, result):
     answer = script(OnProcessJobRequest=lambda _args: products(resultCode=code)).process_job(process_request(told, tmp_path))
 
     assert answer.result is result

@@ -72,7 +72,7 @@ def test_changed_source_or_module_runs_the_job_again(project):
     assert project.engine_run().runs == {}
 
 
-def test_gem_scripts_run_in_order_and_change_alone(tmp_path):
+def test_gem_scripts_run_in_order_and_a_change_runs_only_the_jobs_of_its_builder(tmp_path):
     project = ScriptedProject(tmp_path, "Gems/One", "Gems/Two", "")
     project.script(f"{MOCK}\nshared = 1\nimport builtins\nbuiltins.trail = ['one']\n", "Gems/One")
     project.script("import builtins\nbuiltins.trail.append('two')\n", "Gems/Two")
@@ -92,7 +92,7 @@ def test_gem_scripts_run_in_order_and_change_alone(tmp_path):
     assert sorted(project.engine_run().runs) == ["b.txt:Mock"]
 
 
-def test_regex_matches_the_absolute_path(tmp_path):
+def test_regex_of_a_script_builder_matches_the_absolute_path(tmp_path):
     project = ScriptedProject(tmp_path)
     wanted = MOCK.replace(
         "create, process)", 'create, process, kind=api.AssetBuilderPattern_Regex, pattern=r"/.*/ASSETS/deep/[a-z]+\\.mock")'
@@ -129,7 +129,7 @@ def test_product_dependencies_are_stored(project):
     ]
 
 
-def test_common_intermediate_becomes_a_source(project):
+def test_intermediate_product_of_a_script_becomes_a_source(project):
     create = CREATE.replace("platform.identifier)", '"common")').replace("jobKey = ", "jobKey = 'first' or ")
     process = """
 def process(args):
@@ -169,7 +169,7 @@ def test_printed_lines_are_in_the_job_log(project):
     assert project.errors() == {}
 
 
-def test_python_warning_is_one_warning(project):
+def test_python_warning_of_a_script_is_logged_as_one_warning(project):
     project.script(processing("import warnings; warnings.warn('odd')"))
 
     ran = project.engine_run()
@@ -271,7 +271,7 @@ def test_failing_script_does_not_affect_others(tmp_path):
     assert said[2:] == ["Editor/Scripts/bootstrap.py': another builder has the name 'Crate Builder'; this one is ignored"]
 
 
-def test_broken_script_with_registered_builders_stops_the_engine(project):
+def test_broken_script_that_registered_builders_earlier_stops_the_start(project):
     project.script(MOCK)
     project.engine_run()
     project.script(f"import not_there\n{MOCK}")
@@ -315,7 +315,7 @@ def test_engine_process_never_runs_a_script(project):
     assert str(os.getpid()) not in (project.root / "pids").read_text().split()
 
 
-def test_unchanged_scripts_are_not_run_for_discovery(project):
+def test_unchanged_scripts_are_not_run_to_find_their_builders(project):
     project.script(f"open({str(project.root / 'runs')!r}, 'a').write('x')\n{MOCK}")
     project.engine_run()
     runs = (project.root / "runs").read_text()

@@ -105,5 +105,5 @@ def test_builder_config_overrides_builders_and_jobs(game):
     ]  # fmt: skip
 
 
-def test_no_overrides_are_empty_text():
+def test_missing_overrides_are_written_as_empty_text():
     assert to_text((), ()) == ""

@@ -54,7 +54,7 @@ def test_class_has_the_properties_of_o3de_and_accepts_others(name):
 
 
 @pytest.mark.parametrize("name", CONSTANTS)
-def test_constants_exist_under_both_names(name):
+def test_o3de_constants_exist_under_both_of_their_names(name):
     made = getattr(builder, name)
 
     assert {key: getattr(builder, f"{name}_{key}") for key in CONSTANTS[name]} == CONSTANTS[name]
@@ -72,7 +72,7 @@ def test_responses_are_failed_by_default():
     assert builder.ProcessJobResponse().resultCode == builder.ProcessJobResponse_Failed
 
 
-def test_constructor_forms_fill_properties_in_order():
+def test_constructor_arguments_fill_properties_in_order():
     job = builder.JobDescriptor("info", "key", "linux")
     product = builder.JobProduct("a.x", math.Uuid(ID), 7)
     dependency = builder.SourceFileDependency("a", math.Uuid(ID), 1)
@@ -140,7 +140,7 @@ def request(event, *values):
 
 
 @pytest.mark.usefixtures("registry")
-def test_second_registration_of_a_bus_id_fails():
+def test_second_builder_with_the_same_bus_id_is_not_registered():
     first, second = request("RegisterAssetBuilder", description()), request("RegisterAssetBuilder", description("Other"))
 
     assert (first.IsSuccess(), first.GetValue(), first.GetError()) == (True, True, "")
@@ -167,7 +167,7 @@ def test_handler_is_called_between_connect_and_disconnect(registry):
     assert (handler.is_connected(), registry.callback(uuid, "OnCancel")) == (False, None)
 
 
-def test_executable_folder_is_refused():
+def test_request_for_the_executable_folder_fails():
     outcome = request("GetExecutableFolder")
 
     assert not outcome.IsSuccess()

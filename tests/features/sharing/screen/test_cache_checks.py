@@ -84,7 +84,7 @@ def test_findings_are_reported_before_the_end(room, monkeypatch):
     assert not room.look.has_found("damaged", "missing")
 
 
-def test_second_check_waits_for_the_first(room, monkeypatch):
+def test_second_cache_check_is_refused_while_the_first_one_runs(room, monkeypatch):
     finds(monkeypatch, CheckProgress(1))
     room.look.find_unowned()
     room.look.verify()

@@ -104,7 +104,7 @@ def test_failed_inventory_is_retried_only_on_request(room):
     ("made", "width", "words"),
     [(5, 120, "all made since yesterday"), (0, 80, "none made since yesterday"), (2, 120, "2 made since yesterday, 2.9 KiB")],
 )
-def test_changes_in_the_inventory_are_counted(room, made, width, words):
+def test_summary_shows_the_number_of_products_made_since_yesterday(room, made, width, words):
     room.reader.read_if_stale()
     end(room, replace(HELD, made=made))
 

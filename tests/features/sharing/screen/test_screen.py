@@ -361,7 +361,7 @@ def test_inventory_is_read_again_after_changes_when_the_engine_is_idle(tmp_path,
     in_cache(tmp_path, change, session=session, size=size)
 
 
-def test_commands_do_what_keys_do(tmp_path, store):
+def test_commands_of_the_cache_screen_do_the_same_as_its_keys(tmp_path, store):
     damage(tmp_path)
 
     async def command(app, pilot, session):
@@ -405,7 +405,7 @@ def test_unreadable_cache_is_not_shown_as_empty(tmp_path, store, monkeypatch):
 @pytest.mark.parametrize(
     ("made", "is_told"), [((4, 2), False), ((0, 0), False), ((4, 0), True), ((1, 2), True)], ids=["all", "none", "one", "some"]
 )
-def test_changes_have_a_column_if_platforms_differ(made, is_told):
+def test_column_of_new_products_is_shown_only_if_platforms_differ(made, is_told):
     platforms = [
         cache_contents.CacheShare(name, of, 10, 20, new, 5) for name, of, new in zip(("linux", "server"), (4, 2), made, strict=True)
     ]
@@ -413,7 +413,7 @@ def test_changes_have_a_column_if_platforms_differ(made, is_told):
     assert ("made" in {column.id for column in rows.platform_columns(platforms)}) is is_told
 
 
-def test_empty_cache_is_one_sentence(tmp_path):
+def test_empty_cache_is_shown_as_one_sentence_without_tables(tmp_path):
     (tmp_path / "cache").mkdir()
 
     async def look(app, pilot, _session):

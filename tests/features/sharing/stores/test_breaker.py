@@ -35,7 +35,7 @@ def test_success_resets_the_count_of_failures():
     assert breaker.allows()
 
 
-def test_after_a_pause_one_call_tests_the_store():
+def test_open_breaker_admits_one_call_after_its_pause():
     clock = Clock()
     breaker = opened(clock)
     clock.now = 30.0

@@ -140,7 +140,7 @@ def test_replacement_of_a_record_is_atomic(share, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "Upper", "-x", "x" * 65])
-def test_namespace_is_a_plain_word(name):
+def test_namespace_with_special_characters_is_refused(name):
     assert prefix_of("trusted") == ""
     assert prefix_of("branch-7") == "ns/branch-7/"
     with pytest.raises(UserError):

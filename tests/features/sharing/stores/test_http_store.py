@@ -50,7 +50,7 @@ def _hurried(server, kind):
 
 
 @pytest.mark.parametrize("kind", LIES + SLOW)
-def test_every_answer_for_a_blob_is_valid_or_an_error_in_time(server, store, tmp_path, kind):
+def test_invalid_or_slow_answer_for_a_blob_is_an_error_within_the_timeout(server, store, tmp_path, kind):
     """Every blob is verified while it is read, up to its length; no answer is decompressed."""
     server.faults.append(Fault(kind, "/cas/"))
 
@@ -64,7 +64,7 @@ def test_every_answer_for_a_blob_is_valid_or_an_error_in_time(server, store, tmp
 
 
 @pytest.mark.parametrize("kind", [*(kind for kind in LIES if kind != "another"), *SLOW])
-def test_every_answer_for_a_record_is_valid_or_an_error_in_time(server, kind):
+def test_invalid_or_slow_answer_for_a_record_is_an_error_within_the_timeout(server, kind):
     """A record is verified while it is read, up to its declared length."""
     server.faults.append(Fault(kind, "/ac/"))
 
@@ -126,7 +126,7 @@ def test_partial_upload_on_a_server_is_not_a_blob_and_is_replaced(server, store,
     assert store.get_blob(digest, str(tmp_path / "target"), len(data))
 
 
-def test_connections_are_reused_also_after_errors(server, store, tmp_path):
+def test_http_connections_are_reused_even_after_error_answers(server, store, tmp_path):
     ports = set()
     answer = server._server.finish_request
     server._server.finish_request = lambda request, client: (ports.add(client), answer(request, client))

@@ -167,7 +167,7 @@ def test_records_of_this_machine_are_read_back(local):
     assert local.get_record(KEY).endswith(RECORD.partition(b"\n")[2])
 
 
-def test_foreign_record_is_not_trusted_and_is_replaced(local, tmp_path):
+def test_record_without_a_trusted_seal_is_ignored_and_replaced(local, tmp_path):
     """The store may be public (`server`); only a seal of this machine or the team is trusted."""
     path = tmp_path / "store" / "ac" / KEY[:2] / KEY
     path.parent.mkdir(parents=True)

@@ -55,7 +55,7 @@ def test_least_recently_used_results_are_removed_first(local, tmp_path, clock):
     assert (result.removed, result.freed_bytes, result.size_bytes, result.blobs) == (6, 6_000, 4_000, 4)
 
 
-def test_result_is_removed_whole_while_its_products_are_read(tmp_path, clock):
+def test_cleanup_removes_a_record_with_its_blobs_although_a_product_was_read_later(tmp_path, clock):
     """A product in a cache may be a hard link to its blob: a game that reads it makes the blob newer than the record."""
     local = LocalStore(str(tmp_path / "store"), Seal(), clock=clock)
     jobs = [facts(f"{number}.png") for number in range(8)]

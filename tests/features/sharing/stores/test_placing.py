@@ -89,7 +89,7 @@ def test_reflink_creates_a_file_if_supported(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL])
-def test_missing_reflink_support_is_tested_once(tmp_path, monkeypatch, code):
+def test_reflink_is_not_tried_again_on_a_file_system_without_reflinks(tmp_path, monkeypatch, code):
     (tmp_path / "source").write_bytes(DATA)
     monkeypatch.setattr(placing.fcntl, "ioctl", failing(code))
     monkeypatch.setattr(placing, "_no_reflinks", set())

@@ -91,7 +91,7 @@ def test_menu_copies_runs_again_explains_and_goes_to_jobs(tmp_path):
 
 @pytest.mark.usefixtures("store")
 @on_assets()
-async def test_marks_and_folders_are_copied_and_run_again_together(app, pilot, pane, session):
+async def test_marked_assets_are_copied_and_run_again_together_and_folders_after_a_question(app, pilot, pane, session):
     await go(pilot, pane, "mesh/rock.fbx")
     await press(pilot, "space")
     await go(pilot, pane, "textures/rock.png")
@@ -184,7 +184,7 @@ async def test_digest_and_type_can_be_copied(app, pilot, pane):
 
 
 @pytest.mark.usefixtures("store")
-def test_without_engine_its_actions_are_not_offered(tmp_path):
+def test_engine_actions_are_not_offered_without_an_engine(tmp_path):
     class Alone(NoSession):
         done = ("open",)
 

@@ -16,7 +16,7 @@ def test_way_back_drops_places_ahead_after_a_new_place():
     assert [way.walk(None, -1), way.walk(None, -1), way.walk(None, -1)] == [Stop(Kind.SOURCES, 2), Stop(Kind.SOURCES, 1), None]
 
 
-def test_way_back_remembers_place_as_it_was_left():
+def test_way_back_returns_to_the_row_where_the_cursor_was_when_leaving():
     way = WayBack()
     way.go(None, Stop(Kind.SOURCES, 1))
     way.go((Kind.SOURCES, 7), Stop(Kind.SOURCES, 2))

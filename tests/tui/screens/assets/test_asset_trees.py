@@ -413,7 +413,7 @@ def test_tab_goes_to_details_and_skips_search_line(tmp_path, size):
 
 @pytest.mark.usefixtures("store")
 @on_assets()
-async def test_new_search_replaces_previous_one(app, pilot, pane):
+async def test_text_typed_in_the_search_replaces_the_previous_search(app, pilot, pane):
     await press(pilot, *"/rock", "enter")
     await until(pilot, lambda: app.focused is pane.trees.view)
     await press(pilot, *"/door")
@@ -421,7 +421,7 @@ async def test_new_search_replaces_previous_one(app, pilot, pane):
 
 
 @pytest.mark.usefixtures("store")
-def test_search_text_is_kept_and_no_hits_tell_how_to_clear(tmp_path):
+def test_search_without_hits_keeps_its_text_and_shows_how_to_clear_it(tmp_path):
     text_of_search = "{8F965DBC-C3D9-5DF9-BA2A-690BDD7241CC}:0"
 
     async def act(app, pilot, pane, _session):
@@ -447,7 +447,7 @@ async def test_first_hit_is_shown_below_its_folders(app, pilot, pane):
 
 @pytest.mark.usefixtures("store")
 @on_assets()
-async def test_going_to_product_lifts_search_that_hides_it(app, pilot, pane):
+async def test_going_to_a_product_removes_a_search_that_hides_the_product(app, pilot, pane):
     await go(pilot, pane, "linux/textures/rock.dds", Kind.PRODUCTS)  # that tree is there from now on
     await go(pilot, pane, "scripts/door.lua")
     await press(pilot, *"/fbx", "enter")

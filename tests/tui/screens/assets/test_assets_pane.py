@@ -145,7 +145,7 @@ async def test_zoom_and_tab_walk_the_parts(app, pilot, pane):
 
 @pytest.mark.usefixtures("store")
 @on_assets()
-async def test_back_leads_to_jobs_screen_of_origin(app, pilot, pane):
+async def test_back_returns_to_the_jobs_screen_that_led_to_the_asset(app, pilot, pane):
     await go(pilot, pane, "textures/rock.png")
     pane.reveal("scripts/door.lua", came_from="jobs")
     await at(pilot, pane, "scripts/door.lua")

@@ -55,7 +55,7 @@ def test_refused_picture_shows_reason_at_once(tmp_path):
     assert foreign.text.kind == "OpenEXR"
 
 
-def test_model_shows_its_facts(tmp_path):
+def test_preview_of_a_model_shows_facts(tmp_path):
     text = json.dumps({"meshes": [], "extensionsUsed": ["EXT_\x1b[2J"], "extras": "x" * 70_000}).encode()
     (tmp_path / "a.glb").write_bytes(struct.pack("<4sIIII", b"glTF", 2, 20 + len(text), len(text), 0x4E4F534A) + text)
 
@@ -66,7 +66,7 @@ def test_model_shows_its_facts(tmp_path):
     assert model.kind == "GLB"
 
 
-def test_damaged_model_shows_its_bytes(tmp_path):
+def test_preview_of_a_damaged_model_shows_its_bytes(tmp_path):
     (tmp_path / "a.glb").write_bytes(b"glTF" + bytes(40))
 
     assert preview_of(str(tmp_path / "a.glb")).text.kind == "binary"

@@ -219,7 +219,7 @@ def test_origin_of_pattern_has_the_rest_of_the_width():
     assert wide["place"] >= len(place)
 
 
-def test_names_patterns_and_platforms_that_fit_are_not_cut(tmp_path, store):
+def test_names_patterns_and_platforms_of_builders_are_not_cut_if_they_fit(tmp_path, store):
     name = "a_name_longer_than_the_list_had_room"
     patterns = ("stone/*.png", "textures/*.tga")
     long = structs.replace(UPPER, uuid=b"L" * 16, name=name, patterns=tuple(glob(each) for each in patterns))
@@ -334,7 +334,7 @@ def test_metrics_are_sorted_by_count_and_by_average(tmp_path, store):
     visit(tmp_path, sort)
 
 
-def test_average_of_list_counts_jobs_only(tmp_path, store):
+def test_average_in_the_list_is_of_jobs_without_analyses(tmp_path, store):
     spent = BuilderSpent(BUILDER, Spent(98, 0, 0), Spent(2, 300, 200))
 
     row = row_of(1, KnownBuilder(BUILDER, "Image", IMAGES, spent), "", 300)
@@ -342,7 +342,7 @@ def test_average_of_list_counts_jobs_only(tmp_path, store):
     assert (row.cells["average"].text, row.order["average"]) == ("150 ms", 150.0)
 
 
-def test_list_filter_applies_and_mistake_is_shown(tmp_path, store):
+def test_list_filter_applies_while_typing_and_a_mistake_keeps_the_rows(tmp_path, store):
     async def narrow(app, pilot, _session, pane):
         await pilot.press("slash", *"up$")
         await until(pilot, lambda: names(pane) == ["upper"])
@@ -444,7 +444,7 @@ def test_broken_builder_shows_reason(tmp_path, store):
     visit(tmp_path, trip)
 
 
-def test_code_completes_configuration(tmp_path, store):
+def test_builders_of_the_configuration_are_completed_by_their_code(tmp_path, store):
     bare = Builder(BUILDER, "Image", BuilderKind.PYTHON, origin="entry:image")
 
     async def look(app, pilot, _session, _pane):
@@ -454,7 +454,7 @@ def test_code_completes_configuration(tmp_path, store):
     visit(tmp_path, look, builders=(bare,), complete=lambda: (IMAGES,))
 
 
-def test_unreadable_code_is_reported_and_rest_is_shown(tmp_path, store):
+def test_error_of_completing_builders_is_reported_and_other_facts_are_shown(tmp_path, store):
     def complete():
         raise UserError("the builder cannot be loaded: [/oops]")
 

@@ -32,7 +32,7 @@ def world(monkeypatch, tmp_path):
     return World(monkeypatch, tmp_path)
 
 
-def test_reading_does_nothing_without_request(world):
+def test_builders_are_not_read_without_a_request(world):
     world.reading.poll()
 
     assert not world.reads

@@ -43,7 +43,7 @@ def product(number: int, job: int, size: int) -> tuple[object, ...]:
     return (number, job, f"linux/{number}.dds", 0, b"T" * 16, 0, 1, b"D" * 32, size)
 
 
-def test_check_marks_cover_products_names_and_blocking_jobs(store: Store) -> None:
+def test_check_marks_have_level_and_count_for_products_names_and_blocked_jobs(store: Store) -> None:
     with closing(open_reader(store.path)) as reader:
         found = check_marks(reader, CHECKS)
 
@@ -91,7 +91,7 @@ def test_check_marks_are_shown_and_found_by_filter(store: Store) -> None:
         assert jobs.cell(row, "status").text == "! 1 check"  # also in rows that are read again
 
 
-def test_check_thread_computes_on_request_and_ends_while_pausing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_thread_computes_on_request_and_can_be_closed_during_its_pause(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(marks_module, "_REST_S", 600.0)
     woken = threading.Event()
     with closing(CheckMarks(store.path, CHECKS, woken.set)) as marks:
@@ -104,7 +104,7 @@ def test_check_thread_computes_on_request_and_ends_while_pausing(store: Store, m
         assert marks.pop() is None
 
 
-def test_check_marks_without_checks_read_nothing(tmp_path: Path) -> None:
+def test_nothing_is_read_if_no_checks_are_configured(tmp_path: Path) -> None:
     with closing(CheckMarks(tmp_path / "none", (), lambda: None)) as marks:
         marks.mark_stale()
         assert not marks._worker.is_busy

@@ -66,7 +66,7 @@ async def test_cancelled_jobs_stop_running_on_screen(app, pilot, pane):
 
 
 @on_jobs(panes=[PANES[0], PROBES[1]])
-async def test_open_menu_takes_digits(app, pilot, pane):
+async def test_digits_go_to_the_open_menu_and_do_not_switch_panes(app, pilot, pane):
     for key in ("S", "s", "full_stop"):
         await pilot.press(key)
         await until(pilot, lambda: bool(app.screen.query(Menu)))

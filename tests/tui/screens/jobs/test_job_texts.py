@@ -39,7 +39,7 @@ def test_exit_of_a_command_does_not_repeat_its_error():
 
 
 @on_jobs()
-async def test_running_job_shows_facts_of_its_last_run_as_such(app, pilot, pane):
+async def test_running_job_shows_facts_of_its_previous_run_as_last_run(app, pilot, pane):
     await papers_of(pilot, pane, 1)
     job_details = pane.event_log.job_details
     ended = texts.job_facts(job_details)

@@ -65,7 +65,7 @@ async def test_enter_goes_to_first_error_and_escape_returns(app, pilot, pane):
     await until(pilot, lambda: app.focused is pane.table)
 
 
-def test_tab_walks_and_zoom_hides_and_small_screens_fold(tmp_path):
+def test_tab_walks_the_panes_and_zoom_hides_others_on_a_small_screen(tmp_path):
     async def walk(app, pilot, pane):
         log = pane.event_log
         assert log.log_pane.display

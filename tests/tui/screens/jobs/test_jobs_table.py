@@ -82,7 +82,7 @@ async def test_failed_first_is_default_order_and_returns_with_one_key(app, pilot
 
 
 @on_jobs(filler=many)
-async def test_log_takes_room_of_few_rows_until_border_is_moved(app, pilot, pane):
+async def test_log_takes_the_room_that_few_rows_leave_until_the_user_moves_the_border(app, pilot, pane):
     height = pane.event_log.size.height
     assert height == pane.size.height * 40 // 100
     await typed(pilot, pane, "sand")
@@ -110,7 +110,7 @@ async def test_details_are_shown_below_their_line_at_80_columns(app, pilot, pane
 
 
 @on_jobs(size=(160, 45))
-async def test_log_stands_beside_the_table_from_160_columns(app, pilot, pane):
+async def test_log_is_beside_the_table_from_160_columns(app, pilot, pane):
     await sees(pilot, app, "Chunk  IDAT   Offset  0x0012F3A0", "About this job", "Why it ran, or failed")
     table, log = pane.query_one("#jobs-upper").region, pane.event_log.region
     assert (table.height, log.height, table.y) == (pane.size.height, pane.size.height, log.y)
@@ -307,7 +307,7 @@ async def test_causes_group_failures_and_enter_shows_jobs(app, pilot, pane):
 
 
 @on_jobs()
-async def test_causes_have_no_filter_line(app, pilot, pane):
+async def test_filter_is_not_shown_while_failures_are_grouped_by_cause(app, pilot, pane):
     pane.choices.filter_by("platform:pc failed")
     await until(pilot, lambda: len(sources(pane)) == 1)
     await pilot.press("f")

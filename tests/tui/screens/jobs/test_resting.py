@@ -41,7 +41,7 @@ def test_rows_stay_during_input_and_between_sorts() -> None:
     assert selection.HOLD_S + selection.AGAIN_S < 2
 
 
-def test_just_changed_row_is_not_acted_on() -> None:
+def test_changed_row_under_the_cursor_is_marked_as_just_changed_for_less_than_a_second() -> None:
     clock = Clock()
     rest = Resting(clock)
 
@@ -64,7 +64,7 @@ async def newest_first(pilot, pane):
     await until(pilot, lambda: pane.table.cursor == 0 and pane.store.sort[0] == "completed")
 
 
-def test_changed_rows_are_sorted_after_delay_and_top_stays_top(tmp_path, monkeypatch):
+def test_changed_rows_are_sorted_after_a_delay_and_a_cursor_at_the_top_stays_there(tmp_path, monkeypatch):
     monkeypatch.setattr(selection, "HOLD_S", 0.3)
 
     async def change(app, pilot, pane):
@@ -87,7 +87,7 @@ def test_changed_rows_are_sorted_after_delay_and_top_stays_top(tmp_path, monkeyp
 
 
 @on_jobs()
-async def test_cursor_rests_on_first_failure_and_running_jobs_are_a_strip(app, pilot, pane):
+async def test_cursor_stays_on_its_failure_and_running_jobs_are_shown_in_a_strip(app, pilot, pane):
     session, strip = app.session, pane.query_one(RunningStrip)
     assert not strip.display
     session.latest_progress = Progress(1, 10, 0, 0, 5, 2, 40, 1, is_scanning=False)
@@ -106,7 +106,7 @@ async def test_cursor_rests_on_first_failure_and_running_jobs_are_a_strip(app, p
 
 
 @on_jobs()
-async def test_details_belong_to_selected_job(app, pilot, pane):
+async def test_details_of_the_previous_job_are_replaced_when_a_job_is_selected(app, pilot, pane):
     await newest_first(pilot, pane)
     await until(pilot, lambda: pane.event_log.has_details)
     pane.table.move_to_key(5)  # its log is empty

@@ -140,7 +140,7 @@ def test_cursor_at_end_stays_on_last_line_when_run_ends(tmp_path):
 
 
 @on_jobs(filler=keep)
-async def test_newly_selected_job_shows_its_own_log(app, pilot, pane):
+async def test_late_answer_for_the_previous_job_does_not_replace_the_selected_log(app, pilot, pane):
     runs = await at_work(app, pilot, pane)
     late: Future = Future()
     app.session.ask = lambda verb: late if isinstance(verb, ReadRunLog) else runs.ask(verb)

@@ -366,7 +366,7 @@ def test_form_is_left_with_escape_and_refuses_used_name(tmp_path, log):
     visit(tmp_path, leave)
 
 
-def test_without_log_messages_are_shown(tmp_path):
+def test_engine_messages_are_shown_while_there_is_no_log_file(tmp_path):
     async def hear(app, pilot, session, pane):
         await until(pilot, lambda: "no log yet in" in text(app))
         session.say(EngineMessage(0, E, "[/oops]\x1b]0;x\x07 the disk is full"))
@@ -473,7 +473,7 @@ def test_invalid_remembered_tabs_are_dropped():
     assert mistake_in(LogTab("a", "E", 'say "x"', "")) is None
 
 
-def test_key_after_search_waits_for_its_result(tmp_path, log):
+def test_key_after_search_waits_for_the_search_result(tmp_path, log):
     async def look(app, pilot, _session, pane):
         continues_run, serve = threading.Event(), pane._reader._serve
         pane._reader._serve = lambda *wanted, **how: continues_run.wait(20) and serve(*wanted, **how)

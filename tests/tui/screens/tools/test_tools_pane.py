@@ -192,7 +192,7 @@ def test_paused_queue_can_run_next_job_and_resume(tmp_path):
     in_tools(tmp_path, walk)
 
 
-def test_draining_can_be_ended(tmp_path):
+def test_draining_queue_can_be_resumed(tmp_path):
     session = Engine(tmp_path / "cache")
     session.latest_health = Health(is_draining=True)
 
@@ -392,7 +392,7 @@ def test_doctor_checks_are_listed_below_engine_checks(tmp_path, project, monkeyp
     in_tools(tmp_path, ask, project=project)
 
 
-def test_failing_doctor_is_reported(tmp_path, project, monkeypatch):
+def test_error_of_the_doctor_process_is_reported(tmp_path, project, monkeypatch):
     doctor(monkeypatch, "import sys; sys.exit('no such verb')")
 
     async def ask(app, pilot, _session):
@@ -404,7 +404,7 @@ def test_failing_doctor_is_reported(tmp_path, project, monkeypatch):
     in_tools(tmp_path, ask, project=project)
 
 
-def test_leaving_stops_running_doctor(tmp_path, project, monkeypatch):
+def test_leaving_the_screen_stops_the_running_doctor(tmp_path, project, monkeypatch):
     doctor(monkeypatch, "import time; time.sleep(60)")
 
     async def ask(app, pilot, _session):

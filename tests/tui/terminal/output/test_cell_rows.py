@@ -16,7 +16,7 @@ def test_text_has_the_width_of_textual(text):
     assert accents + "".join(cells) == text
 
 
-def test_blanks_have_their_visible_pen():
+def test_blank_has_a_pen_without_the_invisible_attributes():
     _, pens, _ = draw_cells("a b", CASE.pen("31;44"))
 
     assert [pen.sgr for pen in pens] == ["31;44", "44", "31;44"]

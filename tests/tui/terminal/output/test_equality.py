@@ -64,7 +64,7 @@ def _wall():
         (Abilities(is_modern=False), ("truecolor", 0)),
     ],
 )
-def test_random_frames_show_the_same_cells(abilities, colours, repeats):
+def test_random_frames_show_the_same_cells_as_stock_output(abilities, colours, repeats):
     safety.install(safety.TerminalFacts(colours=colours[1]))
     for seed in range(6):
         draw = Draughtsman(seed)
@@ -76,7 +76,7 @@ def test_random_frames_show_the_same_cells(abilities, colours, repeats):
             assert (seed, step, screen.differences()) == (seed, step, [])
 
 
-def test_tables_that_scroll_show_the_same_cells():
+def test_scrolling_tables_show_the_same_cells_as_stock_output():
     draw, screen, top = Draughtsman(1), SideBySide(40, 20), 30
 
     for step in range(25):
@@ -115,7 +115,7 @@ def test_the_same_picture_again_sends_nothing():
     assert screen.show(picture(lines)) == ""
 
 
-def test_scrolled_line_costs_about_its_own_bytes():
+def test_scrolling_by_a_line_sends_about_the_bytes_of_the_new_line():
     screen = SideBySide(160, 45)
     lines = [[Segment(f"row {y:05} {'abc/' * 30}".ljust(160), Style(color="#e0e0e0", bgcolor="#1e1e1e"))] for y in range(100)]
     screen.show(picture(lines[:45]))

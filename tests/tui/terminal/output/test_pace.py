@@ -24,7 +24,7 @@ def test_frame_waits_for_the_reply_to_the_last():
     assert round(pace.round_trip_s, 3) == 0.3
 
 
-def test_a_key_may_have_a_second_frame_under_way_but_no_third():
+def test_second_frame_is_sent_at_once_after_a_key_but_a_third_waits():
     pace = proven()
     pace.note_frame(1.0)
 

@@ -27,7 +27,7 @@ def test_changed_letter_costs_a_letter_and_cursor_moves():
     assert painted(["", "count: 1"], ["", "count: 2"]) == "\x1b[2;8H2\x1b[H"
 
 
-def test_near_changes_are_written_together():
+def test_nearby_changes_are_written_together_with_the_cells_in_between():
     assert painted(["a--b"], ["x--y"]) == "x--y\r"
 
 

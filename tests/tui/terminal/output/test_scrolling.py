@@ -23,12 +23,12 @@ def test_blank_and_equal_lines_are_ignored():
     assert find_shift(lines(*"-----a"), lines(*"a-----")) is None
 
 
-def test_unmoved_lines_reduce_the_gain():
+def test_no_shift_if_unmoved_lines_would_have_to_be_written_again():
     before, after = {0: "a", 1: "b", 8: "c"}, {0: "x", 1: "a", 8: "b", 9: "c"}
 
     assert find_shift(before, after) is None
 
 
-def test_scrolled_in_lines_are_blank():
+def test_lines_that_scroll_in_are_blank():
     assert shift_lines("abcdef", Shift(1, 4, 1)) == ["c", "d", "e", None]
     assert shift_lines("abcdef", Shift(1, 4, -2)) == [None, None, "b", "c"]

@@ -1,4 +1,4 @@
-"""The common base of the stand-in's classes: properties with defaults, constructor forms, and refusal of unknown names.
+"""The common base of the stand-in's classes: properties with defaults, several constructor forms, and errors for unknown names.
 
 Tests: `tests/features/o3de/scripts/test_azlmbr_stand_in.py`.
 """
@@ -24,11 +24,11 @@ class Missing(Exception):
 
 
 class MissingModule(Missing, ImportError):
-    """A script imports it."""
+    """A script imports a module that does not exist here."""
 
 
 class MissingName(Missing, AttributeError):
-    """A script uses it without an import."""
+    """A script uses a name that does not exist here, without an import."""
 
 
 def refusing(module: str) -> Callable[[str], object]:
@@ -63,7 +63,7 @@ class Reflected:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
-    # Scripts set properties that do not exist. Those can be read again; all others are errors.
+    # Scripts set properties that do not exist. A property that was set can be read again; any other is an error.
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"{type(self).__name__} has no property {name!r}")
 

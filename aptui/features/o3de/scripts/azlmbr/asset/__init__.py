@@ -14,7 +14,7 @@ class AssetId:
         self.subId = int(sub_id)  # O3DE's name
 
     def is_valid(self) -> bool:
-        """Whether it has a source."""
+        """Whether the id has a source."""
         return not self.guid.is_null()
 
     def to_string(self) -> str:
@@ -24,7 +24,7 @@ class AssetId:
     IsValid, ToString = is_valid, to_string
 
     def is_equal(self, other: object) -> bool:
-        """Whether both are the same product."""
+        """Whether both ids mean the same product."""
         return self == other
 
     IsEqual = is_equal

@@ -200,7 +200,7 @@ class ProcessJobResponse(Reflected):
 
 
 class PythonBuilderNotificationBusHandler:
-    """Calls a script back: connected to the UUID of its builder."""
+    """Calls the callbacks of a script; it is connected to the UUID of the script's builder."""
 
     def __init__(self) -> None:
         self._bus_id: bytes | None = None
@@ -217,7 +217,7 @@ class PythonBuilderNotificationBusHandler:
         self._callbacks[name] = callback
 
     def disconnect(self) -> None:
-        """Receive no more requests."""
+        """Stop receiving requests."""
         if self._bus_id is not None:
             registrations.disconnect(self._bus_id, self._callbacks)
             self._bus_id = None
