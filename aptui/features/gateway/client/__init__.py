@@ -490,7 +490,7 @@ class Client:
         """Connect and send hello; arguments and errors as in `AsyncClient.connect`."""
         client = cls()
         try:
-            client._client = client._wait(AsyncClient.connect(url, token=token, tls=tls, **more))  # type: `AsyncClient`
+            client._client = client._wait(AsyncClient.connect(url, token=token, tls=tls, **more))
         except BaseException:
             client.close()
             raise
