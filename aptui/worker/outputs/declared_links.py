@@ -112,14 +112,16 @@ def _path_links(product: JobProduct, order: ProcessOrder) -> Iterator[ProductLin
 
 
 def _is_itself(link: ProductLink, staged: StagedProduct, order: ProcessOrder, log: RunLog) -> bool:
-    """Whether a link names its own product and is left out. A link to its source is reported only: it may have more products."""
+    """Whether a link names its own product and is left out. A link to its source is only reported: the source may have more products."""
     if link.is_exclusion:
         return False
     is_own_id = link.kind is LinkKind.ASSET and (link.source_uuid, link.sub_id) == (order.source_uuid, staged.sub_id)
     is_own_name = link.kind is LinkKind.PRODUCT_FILE and link.path == staged.name
     is_own_source = link.kind is LinkKind.SOURCE_FILE and link.path == key_of(order.rel)
-    if is_own_id or is_own_name or is_own_source:
+    if is_own_id or is_own_name:
         log.write(LogLevel.WARNING, f"product '{staged.name}' depends on itself; that dependency is left out")
+    elif is_own_source:
+        log.write(LogLevel.WARNING, f"product '{staged.name}' depends on its own source; that dependency is kept")
     return is_own_id or is_own_name
 
 
