@@ -324,12 +324,12 @@ class _KeywordFields(Struct, kw_only=True):
 
 
 class _Request(_KeywordFields):
-    """Common part of both requests.
+    """Fields that `CreateJobsRequest` and `ProcessJobRequest` share.
 
     `builder_name` is the name of the configured builder. `scan_folder` is absolute; `source` is relative to it, in its real case.
-    `scan_folders` are all of the project (absolute). In a later step of `steps:`, `scan_folder` has the products of the step
-    before, and `read_named` also searches `fallback_folders`. `params_schema` is that of the builder's class. `find_matches`
-    returns the files that a pattern matches, None if no earlier analysis declared the pattern.
+    `scan_folders` has the absolute paths of all scan folders of the project. In a later step of `steps:`, `scan_folder` has the
+    products of the step before, and `read_named` also searches `fallback_folders`. `params_schema` is the schema of the
+    builder's class. `find_matches` returns the files that a pattern matches, None if no earlier analysis declared the pattern.
     """
 
     builder_name: str

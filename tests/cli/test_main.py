@@ -134,8 +134,8 @@ def test_batch_without_work_or_with_one_copy_imports_nothing_heavy(tmp_path: Pat
     (tmp_path / "assets" / "a.txt").write_text("a")
     (tmp_path / "aptui.yaml").write_text('scan_folders: [{name: game, path: assets}]\nbuilders: [{name: data, copy: ["*.txt"]}]\n')
     environment = {**_environment(), "XDG_CACHE_HOME": str(tmp_path / "xdg")}
-    # The next run reads a file again that changed less than two seconds before a scan. The time between runs depends on the
-    # machine, so the first run accepts such files.
+    # A file that changed less than two seconds before a scan is read again by the next run. Here that would depend on how fast
+    # the machine is, so the first run trusts such files.
     trusting = "from aptui.engine.loop import scans; scans.RACY_NS = 0; "
     script = (
         "import sys; from aptui.cli.main import main; code = main(['batch']); print(code, *sorted(sys.modules), file=sys.stderr)"

@@ -202,16 +202,16 @@ Parts = Mapping[int, tuple[bytes, Sequence[FileFact]]]
 
 
 class NewerFacts:
-    """Facts of files that were read by themselves.
+    """Facts of files that were read alone, not with their folder.
 
     Args:
-        folders: {relative folder: its pending state}, of the working set.
+        folders: {relative folder: its pending state} of the working set.
     """
 
     def __init__(self, archive: Archive, folders: Mapping[str, PendingFolder]) -> None:
         self._archive, self._folders = archive, folders
         self.facts: dict[PathKey, FileFact] = {}
-        """The present facts of the files that were read by themselves."""
+        """The present facts of the files that were read alone."""
         self.learned: set[PathKey] = set()
         """Facts that equal their folders' rows apart from their digests, which were not needed before."""
 

@@ -72,10 +72,9 @@ class ProductIndex(Protocol):
         ...
 
 
-# Intents that are written while sources are still being read: the commit finds them on the disk and can rename at once.
-#
-# Only existing products are announced, because their names are known. An intent without a commit does no harm: a
-# start after a crash finds the product with the recorded bytes.
+# Announced intents are written while sources are still being read, so that the commit finds them on the disk and can rename
+# at once. Only existing products are announced, because their names are known. An intent without a commit does no harm:
+# the start after a crash finds that the product still has its recorded bytes.
 
 
 class AnnouncedIntents:

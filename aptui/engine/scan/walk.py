@@ -120,10 +120,10 @@ class RootGuard:
 
 
 def accept(own: str, folder: ScanFolder) -> None:
-    """Accept the current state of a scan folder; a running engine finds the acceptance, too.
+    """Accept the current state of a scan folder: write it to a file that a running engine reads, too.
 
     Raises:
-        HostError: the folder is not there, or the note cannot be written.
+        HostError: the file cannot be written.
     """
     if not os.path.isdir(own):
         return  # there is no cache yet, and nothing that could be lost

@@ -54,7 +54,7 @@ def _nearest(colour: str) -> str:
     red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
 
     def distance(other: tuple[int, int, int]) -> float:
-        mean = (red + other[0]) / 2  # approximate weights of the eye
+        mean = (red + other[0]) / 2  # the eye sees some colours better: approximate weights
         weights = (2 + mean / 256, 4, 2 + (255 - mean) / 256)
         return sum(weight * (mine - theirs) ** 2 for weight, mine, theirs in zip(weights, (red, green, blue), other, strict=True))
 

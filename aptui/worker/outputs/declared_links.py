@@ -112,7 +112,7 @@ def _path_links(product: JobProduct, order: ProcessOrder) -> Iterator[ProductLin
 
 
 def _is_itself(link: ProductLink, staged: StagedProduct, order: ProcessOrder, log: RunLog) -> bool:
-    """Whether a link names its own product and is left out. A link to its source is only reported: the source may have more products."""
+    """Whether a link names its own product and is left out. A link to its source stays, with a warning."""
     if link.is_exclusion:
         return False
     is_own_id = link.kind is LinkKind.ASSET and (link.source_uuid, link.sub_id) == (order.source_uuid, staged.sub_id)

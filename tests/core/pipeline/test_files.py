@@ -133,7 +133,7 @@ def test_a_new_copy_that_never_ran_is_found_again_after_a_crash(world: World) ->
     assert world.ran() == ["b.txt@linux:data"]
 
 
-def test_source_removed_before_its_first_run_without_engine_is_forgotten(world: World) -> None:
+def test_new_source_deleted_while_no_engine_runs_is_forgotten(world: World) -> None:
     settled(world, c_txt="c")
     world.edit({"a.txt": "a", "b.txt": "b"})
     world.held = {"b.txt@linux:data"}

@@ -44,7 +44,7 @@ def test_job_that_ended_is_reported_by_its_end_alone(world: World) -> None:
     assert latest(world) == []
 
 
-def test_polling_clients_do_not_prevent_copies_while_reading(world: World) -> None:
+def test_source_is_copied_while_it_is_read_although_a_client_follows_the_jobs(world: World) -> None:
     world.copies_on_reading = True
     world.boot()
     followed(world).write("a.txt", "x")

@@ -45,7 +45,7 @@ def test_scan_without_changes_keeps_the_earlier_processing_time() -> None:
     assert copied[-1].processing_ms == 0, "this work took no time, whatever the last one did"
 
 
-def test_progress_counts_runs_since_work_began_apart_from_earlier_runs() -> None:
+def test_progress_has_one_number_for_earlier_runs_and_one_for_runs_since_work_began() -> None:
     before = counts(done=10_000)
 
     first = told((100.0, counts(waiting=5)), (101.0, counts(done=4, running=1)))[-1]

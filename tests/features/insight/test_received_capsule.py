@@ -300,7 +300,8 @@ def test_terminal_user_is_asked_for_consent(tmp_path: Path, monkeypatch: pytest.
 def begin(file: Path, folder: Path) -> subprocess.Popen[bytes]:
     """Start a capsule whose job sleeps, and wait until the job runs."""
     environment = {**os.environ, "TMPDIR": str(folder / "tmp")}
-    start = "import sys; from aptui.cli.main import main; sys.exit(main())"  # a fork of the tests would know another TMPDIR
+    # a new interpreter: a fork of the tests would know another TMPDIR; under nohup, SIGHUP would stay ignored
+    start = "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); from aptui.cli.main import main; sys.exit(main())"
     words = [sys.executable, "-c", start, "capsule", "run", str(file), "--trust-code"]
     process = subprocess.Popen(words, env=environment, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     until = time.monotonic() + 30

@@ -58,7 +58,7 @@ def play(story):
     story.write("assets/b.top", "two")
     story.run(*B)
 
-    # it fails: its last products stay, with all later stages
+    # the stage fails: its last products stay, and so do the products of later stages
     story.write("assets/b.top", "fail")
     story.run(f"{B[0]}!")
     assert story.texts()["b.end"] == "two"

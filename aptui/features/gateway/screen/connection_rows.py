@@ -274,7 +274,7 @@ def _scan_folder(
     own = roots.get(folder.path)
     above = [root for path, root in roots.items() if folder.path.startswith(f"{path}/")]
     root = own or max(above, key=lambda root: len(root.path), default=WatchedRoot(folder.path, WatchMode.STARTING))
-    alone = f"for {', '.join(folder.platforms) or 'no platform'} alone" if {*folder.platforms} < {*everywhere} else ""
+    alone = f"only for {', '.join(folder.platforms) or 'no platform'}" if {*folder.platforms} < {*everywhere} else ""
     details = (root.detail, "" if folder.recursive else "no folder below it", alone)
     shown = WatchedRoot(folder.path, root.mode, root.detail, root.watches if own else 0)
     return shown, f"{folder.order}", Cell(folder.name, "title"), "; ".join(filter(None, details))

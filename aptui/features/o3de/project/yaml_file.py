@@ -82,7 +82,7 @@ def _lines(opened: OpenedO3deProject, project: str) -> Iterator[str]:
 
 
 def _list_shipped_companions() -> list[str]:
-    """Return the globs with companions by default."""
+    """Return the globs for which the shipped configuration has companions."""
     trees = merge.parse_layers([(str(file), file.read_bytes()) for file in load.find_shipped_files()], ())
     return [glob for tree in trees for glob in (tree.get("companions") or Node({}, "")).value]
 

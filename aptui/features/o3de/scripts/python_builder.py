@@ -248,7 +248,7 @@ class _Lines(io.TextIOBase):
         return len(text)
 
     def finish(self) -> None:
-        """Pass on the last line without a line end."""
+        """Log the last line if no line end follows it."""
         if self._rest:
             self._say(self._rest)
             self._rest = ""

@@ -174,7 +174,7 @@ class TreeSearch:
     ) -> None:
         self._shell, self._trees, self._box, self._queries, self._shown = shell, trees, box, queries, shown
         self._found: dict[Kind, SearchResult | None] = dict.fromkeys(Kind)
-        self._refused = ""  # the last search with a mistake or an error
+        self._refused = ""  # the last search that could not run
 
     @property
     def found(self) -> SearchResult | None:

@@ -95,13 +95,13 @@ def test_engine_in_the_users_manifest_is_found(engine: SmallEngine, manifest: st
     assert find(engine, lone(engine, f'{{"project_name": "Lone", "engine": "{wanted}"}}')).engine == str(engine.root)
 
 
-def test_engine_around_the_program_is_found(engine: SmallEngine) -> None:
+def test_o3de_engine_in_a_folder_above_the_program_is_found(engine: SmallEngine) -> None:
     program = engine.root / "build" / "linux" / "bin" / "profile" / "AssetProcessorBatch"
 
     assert find(engine, lone(engine), Options(program=str(program))).engine == str(engine.root)
 
 
-def test_engine_around_a_link_to_the_program_is_found(engine: SmallEngine) -> None:
+def test_o3de_engine_in_the_folder_of_a_link_to_the_program_is_found(engine: SmallEngine) -> None:
     program = engine.root / "AssetProcessorBatch"
     program.symlink_to("/usr/bin/env")
 
