@@ -306,7 +306,7 @@ NOT_MODULES = frozenset(
         "model.version", "run.sh", "shared_cache.store", "http.client", "messages.LogLevel", "project.json", "serve.enabled",
     }
 )  # fmt: skip
-"""Words that look like module references and are none: keys of the configuration, names of files, attributes."""
+"""Words with a dot that look like module references: keys of the configuration, names of files, attributes."""
 _REFERENCE = re.compile(r"`((?:tests|aptui|config|themes)/[\w./-]+\.\w+|[a-z_]+(?:\.[A-Za-z_]+)+)`")
 
 

@@ -422,7 +422,7 @@ def test_affected_jobs_are_uncertain_after_changed_folder_settings(run: Run, rep
     assert not any(job["certain"] for job in answer["jobs"])
 
 
-def test_wildcard_whose_files_are_no_sources_lists_them(
+def test_wildcard_lists_files_that_are_not_sources(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own_homes(tmp_path, monkeypatch)
