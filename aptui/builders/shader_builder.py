@@ -321,7 +321,7 @@ def _compile_shader(data: bytes, options: Mapping[str, Any], request: ProcessJob
     if is_copy and family != "glslang":
         raise MissingError(f"needs the program glslangValidator for output: source, because {family} checks only what it compiles")
     if is_copy and (options["cross"] or options["reflect"] or options["variants"]):
-        raise ParamError("output: source has no module, so that 'variants', 'reflect' and 'cross' need output: spirv")
+        raise ParamError("output: source makes no module; 'variants', 'reflect' and 'cross' need output: spirv")
     variant = request.job_params.get("variant", "")
     base = os.path.basename(request.source) + (f".{variant}" if variant else "")
     name = base + ("" if is_copy else ".spv")

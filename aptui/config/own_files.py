@@ -147,7 +147,7 @@ def writing(path: str | None) -> Iterator[None]:
 
 
 def _append(line: str) -> None:
-    with suppress(OSError, KnownError):  # without a state folder the file is a source of the next scan
+    with suppress(OSError, KnownError):  # without a state folder nothing is listed, and the next scan takes the file for a source
         path = _list_path()
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         with suppress(FileNotFoundError):

@@ -56,7 +56,7 @@ def path_link(path: str, kind: LinkKind, flags: int, root: str = "") -> ProductL
 def settle_links(links: Iterable[ProductLink]) -> tuple[tuple[ProductLink, ...], tuple[str, ...]]:
     """Return links without duplicates, and the paths that are both included and excluded, which are left out.
 
-    Of two links to the same target the first is kept, whatever the flags of the second are.
+    If several links have the same target, the first is kept with its flags.
     """
     found: dict[tuple[object, ...], ProductLink] = {}
     for link in links:

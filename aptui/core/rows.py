@@ -70,7 +70,7 @@ def source_row(source: Source) -> Row:
 
 
 def as_planned(fact: FileFact, digest: Digest) -> FileFact:
-    """Return the file of a source as it was when the source was last planned; `digest` is that of the source's row.
+    """Return the file of a source with its state when the source was last planned; `digest` comes from the source's row.
 
     A folder's row is saved when all its files have been read. Before that, the file may have changed and changed back. Compared
     with the folder's row alone it would seem unchanged, and products of the other bytes would stay. The size of the other bytes is

@@ -23,8 +23,8 @@ from aptui.shared.errors import install_advice
 class Extra(Struct, frozen=True):
     """A part of the demo that not every host can build.
 
-    `config` has its builders, `files` is {path below assets: text, or a function that returns its bytes}; `told` describes its
-    products in one line, `needs` says how to install its requirements.
+    `config` has its builders, `files` is {path below assets: text, or a function that returns its bytes}; `description` describes
+    its products in one line, `needs` says how to install its requirements.
     """
 
     name: str
@@ -190,7 +190,7 @@ EXTRAS = (
             "models/lantern.obj": _LANTERN,
             "models/lantern.mtl": "newmtl checker\nKd 1 1 1\nmap_Kd ../textures/checker.png\n",
         },
-        "models/lantern.obj becomes GLB, with its material and texture",
+        "models/    lantern.obj becomes GLB, too, with its material and texture.",
         _ADVICE,
     ),
     Extra(
@@ -199,7 +199,7 @@ EXTRAS = (
         2,
         "  - {name: shaders, uses: shader, params: {optimise: size}, platforms: {server: {target_env: opengl, optimise: none}}}\n",
         {"shaders/lamp.frag": _SHADER, "shaders/light.glsl": _LIGHT},
-        "shaders/   become SPIR-V; all that include light.glsl again when it changes",
+        "shaders/   become SPIR-V; all that include light.glsl again when it changes.",
         "the package glslang-tools",
     ),
     Extra(
@@ -208,7 +208,7 @@ EXTRAS = (
         2,
         '  - {name: fonts, uses: font, params: {flavor: woff2}, platforms: {server: {text: "Lamp", flavor: none}}}\n',
         {"fonts/lantern.ttf": _font},
-        "fonts/     become WOFF2 for linux, and a few letters for the server",
+        "fonts/     become WOFF2 for linux, and a few letters for the server.",
         _ADVICE,
     ),
     Extra(
@@ -217,7 +217,7 @@ EXTRAS = (
         2,
         "  - {name: gpu, uses: texture, patterns: ['sprites/moth.png'], params: {formats: {linux: bc7, server: astc}}}\n",
         {},
-        "sprites/   moth.png becomes KTX2 for GPUs, too: BC7 for linux, ASTC for the server",
+        "sprites/   moth.png becomes KTX2 for GPUs, too: BC7 for linux, ASTC for the server.",
         install_advice("textures"),
     ),
     Extra(
@@ -226,7 +226,7 @@ EXTRAS = (
         4,
         "  - {name: hud, uses: atlas}\n",
         {"sprites/hud.atlas": '{"sprites": ["icons/*.png"]}\n'},
-        "sprites/   hud.atlas puts all icons on one page, with a list of frames",
+        "sprites/   hud.atlas puts all icons on one page, with a list of frames.",
         install_advice("textures"),
     ),
     # Without luac, the scripts are copied.
@@ -236,7 +236,7 @@ EXTRAS = (
         0,
         "  - {name: scripts, uses: lua, params: {compile: bytecode, strip: true}, platforms: {server: {compile: check}}}\n",
         {},
-        "scripts/   become bytecode for linux, and are checked and copied for the server",
+        "scripts/   become bytecode for linux, and are checked and copied for the server.",
         _ADVICE,
     ),
 )

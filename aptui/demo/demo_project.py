@@ -253,36 +253,35 @@ def explain() -> str:
 The demo is a small project of generated pictures, sounds, scripts and data for two platforms, linux and server.
 Its aptui.yaml says, with comments, what is done with each file; {count_expected_products()} products come out of it:
 
-  textures/  become WebP with all mip levels for linux; the server needs none
-  icons/     and sprites/ stay PNG; smaller, and the icons grey, for the server
+  textures/  become WebP with all mip levels for linux; the server needs none.
+  icons/     and sprites/ stay PNG; smaller, and the icons grey, for the server.
   sounds/    become Opus for linux, and small mono WAV for the server.
-  data/      is checked JSON, minified for linux, readable for the server
+  data/      is checked JSON, minified for linux, readable for the server.
   levels/    are checked YAML, held against a JSON Schema, and become JSON.
-  dialogue/  is checked XML, without comments and blanks for linux
-  languages/ become tables of texts. Missing texts and wrong placeholders would be warnings.
-  models/    moth.gltf becomes one GLB with its buffer, and for linux with its picture
-{extras_text}  {copied} copied; shared/docs/credits.txt is hidden by the file of that name in assets/
-  signs/     are put into capitals by a command, `tr a-z A-Z`
-  words/     are indexed by the project's own builder, builders/wordlist.py; all again when stopwords.list changes
+  dialogue/  is checked XML, without comments and blanks for linux.
+  languages/ become tables of texts; missing texts and wrong placeholders would be warnings.
+  models/    moth.gltf becomes one GLB with its buffer, and for linux with its picture.
+{extras_text}  {copied} copied; shared/docs/credits.txt is hidden by the file of that name in assets/.
+  signs/     are put into capitals by a command, `tr a-z A-Z`.
+  words/     are indexed by the project's own builder, builders/wordlist.py; all again when stopwords.list changes.
 
 Two sources are wrong on purpose:
 
-  {INTENDED_FAILURES[0]}   fails on both platforms: a comma is missing, and the error says where
-  {INTENDED_WARNINGS[0]}  is built, with a warning: it has one key twice
+  {INTENDED_FAILURES[0]}   fails on both platforms: a comma is missing, and the error says where.
+  {INTENDED_WARNINGS[0]}  is built, with a warning: it has one key twice.
 
 {_say_gaps(possible)}Now try: edit a file and process again, and only its own jobs run; fix the comma, and the failure goes away.
 """
 
 
 def _say_gaps(possible: list[Extra]) -> str:
-    """Return the line about parts that this host cannot build, "" if it can build all."""
-    missing = [extra for extra in EXTRAS if extra not in possible]
-    if not missing:
-        return ""
-    names = ", ".join(f"'{extra.name}'" for extra in missing)
-    return (
-        f"Left out, as what they need is not installed: builders {names}; {', '.join(dict.fromkeys(e.needs for e in missing))}.\n\n"
-    )
+    """Return the text about parts that this host cannot build, grouped by requirement; "" if it can build all."""
+    missing: dict[str, str] = {}
+    for extra in EXTRAS:
+        if extra not in possible:
+            missing[extra.needs] = f"{missing.get(extra.needs, '')}  {extra.description}\n"
+    parts = "".join(f"{descriptions}    needs: {needs}\n" for needs, descriptions in missing.items())
+    return f"Left out, because something is not installed:\n\n{parts}\n" if parts else ""
 
 
 def _config() -> str:

@@ -334,7 +334,11 @@ def _describe_error(answer: ClassAnswer) -> str:
 
 
 def _describe_fault(answer: ClassAnswer, path: str) -> str:
-    """Return why a file in `builders/` cannot be imported, with the position of the error; `path` may be an origin."""
+    """Return why a file in `builders/` cannot be imported, with the position of the error.
+
+    Args:
+        path: of the file, or the origin of its builder (`file:` and the path).
+    """
     name = os.path.basename(path.removeprefix("file:").partition(".py")[0])
     return f"{FOLDER}/{name}.py:{answer.line or 1}: {_describe_error(answer)}"
 

@@ -45,7 +45,7 @@ class Store(Protocol):
         """Write the blob to the new file `target`, verified by length and SHA-256; return False if it does not exist.
 
         Raises:
-            Mismatch: it has other bytes. After any error there is no file `target`.
+            Mismatch: it has other bytes. After any error the file `target` does not exist.
         """
         ...
 

@@ -212,7 +212,7 @@ class PlainCopies(PipelinePart):
         return commit_rows(copy, self._ledger.next_product_id(), self._now_ms)
 
     def note_committed(self, copies: Sequence[PlainCopy]) -> None:
-        """These copies are in place, and their rows are saved."""
+        """Count and report copies whose products are in the cache and whose rows are saved."""
         state = machine.follow(JobState.COMMITTING, (Trigger.COMMITTED,))
         assert state is not None
         status = SHOWN[state]

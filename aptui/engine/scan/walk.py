@@ -46,7 +46,7 @@ from aptui.shared.files.confinement import ConfinedTree
 # With `accept` a user confirms that the folder is right.
 
 ROOTS_STATE = "roots"
-"""Key in aptui_state: {name of a scan folder: [device, inode]} as it was when no work was pending."""
+"""Key in aptui_state: {name of a scan folder: [device, inode]}, saved when no work was pending."""
 MANY_FILES = 1_000
 """If a scan folder with at least this many stored files is replaced, the two are compared file by file."""
 _ACCEPTED = "accepted-folders.json"
@@ -209,7 +209,7 @@ def _top_names(remembered: RememberedRoots, scan_folder: int) -> frozenset[str]:
 
 # Other names of files in scan folders: links, where they lead, and hard links. A change by one name concerns all others.
 #
-# A notification names the path that a program wrote to. If that path lies outside the scan folders, there is no notification.
+# A notification names the path that a program wrote to. If that path lies outside the scan folders, the engine is not notified.
 #
 # This module is imported by runs that find nothing to do: it must stay light.
 

@@ -54,7 +54,7 @@ class Native(Protocol):
         ...
 
     def is_flooded(self) -> bool:
-        """Whether the kernel's queue is so long that it may have overflowed."""
+        """Whether the kernel's queue is long and may have overflowed."""
         ...
 
     def came_at_once(self, count: int, now: float) -> bool:

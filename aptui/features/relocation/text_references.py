@@ -181,7 +181,9 @@ def _tree_regex(node: dict[str, Any]) -> str:
     branches = []
     for character, child in node.items():
         text, below = _character_regex(character), child
-        while character and len(below) == 1 and "" not in below:  # no branch: join characters instead of nesting groups
+        while (
+            character and len(below) == 1 and "" not in below
+        ):  # while only one character can follow, append it instead of opening a group
             ((next_character, below),) = below.items()
             text += _character_regex(next_character)
         if character:

@@ -321,7 +321,7 @@ class Writer:
 
     @property
     def has_its_name(self) -> bool | None:
-        """Whether the open database is still the file at its path; None = there is no file at the path."""
+        """Whether the open database is still the file at its path; None = its path leads nowhere."""
         try:
             seen = os.stat(self._path)
         except FileNotFoundError:

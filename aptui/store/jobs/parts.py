@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # That is several times cheaper than single rows, and other Python threads can run while SQLite works.
 
 CHUNK = 16_384
-"""Rows of one piece, and texts of one chunk of a column: so few that a search can be stopped within milliseconds."""
+"""Rows of one piece, and texts of one chunk of a column: few, because a search can be stopped only between two of them."""
 
 
 class Packed(Struct, frozen=True):

@@ -93,7 +93,7 @@ class AssetNotifications:
         """Send all products of a client's platforms, and wait until the client has read them.
 
         Raises:
-            KnownError: there is no asset database.
+            KnownError: the asset database does not exist.
         """
         await self._read_ids()
         for platform in session.platforms:

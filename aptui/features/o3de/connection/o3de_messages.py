@@ -273,7 +273,7 @@ NEGOTIATION = O3deExchange(
     _NEGOTIATION,
 )  # fmt: skip
 _RESULT = "ResultCode:u32"
-_SHOWN = "refused: there is no window of its own; 'aptui' in a terminal is the screen"
+_SHOWN = "refused: the engine has a screen, not a window; run 'aptui' in a terminal"
 
 
 def _ask(wire_name: str, request: Shape, response: Shape | None, extent: str = "answered") -> O3deExchange:

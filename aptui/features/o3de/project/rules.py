@@ -130,7 +130,7 @@ class AssetRules:
     def _platforms(self, name: str, keys: Mapping[str, Node], node: Node) -> Node:
         """Return the platforms that the rule skips: an id overrides a tag, a tag overrides `params`. Other platforms get a copy.
 
-        Of two tags of one platform, the first in alphabetical order decides; in O3DE, the order of a hash table decides.
+        If a platform has two tags of the rule, the first in alphabetical order decides; in O3DE, the order of a hash table.
         """
         params = keys.get("params")
         is_copied = params is None or self._is_copied(f"'params' of rule '{name}'", params)

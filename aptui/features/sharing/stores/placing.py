@@ -28,7 +28,7 @@ def write_verified(chunks: Iterable[bytes], target: str, digest: str, size: int)
     """Write `chunks` to the new file `target`, at most `size` bytes.
 
     Raises:
-        Mismatch: the length or the SHA-256 is wrong. After any error there is no file `target`.
+        Mismatch: the length or the SHA-256 is wrong. An error while it is written deletes `target`.
         FileExistsError: the file exists; it stays.
     """
     hasher, left = hashlib.sha256(), size
