@@ -9,6 +9,7 @@ Memory: at most `max_size` squared for each page, and the glyphs.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import posixpath
@@ -19,7 +20,7 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
-from aptui.builders.atlas_builder import AtlasParams, Sprite, pack
+from aptui.builders.atlas_builder import PAGE_ASSET_TYPE, AtlasParams, Sprite, pack
 from aptui.builders.common import one_line
 from aptui.builders.files import lfs_source
 from aptui.builders.files.catalogs import read_catalogs
@@ -52,8 +53,6 @@ if TYPE_CHECKING:
     Pixels = NDArray[np.uint8]
 
 METRICS_ASSET_TYPE = UUID("b5e4a082-6d3f-5c71-90ba-28f1d7e6430e")
-PAGE_ASSET_TYPE = UUID("3c9d5c1e-7f0b-5b64-8f0e-2a4c9d7e1e02")
-"""Asset type of a page: a picture, as the `image` builder makes them."""
 
 MOST_CHARACTERS = 30_000
 _TRANSLATIONS = (".po", ".xlf", ".xliff", ".csv", ".tsv")
@@ -110,16 +109,10 @@ class FontAtlasBuilder(SimpleBuilder):
         """Draw the glyphs of one font."""
         options: FontAtlasParams = request.options
         data = read_font(request)
-        report = FontReport(request, is_strict=options.strict)
-        try:
-            with fonttools_logged(request.log, request.source):
-                font, _ = open_checked(data, report)
-                codes = choose_characters(font, options, report, request)
-                metrics = _read_metrics(font)
-                glyphs = list(_draw_glyphs(data, font, codes, options, request))
-                kerning = _kern(font, glyphs, report) if options.kerning else {}
-        except (BrokenFontError, TooMuchWorkError, ParamError, MissingError) as error:
-            raise JobError(f"{request.source}: {one_line(error)}") from None
+        with _open_font(data, options, request) as (font, codes, report):
+            metrics = _read_metrics(font)
+            glyphs = list(_draw_glyphs(data, font, codes, options, request))
+            kerning = _kern(font, glyphs, report) if options.kerning else {}
         sprites = [glyph.sprite for glyph in glyphs if glyph.sprite is not None]
         layout = AtlasParams(max_size=options.max_size, power_of_two=options.power_of_two, padding=options.padding, extrude=0)
         sizes = pack(sprites, layout, request.source) if sprites else [(_EMPTY_PAGE, _EMPTY_PAGE)]
@@ -165,16 +158,8 @@ class MsdfBuilder(SimpleBuilder):
     def build(self, request: ProcessJobRequest) -> None:
         """Draw the glyphs of one font."""
         options: MsdfParams = request.options
-        data = read_font(request)
-        report = FontReport(request, is_strict=options.strict)
-        try:
-            with fonttools_logged(request.log, request.source):
-                font, _ = open_checked(data, report)
-                codes = choose_characters(font, options, report, request)
-        except (BrokenFontError, TooMuchWorkError, ParamError, MissingError) as error:
-            raise JobError(f"{request.source}: {one_line(error)}") from None
         charset, page = os.path.join(request.temp_dir, "charset.txt"), f"{request.stem}.png"
-        with open(charset, "w", encoding="ascii") as file:
+        with _open_font(read_font(request), options, request) as (_, codes, _), open(charset, "w", encoding="ascii") as file:
             file.write(", ".join(map(hex, codes)))
         made = os.path.join(request.temp_dir, "metrics.json")
         request.run_program([
@@ -208,6 +193,24 @@ def read_font(request: ProcessJobRequest) -> bytes:
     try:
         return lfs_source.source_bytes(request)
     except OSError as error:
+        raise JobError(f"{request.source}: {one_line(error)}") from None
+
+
+@contextlib.contextmanager
+def _open_font(
+    data: bytes, options: FontAtlasParams | MsdfParams, request: ProcessJobRequest
+) -> Iterator[tuple[Any, list[int], FontReport]]:
+    """Yield the font, the code points to draw and the report of warnings.
+
+    Raises:
+        JobError: the font is damaged, a parameter is wrong, or something is missing; also if the body finds it.
+    """
+    report = FontReport(request, is_strict=options.strict)
+    try:
+        with fonttools_logged(request.log, request.source):
+            font, _ = open_checked(data, report)
+            yield font, choose_characters(font, options, report, request), report
+    except (BrokenFontError, TooMuchWorkError, ParamError, MissingError) as error:
         raise JobError(f"{request.source}: {one_line(error)}") from None
 
 
