@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
-import selectors
-import signal
 import subprocess
 import sys
 import time
@@ -20,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from aptui.core.notices import LogLevel
+from aptui.engine.live.helper_process import HelperProcess
 from aptui.link import gateways, places
 from aptui.shared.errors import KnownError
 
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
 _RETRY_S = (1.0, 300.0)
 _SOUND_S = 10.0
 """A gateway that ran for this time (seconds) before it failed is restarted without delay."""
-_END_LIMIT_S = 5.0
 _LOG = "gateway.log"
 _FOLLOWED: dict[str, Any] = {"allowed": (), "rejected": (), "has_allow_list": True, "connections": (), "o3de": None, "o3de_port": 0}
 """Settings whose changes need no restart: the gateway applies them itself (`peers.peer_connections`) or does not use them."""
@@ -48,8 +45,7 @@ class GatewaySupervisor:
 
     def __init__(self, live: EngineSupervisor, options: Sequence[str] = ()) -> None:
         self._live, self._options = live, tuple(options)
-        self._child: subprocess.Popen[bytes] | None = None
-        self._pidfd = -1
+        self._process = HelperProcess(live.selector, self._on_end)
         self._seen: Config | None = None
         """The configuration that was checked last."""
         self._begun_with: tuple[object, ...] = ()
@@ -63,13 +59,13 @@ class GatewaySupervisor:
 
     def next_deadline(self, _now: float) -> float | None:
         """Return when to start the gateway again, None = it runs or is disabled."""
-        return self._retry_at if self._live.config.serve.is_enabled and self._child is None else None
+        return self._retry_at if self._live.config.serve.is_enabled and self._process.child is None else None
 
     def poll(self, now: float) -> None:
         """Start or end the gateway according to the configuration."""
         if self._live.config is not self._seen:
             self._adopt(self._live.config, now)
-        if self._live.config.serve.is_enabled and self._child is None and now >= self._retry_at:
+        if self._live.config.serve.is_enabled and self._process.child is None and now >= self._retry_at:
             self._start(now)
 
     def _adopt(self, config: Config, now: float) -> None:
@@ -80,14 +76,14 @@ class GatewaySupervisor:
         self._begun_with = (serve, config.name, config.log_dir, project.platforms, project.scan_folders)
         if self._begun_with == before:
             return
-        self._end()
+        self._process.end()
         self._retry_at, self._retry_s, self._problem = now, _RETRY_S[0], ""
         if not config.serve.is_enabled:
             gateways.retract(config.cache_dir)
 
     def close(self) -> None:
         """End the gateway."""
-        self._end()
+        self._process.end()
         if self._live.config.serve.is_enabled:
             gateways.retract(self._live.config.cache_dir)
 
@@ -113,17 +109,12 @@ class GatewaySupervisor:
         except (OSError, KnownError) as error:
             self._fail(f"it cannot be started: {error}", now)
             return
-        self._child, self._began = child, now
-        self._pidfd = os.pidfd_open(child.pid)
-        self._live.selector.register(self._pidfd, selectors.EVENT_READ, self._on_end)
+        self._began = now
+        self._process.watch(child)
 
-    def _on_end(self, _mask: int) -> None:
+    def _on_end(self, code: int) -> None:
         """Handle a gateway that ended by itself."""
-        child, now = self._child, time.monotonic()
-        if child is None:
-            return
-        code = child.wait()
-        self._forget()
+        now = time.monotonic()
         if now - self._began >= _SOUND_S:
             self._retry_s = _RETRY_S[0]
         self._fail(self._last_words() or f"it ended with exit code {code}", now)
@@ -149,26 +140,3 @@ class GatewaySupervisor:
     @property
     def _log(self) -> Path:
         return places.engine_dir(self._live.config.cache_dir) / _LOG
-
-    def _end(self) -> None:
-        child = self._child
-        if child is None:
-            return
-        self._forget()
-        with contextlib.suppress(OSError):
-            child.send_signal(signal.SIGTERM)
-        try:
-            child.wait(_END_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
-
-    def _forget(self) -> None:
-        child, self._child = self._child, None
-        if self._pidfd >= 0:
-            self._live.selector.unregister(self._pidfd)
-            os.close(self._pidfd)
-            self._pidfd = -1
-        if child is not None and child.stdin is not None:
-            with contextlib.suppress(OSError):
-                child.stdin.close()

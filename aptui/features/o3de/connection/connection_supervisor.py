@@ -12,8 +12,6 @@ import contextlib
 import json
 import math
 import os
-import selectors
-import signal
 import subprocess
 import sys
 import time
@@ -23,6 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aptui.core.notices import LogLevel
+from aptui.engine.live.helper_process import HelperProcess
 from aptui.engine.pool.spawning import python_environment
 from aptui.features.o3de.connection.connection_settings import ConnectionSettings, find_settings, listen
 from aptui.shared.errors import HostError
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from aptui.engine.live.supervisor import EngineSupervisor
 
 _RETRY_S = (1.0, 15.0)
-_END_LIMIT_S = 5.0
 _LINE_BYTES = 4096
 _PROCESS = "aptui.features.o3de.connection.connection_process"
 
@@ -54,8 +52,7 @@ class ConnectionSupervisor:
         self._port: int | None = None
         self._seen: Config | None = None
         self._settings: ConnectionSettings | None = None
-        self._child: subprocess.Popen[bytes] | None = None
-        self._pidfd = -1
+        self._process = HelperProcess(live.selector, self._on_end, self._on_output)
         self._output = b""
         self._retry_at, self._retry_s = -math.inf, _RETRY_S[0]
         self._problem = ""
@@ -71,17 +68,17 @@ class ConnectionSupervisor:
     @property
     def pid(self) -> int:
         """The process id of the server, 0 = not running."""
-        return self._child.pid if self._child is not None else 0
+        return self._process.child.pid if self._process.child is not None else 0
 
     def next_deadline(self, _now: float) -> float | None:
         """Return when to start the process again, None = it is running or disabled."""
-        return self._retry_at if self._settings is not None and self._child is None else None
+        return self._retry_at if self._settings is not None and self._process.child is None else None
 
     def poll(self, now: float) -> None:
         """Start or end the process according to the configuration."""
         if self._live.config is not self._seen:
             self._adopt(self._live.config, now)
-        if self._settings is not None and self._child is None and now >= self._retry_at:
+        if self._settings is not None and self._process.child is None and now >= self._retry_at:
             self._start(now)
 
     def _adopt(self, config: Config, now: float) -> None:
@@ -90,7 +87,7 @@ class ConnectionSupervisor:
         settings, port = found if found is not None else (None, None)
         if settings == self._settings and port == self._port:
             return
-        self._end()
+        self._process.end()
         if self._fixed is None:
             self._close_listening()
         self._settings, self._port = settings, port
@@ -110,21 +107,16 @@ class ConnectionSupervisor:
         except (OSError, HostError) as error:
             self._fail(str(error), now)
             return
-        self._child = child
         assert child.stdin is not None
-        assert child.stdout is not None
         with contextlib.suppress(OSError):  # if the process has ended already, its descriptor reports the end
             child.stdin.write(json.dumps(msgspec.to_builtins(self._settings)).encode() + b"\n")
             child.stdin.flush()
-        os.set_blocking(child.stdout.fileno(), False)
-        self._pidfd = os.pidfd_open(child.pid)
+        self._process.watch(child)
         self._live.ports["o3de"] = self.port
-        self._live.selector.register(self._pidfd, selectors.EVENT_READ, self._on_end)
-        self._live.selector.register(child.stdout, selectors.EVENT_READ, self._on_output)
 
     def _on_output(self, _mask: int) -> None:
         """Report the sentences of the process."""
-        child = self._child
+        child = self._process.child
         if child is None or child.stdout is None:
             return
         try:
@@ -132,22 +124,15 @@ class ConnectionSupervisor:
         except BlockingIOError:
             return
         if not data:
-            self._live.selector.unregister(child.stdout)
-            child.stdout.close()
-            child.stdout = None
+            self._process.close_output()
             return
         *lines, rest = (self._output + data).split(b"\n")
         self._output = rest[-_LINE_BYTES:]
         for line in lines:
             self._say(f"O3DE's programs: {line.decode('utf-8', 'replace')}", LogLevel.WARNING)
 
-    def _on_end(self, _mask: int) -> None:
+    def _on_end(self, code: int) -> None:
         """Handle a process that ended by itself."""
-        child = self._child
-        if child is None:
-            return
-        code = child.wait()
-        self._forget()
         self._fail(f"their server ended with exit code {code}", time.monotonic())
 
     def _fail(self, why: str, now: float) -> None:
@@ -162,7 +147,7 @@ class ConnectionSupervisor:
 
     def close(self) -> None:
         """End the process, and stop listening."""
-        self._end()
+        self._process.end()
         self._close_listening()
 
     def _close_listening(self) -> None:
@@ -170,31 +155,3 @@ class ConnectionSupervisor:
             self._listening.close()
             self._listening = None
         self._live.ports.pop("o3de", None)
-
-    def _end(self) -> None:
-        child = self._child
-        if child is None:
-            return
-        self._forget()
-        with contextlib.suppress(OSError):
-            child.send_signal(signal.SIGTERM)
-        try:
-            child.wait(_END_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
-
-    def _forget(self) -> None:
-        child, self._child = self._child, None
-        if self._pidfd >= 0:
-            self._live.selector.unregister(self._pidfd)
-            os.close(self._pidfd)
-            self._pidfd = -1
-        if child is None:
-            return
-        if child.stdout is not None:
-            self._live.selector.unregister(child.stdout)
-            child.stdout.close()
-        if child.stdin is not None:
-            with contextlib.suppress(OSError):
-                child.stdin.close()

@@ -1,0 +1,85 @@
+"""A process of a feature that runs beside an engine: watched by the engine's selector, and ended with the engine.
+
+Tests: `tests/features/gateway/test_gateway_process.py`, `tests/features/o3de/connection/test_connection_process.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+from collections.abc import Callable
+
+_END_LIMIT_S = 5.0
+
+
+class HelperProcess:
+    """Watches one process at a time. The process must end when its standard input closes, because the engine may be killed.
+
+    Args:
+        selector: the engine's selector.
+        on_end: called with the exit code of a process that ended by itself.
+        on_output: called when a process with a pipe as its standard output has written something, or has closed the pipe.
+    """
+
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        on_end: Callable[[int], None],
+        on_output: Callable[[int], None] = lambda _mask: None,
+    ) -> None:
+        self._selector, self._ended, self._on_output = selector, on_end, on_output
+        self._pidfd = -1
+        self.child: subprocess.Popen[bytes] | None = None
+        """The running process, None = none runs."""
+
+    def watch(self, child: subprocess.Popen[bytes]) -> None:
+        """Watch a process that was started just now."""
+        self.child = child
+        self._pidfd = os.pidfd_open(child.pid)
+        self._selector.register(self._pidfd, selectors.EVENT_READ, self._on_end)
+        if child.stdout is not None:
+            os.set_blocking(child.stdout.fileno(), False)
+            self._selector.register(child.stdout, selectors.EVENT_READ, self._on_output)
+
+    def _on_end(self, _mask: int) -> None:
+        child = self.child
+        if child is None:
+            return
+        code = child.wait()
+        self._forget()
+        self._ended(code)
+
+    def end(self) -> None:
+        """End the process: with SIGTERM, then with SIGKILL."""
+        child = self.child
+        if child is None:
+            return
+        self._forget()
+        with contextlib.suppress(OSError):
+            child.send_signal(signal.SIGTERM)
+        try:
+            child.wait(_END_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+    def close_output(self) -> None:
+        """Stop watching the standard output."""
+        if self.child is not None and self.child.stdout is not None:
+            self._selector.unregister(self.child.stdout)
+            self.child.stdout.close()
+            self.child.stdout = None
+
+    def _forget(self) -> None:
+        self.close_output()
+        child, self.child = self.child, None
+        if self._pidfd >= 0:
+            self._selector.unregister(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
+        if child is not None and child.stdin is not None:
+            with contextlib.suppress(OSError):
+                child.stdin.close()
