@@ -7,6 +7,9 @@ import struct
 
 from PIL import Image
 
+from aptui.builders.gltf.check import Checker
+from aptui.builders.gltf.file import parse_document
+
 
 def picture(kind="PNG"):
     stream = io.BytesIO()
@@ -95,3 +98,17 @@ def read_glb(data):
     (size,) = struct.unpack_from("<I", data, 12)
     rest = data[20 + size :]
     return json.loads(data[20 : 20 + size]), rest[8:]
+
+
+def mistakes(tree, numbers=b"", files=None):
+    """Return the errors and warnings of a document whose buffer 0 is embedded in a GLB."""
+    checker = Checker(parse_document(glb(tree, numbers)), lambda path: (files or {})[path])
+    checker.check()
+    return checker.errors, checker.warnings
+
+
+def embedded(sample):
+    """Return the sample with its picture in the document and its numbers in the chunk of the GLB."""
+    del sample.tree["buffers"][0]["uri"]
+    sample.tree["images"][0]["uri"] = data_uri(picture())
+    return sample

@@ -4,12 +4,10 @@ import sys
 
 import pytest
 from disk_project import Project
-from gltf_sample import Sample, data_uri, glb, picture, read_glb
+from gltf_sample import Sample, data_uri, embedded, glb, mistakes, picture, read_glb
 from homes import own_homes
 from tools import needs
 
-from aptui.builders.gltf.check import Checker
-from aptui.builders.gltf.file import parse_document
 from aptui.builders.model_builder import GLB_ASSET_TYPE, GLTF_ASSET_TYPE, ModelBuilder, _count
 from aptui.config.dirs import data_dir
 from aptui.sdk import LoadBehavior, Result
@@ -20,19 +18,6 @@ BUILDER = ModelBuilder
 @pytest.fixture
 def sample():
     return Sample()
-
-
-def mistakes(tree, numbers=b"", files=None):
-    """Return the errors and warnings of a document whose buffer 0 is embedded in a GLB."""
-    checker = Checker(parse_document(glb(tree, numbers)), lambda path: (files or {})[path])
-    checker.check()
-    return checker.errors, checker.warnings
-
-
-def embedded(sample):
-    del sample.tree["buffers"][0]["uri"]
-    sample.tree["images"][0]["uri"] = data_uri(picture())
-    return sample
 
 
 # ---------------------------------------------------------------------------------------------------------------- products
