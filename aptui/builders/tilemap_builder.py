@@ -1,8 +1,8 @@
 """The `tilemap` builder: maps of Tiled and projects of LDtk become compact JSON with the files that they name filled in.
 
-A map of Tiled is written in the form of TMJ, whatever it was: tilesets and templates are part of it, tiles are numbers, and the
-paths of pictures are relative to the map. A project of LDtk keeps its form, with its separate levels in it. Fields that only the
-editors need are left out.
+A map of Tiled is written in the form of TMJ, even if the source is TMX: tilesets and templates are part of it, tiles are numbers,
+and the paths of pictures are relative to the map. A project of LDtk keeps its form, with its separate levels in it. Fields that
+only the editors need are left out.
 """
 
 from __future__ import annotations

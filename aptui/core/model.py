@@ -188,11 +188,11 @@ SETTLED = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED})
 class Job(Struct, eq=False):
     """One job in memory: (source, builder, platform, key). An analysis is a job with `key` = ANALYSIS_KEY and platform "".
 
-    `fingerprint` is that of the last *committed* run, 0 = none; `planned` that of the pending plan, None = unknown yet. `inputs`
-    is the manifest of the last committed run, `planned_inputs` that of the plan: ((kind, name, digest hex), ...). `reason` is
-    why the last plan needed a run, `origin` the place that the committed result came from, "" = a run of this engine.
-    `discovered` are source dependencies found while processing (depfile). For an analysis `fingerprint` and `planned` are
-    analysis fingerprints, `plans` and `edges` the answer of the last success.
+    `fingerprint` belongs to the last *committed* run, 0 = none; `planned` to the pending plan, None = unknown yet. `inputs` is the
+    manifest of the last committed run, `planned_inputs` the manifest of the plan: ((kind, name, digest hex), ...). `reason` is why
+    the last plan needed a run, `origin` the place that the committed result came from, "" = a run of this engine. `discovered` are
+    source dependencies found while processing (depfile). For an analysis `fingerprint` and `planned` are analysis fingerprints,
+    `plans` and `edges` the answer of the last success.
 
     `tried` are the kinds of failure (`core.retry`) of the retried runs of the present plan; `flaky` those before the committed
     run, as text. `stale_count`: consecutive runs whose source changed while they ran. `is_doubted`: settled in memory but stored

@@ -50,7 +50,7 @@ class EngineRecord(Struct, frozen=True):
         pid: its process; `pid_started` is that process's start in clock ticks since boot, so that a pid used again is not taken for
             it.
         project: path of the project, `cache` of the cache.
-        version: version of its aptui; `protocol` is that of its wire (link/port.py).
+        version: version of its aptui; `protocol` is the version of its messages (`link.port`).
         started_ms: when it was announced, in milliseconds since 1970.
         socket: where it listens.
         cache_id: device and inode of the cache folder: a copy of the folder has a copy of the record, but another inode.

@@ -2,7 +2,7 @@
 
 Origins: `entry:NAME` (an entry point of the group `aptui.builders`, looked up in the metadata of installed packages),
 `entry:NAME:MODULE:CLASS` (already resolved, which saves the worker the search) and `file:PATH:CLASS` (a file in a
-project's `builders/` folder). If a builder has an adapter, the adapter makes it, whatever its origin.
+project's `builders/` folder). If a builder has an adapter, the adapter makes it.
 
 Tests: `tests/builders/test_model_builder.py`.
 """

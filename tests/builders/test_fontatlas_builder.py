@@ -1,4 +1,4 @@
-"""The `fontatlas` and `msdf` builders: glyphs are where the metrics say, distances are right, and kerning is that of the font."""
+"""The `fontatlas` and `msdf` builders: glyphs are where the metrics say, distances are right, and kerning comes from the font."""
 
 from __future__ import annotations
 

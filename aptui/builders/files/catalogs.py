@@ -1,7 +1,7 @@
 """Translations of a game's texts: PO, CSV and XLIFF as catalogs, one for each language; comparing them is not here.
 
-PO is that of GNU gettext (its manual, "The Format of PO Files"); XLIFF is 1.2 or 2. A CSV has a header: the first column is the
-key, and each column named like a language (`de`, `pt_BR`) has texts.
+PO has the form of GNU gettext (its manual, "The Format of PO Files"); XLIFF is 1.2 or 2. A CSV has a header: the first column is
+the key, and each column named like a language (`de`, `pt_BR`) has texts.
 
 Tests: `tests/builders/test_locale_builder.py`.
 """

@@ -1,7 +1,7 @@
 """Interface of a SPIR-V module: bindings, push constants, inputs, outputs, constants; its code is not read.
 
-Types have their names of GLSL. The form of the result is that of the builder's reflection product. Section numbers are those of the
-SPIR-V specification.
+Types have their names in GLSL. The result has the form of the builder's reflection product. Section numbers refer to the SPIR-V
+specification.
 
 Tests: `tests/builders/test_spirv_module.py`.
 """

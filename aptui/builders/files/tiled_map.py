@@ -342,7 +342,7 @@ def _decompress(packed: bytes, compression: object, size: int, where: str, line:
 
 
 class _XmlFields(Fields):
-    """An object of TMJ that was read from TMX; `line` is that of its element."""
+    """An object of TMJ that was read from TMX; `line` is the line of its element."""
 
     line = 0
 

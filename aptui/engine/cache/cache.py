@@ -138,7 +138,7 @@ class Cache:
         self._dirty: set[str] = set()
         self._doubted: set[str] = set()
         self._suspect: set[str] = set()
-        """Folders with a file that has no row any more: the next start checks them, whatever their times."""
+        """Folders with a file whose row was deleted: the next start checks them even if their times are unchanged."""
         self.deleted: dict[str, None] = {}
         """The last products that the engine deleted and has not made again: the watcher of the cache ignores them."""
         self.placed: dict[str, Stamp] = {}

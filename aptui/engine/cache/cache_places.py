@@ -166,7 +166,7 @@ class ReplacedFiles:
 
 
 class Placement:
-    """The renames of one commit: only from the folder `staging`, never through a link, whatever path a worker reports."""
+    """The renames of one commit: only from the folder `staging`, never through a link, even if a worker reports such a path."""
 
     def __init__(self, staging: Path, root: bytes, replaced: ReplacedFiles) -> None:
         self._staging = str(staging)

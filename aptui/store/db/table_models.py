@@ -437,7 +437,9 @@ class SessionsTable(OwnTable):
 
 
 class SessionRunsTable(OwnTable):
-    """The last run of each job in a session; `ended_after_ms` is since the session began, `size` is that of all its products.
+    """The last run of each job in a session.
+
+    `ended_after_ms` counts from the begin of the session, `size` is the sum of its products (bytes).
 
     `is_draft`: the run made drafts (`core.quality`).
     """

@@ -67,7 +67,7 @@ Fact = SourceFact | ProductFact | AssetFile
 
 
 class Unmet(NamedTuple):
-    """A declared dependency by path; `is_product`: whether the path is that of a product; otherwise it is that of a source."""
+    """A declared dependency by path; `is_product`: whether the path names a product; otherwise it names a source."""
 
     product_id: int
     path: str
