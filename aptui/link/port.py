@@ -65,6 +65,10 @@ class Cancel(Struct, frozen=True):
     job_ids: tuple[int, ...]
 
 
+STATUS_URGENCY, JOBS_URGENCY, WAIT_URGENCY = 150, 100, 200
+"""Amounts of `EscalateJobs` for a status, for job information and for an asset that a client waits for, as in O3DE."""
+
+
 class EscalateJobs(Struct, frozen=True):
     """Raise the urgency of these jobs until they have run. Answered with {count}."""
 

@@ -65,6 +65,17 @@ class FoundAsset(Struct, frozen=True):
         is_there = bool(self.products) or (bool(self.sources) and lookup.sub_id is None)
         return "compiled" if is_there else "missing"
 
+    def pending_ids(self) -> tuple[int, ...]:
+        """Return the ids of the pending jobs that are saved."""
+        return tuple(row.job_id for row in self.unsettled if row.job_id)
+
+    def list_urgent_sources(self, lookup: AssetLookup) -> tuple[str, ...]:
+        """Return the sources (lower case, sorted) whose jobs a request makes more urgent, or the term if it matches nothing yet."""
+        keys = {source.lower() for source in self.sources if self.unsettled}
+        if lookup.term and "*" not in lookup.term and not (self.sources or self.products):
+            keys.add(lookup.term)  # the engine would treat a term with a star as a pattern
+        return tuple(sorted(keys))
+
 
 def find_asset(reader: Reader, lookup: AssetLookup, platforms: Sequence[str]) -> FoundAsset:
     """Return the rows of an asset; `platforms` are those that the client is interested in."""

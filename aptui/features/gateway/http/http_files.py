@@ -46,8 +46,6 @@ from aptui.store.queries.reader import Reader
 
 TIMEOUT_S = 30.0
 TIMEOUT_MOST_S = 600.0
-URGENCY = 200
-"""Priority of jobs that a request waits for; the value of O3DE's synchronous asset requests."""
 _CHECK_S = 0.03
 _BARRIER_LIMIT_S = 10.0
 
@@ -80,7 +78,7 @@ class _Wait(Struct):
         fresh = tuple(each.key for each in unsettled if each.key not in self.hurried)
         if fresh:
             self.hurried.update(fresh)
-            await self.context.engine.ask(port.EscalateJobs(keys=fresh, amount=URGENCY))
+            await self.context.engine.ask(port.EscalateJobs(keys=fresh, amount=port.WAIT_URGENCY))
         if unsettled:
             return False
         broken = [each.key for each in found if each.failed]

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from aptui.features.gateway.gateway_context import GatewayContext
     from aptui.features.gateway.ws.client_sessions import WireSession
 
-STATUS_URGENCY, JOBS_URGENCY, WAIT_URGENCY = 150, 100, 200
-"""Priorities of status, job information and synchronous asset requests in O3DE's Asset Processor."""
 _WAIT_LIMIT_S = 3600.0
 _CHECK_S = 2.0
 _LEAST_PAUSE_S = 0.02
@@ -96,13 +94,10 @@ async def _raise_priority(session: WireSession, found: FoundAsset, lookup: Asset
     context = session.context
     if not (context.engine.is_here and session.identity.may(Scope.ESCALATE)):
         return 0
-    keys = {source.lower() for source in found.sources if found.unsettled}
-    if lookup.term and "*" not in lookup.term and not (found.sources or found.products):
-        keys.add(lookup.term)  # the engine would treat a term with a star as a pattern
+    keys = found.list_urgent_sources(lookup)
     if keys or found.unsettled:
         refuse_excess(session)
-        ids = tuple(row.job_id for row in found.unsettled if row.job_id)
-        await context.engine.ask(port.EscalateJobs(ids, tuple(sorted(keys)), urgency))
+        await context.engine.ask(port.EscalateJobs(found.pending_ids(), keys, urgency))
     return len(found.unsettled)
 
 
@@ -124,7 +119,7 @@ async def asset_status(session: WireSession, request: wire_records.AssetStatus) 
     """Return the status of an asset and raise the priority of its pending jobs."""
     lookup = _lookup_of(session.context, request)
     found = await _look_up(session.context, lookup)
-    await _raise_priority(session, found, lookup, STATUS_URGENCY)
+    await _raise_priority(session, found, lookup, port.STATUS_URGENCY)
     return _state(session, found, lookup)
 
 
@@ -132,7 +127,7 @@ async def escalate(session: WireSession, request: wire_records.Escalate) -> wire
     """Raise the priority of all jobs of some assets."""
     lookup = _lookup_of(session.context, request)
     found = await _look_up(session.context, lookup)
-    return wire_records.Escalated(await _raise_priority(session, found, lookup, WAIT_URGENCY))
+    return wire_records.Escalated(await _raise_priority(session, found, lookup, port.WAIT_URGENCY))
 
 
 async def wait_ready(session: WireSession, request: wire_records.WaitReady) -> AssetState:
@@ -141,16 +136,16 @@ async def wait_ready(session: WireSession, request: wire_records.WaitReady) -> A
     lookup = _lookup_of(context, request)
     deadline = loop.time() + min(max(0.0, request.timeout_s), _WAIT_LIMIT_S)
     found = await _look_up(context, lookup)
-    await _raise_priority(session, found, lookup, WAIT_URGENCY)
-    group = {row.job_id for row in found.unsettled if row.job_id}
+    await _raise_priority(session, found, lookup, port.WAIT_URGENCY)
+    group = set(found.pending_ids())
     while found.unsettled and loop.time() < deadline:
         await context.pulse.wait(min(_CHECK_S, deadline - loop.time()))
         await asyncio.sleep(_LEAST_PAUSE_S)
-        failed = await context.database.ask(partial(list_failed, job_ids=frozenset(group)))
+        failed = await context.database.ask(partial(list_failed, job_ids=group))
         if failed:
             return replace(_state(session, found, lookup), status=Status.FAILED, jobs=_jobs(context, failed))
         found = await _look_up(context, lookup)
-        group |= {row.job_id for row in found.unsettled if row.job_id}
+        group.update(found.pending_ids())
     return _state(session, found, lookup)
 
 
@@ -169,7 +164,7 @@ async def jobs_info(session: WireSession, request: wire_records.JobsInfo) -> wir
         sources = found.sources
         rows = await context.database.ask(lambda reader: _jobs_of(reader, sources, request.platform))
     if request.escalates:
-        await _raise_priority(session, found, lookup, JOBS_URGENCY)
+        await _raise_priority(session, found, lookup, port.JOBS_URGENCY)
     return wire_records.JobList(_jobs(context, rows[:MOST]), len(rows) > MOST)
 
 

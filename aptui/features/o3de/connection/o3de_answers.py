@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 _STATUSES = {"unknown": 0, "missing": 1, "queued": 2, "processing": 3, "compiled": 4, "failed": 5}
 _JOB_STATUSES = {"pending": 0, "processing": 1, "failed": 2, "completed": 4, "cancelled": 5}
 _EXACT = 1
-_STATUS_URGENCY, _JOBS_URGENCY, _WAIT_URGENCY = 150, 100, 200
-"""Priorities of a status, of job information and of an asset that a client waits for, as in O3DE."""
 _CHECK_S, _LEAST_PAUSE_S = 2.0, 0.005
 _BARRIER_S = 10.0
 _CATALOG_S, _RELOCATION_S = 300.0, 120.0
@@ -132,12 +130,9 @@ class ClientAnswers:
         """Raise the priority of pending jobs, and of future sources that match a search term without results."""
         if not self._engine.is_here:
             return
-        keys = {source.lower() for source in found.sources if found.unsettled}
-        if lookup.term and "*" not in lookup.term and not (found.sources or found.products):
-            keys.add(lookup.term)
-        ids = tuple(row.job_id for row in found.unsettled if row.job_id)
+        keys, ids = found.list_urgent_sources(lookup), found.pending_ids()
         if keys or ids:
-            await self._engine.ask(port.EscalateJobs(ids, tuple(sorted(keys)), urgency))
+            await self._engine.ask(port.EscalateJobs(ids, keys, urgency))
 
     async def _asset_status(self, request: O3deMessage) -> Values:
         """Return the status of an asset. Unless the request asks only for the status, wait until its pending jobs have ended."""
@@ -146,21 +141,21 @@ class ClientAnswers:
         if not (lookup.uuid or lookup.term):
             return {"AssetStatus": _STATUSES["unknown"]}
         found = await self._find(lookup)
-        await self._raise_priority(found, lookup, _STATUS_URGENCY if request["IsStatusRequest"] else _WAIT_URGENCY)
-        group = {row.job_id for row in found.unsettled if row.job_id}
+        await self._raise_priority(found, lookup, port.STATUS_URGENCY if request["IsStatusRequest"] else port.WAIT_URGENCY)
+        group = set(found.pending_ids())
         while found.unsettled and not request["IsStatusRequest"]:
             await self._pulse.wait(_CHECK_S)
             await asyncio.sleep(_LEAST_PAUSE_S)
-            if await self._database.ask(partial(list_failed, job_ids=frozenset(group))):
+            if await self._database.ask(partial(list_failed, job_ids=group)):
                 return {"AssetStatus": _STATUSES["failed"]}
             found = await self._find(lookup)
-            group |= {row.job_id for row in found.unsettled if row.job_id}
+            group.update(found.pending_ids())
         return {"AssetStatus": _STATUSES[found.status(lookup, self._engine.running)]}
 
     async def _escalate(self, request: O3deMessage) -> Values:
         lookup = self._lookup(request["m_searchTerm"], (request["m_assetUuid"], 0), is_any_product=True)
         if lookup.uuid or lookup.term:
-            await self._raise_priority(await self._find(lookup), lookup, _WAIT_URGENCY)
+            await self._raise_priority(await self._find(lookup), lookup, port.WAIT_URGENCY)
         return {}
 
     async def _readiness(self) -> Mapping[str, Any]:
@@ -314,7 +309,7 @@ class ClientAnswers:
 
         rows = await self._database.ask(list_jobs)
         if request["EscalateJobs"]:
-            await self._raise_priority(found, lookup, _JOBS_URGENCY)
+            await self._raise_priority(found, lookup, port.JOBS_URGENCY)
         roots = {each.name: each.path for each in self._paths.scan_folders}
         jobs = [_job(row, self._engine.running, roots) for row in rows[:MOST]]
         return {"JobList": jobs, "Success": bool(jobs)}
