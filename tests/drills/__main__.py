@@ -113,7 +113,7 @@ MUTANTS = {name for room in _ROOMS for name in room.MUTANTS} - {""}
 
 
 def _laps(chosen: argparse.Namespace) -> int:
-    """Laps of drills that take hundreds of steps each."""
+    """Return the number of rounds of a drill whose rounds take hundreds of steps."""
     return max(1, chosen.count // 5)
 
 

@@ -23,7 +23,7 @@ NAMES = sorted(path.parent.name for path in FOLDER.glob("[0-9][0-9][0-9]-*/story
 
 
 class Story(Project):
-    """A project that expects things of its runs."""
+    """A project that checks which jobs each run executes."""
 
     def run(
         self,
@@ -36,7 +36,7 @@ class Story(Project):
         """Run the engine; exactly `expected` must have run.
 
         Args:
-            failed: names of all that must rest as failed; by default those that failed in this run.
+            failed: names of all jobs that must be failed afterwards; by default those that failed in this run.
             analysed: how many analyses must have run.
         """
         ran = self.engine_run(is_full_scan=is_full_scan, sets=sets)

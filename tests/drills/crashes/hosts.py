@@ -205,9 +205,9 @@ def _damage(path: Path, kind: str, dice: random.Random) -> None:
 
 
 def two_engines(folder: Path) -> Report:
-    """D3: the second engine is refused naming the first one's process.
+    """D3: a second engine is refused with the process id of the first.
 
-    After the first was killed, the next one owns the cache at once.
+    After the first was killed, the next engine gets the cache at once.
     """
     report = Report("D3")
     world = World(folder / "project", sources=6, commands=1)

@@ -116,7 +116,7 @@ def every_point(
     """K3 and E1: kill at, or fail, the n-th call that changes the disk, n = 1, 2, 3 … until an engine finishes.
 
     The edits are of the same kinds each time; every second time they are reverted before the restart. The search for a mutant ends
-    at its first violation. Most of the time of a point is the start of `workers`.
+    at its first violation. Most of a point's time is spent on starting `workers`.
     """
     say(f"seed {seed}, error {errno.errorcode.get(error, 'none: kills')}")
     report = Report("E1" if error else "K3")

@@ -29,7 +29,7 @@ from ..worlds.report import Report, Say
 GOODS_PER_HOSTILE = 6
 RSS_GROWTH_BYTES = 20 << 20
 _MISSED_S = 8.0
-"""Timeout of the search for a limit that a mutant took away (seconds)."""
+"""Timeout of a drill whose mutant removed a limit (seconds)."""
 
 
 class Hostile(Struct, frozen=True):
@@ -138,7 +138,7 @@ def hostile_mix(folder: Path, rounds: int, seed: int, *, mutant: str = "", names
         pool.run(pool.process_order("good"))  # the pool's initial size is not growth
         rss_bytes = resident_bytes(os.getpid())
         for number in range(rounds):
-            pool.pool.reconfigure(builders, PLATFORMS)  # or those that kill their workers are broken after three rounds
+            pool.pool.reconfigure(builders, PLATFORMS)  # or builders that kill workers are disabled after three rounds
             _one_round(pool, chosen, dice, number, report, _MISSED_S if mutant else PATIENCE_S)
             growth_bytes = resident_bytes(os.getpid()) - rss_bytes
             if growth_bytes > RSS_GROWTH_BYTES:

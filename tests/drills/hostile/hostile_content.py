@@ -394,7 +394,7 @@ def _argument(rng: random.Random, depth: int) -> str:
 
 
 def _pasted(self: Template) -> str:
-    """Have a shell read values as text."""
+    """Break the contract: put values into the text of the command, where the shell reads them."""
     text = self.text
     for name, variable in self.variables.items():
         text = text.replace(f"{{{name}}}", f'$(sh -c "printf %s ${variable}")')

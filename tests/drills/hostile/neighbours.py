@@ -110,7 +110,7 @@ _HEARD = {"control": b"pong", "gateway": b" 200 "}
 
 
 def _open_files(folder: Path, _stack: ExitStack) -> None:
-    """Break the contract: private files can be read."""
+    """Break the contract: other users can read private files."""
     for path in folder.rglob("*"):
         path.chmod(0o755 if path.is_dir() else 0o644)
 
@@ -128,7 +128,7 @@ def _open_control(_folder: Path, stack: ExitStack) -> None:
 
 
 def _open_gateway(_folder: Path, stack: ExitStack) -> None:
-    """Break the contract: clients without a token may read."""
+    """Break the contract: the gateway lets clients without a token read."""
     anybody = guard.ClientIdentity("anybody", frozenset(wire_codec.Scope), "")
     stack.enter_context(mock.patch.object(guard.Guard, "identify", return_value=anybody))
 

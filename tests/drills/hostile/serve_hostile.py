@@ -42,7 +42,7 @@ from ..worlds.mutants import replace_members
 from ..worlds.report import Report, Say
 
 GROWTH_LIMIT_BYTES = 192 << 20
-"""Maximum growth of memory: unfinished frames, one for each of 64 clients and 128 unauthenticated peers."""
+"""Maximum growth of memory (bytes): an unfinished frame for each of 64 clients and 128 unauthenticated peers."""
 LOG_LIMIT_BYTES = 1 << 20
 """Maximum size of the log: a client that sends nonsense must not fill the disk."""
 _MISSED_S = 5.0
@@ -207,7 +207,7 @@ class Victim:
 
 
 def frame_head(kind: int, length: int) -> bytes:
-    """Return the head of a masked frame, its mask left out."""
+    """Return the head of a masked frame, without the mask."""
     if length < 126:
         return struct.pack("!BB", 0x80 | kind, 0x80 | length)
     return struct.pack("!BBQ", 0x80 | kind, 0x80 | 127, length)

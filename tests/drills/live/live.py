@@ -25,7 +25,10 @@ SEEN_S = 2.0
 BUILDS_PER_STORM = 2
 _QUIET_S = 0.4
 _TRUST_S = 3.0
-"""Duration (seconds) of the second checks of fresh files. Drills of losses start later, because these checks find lost changes."""
+"""Time (seconds) in which fresh files are checked a second time.
+
+Drills that lose changes start later, because these checks would find them.
+"""
 _FOLDERS = 40
 """Number of folders; changes in all of them must not cause a full scan, so that only notified files are checked."""
 
@@ -212,7 +215,7 @@ def renames(folder: Path, count: int, seed: int, *, files: int = 200, mutant: st
 
 
 def _rename_storm(world: LiveWorld, files: int) -> None:
-    """Rename every file to and fro, and leave every other one renamed."""
+    """Rename every file and back, and finally rename every other file."""
     paths = sorted(path for path in (world.root / "assets").rglob("*.txt"))[:files]
     for path in paths:
         other = path.with_name("n" + path.name)
@@ -644,5 +647,5 @@ def _is_there(world: LiveWorld, data: bytes) -> bool:
 def _count(world: LiveWorld) -> int:
     try:
         return len([name for name in world.products() if not name.startswith(".cookies/")])
-    except FileNotFoundError:  # a file disappears during the check
+    except FileNotFoundError:  # a file disappeared during the check
         return -1

@@ -72,7 +72,7 @@ workers: 2
 
 
 def _held_open(world: LiveWorld, engine: Serving, path: Path, number: int) -> list[str]:
-    """Leave a file half written until a later save is a product, twice; return the products that were not whole."""
+    """Twice, leave a file half written until a later save has its product; return the products that were not whole."""
     data = world.note(f"held open {number}".encode())
     with path.open("wb", buffering=0) as file:
         file.write(data[: len(data) // 2])

@@ -36,7 +36,7 @@ _PATIENCE_S = 2.0
 
 
 class Blunted(Watcher):
-    """A watcher that lacks the rule its mutant names."""
+    """A watcher without the rule that its mutant removes."""
 
     mutant = ""
 

@@ -259,7 +259,7 @@ class Storm(Programs):
         return f"{old} to {new}"
 
     def swap(self) -> str:
-        """Replace a file by a folder, or a folder by a file."""
+        """Replace a file with a folder, or a folder with a file."""
         rel = self.draw_file()
         with suppress(OSError):
             if self.random.random() < 0.7:
@@ -273,7 +273,7 @@ class Storm(Programs):
         return rel
 
     def link(self) -> str:
-        """Replace a file by a link to another file."""
+        """Replace a file with a link to another file."""
         path, other = (self.project.path(self.draw_file()) for _ in range(2))
         with suppress(OSError):
             path.unlink()

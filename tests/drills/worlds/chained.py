@@ -1,4 +1,4 @@
-"""A world whose sources lead to others: chains of three stages, and `.meta` files that move, change and go with their sources."""
+"""A world with chains of three stages, and `.meta` files that are moved, changed and deleted with their sources."""
 
 from __future__ import annotations
 

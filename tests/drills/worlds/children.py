@@ -159,7 +159,7 @@ class Child:
         return not select.select([self._descriptor], [], [], seconds)[0]
 
     def await_word(self) -> None:
-        """Wait until the child's `action` has been reached."""
+        """Wait until the first run in the child's `action` has been ordered."""
         assert select.select([self._told], [], [], PATIENCE_S)[0], "the child does not get there"
         os.read(self._told, 1)
 

@@ -1,4 +1,4 @@
-"""An edit that is taken back runs again; one that is taken back before a scan saw it runs nothing."""
+"""A reverted edit runs the jobs again; an edit that is reverted before the next scan runs nothing."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

@@ -1,4 +1,4 @@
-"""A renamed file or folder is a deletion and a new source; a rename of case alone replaces the source."""
+"""A renamed file or folder is a deletion and a new source; a rename that changes only the case replaces the source."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

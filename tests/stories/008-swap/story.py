@@ -1,4 +1,4 @@
-"""Two files that change places both run; two of equal bytes and different inodes do not."""
+"""Two files that swap names both run, unless their bytes are equal."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

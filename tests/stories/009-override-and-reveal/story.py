@@ -1,4 +1,4 @@
-"""The scan folder of lower order wins a path; taking its file away reveals the other."""
+"""A file in the scan folder with the lower order overrides another of the same path; deleting it reveals the other."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets, order: 0}, {name: shared, path: shared, order: 10}]

@@ -1,4 +1,7 @@
-"""Across scan folders names that differ only in case are one path: the higher folder wins, the other comes back."""
+"""Across scan folders names that differ only in case are one path.
+
+The file in the folder of higher priority wins, and deleting it reveals the other.
+"""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets, order: 0}, {name: shared, path: shared, order: 10}]

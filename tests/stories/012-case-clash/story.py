@@ -1,4 +1,4 @@
-"""Two files of one folder that differ only in case both fail, neither has a product; renaming one heals both."""
+"""Two files of one folder whose names differ only in case both fail without products; after one is renamed both succeed."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

@@ -1,4 +1,4 @@
-"""Enabling a platform runs its jobs alone; disabling it leaves its products alone; taking it out of the list takes them away."""
+"""Enabling a platform runs only its jobs; disabling it keeps its products; removing it from the list deletes them."""
 
 ONE = """
 scan_folders: [{name: game, path: assets}]

@@ -1,4 +1,4 @@
-"""A scan folder that excludes a platform, by id or tag, has no products for it; the rest is left alone."""
+"""A scan folder that excludes a platform, by id or tag, has no products for it; other products stay unchanged."""
 
 HEAD = """
 platforms: {server: {tags: [headless]}}

@@ -1,4 +1,4 @@
-"""A builder that is added runs for its sources; one that is removed takes its products along."""
+"""An added builder runs for its sources; the products of a removed builder are deleted."""
 
 HEAD = """
 scan_folders: [{name: game, path: assets}]

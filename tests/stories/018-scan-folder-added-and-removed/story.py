@@ -1,4 +1,4 @@
-"""A scan folder that is taken out of the configuration takes its products along and reveals what it hid."""
+"""Removing a scan folder from the configuration deletes its products and reveals the files that it hid."""
 
 ONE = """
 builders: [{name: data, copy: ["*.txt"]}]

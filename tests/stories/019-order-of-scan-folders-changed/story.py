@@ -1,4 +1,4 @@
-"""A new order of scan folders changes who wins, and only that runs."""
+"""A new order of scan folders changes which files win, and only the jobs of these files run."""
 
 TEXT = """
 builders: [{{name: data, copy: ["*.txt"]}}]

@@ -1,4 +1,4 @@
-"""A metadata companion that is added, changed or removed runs its source again, by both ways of naming it."""
+"""A metadata companion that is added, changed or removed runs its source again; both ways of naming companions work."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

@@ -1,4 +1,4 @@
-"""Dependencies of dependencies count, in rings too, and stop counting when the chain is cut."""
+"""Dependencies of dependencies count, also in cycles, and stop counting when a link between them is removed."""
 
 from scripted_source import SCRIPTED
 

@@ -1,4 +1,4 @@
-"""A file that a run read without having declared it is watched from then on."""
+"""A file that a run reports as read, though the analysis did not declare it, is a dependency from then on."""
 
 from scripted_source import SCRIPTED
 

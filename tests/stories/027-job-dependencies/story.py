@@ -1,4 +1,4 @@
-"""Jobs run after those they depend on, and again when what they depend on changed: by fingerprint, by products, or not at all."""
+"""Jobs run after the jobs that they depend on. A change of these runs them again: of the fingerprint, of the products, or never."""
 
 from scripted_source import SCRIPTED
 

@@ -1,4 +1,4 @@
-"""A failed job keeps its last good product, is tried once at each start, and heals when anything it reads changes."""
+"""A failed job keeps its last good product, runs once at each start, and again when a file that it reads changes."""
 
 from scripted_source import SCRIPTED
 

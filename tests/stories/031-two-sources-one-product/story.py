@@ -1,4 +1,4 @@
-"""Two sources that make one product both fail and neither is placed; when one goes the other heals."""
+"""Two sources that make the same product both fail, and it is not placed; when one of them is deleted, the other succeeds."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

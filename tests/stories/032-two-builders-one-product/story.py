@@ -1,4 +1,4 @@
-"""Within one source the builder that stands first keeps a product that two builders make, even if the other is faster."""
+"""If two builders make the same product from one source, the builder that is listed first keeps it, even if the other is faster."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

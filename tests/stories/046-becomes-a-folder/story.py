@@ -1,4 +1,4 @@
-"""A file that becomes a folder of the same name, and back, in sources and so in the cache."""
+"""A source becomes a folder of the same name, and a file again; the cache follows."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

@@ -1,4 +1,4 @@
-"""A job that makes other products than before leaves none of the old ones behind."""
+"""When a job makes other products than before, the old products are deleted."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

@@ -1,4 +1,4 @@
-"""A platform that is switched off keeps what it has as it is, and is caught up with when it is switched on again."""
+"""A disabled platform keeps its products unchanged; enabling it again runs the jobs of all changes in the meantime."""
 
 CONFIG = """
 platforms: {server: {}, tv: {}}

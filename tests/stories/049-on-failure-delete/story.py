@@ -1,4 +1,4 @@
-"""A builder that says so loses its products when it fails, and gets them back when it heals."""
+"""With `on_failure: delete` the products of a failed job are deleted, and exist again when it succeeds."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

@@ -1,4 +1,4 @@
-"""A source that cannot be read fails naming the reason, keeps its product, and heals."""
+"""A source that cannot be read fails with the reason and keeps its product; it succeeds once it can be read."""
 
 import os
 

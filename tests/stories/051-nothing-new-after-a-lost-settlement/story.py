@@ -1,4 +1,4 @@
-"""A product deleted after an engine died without settling is still made again."""
+"""A product that is deleted after an engine died before it settled is made again."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

@@ -1,6 +1,6 @@
-"""A file in one scan folder and a folder of the same name in another make products that cannot both be there.
+"""A file in one scan folder and a folder of the same name in another make products that cannot both exist.
 
-Both fail, in any order, and the one that stays heals.
+Both fail, in any order; when one is deleted, the other succeeds.
 """
 
 CONFIG = """

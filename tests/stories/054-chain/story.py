@@ -1,6 +1,6 @@
 """Intermediates are sources of other builders, stage by stage.
 
-A file deleted at one stage is deleted in all later stages, and an equal intermediate runs no further jobs.
+The products of later stages are deleted with their source, and an unchanged intermediate runs no further jobs.
 """
 
 from pathlib import Path
@@ -34,12 +34,12 @@ def play(story):
     story.run(*A)
     assert story.texts()["sub/a.end"] == "three"
 
-    # deleted by hand: it is restored with all products that depend on it
+    # An intermediate that a user deleted is made again, with all products that depend on it.
     story.delete("Cache/Intermediate Assets/sub/a.mid")
     story.run(*A)
     story.delete("Cache/linux/sub/a.end")
     story.run(A[2])
-    # changed by hand, in another size or the same: it is made again before jobs that depend on it run
+    # An intermediate that a user changed, with or without another size, is made again before jobs that depend on it run.
     for text in ("changed by hand", "THREE"):
         story.write("Cache/Intermediate Assets/sub/a.mid", text)
         story.run(A[0], analysed=0)
@@ -51,14 +51,14 @@ def play(story):
     story.run(analysed=0)
     assert "common/sub/stray.low" not in story.texts()
 
-    # the job no longer makes its intermediate: all later stages are removed, and nothing fails
+    # the job no longer makes its intermediate: the products of all later stages are deleted, and no job fails
     story.write("assets/b.top", "none")
     story.run(B[0])
     assert [name for name in story.texts() if "b." in name] == []
     story.write("assets/b.top", "two")
     story.run(*B)
 
-    # the stage fails: its last products stay, and so do the products of later stages
+    # a stage fails: its last products and those of later stages stay
     story.write("assets/b.top", "fail")
     story.run(f"{B[0]}!")
     assert story.texts()["b.end"] == "two"

@@ -1,4 +1,4 @@
-"""An intermediate never overrides a real source: its job fails, whatever came first, and is tried again when the source goes."""
+"""An intermediate never overrides a source: its job fails, in any order of events, and runs again when the source is deleted."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def play(story):
     story.run("a.top:chained@common", "a.mid:chained@common", "a.low:chained")
     assert story.texts()["a.end"] == "made"
 
-    # the other order, and a later stage
+    # the source is there first; then the same in a later stage
     story.write("assets/A.low", "real")
     story.run("a.mid:chained@common!", "A.low:chained")
     assert "begins with 'a.top'" in story.errors()["a.mid:chained@common"]

@@ -1,4 +1,4 @@
-"""A job whose intermediate is a stage of the chain that made it fails; nothing goes round."""
+"""A job fails if its intermediate is an earlier stage of its own chain; no chain runs in an endless cycle."""
 
 from pathlib import Path
 
@@ -39,6 +39,6 @@ def play(story):
     assert "ring.mid -> ring.low -> ring.mid" in errors["ring.low:chained@common"]
     assert set(story.texts()) == {"common/back.mid", "common/ring.mid", "common/ring.low"}
     story.delete("assets/ring.top")
-    ran = story.engine_run()  # the failed later stage may be tried before its source is removed
+    ran = story.engine_run()  # the failed later stage may run again before its source is removed
     assert ran.runs.keys() - {"ring.low:chained@common!"} == {"self.top:chained@common!", "back.mid:chained@common!"}
     story.check_rest()

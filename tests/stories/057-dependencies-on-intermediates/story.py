@@ -1,4 +1,4 @@
-"""Jobs that need an intermediate wait until no chain can bring it any more, and run again when it changes."""
+"""Jobs that need an intermediate wait until it exists or no pending job can make it, and run again when it changes."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Two sources that make the same intermediate both fail, and no job uses it; when one of them stops, the other owns it."""
+"""Two sources that make the same intermediate both fail, and no job uses it; when one no longer makes it, the other succeeds."""
 
 from pathlib import Path
 

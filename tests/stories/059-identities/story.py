@@ -1,4 +1,4 @@
-"""A source with a `.meta` file keeps its UUID when it moves; mistakes in a `.meta` file are reported, and heal."""
+"""A source with a `.meta` file keeps its UUID when it moves; mistakes in a `.meta` file are reported, and end with the mistake."""
 
 import json
 
@@ -42,7 +42,7 @@ def play(story):
     assert not story.path("assets/plain.txt.meta").exists()
     story.run(analysed=0)
 
-    # moved with its file: the identity stays, and sources that name it by UUID follow
+    # moved with its `.meta` file: the UUID stays, and sources that depend on this UUID run again
     story.move("assets/a.txt", "assets/sub/b.txt")
     story.move("assets/a.txt.meta", "assets/sub/b.txt.meta")
     story.run("sub/b.txt:copies", "user.scr:scripted")
@@ -50,7 +50,7 @@ def play(story):
     story.write("assets/sub/b.txt", "other bytes")
     story.run("sub/b.txt:copies", "user.scr:scripted")
 
-    # another UUID: sources that named the first one miss it, and find it by its earlier names
+    # another UUID: the source is no longer found by the first UUID, but by the UUIDs of its earlier paths
     story.write("assets/sub/b.txt.meta", meta(TWO))
     story.run("sub/b.txt:copies", "user.scr:scripted")
     assert uuids(story)["sub/b.txt"] == two

@@ -1,4 +1,7 @@
-"""A folder's `.aptui.yaml` adjusts the builders below it: inherited, the nearer wins, and only what it touches runs."""
+"""A folder's `.aptui.yaml` adjusts the builders below it.
+
+Folders inherit, the nearest setting wins, and a change runs only the jobs that it affects.
+"""
 
 SHOUT = """
 from aptui.sdk import CreateJobsResponse, JobDescriptor, JobProduct, ProcessJobResponse, Result

@@ -1,4 +1,4 @@
-"""A settings file is overridden like any file: that of the winning scan folder applies to the sources of all scan folders."""
+"""A settings file is overridden like any file: the file in the winning scan folder applies to the sources of all scan folders."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}, {name: shared, path: shared, order: 1}]

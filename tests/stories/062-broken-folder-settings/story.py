@@ -1,4 +1,7 @@
-"""Broken folder settings fail the sources below, with file, line and column, keep the last good products, and heal when mended."""
+"""Broken folder settings fail the sources below, with file, line and column, keep the last good products.
+
+And run them again when the file is mended.
+"""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

@@ -1,6 +1,6 @@
 """Files of a metadata type do not override each other.
 
-Each is processed, and those of later scan folders say so in their products.
+Each file is processed, and the product names of files in later scan folders contain their scan folder.
 """
 
 import json

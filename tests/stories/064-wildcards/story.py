@@ -1,4 +1,4 @@
-"""A dependency by wildcard counts what the scan sees: `*` stands for any text, what is ignored or lies elsewhere never counts.
+"""A wildcard dependency matches files that the scan finds: `*` stands for any text, and ignored files never count.
 A pattern without a wildcard is a path."""
 
 from scripted_source import SCRIPTED

@@ -1,7 +1,4 @@
-"""When a later stage fails, what was made before stays, and with the top source all goes.
-
-Nothing of the failed stage is tried again.
-"""
+"""When a later stage fails, earlier products stay; deleting the top source deletes all. The failed stage is not tried again."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`*` in a job dependency stands for the jobs of all sources that match, as they come, change and go.
+"""`*` in a job dependency stands for the jobs of all matching sources, which may be added, changed and deleted.
 
 It never means the job's own source.
 """

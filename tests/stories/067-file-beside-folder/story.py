@@ -1,6 +1,6 @@
-"""A product `a` and one in a folder `a/` cannot lie in one cache: both fail and name each other, in any order.
+"""A product `a` and one in a folder `a/` cannot both be in the cache: both jobs fail and name each other, in any order.
 
-One alone heals.
+A remaining one succeeds.
 """
 
 CONFIG = """

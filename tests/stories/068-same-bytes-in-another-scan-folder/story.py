@@ -48,7 +48,7 @@ def play(story):
     story.delete("assets/part.inc")
     story.run("b.scr:scripted")
     story.move("shared/part.inc", "shared/PART.inc")
-    assert set(story.engine_run().runs) == set(BOTH)  # the first result is fetched, and again when its name counts
+    assert set(story.engine_run().runs) == set(BOTH)  # a fetched result counts as a run
     assert story.texts() == {"a.glue": "", "b.out": "(missing)", "plain.out": "plain"}
 
     story.config(CONFIG + "ignore: ['*.none']\n")  # every file is checked again

@@ -1,4 +1,4 @@
-"""The stored result of a file does not count for a file that hides it now, and readers of the hidden file are kept apart."""
+"""A stored result of a reader is not used after another file overrides the file that it read."""
 
 SEARCHER = """
 import os
@@ -48,7 +48,7 @@ def play(story):
     assert story.texts() == {"a.out": "another", "b.out": "of all"}
     story.run(analysed=0)
 
-    story.move("assets/part.inc", "assets/PART.inc")  # it hides the other again, and a reader of `part.inc` finds the other
+    story.move("assets/part.inc", "assets/PART.inc")  # no override for a job that opens `part.inc` by its name
     story.engine_run()
     assert story.texts() == {"a.out": "of all", "b.out": "of all"}
     story.run(analysed=0)

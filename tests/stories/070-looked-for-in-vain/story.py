@@ -1,4 +1,4 @@
-"""A file that a run reads or misses beside its source counts at that exact path.
+"""A file that a run reads, or does not find, beside its source is a dependency at that exact path.
 
 This holds even if another scan folder has the same relative path.
 """
@@ -8,7 +8,7 @@ import os
 from aptui import sdk
 
 class Looker:
-    """Looks for what its source names in the source's own scan folder, `early` while analysing, `late` while processing."""
+    """Reads the named file in the source's own scan folder: for `*.early` while analysing, for `*.late` while processing."""
 
     name = "looker"
     version = "1"
@@ -76,7 +76,7 @@ def play(story):
     story.delete("shared/part.inc")
     story.config(CONFIG.replace("order: 0", "order: 20"))
     story.write("shared/c.late", "part.inc")
-    story.engine_run()  # a file that appears there counts: no run has to read that exact path first
+    story.engine_run()  # `shared/part.inc` is a dependency although no run of c.late has read that path
     assert story.texts() == {"a.out": "(none)", "b.out": "(none)", "c.out": "(none)"}
     story.config(CONFIG)
     story.engine_run()

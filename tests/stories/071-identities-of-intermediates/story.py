@@ -1,4 +1,7 @@
-"""An intermediate of a source whose type is enabled for metadata has a `.meta` file, which comes, goes and counts with it."""
+"""An intermediate of a source whose type is enabled for metadata has a `.meta` file, which is made.
+
+Deleted and counted as an input with it.
+"""
 
 import json
 from pathlib import Path
@@ -76,7 +79,7 @@ def play(story):
     story.run(*CHAIN)
     assert story.path(f"{MID}.meta").read_bytes() == made
 
-    # changed by hand: it counts, also after its job has run again
+    # changed by a user: the change counts, also after its job has run again
     story.write(f"{MID}.meta", meta(BY_HAND, "sub/a.mid"))
     story.run("sub/a.mid:chained@common", "sub/a.low:chained")
     assert uuid_of(story, "sub/a.mid") == BY_HAND.replace("-", "")
@@ -84,7 +87,7 @@ def play(story):
     story.run(*CHAIN)
     assert uuid_of(story, "sub/a.mid") == BY_HAND.replace("-", "")
 
-    # it goes with its intermediate
+    # it is deleted with its intermediate
     story.write("assets/sub/A.top", "as other.mid\nd")
     story.run("sub/A.top:chained@common", "sub/other.mid:chained@common", "sub/other.low:chained")
     assert identity_files(story) == ["other.mid.meta"]
@@ -92,14 +95,14 @@ def play(story):
     story.run()
     assert identity_files(story) == []
 
-    # and is written again; a `.meta` file without a product beside it has no owner
+    # it is written again; a `.meta` file without a product beside it has no owner
     story.write("assets/sub/A.top", "e")
     story.write("Cache/Intermediate Assets/gone.mid.meta", meta(BY_HAND, "gone.mid"))
     story.run(*CHAIN)
     assert identity_files(story) == ["a.mid.meta"]
     assert story.path(f"{MID}.meta").read_bytes() == made
 
-    # one that a person puts beside an intermediate of another type counts, too
+    # a `.meta` file that a user adds beside an intermediate of another type counts, too
     story.write(f"{LOW}.meta", meta(BY_HAND, "sub/a.low"))
     story.run("sub/a.low:chained")
     assert uuid_of(story, "sub/a.low") == BY_HAND.replace("-", "")

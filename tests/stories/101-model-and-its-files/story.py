@@ -1,4 +1,7 @@
-"""A model runs again when its buffer or picture changes, fails by name when one is missing, and heals when it comes."""
+"""A model runs again when its buffer or picture changes, fails with the name of a missing file.
+
+And runs again when the file appears.
+"""
 
 import base64
 import json

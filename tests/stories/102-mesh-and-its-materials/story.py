@@ -1,4 +1,4 @@
-"""A model in OBJ runs again when its material file or the texture that this names changes; another texture, another dependency."""
+"""A model in OBJ runs again when its material file, or a texture that the material file names, changes."""
 
 import base64
 

@@ -1,7 +1,4 @@
-"""A shader runs again when something it includes changes, or a missing one comes.
-
-The compiler here is a stand-in of the story's own.
-"""
+"""A shader runs again when an included file changes, or a missing one appears. The story has a simple compiler of its own."""
 
 import os
 

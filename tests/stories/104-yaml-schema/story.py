@@ -1,4 +1,4 @@
-"""Data is held against its schema again when that changes; parameters differ by platform."""
+"""Data is checked again when its schema changes; parameters differ by platform."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Builders without a line of Python declare what their products need: by names in a text, or in a file that a command writes."""
+"""Builders without a line of Python declare what their products need: by paths in a text, or in a file that a command writes."""
 
 import sqlite3
 from contextlib import closing
@@ -48,7 +48,7 @@ def play(story):
     story.run("sky.png:copies", "grass.png:copies")
     assert needs(story, "a.lvl") == {"grass.png", "sky.png"}
 
-    # another rule: the jobs of that builder run again, though their products stay as they are
+    # another rule: the jobs of that builder run again, though their products stay the same
     story.config(CONFIG.replace('tile "([^"]+)"', 'tile "(gr[^"]+)"'))
     story.run("a.lvl:levels")
     assert story.reasons()["a.lvl:levels"].startswith("the builder's references")
