@@ -123,10 +123,10 @@ class _PrintedLog(RunLog):
 
     def note_progress(self, fraction: float) -> None:
         """Print the progress of the run in steps of 10 %."""
-        before = self._percent // 10
+        before = self.percent // 10
         super().note_progress(fraction)
-        if self._percent // 10 > before and self._percent:
-            printing.say(f"  [{self._percent} %]", "dim")
+        if self.percent // 10 > before and self.percent:
+            printing.say(f"  [{self.percent} %]", "dim")
             sys.stdout.flush()
 
 

@@ -6,7 +6,7 @@ import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from aptui.batch.options import load_config, load_last_config
 from aptui.batch.summary import findings_line, log_path
 from aptui.cli.naming import as_text
 from aptui.cli.read_access import OpenedProject, all_builders, engine_answer, open_for_reading
-from aptui.cli.run_verbs import as_running, counts, resource_line, running_ids
+from aptui.cli.run_verbs import as_running, counts, resource_line, running_jobs
 from aptui.config import trust
 from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database, own_folder
@@ -63,7 +63,7 @@ a bare status word is a status; ! in front inverts a term,
 def jobs(arguments: Namespace) -> int:
     """List jobs."""
     config = load_last_config(arguments)
-    running = running_ids(config)
+    running = running_jobs(config)
     with open_for_reading(arguments, config) as project:
         from aptui.store.jobs.parts import read_facts
 
@@ -76,6 +76,7 @@ def jobs(arguments: Namespace) -> int:
             printing.say_json_list(
                 {
                     **job_json(row, project),
+                    "progress": _progress_share(running.get(row.job_id, -1)),
                     "slower": slower[row.job_id].to_json() if row.job_id in slower else None,
                     "facts": facts_json(facts.get(row.job_id)),
                     "checks": checks[row.job_id].text if row.job_id in checks else "",
@@ -85,14 +86,22 @@ def jobs(arguments: Namespace) -> int:
         else:
             printing.table(
                 ("source", "platform", "job key", "status", "duration", "warnings", "errors", "completed", "reason"),
-                ([*_names(row, project), _status(row, slower.get(row.job_id)), *_figures(row), row.reason] for row in rows),
+                (
+                    [
+                        *_names(row, project),
+                        _status(row, slower.get(row.job_id), running.get(row.job_id, -1)),
+                        *_figures(row),
+                        row.reason,
+                    ]
+                    for row in rows
+                ),
                 right=(4, 5, 6, 7),
                 spare=(7, 4, 8, 6, 5),
             )
     return 0
 
 
-def _find_wanted_jobs(project: OpenedProject, arguments: Namespace, running: frozenset[int]) -> Iterator[JobRow]:
+def _find_wanted_jobs(project: OpenedProject, arguments: Namespace, running: Mapping[int, int]) -> Iterator[JobRow]:
     statuses = {"completed" if status in _WITH else status for status in arguments.status} if not running else ()
     rows = as_running(project.database.jobs(statuses=tuple(statuses), platform=arguments.platform), running)
     if arguments.status:
@@ -132,7 +141,7 @@ FILTER_PLACE = "--filter:"
 def job_lines(arguments: Namespace, terms: str) -> Iterator[str]:
     """Yield the number of jobs that match all terms, then one line per job, for screen readers."""
     config = load_last_config(arguments)
-    running = running_ids(config)
+    running = running_jobs(config)
     with open_for_reading(arguments, config) as project:
         everything = list(as_running(project.database.jobs(), running))
         rows = list(_filter_rows(everything, project, terms)) if terms else everything
@@ -141,13 +150,14 @@ def job_lines(arguments: Namespace, terms: str) -> Iterator[str]:
             error = row.error.removeprefix(f"{row.source}:").lstrip()  # the line already names the path
             why = f": {printing.line(error)}" if error else ""
             key = printing.line(describe_key(row.job_key, project.builder_of(row.builder)))
-            yield f"{_status(row)}: {printing.line(row.source)}, {row.platform}, {key}, #{row.job_id}{why}"
+            status = _status(row, None, running.get(row.job_id, -1))
+            yield f"{status}: {printing.line(row.source)}, {row.platform}, {key}, #{row.job_id}{why}"
 
 
 def find_unsettled_jobs(arguments: Namespace) -> set[int]:
     """Return the numbers of waiting and running jobs."""
     config = load_last_config(arguments)
-    running = running_ids(config)
+    running = running_jobs(config)
     with open_for_reading(arguments, config) as project:
         rows = as_running(project.database.jobs(), running)
         return {row.job_id for row in rows if row.status in ("pending", "processing")}
@@ -166,9 +176,13 @@ def _names(row: JobRow, project: OpenedProject) -> tuple[str, str, str]:
     return row.source, row.platform, describe_key(row.job_key, project.builder_of(row.builder))
 
 
-def _status(row: JobRow, slow: session_history.JobPace | None = None) -> str:
+def _progress_share(percent: int) -> float | None:
+    return percent / 100 if percent >= 0 else None
+
+
+def _status(row: JobRow, slow: session_history.JobPace | None, percent: int) -> str:
     if row.status != "completed":
-        return row.status
+        return f"{row.status} {percent} %" if percent >= 0 else row.status
     text = "completed, errors" if row.errors else "completed, warnings" if row.warnings else "completed"
     text += ", restored" if row.is_restored else ""
     text += ", flaky" if row.flaky else ""
@@ -227,7 +241,7 @@ def status(arguments: Namespace) -> int:
     if arguments.openmetrics:
         return _print_figures(arguments)
     config = load_last_config(arguments)
-    running = running_ids(config)
+    running = running_jobs(config)
     with open_for_reading(arguments, config) as project:
         totals = project.database.totals()
         jobs = counts(project.database, totals.jobs, running)

@@ -7,6 +7,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -191,22 +192,28 @@ _LIMIT_S = 2.0
 _MOST_HOLDERS = 3
 
 
-def running_ids(config: Config) -> frozenset[int]:
-    """Return the ids of running jobs, empty if no engine answers; call it before the database is opened."""
+def running_jobs(config: Config) -> dict[int, int]:
+    """Return {id of a running job: its progress in per cent, -1 = unknown}, empty if no engine answers.
+
+    Call it before the database is opened.
+    """
     try:
         with EngineClient.of(config.cache_dir, timeout_s=1.0) as client:
             answer = client.ask(port.Subscribe(wants_all=False), timeout_s=_LIMIT_S)
-            return msgspec.convert(answer["running"], prepare_form(frozenset[int]))
+            ids, percents = (
+                msgspec.convert(answer.get(name, ()), prepare_form(list[int])) for name in ("running", "running_percent")
+            )
+            return dict(zip_longest(ids, percents, fillvalue=-1))
     except HostError:
-        return frozenset()
+        return {}
 
 
-def as_running(rows: Iterator[JobRow], running: frozenset[int]) -> Iterator[JobRow]:
+def as_running(rows: Iterator[JobRow], running: Mapping[int, int]) -> Iterator[JobRow]:
     """Yield rows, with status `running` for the running jobs."""
     return (replace(row, status=STATUS) if row.job_id in running else row for row in rows)
 
 
-def counts(database: Reader, jobs: dict[str, int], running: frozenset[int]) -> dict[str, int]:
+def counts(database: Reader, jobs: dict[str, int], running: Mapping[int, int]) -> dict[str, int]:
     """Return {status: number of jobs}, with running jobs counted as running."""
     found = dict(jobs)
     for row in filter(None, map(database.job, running)):

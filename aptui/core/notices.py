@@ -89,6 +89,18 @@ class JobChanged(Struct, frozen=True):
         return f"failed {self.source} ({self.platform}, {self.job_key}): {self.error.removeprefix(f'{self.source}:').lstrip()}"
 
 
+class JobProgress(Struct, frozen=True):
+    """How far the run of a job is, in per cent, as its builder reported it; at most ten times a second for each worker.
+
+    It is stored nowhere, and comes after the notice that the job runs.
+    """
+
+    cause: int
+    job_id: int
+    run_key: RunKey
+    percent: int
+
+
 class ProductsChanged(Struct, frozen=True):
     """Products published or removed: (name, digest hex or "" when removed)."""
 
@@ -206,6 +218,6 @@ class PeerOrdered(Struct, frozen=True):
 
 
 Notice = (
-    JobChanged | ProductsChanged | SourcesChanged | EngineMessage | Progress | HealthChanged | ConnectionsChanged | MissingScan
-    | ShowRequested | PeerOrdered
+    JobChanged | JobProgress | ProductsChanged | SourcesChanged | EngineMessage | Progress | HealthChanged | ConnectionsChanged
+    | MissingScan | ShowRequested | PeerOrdered
 )  # fmt: skip

@@ -11,11 +11,12 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
 
-from aptui.core.notices import JobChanged, Progress
+from aptui.core.notices import JobChanged, JobProgress, Progress
 from aptui.link import places, port
 from aptui.link.client import EngineClient, EngineGone
 from aptui.link.codec import NoticeLine
@@ -56,8 +57,8 @@ class EngineLink:
         self.is_here = False
         self.epoch = self.seq = 0
         self.progress: Progress | None = None
-        self.running: set[int] = set()
-        """Running jobs according to the notices; the database does not store that."""
+        self.running: dict[int, int] = {}
+        """{running job: its progress in per cent, -1 = unknown} according to the notices; the database does not store that."""
 
     def start(self) -> None:
         """Start connecting; called in the event loop."""
@@ -143,7 +144,8 @@ class EngineLink:
         if self._ends.is_set():
             return
         met = msgspec.convert(welcome, prepare_form(_EngineState), strict=False)
-        self.epoch, self.seq, self.progress, self.running = met.epoch, met.seq, met.progress, set(met.running)
+        self.epoch, self.seq, self.progress = met.epoch, met.seq, met.progress
+        self.running = dict(zip_longest(met.running, met.running_percent, fillvalue=-1))
         self.is_here = True
         self._report_state(True)
 
@@ -156,8 +158,13 @@ class EngineLink:
         if not self._ends.is_set():
             self.epoch, self.seq = batch[-1].epoch, max(batch[-1].seq, self.seq if batch[-1].epoch == self.epoch else 0)
             for notice in (news.notice for news in batch):
-                if isinstance(notice, JobChanged):
-                    (self.running.add if notice.status == "processing" else self.running.discard)(notice.job_id)
+                if isinstance(notice, JobProgress):
+                    if notice.job_id in self.running:
+                        self.running[notice.job_id] = notice.percent
+                elif isinstance(notice, JobChanged) and notice.status == "processing":
+                    self.running.setdefault(notice.job_id, -1)
+                elif isinstance(notice, JobChanged):
+                    self.running.pop(notice.job_id, None)
             for listener in self.listeners:
                 listener(batch)
 
@@ -171,6 +178,7 @@ class _EngineState(msgspec.Struct):
     seq: int = 0
     progress: Progress | None = None
     running: tuple[int, ...] = ()
+    running_percent: tuple[int, ...] = ()
 
 
 def _settle(waiting: asyncio.Future[Answer | KnownError], answer: Answer | KnownError) -> None:

@@ -16,7 +16,16 @@ from itertools import groupby, islice
 
 from msgspec.structs import replace
 
-from aptui.core.notices import ConnectionsChanged, HealthChanged, JobChanged, Notice, ProductsChanged, Progress, SourcesChanged
+from aptui.core.notices import (
+    ConnectionsChanged,
+    HealthChanged,
+    JobChanged,
+    JobProgress,
+    Notice,
+    ProductsChanged,
+    Progress,
+    SourcesChanged,
+)
 from aptui.link import codec
 from aptui.link.codec import NoticeLine
 
@@ -133,6 +142,8 @@ class NoticeFeed:
                 job = notice.job_id or notice.key
                 key = job, notice.status not in UNSETTLED
                 self._waiting.pop((job, False), None)
+            case JobProgress():
+                key = JobProgress, notice.job_id
             case ProductsChanged(products=products):
                 key = ProductsChanged
                 self._products.update(products)

@@ -38,9 +38,10 @@ class PingEngine(Struct, frozen=True):
 class Subscribe(Struct, frozen=True):
     """Receive notices from now on.
 
-    Answered with {epoch, seq, progress, health, running: [job id, …], running_ms: [run time of each, …]}; `wants_all` also asks for
-    pending and running jobs (a job that ends within a moment is reported by its end alone), not only for settled ones. Every notice
-    carries `epoch` and `seq`; a client that reads too slowly is dropped and may connect again.
+    Answered with {epoch, seq, progress, health, running: [job id, …], running_ms: [run time of each, …], running_percent: [progress
+    of each, -1 = unknown, …]}; `wants_all` also asks for pending and running jobs and their progress (a job that ends within a
+    moment is reported by its end alone), not only for settled ones. Every notice carries `epoch` and `seq`; a client that reads
+    too slowly is dropped and may connect again.
 
     `is_coalesced`: at most ten times a second, the newest notice of each thing (`notice_feed`), for clients that draw.
     """

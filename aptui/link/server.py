@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
-from aptui.core.notices import JobChanged, Notice
+from aptui.core.notices import JobChanged, JobProgress, Notice
 from aptui.link import codec, places
 from aptui.link.notice_feed import REPLACED, UNSETTLED, NoticeFeed, Outbox
 from aptui.link.port import PROTOCOL, Answerer, EngineHello, PingEngine, ReadStatus, StopEngine, Verb
@@ -229,11 +229,14 @@ class LinkServer:
         if self._drawing:
             self._feed.put(notice, epoch, seq)
         line = b""
-        is_settled = not (isinstance(notice, JobChanged) and notice.status in UNSETTLED)
+        is_settled = not (isinstance(notice, JobProgress) or (isinstance(notice, JobChanged) and notice.status in UNSETTLED))
+        key: object = type(notice) if isinstance(notice, REPLACED) else None
+        if isinstance(notice, JobProgress):
+            key = JobProgress, notice.job_id
         for client in self._subscribers:
             if client.wants or is_settled:
                 line = line or codec.encode_notice(notice, epoch, seq)
-                self._put(client, type(notice) if isinstance(notice, REPLACED) else None, line)
+                self._put(client, key, line)
 
     def _send_feed(self) -> None:
         for line in self._feed.lines(self._clock()) if self._drawing else ():

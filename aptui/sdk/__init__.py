@@ -428,7 +428,7 @@ class ProcessJobRequest(_Request):
     if the configuration has `quality: [draft, final]` for the builder: a fast first version, which the final replaces later.
     `threads` is how many threads the run may use, so that all workers together use each core once.
 
-    `progress(fraction)` shows how far the run is (0 … 1) at the end of its log while it runs.
+    `progress(fraction)` reports how far the run is (0 … 1): the screen, `aptui jobs` and the gateway show it while it runs.
 
     `products` are those that `write_product` and `add_product` recorded, and `dependencies` the files that the run read and that
     `create_jobs` did not declare (absolute, or relative to their scan folder): `SimpleBuilder` returns both.

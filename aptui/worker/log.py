@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import signal
 import socket
 import time
 import warnings
 from _thread import allocate_lock, stack_size, start_new_thread
 from collections import deque
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Protocol, TextIO
 
 from aptui.core.notices import LogLevel, LogRecord
@@ -73,7 +74,9 @@ class RunLog:
         self._settled_bytes = 0
         self._settling = allocate_lock()
         self.first_error = ""
-        self._percent, self._progress_count = -1, 0
+        self.percent, self._progress_count = -1, 0
+        self.on_progress: Callable[[], None] = lambda: None
+        """Called when `percent` changed, by the builder's thread."""
 
     @property
     def warnings(self) -> int:
@@ -131,10 +134,11 @@ class RunLog:
             self.extend(records)
 
     def note_progress(self, fraction: float) -> None:
-        """Show how far the run is, 0 … 1, at the end of its log until it has ended."""
+        """Report how far the run is, 0 … 1; until it has ended, this is the last line of its log."""
         percent = int(100 * min(1.0, max(0.0, fraction)))
-        if percent != self._percent:
-            self._percent, self._progress_count = percent, self._progress_count + 1
+        if percent != self.percent:
+            self.percent, self._progress_count = percent, self._progress_count + 1
+            self.on_progress()
 
     def so_far(self, seen: int = -1) -> tuple[int, tuple[LogRecord, ...]]:
         """Return (stamp, the last records) from any thread; no records if the stamp is still `seen`."""
@@ -146,8 +150,8 @@ class RunLog:
             if stamp == seen:
                 return stamp, ()
             records = (*self.records(), *(output.records() if output else ()))
-            if self._percent >= 0:
-                records += (LogRecord(LogLevel.INFO, self._window, f"[{self._percent} %]", time.time_ns() // 1_000_000),)
+            if self.percent >= 0:
+                records += (LogRecord(LogLevel.INFO, self._window, f"[{self.percent} %]", time.time_ns() // 1_000_000),)
             return stamp, latest(records, self._window)
 
     def for_builder(self) -> JobLog:
@@ -226,28 +230,37 @@ def _valid_pairs(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], .
     return tuple((_valid(key), _valid(value)) for key, value in pairs)
 
 
-# Answers requests for the log of a run in progress, independent of the run's own thread.
+# Answers requests for the log of a run in progress, and reports its progress, independent of the run's own thread.
 #
 # Requests arrive on their own socket pair, and one thread reads them. So no other code consumes a request, no request waits
 # behind orders, and the run is never interrupted: without requests a run only sets a variable. Each request names a run
 # and gets an answer, even if that run is not in progress here. Native code that holds the GIL only delays the answer.
+# Progress goes over the same socket, from the same thread: a builder that reports it in a loop, in threads or in forked
+# processes cannot delay the run's result or mix two frames.
 
 ADDRESS_BYTES = 72 << 20
 """Address space of one thread, reserved by malloc(3); a memory limit counts addresses."""
 _STACK_BYTES = 512 << 10
 _RECEIVE_BYTES = 1 << 12
+_PROGRESS_S = 0.1
+"""Minimum interval between two reports of progress; a run that is shorter reports none."""
 
 
 class LogAnswerer:
-    """Answers requests over `questions` about the current run; its thread starts with the first run."""
+    """Answers requests over `questions` about the current run, and reports its progress; its thread starts with the first run."""
 
     def __init__(self, questions: socket.socket) -> None:
         self._questions = questions
         self._run: tuple[int, RunLog] | None = None
         self._has_begun = False
+        self._signal = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._is_signalled = False
+        self._due_s = 0.0
 
     def begin(self, run_key: int, log: RunLog) -> None:
         """Set the current run."""
+        log.on_progress = self._note_progress
+        self._due_s = time.monotonic() + _PROGRESS_S
         self._run = run_key, log
         if not self._has_begun:
             self._has_begun = True
@@ -259,17 +272,43 @@ class LogAnswerer:
         """Clear the current run."""
         self._run = None
 
+    def _note_progress(self) -> None:
+        if not self._is_signalled:
+            self._is_signalled = True
+            with suppress(OSError):  # a builder closed the file
+                os.eventfd_write(self._signal, 1)
+
     def _serve(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         reader = wire.FrameReader()
+        poll = select.poll()
+        for descriptor in (self._questions.fileno(), self._signal):
+            poll.register(descriptor, select.POLLIN)
+        is_progress_due = False
         while True:
             try:
-                if not self._take(reader):
+                left_ms = max(0.0, 1000 * (self._due_s - time.monotonic())) if is_progress_due else None
+                ready = dict(poll.poll(left_ms))
+                if self._signal in ready:
+                    poll.unregister(self._signal)  # until the progress is sent
+                    is_progress_due = True
+                if is_progress_due and time.monotonic() >= self._due_s:
+                    is_progress_due = False
+                    self._report_progress()
+                    poll.register(self._signal, select.POLLIN)
+                if self._questions.fileno() in ready and not self._take(reader):
                     return
             except (OSError, wire.WireError):
                 return  # the engine is gone, or a builder closed a file that is not its own: the run goes on
             except MemoryError:
                 pass  # a builder uses all memory or descriptors; the engine asks again
+
+    def _report_progress(self) -> None:
+        os.eventfd_read(self._signal)
+        self._is_signalled = False  # before the figure is read: a later one signals again
+        run, self._due_s = self._run, time.monotonic() + _PROGRESS_S
+        if run is not None and run[1].percent >= 0:
+            self._questions.sendall(wire.encode(wire.FrameKind.PROGRESS, wire.RunProgress(run[0], run[1].percent)))
 
     def _take(self, reader: wire.FrameReader) -> bool:
         """Read and answer requests; return whether more may arrive."""

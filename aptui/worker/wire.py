@@ -27,7 +27,7 @@ HEADER_BYTES = 5
 class FrameKind(IntEnum):
     """Content of a frame. The engine sends the first five and LOG_QUESTION, a worker the others.
 
-    LOG_QUESTION and LOG_ANSWER use their own socket pair (`worker.log`).
+    LOG_QUESTION, LOG_ANSWER and PROGRESS use their own socket pair (`worker.log`).
     """
 
     SETUP = 1
@@ -43,6 +43,7 @@ class FrameKind(IntEnum):
     RETIRE = 11
     LOG_QUESTION = 12
     LOG_ANSWER = 13
+    PROGRESS = 14
 
 
 class WorkerSetup(Struct, frozen=True):
@@ -93,6 +94,13 @@ class LogAnswer(Struct, frozen=True):
     records: tuple[LogRecord, ...] = ()
 
 
+class RunProgress(Struct, frozen=True):
+    """How far the run `run_key` is, in per cent, as its builder reported it."""
+
+    run_key: int
+    percent: int
+
+
 class WireError(Exception):
     """The other side sent an invalid frame."""
 
@@ -111,6 +119,7 @@ _TYPES: dict[FrameKind, object] = {
     FrameKind.RETIRE: WorkerNote,
     FrameKind.LOG_QUESTION: LogQuestion,
     FrameKind.LOG_ANSWER: LogAnswer,
+    FrameKind.PROGRESS: RunProgress,
 }
 
 Record = (
@@ -118,6 +127,7 @@ Record = (
     | WorkerNote
     | LogQuestion
     | LogAnswer
+    | RunProgress
     | HashOrder
     | HashResult
     | AnalyseResult

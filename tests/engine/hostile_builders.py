@@ -92,6 +92,20 @@ class Waiting(Base):
         request.log.info(name)
 
 
+class Advancing(Base):
+    """Reports progress in a loop and from a forked child, then waits for a file."""
+
+    def act(self, request):
+        for step in range(5000):
+            request.progress(step / 10000)
+        if (child := os.fork()) == 0:
+            request.progress(0.9)
+            os._exit(0)
+        os.waitpid(child, 0)
+        while not os.path.exists(os.path.join(request.job_params["folder"], "end")):
+            time.sleep(0.01)
+
+
 class Segv(Base):
     def act(self, request):
         print("about to crash")

@@ -130,3 +130,12 @@ def test_truncated_line_of_several_notices_is_malformed() -> None:
     for end in (12, 14, 40, len(line) - 3):
         with pytest.raises(codec.MalformedLine):
             codec.decode_message(line[:end])
+
+
+def test_only_the_newest_progress_of_each_job_is_sent() -> None:
+    feed, state = NoticeFeed(), State()
+    for number, percent in ((1, 10), (2, 5), (1, 20), (1, 30)):
+        feed.put(notices.JobProgress(1, number, 7, percent), 1, percent)
+    hear(state, feed.lines(0.0))
+
+    assert [(each.job_id, each.percent) for each in state.said] == [(2, 5), (1, 30)]  # type: ignore[union-attr]  # only these were put

@@ -359,16 +359,20 @@ class RequestHandler:
         self._notify_connections()
         engine = live.engine
         if engine is None:
-            request.answer(epoch=0, seq=0, progress=live.latest_progress, health=live.health, running=[], running_ms=[])
+            request.answer(
+                epoch=0, seq=0, progress=live.latest_progress, health=live.health, running=[], running_ms=[], running_percent=[]
+            )
             return
         seq, ticket = engine.inbox.seq, engine.ordered_ticket
 
         def answer() -> None:
             waiting = engine.pipeline.jobs.reports.list_unreported_ids()
             running = {job_id: for_ms for job_id, for_ms in engine.runs.running_jobs().items() if job_id not in waiting}
+            percents = engine.runs.list_progress()
             request.answer(
                 epoch=engine.epoch, seq=seq, progress=live.latest_progress, health=live.health,
                 running=[*running], running_ms=[*running.values()],
+                running_percent=[percents.get(job_id, -1) for job_id in running],
             )  # fmt: skip
 
         # A client that reads the database after the answer misses nothing that was published before.

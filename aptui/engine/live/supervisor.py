@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from aptui.config import dirs
 from aptui.config.configuration import Config
-from aptui.core.notices import EngineMessage, HealthChanged, JobChanged, LogLevel, Notice, Progress
+from aptui.core.notices import EngineMessage, HealthChanged, JobChanged, JobProgress, LogLevel, Notice, Progress
 from aptui.core.project import Builder
 from aptui.core.run_history import SessionKind
 from aptui.engine import registry
@@ -156,13 +156,13 @@ class EngineSupervisor:
         self._is_settled = True
         self._is_first_scan = self._is_displaced = False
         self._outdated_count = 0
-        self._trouble = self._configuration_error = ""
+        self._trouble = self._configuration_error = self._moved_to = ""
         self._retry_at, self._retry_s = math.inf, _RETRY_S[0]
         self._tried_at = self._disk_at = self._place_at = self._latest_s = 0.0
-        self._moved_to = ""
         self._end_at = math.inf
         self._latest_due_s: float | None = None
         """When (monotonic) clients are notified of the latest state of pending and running jobs, None if no job changed."""
+        self._held_progress: dict[int, JobProgress] = {}
         self.latest_progress: Progress | None = None
         self.is_paused = False
         self.wants_all = False
@@ -555,7 +555,9 @@ class EngineSupervisor:
     def _notify(self, notice: Notice) -> None:
         if isinstance(notice, Progress):
             self.latest_progress = notice
-        if not (isinstance(notice, JobChanged) and notice.status in UNSETTLED):
+        if isinstance(notice, JobProgress) and self.engine is not None and self.engine.pipeline.jobs.reports.moved:
+            self._held_progress[notice.job_id] = notice  # clients must know first that the job runs
+        elif not (isinstance(notice, JobChanged) and notice.status in UNSETTLED):
             self._publish(notice)
         for listener in self.listeners:
             listener(notice)
@@ -576,6 +578,10 @@ class EngineSupervisor:
             self._latest_due_s, self._latest_s = None, now
             for notice in engine.pipeline.jobs.reports.latest(engine.runs.at_work()):
                 self._publish(notice)
+            held, self._held_progress = self._held_progress, {}
+            for progress in held.values():
+                if progress.run_key in engine.pipeline.jobs.running:
+                    self._publish(progress)
 
     @property
     def is_reopening(self) -> bool:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from aptui import feature
 from aptui.core.messages import CommitProducts, RunsFinished, SlotsFree, StartRuns
 from aptui.core.model import FileFact, Job, PathKey
+from aptui.core.notices import JobProgress
 from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, HashResult, Outcome, ProcessOrder, RunResult
 from aptui.core.retry import FailureKind
 from aptui.core.run_report import Stamp, UsedFile
@@ -265,9 +266,15 @@ class RunDispatcher:
                 self._take_from_pool,
                 settings=settings_for(context.config, early=self._early, notify=self._note_no_sandbox),
                 learned_memory=json.loads(context.archive.state("learned_memory") or "{}"),
+                on_progress=self._note_progress,
             )
             context.closing.callback(self.pool_if_any.close, _GRACE_S)
         return self.pool_if_any
+
+    def _note_progress(self, run_key: int, percent: int) -> None:
+        job = self._context.pipeline.jobs.running.get(run_key)
+        if job is not None and job.id:
+            self._context.news.notify(JobProgress(self._context.inbox.seq, job.id, job.run_key, percent))
 
     def _note_no_sandbox(self, text: str) -> None:
         self.sandbox_problem = text
@@ -445,6 +452,12 @@ class RunDispatcher:
         """Return {job id: ms since a worker began the job} of running jobs, 0 = not begun; analyses have no id."""
         at_work = self.at_work()
         return {job_id: at_work.get(run_key, 0) for job_id, run_key in self._context.pipeline.running_job_ids().items()}
+
+    def list_progress(self) -> dict[int, int]:
+        """Return {job id: per cent} of running jobs whose builders reported how far they are."""
+        progress = {} if self.pool_if_any is None else self.pool_if_any.list_progress()
+        jobs = self._context.pipeline.running_job_ids().items() if progress else ()
+        return {job_id: progress[run_key] for job_id, run_key in jobs if run_key in progress}
 
     def note_committed(self, command: CommitProducts, done: Iterable[int]) -> None:
         """Note that the products of these runs are in the cache."""

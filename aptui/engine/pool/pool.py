@@ -60,6 +60,7 @@ class Pool:
         selector: registered keys carry a callable: the loop calls `key.data()` for each ready key
             (a mask may be passed and is not needed).
         on_results: called with one or more results, from those callables and from `poll`; never from within `send` or `kill`.
+        on_progress: called with the run key and the per cent, at most ten times a second per worker.
         clock: seconds of a monotonic clock, the one that `poll` is given.
         learned_memory: {builder: bytes} that `list_learned_memory()` of an earlier session returned.
         memory: replaces the measurements of the machine.
@@ -77,8 +78,9 @@ class Pool:
         settings: PoolSettings | None = None,
         learned_memory: Mapping[str, int] | None = None,
         memory: MemoryBudget | None = None,
+        on_progress: Callable[[int, int], None] = lambda _run_key, _percent: None,
     ) -> None:
-        self._size, self._report, self._clock = size, on_results, clock
+        self._size, self._report, self._clock, self._report_progress = size, on_results, clock, on_progress
         self._settings = settings or PoolSettings()
         self._memory = memory or MemoryBudget(self._settings.memory_budget_bytes, clock, learned_memory)
         self._manager = WorkerManager(selector, self, clock, self._settings)
@@ -150,6 +152,11 @@ class Pool:
         heads = [slot.messages[0] for slot in self._manager.slots if slot.messages and slot.is_ready]
         jobs = [message for message in heads if message.rest and (message.is_job or message.kind is wire.FrameKind.COPY)]
         return {message.rest[0].run_key: int(1000 * (self._clock() - message.began_s)) for message in jobs}
+
+    def list_progress(self) -> dict[int, int]:
+        """Return {run key of a running job: per cent}, for builders that reported how far they are."""
+        found = dict(slot.progress for slot in self._manager.slots)
+        return {run_key: percent for run_key, percent in found.items() if run_key in self.jobs_at_work()}
 
     def log_so_far(self, run_key: int, *, asks: bool = False) -> LogSoFar | None:
         """Return the known log of a run; None if no worker runs it. `asks`: also request more lines from its worker."""
@@ -363,6 +370,13 @@ class Pool:
             slot.member.hang_up()
         else:
             slot.idle_since_s = self._clock()
+
+    def on_progress(self, member: WorkerProcess, run_key: int, percent: int) -> None:
+        """Report how far a run is (`Listener`); a report about a run that ended, or is not this worker's, has no effect."""
+        slot = self._manager.slot_of(member)
+        if slot.is_at(run_key):
+            slot.progress = run_key, percent
+            self._report_progress(run_key, percent)
 
     def on_wake(self) -> None:
         """Report the results of one wake-up together (`Listener`)."""

@@ -15,6 +15,7 @@ import signal
 import socket
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Protocol
 
 from msgspec import Struct
@@ -39,6 +40,9 @@ class WorkerListener(Protocol):
 
     def on_exit(self, member: WorkerProcess) -> None:
         """The process is dead; its earlier messages and output were received."""
+
+    def on_progress(self, member: WorkerProcess, run_key: int, percent: int) -> None:
+        """A builder reported how far its run is."""
 
     def on_wake(self) -> None:
         """Called after all frames of one wake-up were reported."""
@@ -73,7 +77,7 @@ class WorkerProcess:
         spawned = spawned or spawn(start.environment, start.sandbox)
         self.mark, self.is_wrapped = spawned.mark, spawned.is_wrapped
         self._process, self._channel, self._output = spawned.process, spawned.channel, spawned.output
-        self.questions = RunQuestions(spawned.questions, selector)
+        self.questions = RunQuestions(spawned.questions, selector, on_progress=partial(listener.on_progress, self))
         self.pid = self._process.pid
         self.exit_descriptor = os.pidfd_open(self.pid)
         self._register()

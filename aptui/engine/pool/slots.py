@@ -53,6 +53,8 @@ class WorkerSlot(Struct, eq=False):
     is_retiring: bool = False
     verdicts: dict[int, Verdict] = field(default_factory=dict)
     kill_at_s: float | None = None
+    progress: tuple[int, int] = (0, -1)
+    """(run key, per cent) of the last report of a builder."""
 
     @property
     def is_usable(self) -> bool:

@@ -62,12 +62,17 @@ class RunQuestions:
         channel: our end of the socket pair; this object closes it.
         selector: the loop's.
         clock: seconds of a monotonic clock.
+        on_progress: called with the run key and the per cent when a worker reports how far its run is.
     """
 
     def __init__(
-        self, channel: socket.socket, selector: selectors.BaseSelector, clock: Callable[[], float] = time.monotonic
+        self,
+        channel: socket.socket,
+        selector: selectors.BaseSelector,
+        clock: Callable[[], float] = time.monotonic,
+        on_progress: Callable[[int, int], None] = lambda _run_key, _percent: None,
     ) -> None:
-        self._channel, self._selector, self._clock = channel, selector, clock
+        self._channel, self._selector, self._clock, self._on_progress = channel, selector, clock, on_progress
         self._channel.setblocking(False)
         self._selector.register(self._channel, selectors.EVENT_READ, self._take_answer)
         self._reader = wire.FrameReader()
@@ -101,9 +106,11 @@ class RunQuestions:
         try:
             data = self._channel.recv(_RECEIVE_BYTES)
             for kind, payload in self._reader.feed(data):
-                log = wire.decode(kind, payload)
-                if isinstance(log, wire.LogAnswer) and log.run_key == self._log.run_key:
-                    self._take(log)
+                record = wire.decode(kind, payload)
+                if isinstance(record, wire.RunProgress):
+                    self._on_progress(record.run_key, min(100, max(0, record.percent)))
+                elif isinstance(record, wire.LogAnswer) and record.run_key == self._log.run_key:
+                    self._take(record)
         except BlockingIOError:
             return
         except (OSError, wire.WireError):

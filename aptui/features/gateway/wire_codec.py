@@ -134,6 +134,7 @@ NOTICES: dict[str, type[Any]] = {
     "source_removed": notices.SourceRemoved,
     "source_failed": notices.SourceFailed,
     "job_started": notices.JobStarted,
+    "job_progressed": notices.JobProgressed,
     "job_completed": notices.JobCompleted,
     "job_failed": notices.JobFailed,
     "counts": notices.Counts,

@@ -61,7 +61,7 @@ class Asset(Struct, frozen=True):
 class JobInfo(Struct, frozen=True):
     """A job. `status` is pending, processing, completed, failed or cancelled; `run_key` names its last run, 0 = none.
 
-    `is_draft`: its products are drafts; their finals are pending or failed.
+    `is_draft`: its products are drafts; their finals are pending or failed. `percent`: progress of its run, -1 = unknown.
     """
 
     job_id: int
@@ -77,6 +77,7 @@ class JobInfo(Struct, frozen=True):
     duration_ms: int = 0
     completed_ms: int = 0
     is_draft: bool = False
+    percent: int = -1
 
 
 class LogLine(Struct, frozen=True):
@@ -515,6 +516,12 @@ class SourceFailed(Struct, frozen=True):
 
 class JobStarted(Struct, frozen=True):
     """A job runs."""
+
+    job: JobInfo
+
+
+class JobProgressed(Struct, frozen=True):
+    """The builder of a running job reported its progress (`job.percent`); at most ten times a second for each worker."""
 
     job: JobInfo
 

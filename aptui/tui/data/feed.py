@@ -27,6 +27,7 @@ from aptui.core.notices import (
     HealthChanged,
     JobChanged,
     JobKey,
+    JobProgress,
     MissingScan,
     Notice,
     ProductsChanged,
@@ -77,6 +78,7 @@ class Batch(Struct, frozen=True):
     Args:
         table: all jobs, read again; None = unchanged.
         running: the jobs that ran at the subscription, {id: start in ms}; None = unchanged.
+        percents: {id of a job: the newest report about its progress}.
         are_assets_stale: whether sources or products changed, so that trees are out of date.
         gateway: report of the gateway, sent with `connections`; None = no gateway is running.
         missing_scans: progress of scans for missing dependencies.
@@ -86,6 +88,7 @@ class Batch(Struct, frozen=True):
     table: JobTable | None = None
     running: dict[int, int] | None = None
     jobs: tuple[JobNews, ...] = ()
+    percents: Mapping[int, JobProgress] = {}
     are_assets_stale: bool = False
     messages: tuple[EngineMessage, ...] = ()
     progress: Progress | None = None
@@ -99,8 +102,8 @@ class Batch(Struct, frozen=True):
     def __bool__(self) -> bool:
         """Return whether there is anything to draw."""
         return bool(
-            self.table is not None or self.running is not None or self.jobs or self.are_assets_stale or self.messages
-            or self.progress or self.health or self.connections is not None or self.missing_scans or self.error
+            self.table is not None or self.running is not None or self.jobs or self.percents or self.are_assets_stale
+            or self.messages or self.progress or self.health or self.connections is not None or self.missing_scans or self.error
         )  # fmt: skip
 
     def parts(self, most: int = _PART) -> list[Batch]:
@@ -113,6 +116,7 @@ class _Pending(Struct):
     table: JobTable | None = None
     running: dict[int, int] | None = None
     jobs: dict[JobKey, JobNews] = field(default_factory=dict)
+    percents: dict[int, JobProgress] = field(default_factory=dict)
     are_assets_stale: bool = False
     messages: list[EngineMessage] = field(default_factory=list)
     progress: Progress | None = None
@@ -224,6 +228,8 @@ class Feed:
         match notice:
             case ProductsChanged() | SourcesChanged():
                 pending.are_assets_stale = True
+            case JobProgress():
+                pending.percents[notice.job_id] = notice
             case Progress():
                 pending.progress = notice
             case HealthChanged():
@@ -372,14 +378,14 @@ class Feed:
         with self._lock:
             pending, shown = self._pending, self._shown
             waits = shown is None or self._is_read_due or self._reading > 0
-            self._pending = _Pending(running=pending.running, jobs=pending.jobs) if waits else _Pending()
+            self._pending = _Pending(running=pending.running, jobs=pending.jobs, percents=pending.percents) if waits else _Pending()
             jobs: tuple[JobNews, ...] = ()
             if shown is not None and not waits:
                 jobs = tuple([news if news.moment > shown else replace(news, is_later=False) for news in pending.jobs.values()])
                 self._store_delivered(pending.jobs)
             return Batch(
-                pending.table, None if waits else pending.running, jobs, pending.are_assets_stale, tuple(pending.messages),
-                pending.progress,
+                pending.table, None if waits else pending.running, jobs, {} if waits else pending.percents,
+                pending.are_assets_stale, tuple(pending.messages), pending.progress,
                 pending.health, pending.connections, pending.gateway, tuple(pending.missing_scans.values()), self._is_connected,
                 pending.error,
             )  # fmt: skip

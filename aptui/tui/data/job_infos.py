@@ -33,11 +33,12 @@ _EXIT = re.compile(r"^command exited with status \d+: (?=\S)")
 """The beginning of every failure of a command; cells omit this part, because the column only has room for the error."""
 
 
-def job_cell(table: JobTable, row: int, column_id: str, now_ms: int, began_ms: int | None) -> Cell:
-    """Return a cell; `began_ms` is the start of the current run, None = unknown."""
+def job_cell(table: JobTable, row: int, column_id: str, now_ms: int, began_ms: int | None, percent: int = -1) -> Cell:
+    """Return a cell; `began_ms` is the start of the current run, None = unknown, and `percent` its progress, -1 = unknown."""
     match column_id:
         case "status":
-            return _status(table, row)
+            is_shown = percent >= 0 and table.value("status", row) == PROCESSING
+            return Cell(f"{glyph('processing')} {percent} %", "processing") if is_shown else _status(table, row)
         case "completed":
             has_ended = table.value("status", row) not in (PENDING, PROCESSING)
             moment = moment_text(table.value("completed_ms", row), now_ms) if has_ended else ""

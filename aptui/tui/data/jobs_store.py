@@ -16,7 +16,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from aptui.core.notices import JobChanged
+from aptui.core.notices import JobChanged, JobProgress
 from aptui.shared.errors import InternalError, KnownError
 from aptui.store.jobs.filter import STATUS_CODES, Filter, FilterError, TextMatch, parse
 from aptui.store.jobs.job_table import FAILED, PENDING, PROCESSING, AnalysisKeys, JobTable, Rows
@@ -146,6 +146,7 @@ class JobsStore:
         self._is_complete = True
         self._touched: set[int] = set()
         self._running: dict[int, int] = {}
+        self._percents: dict[int, JobProgress] = {}
         self._spans: dict[int, tuple[tuple[int, int], ...]] = {}
         self._found: Mapping[int, CheckMark] = {}
         self.log_lines: LogLines | None = None
@@ -180,7 +181,8 @@ class JobsStore:
         row, table = int(self._shown.rows[index]), self._table
         if column_id == "source":
             return source_cell(table, row, self._spans_at(index, row))
-        return job_cell(table, row, column_id, self._clock_ms(), self._running.get(table.value("id", row)))
+        key = table.value("id", row)
+        return job_cell(table, row, column_id, self._clock_ms(), self._running.get(key), self.percent_of(key))
 
     # ------------------------------------------------------------------------------------------------------------- facts
 
@@ -228,6 +230,11 @@ class JobsStore:
     def running(self) -> Mapping[int, int]:
         """{key of a running job: its start in ms}."""
         return self._running
+
+    def percent_of(self, key: int) -> int:
+        """Return the progress of a running job in per cent, -1 = unknown."""
+        found = self._percents.get(key)
+        return found.percent if found is not None and key in self._running else -1
 
     @property
     def has_failed(self) -> bool:
@@ -332,6 +339,9 @@ class JobsStore:
             self._request_view()  # after `running`, because running jobs come first
         if batch.jobs:
             self._apply_news(batch.jobs)
+        if batch.percents:
+            self._percents |= {key: each for key, each in batch.percents.items() if key in self._running}
+            self.version += 1
         self._reconsider(self._shown.lingering)
         return self.refresh() or self.version != before
 
@@ -402,7 +412,7 @@ class JobsStore:
         key_of = np.array(keys)
         status = np.array([_CODES[notice.status] for notice in notices], np.int8)
         is_running = status == PROCESSING
-        self._note_running(keys, is_running, received_ms)
+        self._note_running(keys, is_running, received_ms, [notice.run_key for notice in notices])
         # As in the Asset Processor's Jobs tab: a failed analysis is listed, any other is not.
         stays, later = np.where(key_of < 0, status == FAILED, status != _GONE), np.array(is_later)
         rows = table.rows_of(key_of)
@@ -422,12 +432,16 @@ class JobsStore:
         table.show(rows[is_running & (rows >= 0)], PROCESSING)
         self._note_changed(rows[rows >= 0])
 
-    def _note_running(self, keys: Sequence[int], is_running: Mask, received_ms: Sequence[int]) -> None:
-        """Note which of these jobs run, and their start."""
+    def _note_running(self, keys: Sequence[int], is_running: Mask, received_ms: Sequence[int], runs: Sequence[int]) -> None:
+        """Note which of these jobs run, and their start; forget the progress of other runs."""
         for key in self._running.keys() & keys:
             del self._running[key]
         for at in np.flatnonzero(is_running).tolist():
             self._running[keys[at]] = received_ms[at]
+        for key, run_key in zip(keys, runs, strict=True) if self._percents else ():
+            known = self._percents.get(key)
+            if known is not None and not (key in self._running and known.run_key in (0, run_key)):
+                del self._percents[key]
 
     def _note_changed(self, rows: Rows) -> None:
         if not len(rows):

@@ -405,18 +405,24 @@ class LinkSession:
                 listener.receive(news)
 
     def _note_subscription(self, answer: Answer) -> None:
-        from aptui.core.notices import Progress
-        from aptui.shared.health import Health  # for start-up
+        from aptui.core.model import RunKey  # for start-up, as the next ones
+        from aptui.core.notices import JobProgress, Progress
+        from aptui.link.codec import NoticeLine
+        from aptui.shared.health import Health
 
         progress = msgspec.convert(answer.get("progress"), prepare_form(Progress | None))
         health = msgspec.convert(answer.get("health"), prepare_form(Health | None))
         self.latest_progress, self.latest_health = progress or self.latest_progress, health or self.latest_health
         epoch, seq = (msgspec.convert(answer.get(name, 0), prepare_form(int)) for name in ("epoch", "seq"))
-        running, for_ms = (
-            msgspec.convert(answer.get(name, ()), prepare_form(tuple[int, ...])) for name in ("running", "running_ms")
+        running, for_ms, percents = (
+            msgspec.convert(answer.get(name, ()), prepare_form(tuple[int, ...]))
+            for name in ("running", "running_ms", "running_percent")
         )
         for listener in self.listeners:
             listener.note_subscription(epoch, seq, dict(zip_longest(running, for_ms, fillvalue=0)))
+            shares = zip(running, percents, strict=False)
+            if reported := [JobProgress(seq, job_id, RunKey(0), share) for job_id, share in shares if share >= 0]:
+                listener.receive([NoticeLine(epoch, seq, each) for each in reported])
 
     def _note(self, notice: Notice) -> None:
         from aptui.core.notices import ConnectionsChanged, HealthChanged, Progress  # for start-up

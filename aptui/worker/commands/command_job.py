@@ -82,7 +82,8 @@ def run_command(
         if rule.is_persistent:
             request = {**{name: text for name, text in values.items() if "." not in name}, "params": dict(params)}
             given = programs or PersistentPrograms()
-            ended, answer = given.ask(builder, command, {**request, "id": order.run_key}, inherited, output, meanwhile)
+            asked = {**request, "id": order.run_key}
+            ended, answer = given.ask(builder, command, asked, inherited, output, meanwhile, log.note_progress)
             if programs is None:
                 given.end()
         elif builder.traces_reads:

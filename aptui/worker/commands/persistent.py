@@ -18,7 +18,7 @@ import select
 import shlex
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -58,6 +58,13 @@ class ProgramAnswer(Struct, frozen=True):
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
+class _ProgressLine(Struct, frozen=True, forbid_unknown_fields=True):
+    """A line before the answer: how far job `id` is, 0 … 1."""
+
+    id: int
+    progress: float
+
+
 NO_ANSWER = ProgramAnswer(0, ok=False)
 
 
@@ -75,6 +82,7 @@ class PersistentPrograms:
         environment: Mapping[str, str],
         output: BoundedText,
         watch: CommandWatch | None,
+        note_progress: Callable[[float], None],
     ) -> tuple[Execution, ProgramAnswer]:
         """Have the program of a builder do one job; start the program first if it is not running or has changed.
 
@@ -85,6 +93,7 @@ class PersistentPrograms:
             environment: variables of the program.
             output: receives the program's stderr.
             watch: called after the job is sent, and again when the job takes long.
+            note_progress: called with the progress that the program reports, 0 … 1.
 
         Raises:
             CommandError: it cannot be started.
@@ -98,7 +107,7 @@ class PersistentPrograms:
             program = self._running[builder.name] = _Program(command, environment, identity)
         is_done = False
         try:
-            line, error, kind = program.exchange(json.dumps(request).encode() + b"\n", output, watch)
+            line, error, kind = program.exchange(json.dumps(request).encode() + b"\n", output, watch, note_progress)
             answer, error = (NO_ANSWER, error) if error else _read_answer(line, request["id"])
             is_done = not error
         finally:
@@ -106,7 +115,9 @@ class PersistentPrograms:
             if not is_done:
                 self._running.pop(builder.name).end(is_patient=False)
         if error and answer.id and answer.id == program.last_job:
-            return self.ask(builder, command, request, environment, output, watch)  # this was a second answer to the last job
+            return self.ask(
+                builder, command, request, environment, output, watch, note_progress
+            )  # this was a second answer to the last job
         program.last_job = request["id"]
         if is_done and not answer.ok:
             error, kind = answer.error.strip() or "the program reported failure", FailureKind.ERROR
@@ -157,8 +168,13 @@ class _Program:
             poll.register(descriptor, select.POLLIN)
         return not poll.poll(0)
 
-    def exchange(self, request: bytes, output: BoundedText, meanwhile: CommandWatch | None) -> tuple[bytes, str, str]:
-        """Send a request and return the line of the answer, or (b"", the error, the kind of the failure)."""
+    def exchange(
+        self, request: bytes, output: BoundedText, meanwhile: CommandWatch | None, note_progress: Callable[[float], None]
+    ) -> tuple[bytes, str, str]:
+        """Send a request and return the line of the answer, or (b"", the error, the kind of the failure).
+
+        Lines of progress before the answer are passed to `note_progress`.
+        """
         poll = select.poll()
         for descriptor in (self._output, self._errors, self._exit):
             poll.register(descriptor, select.POLLIN)
@@ -182,6 +198,9 @@ class _Program:
             if not data and (self._output in ready or self._exit in ready):
                 return b"", *self._describe_end(output)
             answer += data
+            while (end := answer.find(b"\n") + 1) and (progress := _read_progress(answer[:end])) is not None:
+                note_progress(progress.progress)
+                del answer[:end]
         self._drain(output)
         if len(answer) > MOST_CHARS:
             return b"", f"the program answered with more than {MOST_CHARS >> 20} MiB", FailureKind.ERROR
@@ -270,6 +289,14 @@ def _stamp(path: str) -> tuple[int, ...]:
     except OSError:
         return ()
     return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+
+
+def _read_progress(line: bytearray) -> _ProgressLine | None:
+    try:
+        progress: _ProgressLine = json_decoder(_ProgressLine).decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return progress
 
 
 def _read_answer(data: bytes, job: int) -> tuple[ProgramAnswer, str]:

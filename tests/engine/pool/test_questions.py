@@ -116,6 +116,25 @@ def test_log_of_a_run_is_not_reported_for_the_next_run(harness, tmp_path):
     pool.until(lambda: orders[1].run_key in pool.results)
 
 
+@pytest.mark.real
+def test_last_progress_of_a_run_is_reported_and_few_of_many(harness, tmp_path):
+    reports = []
+    pool = harness(
+        python_builder("Advancing", "advancing"), on_progress=lambda run_key, percent: reports.append((run_key, percent))
+    )
+    order = pool.process_order("advancing", params=f'{{"folder":"{tmp_path}"}}')
+    pool.pool.send([order])
+
+    pool.until(lambda: (order.run_key, 49) in reports)
+    assert pool.pool.list_progress() == {order.run_key: 49}
+    assert len(reports) < 40
+    (tmp_path / "end").touch()
+    assert pool.until(lambda: order.run_key in pool.results) is None
+
+    assert pool.results[order.run_key].outcome == Outcome.SUCCEEDED, pool.results[order.run_key].error
+    assert pool.pool.list_progress() == {}
+
+
 # ------------------------------------------------------------------------------------------------- one end without a worker
 
 
@@ -126,7 +145,8 @@ class Asked:
         self.now_s = 100.0
         self.selector = selectors.DefaultSelector()
         channel, self.worker = socket.socketpair()
-        self.questions = RunQuestions(channel, self.selector, lambda: self.now_s)
+        self.progress = []
+        self.questions = RunQuestions(channel, self.selector, lambda: self.now_s, lambda *report: self.progress.append(report))
         self.worker.setblocking(False)
         self._reader = wire.FrameReader()
 
@@ -228,3 +248,13 @@ def test_question_to_a_worker_with_a_full_socket_is_dropped(other):
     other.questions.ask(run_key)
 
     assert other.heard() == [(run_key, -1)]
+
+
+def test_invalid_progress_is_bounded_and_changes_no_log(other):
+    other.questions.ask(7)
+    for percent in (-5, 40, 1000):
+        other.worker.sendall(wire.encode(wire.FrameKind.PROGRESS, wire.RunProgress(7, percent)))
+    other.listen()
+
+    assert other.progress == [(7, 0), (7, 40), (7, 100)]
+    assert other.told(7) == (0, [], True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import threading
 import time
@@ -35,6 +36,18 @@ builders:
   - {name: slow, patterns: ["*.slow"], platforms: {server: skip},
      command: "while [ -e %(gate)s ]; do sleep 0.02; done; grep -q fail {source} && exit 1; cp {source} {products_dir}/{stem}.out",
      products: ["*.out"]}
+  - {name: advance, patterns: ["*.adv"], platforms: {server: skip}, persistent: true, command: "%(python)s tools/advance.py",
+     tools: [{name: "%(python)s", files: [tools/advance.py]}]}
+"""
+ADVANCE = """
+import json, os, sys, time
+for line in sys.stdin:
+    job = json.loads(line)
+    print(json.dumps({"id": job["id"], "progress": 0.4}), flush=True)
+    while os.path.exists(sys.path[0] + "/../gate"):
+        time.sleep(0.02)
+    open(job["products_dir"] + "/" + job["stem"], "w").close()
+    print(json.dumps({"id": job["id"], "ok": True}), flush=True)
 """
 CERTIFICATE = """-----BEGIN CERTIFICATE-----
 MIIBmjCCAUCgAwIBAgITRZq8o4EkE3G61n1xBZcNW0Q9qjAKBggqhkjOPQQDAjAU
@@ -116,7 +129,8 @@ def garden(root: Path, settings: str = SETTINGS, files: dict[str, str] | None = 
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="g") as state:
         patch.setenv("XDG_STATE_HOME", state)
         gate = root / "gate"
-        project = LiveProject(root, settings % {"gate": gate}, workers=2)
+        project = LiveProject(root, settings % {"gate": gate, "python": sys.executable}, workers=2)
+        project.write("tools/advance.py", ADVANCE)
         for name, text in (files or {}).items():
             project.write(f"assets/{name}", text)
         with project.running() as live:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aptui.core.model import RelPath, RunKey
-from aptui.core.notices import JobChanged, LogLevel, LogRecord
+from aptui.core.notices import JobChanged, JobProgress, LogLevel, LogRecord
 from aptui.shared.errors import HostError
 from aptui.store.joblog import write as write_log
 from aptui.store.jobs import texts
@@ -405,6 +405,22 @@ def test_notices_before_the_moment_of_the_rows_only_show_that_a_job_runs(jobs: J
     jobs.apply(Batch(running={}))
     assert jobs.counts()["processing"] == 0
     assert not jobs.tick()
+
+
+def test_progress_of_a_running_job_is_its_status_until_the_run_ends(jobs: JobsStore) -> None:
+    jobs.apply(Batch(running={1: NOW_MS}, percents={1: JobProgress(1, 1, 0, 40), 4: JobProgress(1, 4, 8, 50)}))
+    assert jobs.cell(0, "status").text == "▶ 40 %"
+    assert jobs.cell(5, "status").text != "▶ 50 %", "this job does not run"
+
+    jobs.apply(news(notice(1, status="processing", run_key=3), is_later=False))
+    jobs.apply(Batch(percents={1: JobProgress(1, 1, 3, 60)}))
+    assert jobs.cell(0, "status").text == "▶ 60 %"
+    jobs.apply(news(notice(1, status="processing", run_key=3), is_later=False))
+    assert jobs.cell(0, "status").text == "▶ 60 %"
+    jobs.apply(news(notice(1, status="processing", run_key=9), is_later=False))
+    assert jobs.cell(0, "status").text == "▶ processing", "another run"
+    jobs.apply(Batch(running={}))
+    assert jobs.percent_of(1) == -1
 
 
 def test_reread_rows_keep_keys_and_running_jobs(jobs: JobsStore, filled: Store) -> None:

@@ -22,6 +22,7 @@ from aptui.core.retry import FailureKind
 from aptui.worker import builder_run, processes
 from aptui.worker.commands.persistent import PersistentPrograms
 from aptui.worker.commands.workspace import ReusableWorkspace
+from aptui.worker.log import RunLog
 
 pytestmark = pytest.mark.real
 
@@ -275,3 +276,26 @@ def test_adapters_run_jobs_and_report_exceptions(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize("adapter", ["python_adapter.py", "blender_adapter.py", "node_adapter.mjs"])
 def test_adapter_has_at_most_60_lines(adapter: str) -> None:
     assert (data_dir() / "config" / "persistent" / adapter).read_text().count("\n") <= 60
+
+
+def test_progress_lines_before_the_answer_reach_the_log_of_the_run(room: Room, tmp_path: Path) -> None:
+    tool = tmp_path / "tool.py"
+    tool.write_text(TOOL)
+    programs = Programs(room, tool)
+    room.source(
+        "a.txt",
+        (
+            WRITES
+            + """
+for share in (0.25, 0.5):
+    print(json.dumps({"id": job["id"], "progress": share}), flush=True)
+print(json.dumps({"progress": 1.0, "id": job["id"]}))
+"""
+        ).encode(),
+    )
+    log, shares = RunLog("tool"), []
+    log.on_progress = lambda: shares.append(log.percent)
+    result = builder_run.process(room.order("a.txt"), programs.builder, PLATFORMS, lambda _: None, programs.sharing, log)
+
+    assert (result.outcome, shares) == (Outcome.SUCCEEDED, [25, 50, 100])
+    programs.running.end()

@@ -86,7 +86,10 @@ def _jobs(context: GatewayContext, rows: Iterable[JobRow]) -> tuple[JobInfo, ...
     names = {builder.uuid: builder.name for builder in context.config.project.builders}
     running = context.engine.running
     infos = (job_of(row, names.get(row.builder) or uuid_text(row.builder)) for row in rows)
-    return tuple(replace(job, status="processing") if job.status == "pending" and job.job_id in running else job for job in infos)
+    return tuple(
+        replace(job, status="processing", percent=running[job.job_id]) if job.status == "pending" and job.job_id in running else job
+        for job in infos
+    )
 
 
 async def _raise_priority(session: WireSession, found: FoundAsset, lookup: AssetLookup, urgency: int) -> int:

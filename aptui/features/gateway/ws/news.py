@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from aptui.core.notices import JobChanged, ProductsChanged, Progress, ShowRequested, SourcesChanged
+from aptui.core.notices import JobChanged, JobProgress, ProductsChanged, Progress, ShowRequested, SourcesChanged
 from aptui.core.paths import from_text
 from aptui.features.gateway import engine_requests, tasks, wire_codec, wire_records
 from aptui.features.gateway import wire_records as notices
@@ -62,7 +62,7 @@ class NewsPublisher:
         self._pending: list[NoticeLine] = []
         self._wake = asyncio.Event()
         self._ids: dict[str, tuple[bytes, int]] | None = None
-        self._started: set[int] = set()
+        self._started: dict[int, wire_records.JobInfo] = {}
         self._changed: dict[str, str] = {}
         """{source: reason of its last reported change}: several jobs of one source are one change."""
         self._ready: dict[str, bool] = {}
@@ -185,6 +185,8 @@ class NewsPublisher:
                 return [_source(path, is_there, known) for path, is_there in notice.sources]
             case JobChanged():
                 return self._job(notice, known)
+            case JobProgress() if (job := self._started.get(notice.job_id)) is not None and job.run_key == notice.run_key:
+                return [notices.JobProgressed(replace(job, percent=notice.percent))]
             case ShowRequested():
                 return [_show(notice, known)]
         return ()
@@ -217,21 +219,21 @@ class NewsPublisher:
                 made += self._make_started(notice, job)
             case "completed" if notice.job_id and notice.run_key:
                 made += [*self._make_started(notice, job), notices.JobCompleted(job)]
-                self._started.discard(notice.job_id)
+                self._started.pop(notice.job_id, None)
             case "failed":
                 if notice.job_id:
                     made += [*self._make_started(notice, job), notices.JobFailed(job)]
-                    self._started.discard(notice.job_id)
+                    self._started.pop(notice.job_id, None)
                 made.append(notices.SourceFailed(notice.source, notice.platform, notice.error))
             case _:
-                self._started.discard(notice.job_id)
+                self._started.pop(notice.job_id, None)
         return made
 
     def _make_started(self, notice: JobChanged, job: wire_records.JobInfo) -> list[object]:
         if notice.job_id in self._started:
             return []
-        self._started.add(notice.job_id)
-        return [notices.JobStarted(replace(job, status="processing"))]
+        started = self._started[notice.job_id] = replace(job, status="processing")
+        return [notices.JobStarted(started)]
 
     # ----------------------------------------------------------------------------------------------------------- readiness
 

@@ -151,6 +151,8 @@ class RunningStrip(Line):
         if info is None:
             return (Part(" " * cells),)
         age = brief(max(0, self._jobs.shell.session.clock_ms() - self._store.running.get(key, self._filled_ms)))
+        if (percent := self._store.percent_of(key)) >= 0:
+            age = f"{percent} % {age}"
         name = fit(info.source, cells - len(age) - 6).text
         return (
             Part(f" {glyph('processing')} ", "processing"),

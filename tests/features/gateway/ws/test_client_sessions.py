@@ -12,8 +12,10 @@ from types import SimpleNamespace
 from typing import Self
 
 import pytest
+from msgspec.structs import replace
 from waiting import until
 
+from aptui.cli import run_verbs
 from aptui.features.gateway import wire_codec, wire_records
 from aptui.features.gateway.access import tokens as token_files
 from aptui.features.gateway.access.guard import ClientIdentity
@@ -210,6 +212,23 @@ def test_sources_and_jobs_are_notified_from_start_to_end(there: Garden) -> None:
     there.project.path("assets/told.slow").unlink()
     assert hear(client, lambda notice: isinstance(notice, wire_records.SourceRemoved)).path == "told.slow"
     assert hear(client, lambda notice: isinstance(notice, wire_records.Counts)).eta_ms >= -1
+
+
+def test_progress_of_a_running_job_is_notified_and_listed(there: Garden) -> None:
+    client = there.client(platforms=("linux",))
+    there.gate.touch()
+    there.write("told.adv", "told")
+
+    started = hear(client, lambda notice: isinstance(notice, wire_records.JobStarted)).job
+    progressed = hear(client, lambda notice: isinstance(notice, wire_records.JobProgressed)).job
+    assert (started.percent, progressed) == (-1, replace(started, percent=40))
+    (listed,) = client.ask(wire_records.JobsInfo(term="told.adv")).jobs
+    assert (listed.status, listed.percent) == ("processing", 40)
+    assert run_verbs.running_jobs(there.project.load()) == {started.job_id: 40}
+
+    there.gate.unlink()
+    assert hear(client, lambda notice: isinstance(notice, wire_records.JobCompleted)).job.percent == -1
+    assert run_verbs.running_jobs(there.project.load()) == {}
 
 
 def test_clients_receive_only_their_platforms_and_kinds(there: Garden) -> None:
