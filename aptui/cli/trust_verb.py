@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -16,19 +15,8 @@ from aptui.config import trust as records
 from aptui.config.configuration import Config
 from aptui.link import places
 from aptui.shared import printing
+from aptui.shared.files.git_commits import ask_git
 
-_GIT = (
-    "git",
-    "--literal-pathspecs",
-    "-c",
-    "core.fsmonitor=false",
-    "-c",
-    "core.hooksPath=/dev/null",
-    "-c",
-    "log.showSignature=false",
-)
-"""git with all programs disabled that a repository's configuration can name."""
-_GIT_LIMIT_S = 5.0
 _MOST_NAMED = 3
 """Maximum number of changed files that are named."""
 MOST_LISTED = 200
@@ -117,25 +105,13 @@ def change_lines(config: Config, state: records.Trust) -> list[str]:
 
 
 def _describe_author(folder: Path, path: str) -> str:
-    committed = _ask_git(folder, "rev-parse", "--verify", "--quiet", f"HEAD:./{path}")
+    committed = ask_git(folder, "rev-parse", "--verify", "--quiet", f"HEAD:./{path}")
     if committed is None:
-        return ", and is not committed" if _ask_git(folder, "rev-parse", "HEAD") else ""
-    if _ask_git(folder, "hash-object", "--no-filters", "--", path) != committed:
+        return ", and is not committed" if ask_git(folder, "rev-parse", "HEAD") else ""
+    if ask_git(folder, "hash-object", "--no-filters", "--", path) != committed:
         return ", and is not committed"
-    author, _, commit = (_ask_git(folder, "log", "-1", "--format=%an%x00%h", "--", path) or "").partition("\0")
+    author, _, commit = (ask_git(folder, "log", "-1", "--format=%an%x00%h", "--", path) or "").partition("\0")
     return f", by {printing.line(author)} in {commit}" if commit else ""
-
-
-def _ask_git(folder: Path, *words: str) -> str | None:
-    """Return the output of git, None if git fails or is missing."""
-    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
-    try:
-        done = subprocess.run(
-            [*_GIT, *words], cwd=folder, capture_output=True, check=False, timeout=_GIT_LIMIT_S, env=environment,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else None
 
 
 # ---------------------------------------------------------------------------------------------------------------- question

@@ -115,7 +115,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         self.panes = list(list_panes() if panes is None else panes)
         self.keys = KeyBindings(self, self.show_toast)
         self.terminal = TerminalControl(self, person, self._read_again)
-        self.engine_root = ""
+        self.engine_root = self.news = ""
         self.trust: TrustQuestion | None = None
         self.all_builders: Callable[[], Sequence[Builder]] | None = None
         """Returns the builders, completed by their code; may start a process, so call it in a thread."""
@@ -143,13 +143,14 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
 
     def compose(self) -> ComposeResult:
         """Yield the frame; a pane is mounted when it is first visited."""
-        yield StatusLine(self.session, lambda: self.engine_root)
+        yield StatusLine(self.session, lambda: self.engine_root, lambda: self.news)
         yield TabBar(self.session, self.panes, [each.id for each in self.config.project.platforms] if self.config else ())
         yield Rule(self.session, name="rule-top")
         yield Banner(self.session)
         with Horizontal(id="middle"):
             with ContentSwitcher(id="stage"):
                 yield Sheet("sheet-help", placeholder="/ searches the help · Enter runs a line · Esc goes back")
+                yield Sheet("sheet-news", placeholder="/ searches the news · Enter goes to a job · Esc goes back")
                 yield Sheet("sheet-info")
                 yield KeyTester()
                 yield Sheet("sheet-messages")
@@ -234,6 +235,11 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
     async def show(self, pane_id: str) -> None:
         """Go to a pane."""
         await self.switcher.action_show(pane_id)
+
+    def set_news(self, text: str) -> None:
+        """Show in line 1 what changed since the user's last visit."""
+        self.news = text
+        self.wake()
 
     def hold_keys(self, what: str) -> Callable[[], object]:
         """Make keys wait for the effect of an earlier key until the returned function is called."""

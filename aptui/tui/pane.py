@@ -73,6 +73,9 @@ class Shell(Host, Protocol):
     def act(self, action: str) -> None:
         """Run an action of the app, soon."""
 
+    def set_news(self, text: str) -> None:
+        """Show in line 1 what changed since the user's last visit; "" = nothing."""
+
     async def show(self, pane_id: str) -> None:
         """Go to a pane."""
 

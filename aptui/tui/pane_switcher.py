@@ -117,6 +117,10 @@ class PaneSwitcher(Actions):
 
         self._app.run_worker(go())
 
+    def action_reveal(self, pane_id: str, text: str) -> None:
+        """Go to a pane and have it show `text`."""
+        self.reveal(pane_id, text)
+
     async def _show(self, pane_id: str) -> None:
         spec = next((each for each in self._specs if each.id == pane_id), None)
         if spec is None:

@@ -21,6 +21,15 @@ def brief(duration_ms: int) -> str:
     return f"{duration_ms / _SECOND_MS:.1f} s" if duration_ms < _TEN_S_MS else f"{duration_ms // _SECOND_MS} s"
 
 
+def age_text(age_ms: int) -> str:
+    """Return an age in its largest unit: 48 s, 12 min, 3 h, 2 days."""
+    for unit_ms, unit in ((86_400_000, "day"), (3_600_000, "h"), (_MINUTE_MS, "min")):
+        if age_ms >= unit_ms:
+            count = age_ms // unit_ms
+            return f"{count} {unit}{'s' if unit == 'day' and count > 1 else ''}"
+    return f"{max(0, age_ms) // _SECOND_MS} s"
+
+
 def size_text(size: int) -> str:
     """Return a size in at most seven characters and binary units: 812 B, 4.2 MiB; "" for an unknown (negative) size."""
     if size < 1000:

@@ -18,8 +18,8 @@ from aptui import __version__
 from aptui.core.notices import EngineMessage, JobChanged, LogLevel, LogRecord, Notice, Progress
 from aptui.core.pipeline.forecast import OVERHEAD_MS, PendingWork
 from aptui.core.run_history import SessionEnd, SessionKind
-from aptui.engine.scan import git
 from aptui.shared.errors import HostError
+from aptui.shared.files import git_commits
 from aptui.store.joblog import EngineLog
 
 if TYPE_CHECKING:
@@ -305,7 +305,7 @@ class SessionRecorder:
     """
 
     def __init__(
-        self, folder: str, now_ms: Callable[[], int] = _now_ms, head: Callable[[str], git.CheckoutHead] = git.head
+        self, folder: str, now_ms: Callable[[], int] = _now_ms, head: Callable[[str], git_commits.CheckoutHead] = git_commits.head
     ) -> None:
         self.is_held = False
         """Whether the session continues over a reopening of the engine."""

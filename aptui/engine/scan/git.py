@@ -1,104 +1,13 @@
-"""Reads from Git's files, without running Git, which commit is checked out and which command moved HEAD there.
+"""Recognises Git operations and operations of other version-control systems that are under way in the sources.
 
-If a file of Git is malformed, the commit is unknown: a session without a commit is reported as well.
+Only names and times of a repository's files are read. Tests: `tests/engine/scan/test_vcs.py`.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Callable, Iterable
-
-from msgspec import Struct
-
-_COMMIT = re.compile(r"[0-9a-f]{40,64}\Z")
-_TAIL_BYTES = 4096
-_SECONDS_DIGITS = 12
-_TEXT_BYTES = 64 * 1024
-_PACKED_BYTES = 16 << 20
-
-
-class CheckoutHead(Struct, frozen=True):
-    """A commit in hex, "" when none is known; `is_made_here`: HEAD moved there by a commit, so files did not change.
-
-    `left` is the commit from which HEAD moved there at `moved_ms`; both are from the log of HEAD, which has whole seconds.
-    """
-
-    commit: str = ""
-    is_made_here: bool = False
-    left: str = ""
-    moved_ms: int = 0
-
-
-def head(folder: str) -> CheckoutHead:
-    """Return the commit that is checked out in the repository of `folder`."""
-    control = _control_folder(folder)
-    if not control:
-        return CheckoutHead()
-    text = _read(os.path.join(control, "HEAD"), _TEXT_BYTES).strip()
-    if text.startswith("ref: "):
-        text = _resolve_branch(control, text.removeprefix("ref: "))
-    if not _COMMIT.match(text):
-        return CheckoutHead()
-    move, _tab, message = _last_move(control).partition("\t")
-    left, moved_s = move.partition(" ")[0], move.rpartition(">")[2].split()
-    is_known = bool(_COMMIT.match(left)) and bool(moved_s) and moved_s[0].isdigit() and len(moved_s[0]) < _SECONDS_DIGITS
-    return CheckoutHead(text, message.startswith("commit"), left if is_known else "", int(moved_s[0]) * 1000 if is_known else 0)
-
-
-def _control_folder(folder: str) -> str:
-    folder = os.path.abspath(folder)
-    while True:
-        path = os.path.join(folder, ".git")
-        if os.path.isdir(path):
-            return path
-        if os.path.isfile(path):
-            name, _colon, target = _read(path, _TEXT_BYTES).partition(":")
-            return os.path.normpath(os.path.join(folder, target.strip())) if name == "gitdir" else ""
-        above = os.path.dirname(folder)
-        if above == folder:
-            return ""
-        folder = above
-
-
-def _resolve_branch(control: str, name: str) -> str:
-    """Return the commit of a branch; the branches of a linked worktree lie in the folder that all worktrees share."""
-    shared = _read(os.path.join(control, "commondir"), _TEXT_BYTES).strip()
-    folders = [control, *([os.path.normpath(os.path.join(control, shared))] if shared else [])]
-    for folder in folders:
-        if text := _read(os.path.join(folder, name), _TEXT_BYTES).strip():
-            return text
-    for folder in folders:
-        for line in _read(os.path.join(folder, "packed-refs"), _PACKED_BYTES).splitlines():
-            commit, _blank, ref = line.partition(" ")
-            if ref == name:
-                return commit
-    return ""
-
-
-def _last_move(control: str) -> str:
-    """Return the last line of the log of HEAD: `<from> <to> <who> <seconds> <zone>`, a tab, `checkout: moving from …`."""
-    try:
-        with open(os.path.join(control, "logs", "HEAD"), "rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            lines = file.read(_TAIL_BYTES).decode("utf-8", "replace").splitlines()
-    except OSError:
-        return ""
-    return lines[-1] if lines else ""
-
-
-def _read(path: str, most_bytes: int) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(most_bytes)
-    except OSError:
-        return ""
-
-
-# Version-control operations under way in the sources, seen by their lock files.
-#
-# Only names and times of a repository's files are read.
 
 _LOCKS = {
     ".git": ("index.lock",),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import takewhile
 
 from msgspec import Struct
 
@@ -18,6 +19,11 @@ _RUNS_SQL = """SELECT r.job_id, COALESCE(s.SourceName, g.source), COALESCE(j.Pla
     COALESCE(j.BuilderGuid, g.builder), r.outcome, r.is_restored, r.duration_ms, r.ended_after_ms, r.size, r.session_id
 FROM aptui_session_runs r LEFT JOIN Jobs j ON j.JobID = r.job_id LEFT JOIN Sources s ON s.SourceID = j.SourcePK
 LEFT JOIN aptui_gone_jobs g ON g.job_id = r.job_id WHERE COALESCE(s.SourceName, g.source) IS NOT NULL"""
+_OUTCOMES_SQL = """SELECT r.outcome, COALESCE(s.started_ms, 0) + r.ended_after_ms, r.session_id, COALESCE(s.commit_id, '')
+FROM aptui_session_runs r LEFT JOIN aptui_sessions s ON s.session_id = r.session_id WHERE r.job_id = ? ORDER BY r.session_id DESC"""
+_COMMIT_BEFORE_SQL = "SELECT commit_id FROM aptui_sessions WHERE session_id < ? AND session_id > 0 ORDER BY session_id DESC LIMIT 1"
+_NEXT = 1 << 62
+"""Number of the present session, which is not recorded yet."""
 _WORD = re.compile(r"#?(?P<number>\d{1,18})|last(?:~(?P<back>\d{1,9}))?")
 _COMMIT = re.compile(r"[0-9a-fA-F]{4,64}")
 _DIGITS = 18
@@ -147,6 +153,38 @@ def runs_until(reader: Reader, until: int) -> Iterator[SessionRun]:
         (SELECT job_id, MAX(session_id) FROM aptui_session_runs WHERE session_id <= ? GROUP BY job_id)"""
     for row in reader.ask(sql, (until,)):
         yield _run(row)
+
+
+class OutcomeChange(Struct, frozen=True):
+    """The run since which all runs of a job failed, or succeeded; `commit` is the one of its session, "" = unknown.
+
+    `is_after_checkout`: the session before ended at another commit, so that the commit may be the cause.
+    """
+
+    is_failed: bool
+    ended_ms: int
+    commit: str
+    is_after_checkout: bool
+    author: str = ""
+
+
+def outcome_change(reader: Reader, job_id: int, head: Callable[[], str]) -> OutcomeChange | None:
+    """Return since when the runs of a job have the outcome of the last one, None if no run is stored.
+
+    Args:
+        head: returns the commit that is checked out now; called if the run belongs to the present session.
+    """
+    recorded = reader.ask(_OUTCOMES_SQL, (job_id,)).fetchall()
+    last_ms = recorded[0][1] if recorded else 0
+    recent = [(run.outcome, run.completed_ms, _NEXT, "") for run in reader.runs_of(job_id) if run.completed_ms > last_ms]
+    if not recent + recorded:
+        return None
+    is_failed = (recent + recorded)[0][0] != Outcome.SUCCEEDED
+    *_, first = takewhile(lambda row: (row[0] != Outcome.SUCCEEDED) is is_failed, recent + recorded)
+    _outcome, ended_ms, session, commit = first
+    before = reader.ask(_COMMIT_BEFORE_SQL, (session,)).fetchone()
+    commit = head() if session == _NEXT else commit
+    return OutcomeChange(is_failed, ended_ms, commit, bool(before and before[0] and before[0] != commit))
 
 
 def _run(row: tuple[int, str, str, str, bytes, int, int, int, int, int, int]) -> SessionRun:

@@ -100,11 +100,16 @@ def _status(table: JobTable, row: int) -> Cell:
 
 def _reason(table: JobTable, row: int) -> Cell:
     if table.value("status", row) == FAILED and (error := table.words("error", row).strip()):
-        return Cell(without_source(_EXIT.sub("", error.partition("\n")[0]), table.words("source", row)))
+        return Cell(short_error(error, table.words("source", row)))
     lead = ("draft; " if table.value("draft", row) else "") + ("flaky; " if table.value("flaky", row) else "")
     if (mark := _mark(table, row)) is not None:
         return Cell(lead + mark.text)
     return Cell(lead + _FETCHED.sub(r"\1\2", table.words("reason", row)), "muted")
+
+
+def short_error(error: str, source: str) -> str:
+    """Return the first line of an error without what its row shows already, or what every failed command says."""
+    return without_source(_EXIT.sub("", error.partition("\n")[0]), source)
 
 
 def without_source(error: str, source: str) -> str:

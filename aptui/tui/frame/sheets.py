@@ -573,6 +573,10 @@ class Sheets(Actions):
         """Show lines of safe text in place of the pane until `Esc`."""
         self._stage.open_sheet("sheet-info", lines)
 
+    def show_news(self, entries: Sequence[Any]) -> None:
+        """Show entries to choose from; Enter runs the action of an entry."""
+        self._stage.open_sheet("sheet-news", entries)
+
     def action_help(self) -> None:
         """Show keys and commands of the current place."""
         if self._stage.sheet != "sheet-help":

@@ -295,11 +295,11 @@ _APART = 3
 
 
 class StatusLine(Line):
-    """Line 1: project, activity, counts, time left, engine root, ports, timers."""
+    """Line 1: project, activity, counts, time left, news since the last visit, engine root, ports, timers."""
 
-    def __init__(self, session: Session, engine_root: Callable[[], str] = str) -> None:
+    def __init__(self, session: Session, engine_root: Callable[[], str] = str, news: Callable[[], str] = str) -> None:
         super().__init__(id="status")
-        self._session, self._engine_root = session, engine_root
+        self._session, self._engine_root, self._news = session, engine_root, news
 
     def parts(self, width: int) -> Parts:
         """Return as much as fits: places are dropped first, then timers, then details of the counts, then the name."""
@@ -310,6 +310,8 @@ class StatusLine(Line):
         progress = session.latest_progress
         is_attached = session.state is SessionState.ATTACHED
         counts, timers = _counts(progress, is_attached=is_attached), _timers(progress)
+        if news := self._news():
+            counts = (*counts, Part(sanitize(news), "accent", "bar.open('news')"))
         name = sanitize(session.project_name)
         # The least important parts are dropped first.
         is_narrow = width < _ROOMY

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from aptui.core.run_history import SessionKind
 from aptui.engine.loop.engine_reports import LONGEST_HISTORY_MS, SessionRecorder
-from aptui.engine.scan.git import CheckoutHead
 from aptui.shared.account import Account
+from aptui.shared.files.git_commits import CheckoutHead
 
 
 class Archive:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aptui.shared.errors import UserError
-from aptui.store.queries.session_history import runs_of, runs_until, session_named, sessions
+from aptui.store.queries.session_history import OutcomeChange, outcome_change, runs_of, runs_until, session_named, sessions
 from tests.store.conftest import BUILDER, Store, analysis_row, job_row, product_row, source_row
 
 SECOND = 1000
@@ -166,3 +166,27 @@ def test_unknown_session_is_refused_with_the_numbers_of_stored_sessions(store: S
     for word in ("0", "7", "last~1", "9" * 18):
         with pytest.raises(UserError, match="those from 1 to 1 are kept"):
             session_named(store.reader(), word)
+
+
+def test_outcome_changes_at_the_commit_of_the_session_of_the_first_failure(store: Store) -> None:
+    job(store, 1, 5, completed_ms=2 * SECOND)
+    store.put(put_session=[session_row(1 * SECOND, 3 * SECOND, commit="aa")])
+    job(store, 1, 6, completed_ms=12 * SECOND, outcome=1)
+    store.put(put_session=[session_row(11 * SECOND, 13 * SECOND, commit="bb")])
+    job(store, 1, 7, completed_ms=22 * SECOND, outcome=1)
+    store.put(put_session=[session_row(21 * SECOND, 23 * SECOND, commit="cc")])
+
+    assert outcome_change(store.reader(), 1, lambda: "dd") == OutcomeChange(True, 12 * SECOND, "bb", True)
+
+    job(store, 1, 8, completed_ms=32 * SECOND)
+    assert outcome_change(store.reader(), 1, lambda: "dd") == OutcomeChange(False, 32 * SECOND, "dd", True)
+    assert outcome_change(store.reader(), 1, lambda: "cc") == OutcomeChange(False, 32 * SECOND, "cc", False)
+    assert outcome_change(store.reader(), 9, lambda: "dd") is None
+
+
+def test_outcome_of_pruned_session_has_no_commit(store: Store) -> None:
+    job(store, 1, 5, completed_ms=2 * SECOND, outcome=1)
+    store.put(put_session=[session_row(1 * SECOND, 3 * SECOND, commit="aa")])
+    store.put(prune_session=[(1,)])
+
+    assert outcome_change(store.reader(), 1, lambda: "dd") == OutcomeChange(True, 2 * SECOND, "", False)

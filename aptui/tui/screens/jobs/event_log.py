@@ -166,6 +166,7 @@ class TitledLog(Struct, frozen=True):
     line_count: int
     modes: str
     search: Sequence[Part]
+    now_ms: int = 0
 
 
 def title(log: TitledLog, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
@@ -183,7 +184,12 @@ def title(log: TitledLog, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
     head, tail = [Part("Event log", role), Part(" · ", "muted")], _run_parts(log.info, job_details if is_read else None)
     job = [Part(sanitize(f" · {info.platform} · {info.job_key}"), "muted")]
     free_width = width - FRAME_CELLS - width_of(head + tail + right)
-    job = job if free_width - width_of(job) >= cell_len(sanitize(info.source)) else []
+    wanted = cell_len(sanitize(info.source))
+    for failing in _list_failing_parts(job_details, log.now_ms) if is_read and job_details is not None else ():
+        if free_width - width_of(failing) >= min(wanted, cell_len(sanitize(info.source.rpartition("/")[2])) + _ELLIPSIS_CELLS):
+            tail, free_width = [*tail, *failing], free_width - width_of(failing)
+            break
+    job = job if free_width - width_of(job) >= wanted else []
     path = fit(info.source, max(1, free_width - width_of(job))).text.rstrip()
     return [*head, Part(path, "path"), *job, *tail], right
 
@@ -199,6 +205,19 @@ def _run_parts(info: JobRowInfo | None, job_details: JobDetails | None) -> list[
     if info is not None and info.status == "processing":
         parts.append(Part(f" {glyph('processing')} running", "processing"))
     return parts
+
+
+_ELLIPSIS_CELLS = 2
+
+
+def _list_failing_parts(job_details: JobDetails, now_ms: int) -> list[list[Part]]:
+    """Return since when the job fails, the longest form first; [] for an earlier run, and for one failed run without a commit."""
+    failing = job_details.failing
+    is_shown = failing is not None and job_details.is_newest and not job_details.running_key
+    if failing is None or not is_shown or not job_texts.find_first_failure(job_details):
+        return []
+    text = sanitize(job_texts.failing_text(failing, now_ms))
+    return [[Part(" · ", "muted"), Part(form, "failed")] for form in (text, text.partition(",")[0])]
 
 
 WIDE = 120
@@ -456,6 +475,7 @@ class EventLog(Vertical):
             pane.source.line_count(),
             pane.modes(),
             self.search.parts(),
+            self.shell.session.clock_ms(),
         )
         return title(shown, width)
 

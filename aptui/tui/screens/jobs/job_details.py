@@ -25,10 +25,12 @@ from msgspec.structs import replace
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.paths import builder_uuid
 from aptui.shared.errors import HostError, KnownError, UserError
+from aptui.shared.files.git_commits import author_of, head
 from aptui.store import joblog
 from aptui.store.joblog import JobLogLine, lines_of
 from aptui.store.queries.logs import place_of
 from aptui.store.queries.reader import JobRow, Reader, RunRow, open_reader
+from aptui.store.queries.session_history import OutcomeChange, outcome_change
 from aptui.tui.background import LatestOnly
 from aptui.tui.data.job_infos import JobRowInfo
 from aptui.tui.data.session import SessionState
@@ -73,6 +75,7 @@ class JobDetails(Struct, frozen=True):
         records: the lines of the log with their context; `lines` are the same as drawn.
         nothing: why there are no lines.
         running_key: the current run whose lines so far are shown; 0 = the lines are those of `run`.
+        failing: the first of the last failed runs in a row, None if the last run did not fail.
     """
 
     info: JobRowInfo
@@ -84,6 +87,7 @@ class JobDetails(Struct, frozen=True):
     lines: tuple[LogPaneLine, ...] = ()
     nothing: str = ""
     running_key: int = 0
+    failing: OutcomeChange | None = None
 
     @property
     def run(self) -> RunRow | None:
@@ -97,10 +101,15 @@ class JobDetails(Struct, frozen=True):
 
 
 class DetailsReader:
-    """Reads jobs in a thread; `deliver` is called there."""
+    """Reads jobs in a thread; `deliver` is called there, a second time when the author of a commit is found.
 
-    def __init__(self, database: Path, log_dir: Path, deliver: Callable[[JobDetails], object]) -> None:
-        self._database, self._log_dir, self._deliver = database, log_dir, deliver
+    Args:
+        project: the project folder, whose commits are named; None = the database has no project.
+    """
+
+    def __init__(self, database: Path, log_dir: Path, deliver: Callable[[JobDetails], object], project: Path | None = None) -> None:
+        self._database, self._log_dir, self._deliver, self._project = database, log_dir, deliver, project
+        self._authors: dict[str, str] = {}
         self._worker = LatestOnly[DetailsRequest]("aptui-details", self._read_current, pause_s=QUIET_S)
         self.read_count = 0
 
@@ -119,8 +128,14 @@ class DetailsReader:
             if _is_current(details, request) or self._worker.is_superseded(wait_s=pause_s):
                 break
             details = self.read(request)
-        if not self._worker.is_superseded():
-            self._deliver(details)
+        if self._worker.is_superseded():
+            return
+        self._deliver(details)
+        failing = details.failing
+        if failing is not None and failing.commit not in self._authors and self._project is not None:
+            self._authors[failing.commit] = author_of(self._project, failing.commit)
+            if not self._worker.is_superseded():
+                self._deliver(replace(details, failing=replace(failing, author=self._authors[failing.commit])))
 
     def read(self, request: DetailsRequest) -> JobDetails:
         """Read a job now."""
@@ -129,11 +144,18 @@ class DetailsReader:
             with closing(open_reader(self._database)) as reader:
                 row = find_job(reader, request.info)
                 runs = tuple(reader.runs_of(request.info.key)) if request.info.key > 0 else ()
+                failing = outcome_change(reader, request.info.key, self._head) if runs and runs[0].outcome else None
         except KnownError as error:
             return JobDetails(request.info, nothing=error.what)
         at = next((at for at, run in enumerate(runs) if run.run_key == request.run_key), 0)
         log = runs[at].log_file if runs else row.log if row else ""
-        return self._with_log(JobDetails(request.info, row, runs, at, place_of(self._log_dir, log) if log else ""))
+        if failing is not None:
+            failing = replace(failing, author=self._authors.get(failing.commit, ""))
+        path = place_of(self._log_dir, log) if log else ""
+        return self._with_log(JobDetails(request.info, row, runs, at, path, failing=failing))
+
+    def _head(self) -> str:
+        return head(str(self._project)).commit if self._project is not None else ""
 
     def _with_log(self, details: JobDetails) -> JobDetails:
         records, nothing = [], ""
@@ -153,7 +175,7 @@ class DetailsReader:
                 details.row.error.partition("\n")[0] if details.row and details.row.error else "no log: the run wrote no lines"
             )
         lines = tuple(draw_records(records))
-        return JobDetails(details.info, details.row, details.runs, details.at, details.log, tuple(records), lines, nothing)
+        return replace(details, records=tuple(records), lines=lines, nothing=nothing)
 
 
 def read_log(path: str) -> list[joblog.JobLogLine]:

@@ -24,13 +24,14 @@ from aptui.store.joblog import JobLogLine, spoken
 from aptui.store.queries.checks import CheckMark, check_marks
 from aptui.store.queries.reader import JobRow, Reader, RunRow, open_reader
 from aptui.store.queries.reasons import edge_type, makers, sentence
+from aptui.store.queries.session_history import OutcomeChange
 from aptui.tui.background import LatestOnly
 from aptui.tui.data.job_infos import JobRowInfo
 from aptui.tui.frame.line import Part, Parts, width_of
 from aptui.tui.screens.jobs.job_details import JobDetails, find_job
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import wrap
-from aptui.tui.words import duration_text
+from aptui.tui.words import age_text, duration_text
 
 _REST_FACTOR, _REST_S = 4, 1.0
 """Pause after a computation: four times its duration and a second, so that it uses at most a fifth of one processor."""
@@ -75,6 +76,7 @@ class CheckMarks:
 
 _WORDS = {LogLevel.DEBUG: "DEBUG", LogLevel.INFO: "INFO", LogLevel.WARNING: "WARNING", LogLevel.ERROR: "ERROR"}
 _BEFORE_ERROR = 3
+_SHORT = 7
 _TO_COME = {"pending": "Waits because", "processing": "Runs because"}
 """{status of a job whose newest run has not ended: label of its reason}."""
 _REGEX_SIGNS = re.compile(r"[.^$*+?{}\[\]|()\\#&~-]")
@@ -119,7 +121,7 @@ def job_facts(job_details: JobDetails) -> list[tuple[str, str]]:
         ("Builder", info.builder if info.builder != info.job_key else ""),
         (_TO_COME[info.status] if is_to_come else "Ran because", reason),
         *([("Last run", f"{ended}, {took}" if ended else "")] if is_to_come else [("Ended", ended), ("Took", took)]),
-        ("Failing since", _find_first_failure(job_details)),
+        ("Failing since", find_first_failure(job_details)),
         ("Flaky", f"succeeded after failed runs: {row.flaky}" if row and row.flaky and job_details.is_newest else ""),
         ("Draft", "its final version is pending or failed" if row and row.is_draft and job_details.is_newest else ""),
         ("Critical", "it runs before other jobs" if row and row.is_critical else ""),
@@ -130,10 +132,26 @@ def job_facts(job_details: JobDetails) -> list[tuple[str, str]]:
     return [(name, value) for name, value in facts if value]
 
 
-def _find_first_failure(job_details: JobDetails) -> str:
-    """Return when the first of the last failed runs in a row ended, "" if only the last one failed."""
-    failed = list(takewhile(lambda run: run.outcome, job_details.runs)) if job_details.is_newest else []
-    return f"{moment(failed[-1].completed_ms)}, {len(failed)} runs" if len(failed) > 1 else ""
+def find_first_failure(job_details: JobDetails) -> str:
+    """Return when and at which commit the first of the last failed runs in a row ended, "" if only the last one failed."""
+    failing = job_details.failing if job_details.is_newest else None
+    failed = list(takewhile(lambda run: run.outcome, job_details.runs))
+    if failing is None or not (failing.commit or len(failed) > 1):
+        return ""
+    return moment(failing.ended_ms) + f", commit {commit_text(failing)}" * bool(failing.commit)
+
+
+def commit_text(change: OutcomeChange) -> str:
+    """Return the short hash of the commit and its author."""
+    return change.commit[:_SHORT] + f" ({change.author})" * bool(change.author)
+
+
+def failing_text(failing: OutcomeChange, now_ms: int) -> str:
+    """Return since which commit and for how long a job fails; of a commit that is not the cause only the hash is named."""
+    age = age_text(now_ms - failing.ended_ms)
+    if failing.is_after_checkout:
+        return f"failing since {commit_text(failing)}, {age}"
+    return f"failing for {age}" + f", at {failing.commit[:_SHORT]}" * bool(failing.commit)
 
 
 def bug_report(job_details: JobDetails) -> str:

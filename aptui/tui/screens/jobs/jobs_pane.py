@@ -240,7 +240,6 @@ class JobsPane(ThreePanes):
         self.changes = TableChanges(self, self.store, self.resting)
         self.fixed = FixedJobs(self.store)
         self.last_visit = LastVisit(self, self.store)
-        self._is_compared = False
 
     def compose(self) -> ComposeResult:
         """Make the parts."""
@@ -260,7 +259,12 @@ class JobsPane(ThreePanes):
         """Restore the remembered choices; the first rows arrive with the first frame."""
         session, config = self.shell.session, self.shell.config
         log_dir = config.log_dir if config else log_folder(session.cache_dir)
-        self._reader = DetailsReader(self.database, log_dir, partial(self.shell.in_ui, self.event_log.accept_details))
+        self._reader = DetailsReader(
+            self.database,
+            log_dir,
+            partial(self.shell.in_ui, self.event_log.accept_details),
+            config.project_dir if config else None,
+        )
         self.event_log.reader = self._reader
         self.store.log_lines = LogLines(self.database, log_dir)
         self._checks = CheckMarks(self.database, config.checks if config else (), self._wake)
@@ -336,11 +340,7 @@ class JobsPane(ThreePanes):
             for name, label in names
             if self.actions.can(name)
         )
-        news = (
-            Command(
-                "news", "jobs that failed since your last visit", lambda _rest: self.reveal(self.last_visit.make_news_filter())
-            ),
-        )
+        news = (Command("news", "jobs that failed or were fixed since your last visit", lambda _rest: self.last_visit.show()),)
         causes = Command("causes", "failures by cause", lambda _rest: self.action_causes())
         return (*self.choices.commands(), *(news if self.last_visit.left_ms else ()), causes, *actions)
 
@@ -379,10 +379,7 @@ class JobsPane(ThreePanes):
             self.store.set_checks(found)
         if self.store.is_loaded:
             self.table.empty_text = self._explain_empty()
-            if not self._is_compared:
-                self._is_compared = True
-                if news := self.last_visit.report():
-                    self.shell.show_toast(news, seconds=10)
+            self.last_visit.compare()
         elif self._trouble:
             self.table.empty_text = sanitize(self._trouble)
         self.choices.drop_invalid()

@@ -6,20 +6,39 @@ Tests: `tests/tui/screens/jobs/test_resting.py`, `tests/tui/screens/jobs/test_go
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from datetime import datetime
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from msgspec.structs import replace
+from rich.cells import cell_len
+
+from aptui.shared.errors import KnownError
+from aptui.shared.files.git_commits import author_of
+from aptui.shared.files.git_commits import head as git_head
+from aptui.shared.sanitize import sanitize
+from aptui.store.queries.reader import open_reader
+from aptui.store.queries.session_history import OutcomeChange, outcome_change
+from aptui.tui.background import run_in_background
+from aptui.tui.data.job_infos import short_error
+from aptui.tui.frame.line import Part
+from aptui.tui.frame.sheets import BREAK
+from aptui.tui.screens.jobs.job_texts import commit_text
+from aptui.tui.terminal.safety import glyph
+from aptui.tui.widgets.cells import fit
 from aptui.tui.widgets.menu import Menu
-from aptui.tui.words import moment_text
+from aptui.tui.words import age_text, moment_text, shorten
 
 if TYPE_CHECKING:
     from textual.screen import Screen
 
+    from aptui.store.queries.reader import Reader
     from aptui.tui.data.feed import Batch
     from aptui.tui.data.job_infos import JobRowInfo
     from aptui.tui.data.jobs_store import JobsStore
+    from aptui.tui.frame.line import Parts
     from aptui.tui.pane import Shell
     from aptui.tui.screens.jobs.event_log import EventLog
     from aptui.tui.widgets.row_list import Rows
@@ -70,8 +89,9 @@ class SelectedJob:
 
 
 _FIRST = 0
-_MOST_FAILED = 10_000
-"""Maximum number of failed jobs that are remembered."""
+_LEAST_PATH, _SECOND_MS = 12, 1000
+_MOST_FAILED, _MOST_NAMED = 10_000, 200
+"""Maximum numbers of failed jobs that are remembered, and of changed jobs that the sheet of news lists."""
 
 
 class FixedJobs:
@@ -99,13 +119,18 @@ class FixedJobs:
 
 
 class LastVisit:
-    """Compares the failed jobs with those that the user saw when the screen was left."""
+    """Compares the failed jobs with those that the user saw when the screen was left, with commits and authors.
+
+    Line 1 has the numbers until the user opens the sheet (`:news`).
+    """
 
     def __init__(self, view: JobsView, store: JobsStore) -> None:
         self._view, self._store = view, store
         self.left_ms = 0
-        """When the screen was left the last time, 0 = unknown or compared already."""
+        """When the screen was left the last time, 0 = unknown."""
         self._failed: set[int] = set()
+        self._is_compared = False
+        self._lines: list[Parts] = []
 
     def restore(self) -> None:
         """Read the remembered jobs."""
@@ -119,20 +144,93 @@ class LastVisit:
             self._view.shell.memory.put("jobs.failed", sorted(self._store.find_failed())[:_MOST_FAILED])
             self._view.shell.memory.put("jobs.left_ms", self._view.shell.session.clock_ms())
 
-    def report(self) -> str:
-        """Return once what changed since then, "" = nothing."""
-        before, self._failed = self._failed, set()
-        if not self.left_ms:
-            return ""
+    def compare(self) -> None:
+        """Find once, in a thread, what changed since then."""
+        if self._is_compared:
+            return
+        self._is_compared = True
         failed = self._store.find_failed()
-        new, fixed = len(failed - before), sum(self._store.info(key) is not None for key in before - failed)
-        words = [f"{new:,} newly failed"] * bool(new) + [f"{fixed:,} fixed"] * bool(fixed)
-        since = moment_text(self.left_ms, self._view.shell.session.clock_ms()).partition(".")[0]
-        return f"since {since}: {', '.join(words)}{', :news shows them' if new else ''}" if words else ""
+        new, fixed = failed - self._failed, self._failed - failed
+        infos = [info for key in (*sorted(new), *sorted(fixed)) if (info := self._store.info(key)) is not None]
+        if self.left_ms and infos:
+            config = self._view.shell.config
+            run_in_background("aptui-news", self._read, infos, config.project_dir if config is not None else None)
 
-    def make_news_filter(self) -> str:
-        """Return the filter of the jobs that failed since then."""
-        return f"status:failed after:{datetime.fromtimestamp(self.left_ms / 1000):%Y-%m-%dT%H:%M}"  # noqa: DTZ006  # the user's clock
+    def _read(self, infos: Sequence[JobRowInfo], project: Path | None) -> None:
+        """Read the changes of these jobs; runs in a thread."""
+        try:
+            with closing(open_reader(self._view.database)) as reader, reader.snapshot():
+                changes = read_changes(reader, [info.key for info in infos[:_MOST_NAMED]], project)
+        except KnownError:
+            changes = {}  # the feed reports the error
+        self._view.shell.in_ui(self._accept, infos, changes)
+
+    def _accept(self, infos: Sequence[JobRowInfo], changes: Mapping[int, OutcomeChange]) -> None:
+        shell = self._view.shell
+        now_ms, width = shell.session.clock_ms(), shell.app.size.width
+        since = moment_text(self.left_ms, now_ms).partition(".")[0]
+        failed, fixed = ([info for info in infos if (info.status == "failed") is is_failed] for is_failed in (True, False))
+        words = [f"{len(failed):,} newly failed{_describe_cause(failed, changes)}"] * bool(failed)
+        words += [f"{len(fixed):,} fixed"] * bool(fixed)
+        self._lines = [(), (Part(f" Since your last visit, {since}", "title"),)]
+        for head, role, listed in (("Newly failed", "failed", failed), ("Fixed", "completed", fixed)):
+            if not listed:
+                continue
+            self._lines += [(), (Part(f" {head} ({len(listed):,})", "header"),)]
+            by_source: dict[tuple[str, str, OutcomeChange | None], list[JobRowInfo]] = {}
+            for info in listed[:_MOST_NAMED]:
+                change = changes.get(info.key)
+                change = replace(change, ended_ms=change.ended_ms // _SECOND_MS * _SECOND_MS) if change is not None else None
+                by_source.setdefault((info.source, info.error, change), []).append(info)
+            self._lines += [_describe_change(same, key[2], role, now_ms, width) for key, same in by_source.items()]
+            if len(listed) > _MOST_NAMED:
+                self._lines.append((Part(f"   and {len(listed) - _MOST_NAMED:,} more", "muted"),))
+        shell.set_news(", ".join(words))
+        shell.show_toast(f"since {since}: {', '.join(words)}; :news shows them", seconds=10)
+
+    def show(self) -> None:
+        """Open the sheet of changes."""
+        self._view.shell.set_news("")
+        self._view.shell.sheets.show_news(
+            self._lines or [(), (Part(" no job failed or was fixed since your last visit", "muted"),)]
+        )
+
+
+def read_changes(reader: Reader, job_ids: Iterable[int], project: Path | None) -> dict[int, OutcomeChange]:
+    """Return {job: since when it fails or succeeds}; git is started once for each commit."""
+    commit = ""
+    if project is not None:
+        commit = git_head(str(project)).commit
+    changes = {job_id: change for job_id in job_ids if (change := outcome_change(reader, job_id, lambda: commit)) is not None}
+    commits = {change.commit for change in changes.values()} if project is not None else set()
+    authors = {each: author_of(project, each) for each in commits if project is not None}
+    return {job_id: replace(change, author=authors.get(change.commit, "")) for job_id, change in changes.items()}
+
+
+def _describe_cause(failed: Sequence[JobRowInfo], changes: Mapping[int, OutcomeChange]) -> str:
+    """Return since which commit most of these jobs fail, "" if no commit may be the cause."""
+    found = [changes[info.key] for info in failed if info.key in changes and changes[info.key].is_after_checkout]
+    if not found:
+        return ""
+    ((commit, count),) = Counter(map(commit_text, found)).most_common(1)
+    return f" since {commit}" if count == len(failed) else f", {count:,} since {commit}"
+
+
+def _describe_change(same: Sequence[JobRowInfo], change: OutcomeChange | None, role: str, now_ms: int, width: int) -> Parts:
+    """Return an entry of the sheet, for jobs of one source; Enter goes to the first of them."""
+    info, platforms = same[0], ", ".join(sorted({each.platform for each in same}))
+    action, error = f"switcher.reveal('jobs', '#{info.key}')", short_error(info.error.strip(), info.source)
+    when = f"  {age_text(now_ms - change.ended_ms)} ago" if change is not None else ""
+    commit = f"  since {commit_text(change)}" if change is not None and change.is_after_checkout else ""
+    rest = sanitize(f"  {platforms}{when}")
+    free_width = width - cell_len(rest) - cell_len(commit) - 8
+    return (
+        Part(f"   {glyph(role)} ", role, action),
+        Part(fit(info.source, max(_LEAST_PATH, min(free_width, cell_len(info.source)))).text, "path"),
+        Part(rest, "muted"),
+        Part(sanitize(commit)),
+        *((BREAK, Part(f"     {shorten(sanitize(error), width - 8)}", "error", action)) if role == "failed" and error else ()),
+    )
 
 
 class CursorGoal:

@@ -3,10 +3,16 @@ from types import SimpleNamespace
 import pytest
 
 from aptui.tui.preferences.state import UiMemory
+from aptui.tui.screens.jobs import job_details, selection
 from aptui.tui.screens.jobs.selection import CursorGoal
-from tests.tui.jobs_room import NOW_MS, in_jobs
+from tests.store.conftest import job_row, source_row
+from tests.store.queries.test_session_history import run_row, session_row
+from tests.tui.jobs_room import NOW_MS, fill, in_jobs
+from tests.tui.shell_room import until
 
-from .jobs_pane_room import sees, settled
+from .jobs_pane_room import sees
+
+FAILED = {"state": "failed", "status": 2, "errors": 1, "error": "broken", "last_log": ""}
 
 
 class Screen:
@@ -73,19 +79,50 @@ def test_cursor_goes_to_first_row_once(screen):
     assert screen.done == ["first"]
 
 
-def test_new_and_fixed_failures_since_the_last_visit_are_reported(tmp_path):
+def test_new_and_fixed_failures_since_the_last_visit_are_in_line_1_and_on_a_sheet(tmp_path, monkeypatch):
+    for module in (job_details, selection):
+        monkeypatch.setattr(module, "author_of", lambda _folder, commit: {"b" * 40: "Bea"}.get(commit, ""))
     memory = UiMemory(tmp_path / "project.json")
     memory.put("jobs.failed", [1, 3, 77])  # 2 is new, 3 was fixed, 77 no longer exists
     memory.put("jobs.left_ms", NOW_MS - 90_000)
 
+    def filler(store, log_dir):
+        fill(store, log_dir)
+        store.put(put_run=[run_row(2, 10, completed_ms=NOW_MS - 9000)])
+        store.put(put_session=[session_row(NOW_MS - 9500, NOW_MS - 8000, commit="a" * 40)])
+        store.put(put_job=[job_row(2, 1, platform="pc", run_key=11, **FAILED)])
+        store.put(put_run=[run_row(2, 11, outcome=1, completed_ms=NOW_MS - 2000)])
+        store.put(put_session=[session_row(NOW_MS - 3000, NOW_MS - 1000, commit="b" * 40)])
+
     async def look(app, pilot, pane):
-        await sees(pilot, app, ": 1 newly failed, 1 fixed, :news shows them")
-        next(each for each in pane.commands() if each.name == "news").run("")
-        await settled(pilot, pane)
-        assert {pane.store.info(key).key for key in pane.store.keys(0, 9)} >= {1, 2}
-        assert pane.choices.text.startswith("status:failed after:")
+        await sees(pilot, app, ": 1 newly failed since bbbbbbb (Bea), 1 fixed; :news shows them")
+        assert app.news == "1 newly failed since bbbbbbb (Bea), 1 fixed"
+        await pilot.press(*":news", "enter")
+        await sees(
+            pilot, app, "Newly failed (1)", "textures/rock_01.png  pc", "since bbbbbbb (Bea)", "Fixed (1)", "textures/sand.png"
+        )
+        assert not app.news
+        await pilot.press("j", "j", "j", "j", "enter")
+        await until(pilot, lambda: pane.table.cursor_key == 2 and not app.switcher.sheet)
         pane.deactivate()
 
-    app = in_jobs(tmp_path, look, memory=memory)
+    app = in_jobs(tmp_path, look, memory=memory, filler=filler)
     assert app.memory.get("jobs.failed", []) == [1, 2]
     assert app.memory.get("jobs.left_ms", 0) >= NOW_MS
+
+
+def test_log_head_names_the_commit_since_which_the_job_fails(tmp_path, monkeypatch):
+    monkeypatch.setattr(job_details, "author_of", lambda _folder, _commit: "Bea")
+
+    def filler(store, log_dir):
+        store.put(put_source=[source_row(1, "a.png")], put_job=[job_row(1, 1, run_key=1)])
+        store.put(put_run=[run_row(1, 1, completed_ms=NOW_MS - 9_000_000)])
+        store.put(put_session=[session_row(NOW_MS - 9_500_000, NOW_MS - 8_000_000, commit="a" * 40)])
+        store.put(put_job=[job_row(1, 1, run_key=2, **FAILED)])
+        store.put(put_run=[run_row(1, 2, outcome=1, completed_ms=NOW_MS - 7_300_000)])
+        store.put(put_session=[session_row(NOW_MS - 7_400_000, NOW_MS - 7_000_000, commit="b" * 40)])
+
+    async def look(app, pilot):
+        await sees(pilot, app, "failing since bbbbbbb (Bea), 2 h")
+
+    in_jobs(tmp_path, lambda app, pilot, _pane: look(app, pilot), filler=filler)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from aptui.engine.scan.git import CheckoutHead, head
+from aptui.shared.files.git_commits import CheckoutHead, author_of, head
+from tests.tools import MACHINE
+
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason=MACHINE + "git is not installed")
 
 COMMIT, OTHER = "1" * 40, "2" * 40
 
@@ -80,3 +85,27 @@ def test_malformed_git_files_give_no_commit(git: Path, tmp_path: Path, text: str
 
 def test_missing_repository_gives_no_commit(tmp_path: Path) -> None:
     assert head(str(tmp_path / "nowhere")).commit == ""
+
+
+@needs_git
+@pytest.mark.real
+def test_author_of_commit_is_found_without_programs_of_the_repository(tmp_path: Path) -> None:
+    marker, script = tmp_path / "ran", tmp_path / "hostile.sh"
+    script.write_text(f"#!/bin/sh\ntouch {marker}\n")
+    script.chmod(0o755)
+    for words in (("init", "-q"), ("-c", "user.name=Bea", "-c", "user.email=b@c", "commit", "-q", "--allow-empty", "-m", "one")):
+        subprocess.run(("git", *words), cwd=tmp_path, check=True)
+    for key in ("core.fsmonitor", "gpg.program", "core.pager", "core.sshCommand", "core.hooksPath"):
+        subprocess.run(("git", "config", key, str(script)), cwd=tmp_path, check=True)
+    subprocess.run(("git", "config", "log.showSignature", "true"), cwd=tmp_path, check=True)
+
+    assert author_of(tmp_path, head(str(tmp_path)).commit) == "Bea"
+    assert author_of(tmp_path, COMMIT) == author_of(tmp_path, "--output=x") == ""
+    assert not marker.exists()
+
+
+@pytest.mark.real
+def test_author_is_unknown_without_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert author_of(tmp_path, COMMIT) == ""
