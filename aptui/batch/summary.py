@@ -179,6 +179,10 @@ class Summary(Struct):
         self._print_flaky()
         self._print_drafts()
         self._print_findings()
+        self.print_total()
+
+    def print_total(self) -> None:
+        """Print the line with the counts of the summary."""
         parts = [printing.count(self.jobs_run, "job") + " run", f"{self.jobs_skipped:,} skipped", f"{self.jobs_failed:,} failed"]
         if self.jobs_pending or self.is_count_partial:
             least = "at least " if self.is_count_partial else ""

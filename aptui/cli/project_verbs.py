@@ -128,21 +128,22 @@ def demo(arguments: Namespace) -> int:
     if not arguments.batch and printing.is_terminal(sys.stdin) and printing.is_terminal(sys.stdout):
         _show_demo(config)
     summary = run(config, RunOptions())
-    printing.say(demo_project.explain())
-    _print_products(config)
-    summary.print_summary()
     if summary.is_interrupted:
+        summary.print_summary()
         return INTERRUPTED
-    wrong = _find_unintended(summary, demo_project.INTENDED_FAILURES)
-    for text in wrong:
-        printing.say(text, "red")
-    if not wrong:
-        name = printing.line(shlex.quote(str(folder)))
-        printing.say(f"All as intended: two jobs fail on purpose. The project is in {name}; its products are in its Cache folder.")
-        printing.say(
-            f"See it in a browser: aptui demo --web {name}    on the terminal: aptui -C {name}    as text: aptui jobs -C {name}"
-        )
-    return JOBS_FAILED if wrong else 0
+    if wrong := _find_unintended(summary, demo_project.INTENDED_FAILURES):
+        summary.print_summary()
+        for text in wrong:
+            printing.say(text, "red")
+        return JOBS_FAILED
+    with closing(open_reader(asset_database(config.cache_dir))) as database:
+        printing.say(demo_project.explain(product.name for product in database.products()))
+    summary.print_total()
+    name = printing.line(shlex.quote(arguments.folder or arguments.project or _DEMO_FOLDER))
+    printing.say(f"As intended, only the two jobs above failed. Products: {name}/Cache")
+    printing.say(f"Go on: aptui -C {name} (screen), aptui demo --web {name} (browser),")
+    printing.say(f"or edit a file, then aptui batch -C {name}: only its own jobs run.")
+    return 0
 
 
 def _show_demo(config: configuration.Config) -> None:
@@ -153,14 +154,6 @@ def _show_demo(config: configuration.Config) -> None:
         show(config, Namespace(theme="", no_mouse=False))
     finally:
         stop_engines(config.cache_dir)
-
-
-def _print_products(config: configuration.Config) -> None:
-    with closing(open_reader(asset_database(config.cache_dir))) as database:
-        printing.say("Products:")
-        for product in database.products():
-            printing.say(f"  {printing.line(product.name)}  {printing.size(product.size)}")
-        printing.say()
 
 
 def _find_unintended(summary: Summary, intended: tuple[str, ...]) -> list[str]:

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from aptui.builders.lua_builder import can_compile
 from aptui.builders.shader_builder import COMPILERS
+from aptui.demo import lamp
 from aptui.sdk import find_program, has_library
 from aptui.shared.errors import install_advice
 
@@ -23,8 +24,8 @@ from aptui.shared.errors import install_advice
 class Extra(Struct, frozen=True):
     """A part of the demo that not every host can build.
 
-    `config` has its builders, `files` is {path below assets: text, or a function that returns its bytes}; `description` describes
-    its products in one line, `needs` says how to install its requirements.
+    `config` has its builders, `files` is {path below assets: text, or a function that returns its bytes}; `makes` names its
+    products in few words, `needs` says how to install its requirements.
     """
 
     name: str
@@ -32,7 +33,7 @@ class Extra(Struct, frozen=True):
     product_count: int
     config: str
     files: Mapping[str, str | Callable[[], bytes]]
-    description: str
+    makes: str
     needs: str
 
 
@@ -180,6 +181,16 @@ def _font() -> bytes:
 _ADVICE = install_advice("builders")
 
 EXTRAS = (
+    # The first one, because its rule continues the entry of the builder `models`.
+    Extra(
+        "lods",
+        lambda: bool(find_program("gltfpack", ())),
+        6,
+        "    rules: [{files: [models/lamp.gltf], params: {lods: [0.5, 0.1]}}]\n",
+        {lamp.MODEL: lambda: lamp.files()[lamp.MODEL], lamp.BUFFER: lambda: lamp.files()[lamp.BUFFER]},
+        "levels of detail",
+        "the package gltfpack",
+    ),
     Extra(
         "mesh",
         lambda: has_library("trimesh"),
@@ -190,16 +201,17 @@ EXTRAS = (
             "models/lantern.obj": _LANTERN,
             "models/lantern.mtl": "newmtl checker\nKd 1 1 1\nmap_Kd ../textures/checker.png\n",
         },
-        "models/    lantern.obj becomes GLB, too, with its material and texture.",
+        "a model from OBJ",
         _ADVICE,
     ),
     Extra(
         "shader",
         lambda: bool(find_program(None, COMPILERS)),
-        2,
-        "  - {name: shaders, uses: shader, params: {optimise: size}, platforms: {server: {target_env: opengl, optimise: none}}}\n",
+        4,
+        "  - {name: shaders, uses: shader, params: {optimise: size, reflect: true},\n"
+        "     platforms: {server: {target_env: opengl, optimise: none}}}\n",
         {"shaders/lamp.frag": _SHADER, "shaders/light.glsl": _LIGHT},
-        "shaders/   become SPIR-V; all that include light.glsl again when it changes.",
+        "shaders",
         "the package glslang-tools",
     ),
     Extra(
@@ -208,7 +220,7 @@ EXTRAS = (
         2,
         '  - {name: fonts, uses: font, params: {flavor: woff2}, platforms: {server: {text: "Lamp", flavor: none}}}\n',
         {"fonts/lantern.ttf": _font},
-        "fonts/     become WOFF2 for linux, and a few letters for the server.",
+        "fonts",
         _ADVICE,
     ),
     Extra(
@@ -217,7 +229,7 @@ EXTRAS = (
         2,
         "  - {name: gpu, uses: texture, patterns: ['sprites/moth.png'], params: {formats: {linux: bc7, server: astc}}}\n",
         {},
-        "sprites/   moth.png becomes KTX2 for GPUs, too: BC7 for linux, ASTC for the server.",
+        "GPU textures",
         install_advice("textures"),
     ),
     Extra(
@@ -226,7 +238,7 @@ EXTRAS = (
         4,
         "  - {name: hud, uses: atlas}\n",
         {"sprites/hud.atlas": '{"sprites": ["icons/*.png"]}\n'},
-        "sprites/   hud.atlas puts all icons on one page, with a list of frames.",
+        "an atlas",
         install_advice("textures"),
     ),
     # Without luac, the scripts are copied.
@@ -236,7 +248,7 @@ EXTRAS = (
         0,
         "  - {name: scripts, uses: lua, params: {compile: bytecode, strip: true}, platforms: {server: {compile: check}}}\n",
         {},
-        "scripts/   become bytecode for linux, and are checked and copied for the server.",
+        "bytecode of Lua",
         _ADVICE,
     ),
 )

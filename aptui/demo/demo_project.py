@@ -21,14 +21,15 @@ Its products, `count_expected_products()` in all:
 | 1 `words/stopwords.list`       | none: read by `wordlist` |                        |                      |        0 |
 | 2 dependencies of the above    | none                     |                        |                      |        0 |
 |                                |                          |                        |                      |   **94** |
+| 1 `models/lamp.gltf`           | `models` (model)         | 3 levels of detail     | 3 levels of detail   |        6 |
 | 1 `models/*.obj`               | `meshes` (model)         | GLB, half as large     | without normals      |        2 |
-| 1 `shaders/*.frag`             | `shaders` (shader)       | SPIR-V for Vulkan      | SPIR-V for OpenGL    |        2 |
+| 1 `shaders/*.frag`             | `shaders` (shader)       | SPIR-V, interface      | SPIR-V for OpenGL, interface |        4 |
 | 1 `fonts/*.ttf`                | `fonts` (font)           | WOFF2                  | TTF of four letters  |        2 |
 | 1 `sprites/*.png`              | `gpu` (texture)          | BC7                    | ASTC                 |        2 |
 | 1 `sprites/*.atlas`            | `hud` (atlas)            | page and frames        | page and frames      |        4 |
-|                                |                          |                        |                      |  **106** |
+|                                |                          |                        |                      |  **114** |
 
-The last five, and `scripts`, are written only if this host can build them (`demo.demo_assets`).
+The last six, and `scripts`, are written only if this host can build them (`demo.demo_assets`).
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ import random
 import sys
 import wave
 from array import array
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,6 +63,21 @@ INTENDED_WARNINGS = ("data/palette.json",)
 """Sources whose jobs complete with warnings on every platform."""
 
 _BASE_PRODUCT_COUNT = 94
+
+_KINDS = (
+    ("GPU textures", "*.ktx2", "sprites/moth.ktx2: BC7 for linux, ASTC for the server"),
+    ("atlas", "*/hud.*", "sprites/hud.png and hud.json: all icons on one page"),
+    ("pictures", "*.png *.webp", "textures/ as WebP with mips; icons/ and sprites/ as PNG"),
+    ("sounds", "*/sounds/*", "Opus for linux; WAV, mono and small, for the server"),
+    ("LODs", "*.lod?.glb", "models/lamp.lod1.glb, lamp.lod2.glb: fewer triangles"),
+    ("models", "*/models/*", "GLB, each with its buffers, and for linux with its textures"),
+    ("shaders", "*/shaders/*", "SPIR-V, and its interface as JSON"),
+    ("fonts", "*/fonts/*", "WOFF2 for linux, four letters for the server"),
+    ("languages", "*/languages/*", "languages/de.json and fr.json: tables of texts"),
+    ("data", "*/data/* */levels/* */dialogue/*", "JSON, YAML and XML, checked, and small for linux"),
+    ("texts", "*", "docs/, scripts/; signs/ by 'tr', words/ by its own builder"),
+)
+"""(kind of products, patterns of their paths, a few of them); the first matching pattern counts."""
 
 SAMPLE_RATE_HZ = 44100
 
@@ -244,44 +262,32 @@ def possible_extras() -> list[Extra]:
     return [extra for extra in EXTRAS if extra.is_possible()]
 
 
-def explain() -> str:
-    """Return the explanation of the demo for the user."""
-    possible = possible_extras()
-    extras_text = "".join(f"  {extra.description}\n" for extra in possible)
-    copied = "docs/      are" if any(extra.name == "lua" for extra in possible) else "scripts/   and docs/ are"
-    return f"""\
-The demo is a small project of generated pictures, sounds, scripts and data for two platforms, linux and server.
-Its aptui.yaml says, with comments, what is done with each file; {count_expected_products()} products come out of it:
+def explain(products: Iterable[str]) -> str:
+    """Return the explanation of the demo for the user: its products by kind, what is wrong on purpose, what is left out.
 
-  textures/  become WebP with all mip levels for linux; the server needs none.
-  icons/     and sprites/ stay PNG; smaller, and the icons grey, for the server.
-  sounds/    become Opus for linux, and small mono WAV for the server.
-  data/      is checked JSON, minified for linux, readable for the server.
-  levels/    are checked YAML, held against a JSON Schema, and become JSON.
-  dialogue/  is checked XML, without comments and blanks for linux.
-  languages/ become tables of texts; missing texts and wrong placeholders would be warnings.
-  models/    moth.gltf becomes one GLB with its buffer, and for linux with its picture.
-{extras_text}  {copied} copied; shared/docs/credits.txt is hidden by the file of that name in assets/.
-  signs/     are put into capitals by a command, `tr a-z A-Z`.
-  words/     are indexed by the project's own builder, builders/wordlist.py; all again when stopwords.list changes.
-
-Two sources are wrong on purpose:
-
-  {INTENDED_FAILURES[0]}   fails on both platforms: a comma is missing, and the error says where.
-  {INTENDED_WARNINGS[0]}  is built, with a warning: it has one key twice.
-
-{_say_gaps(possible)}Now try: edit a file and process again, and only its own jobs run; fix the comma, and the failure goes away.
-"""
+    Args:
+        products: paths of the products, which begin with the platform.
+    """
+    counts = Counter(
+        next(kind for kind, globs, _text in _KINDS if any(fnmatch(path, glob) for glob in globs.split())) for path in products
+    )
+    return "\n".join(
+        [
+            "The demo has generated sources for two platforms, linux and server. Products:",
+            *(f"{counts[kind]:>4} {kind:<12} {text}" for kind, _globs, text in _KINDS if counts[kind]),
+            f"Wrong on purpose: {INTENDED_FAILURES[0]} (a comma), {INTENDED_WARNINGS[0]} (a key twice).",
+            *_list_gaps(),
+        ]
+    )
 
 
-def _say_gaps(possible: list[Extra]) -> str:
-    """Return the text about parts that this host cannot build, grouped by requirement; "" if it can build all."""
-    missing: dict[str, str] = {}
+def _list_gaps() -> list[str]:
+    """Return the lines about parts that this host cannot build, one for each requirement."""
+    missing: dict[str, list[str]] = {}
     for extra in EXTRAS:
-        if extra not in possible:
-            missing[extra.needs] = f"{missing.get(extra.needs, '')}  {extra.description}\n"
-    parts = "".join(f"{descriptions}    needs: {needs}\n" for needs, descriptions in missing.items())
-    return f"Left out, because something is not installed:\n\n{parts}\n" if parts else ""
+        if not extra.is_possible():
+            missing.setdefault(extra.needs, []).append(extra.makes)
+    return [f"Left out: {', '.join(makes)}. Needed: {needs}" for needs, makes in missing.items()]
 
 
 def _config() -> str:

@@ -257,6 +257,9 @@ def test_demo_succeeds_when_exactly_the_intended_failure_occurs(tmp_path: Path, 
 
     assert (code, again, wrong) == (0, 0, 1)
     assert f"{count_expected_products()} products" in out
+    assert (
+        sum(1 + max(0, len(line) - 1) // 80 for line in out.replace(str(folder), "aptui-demo").splitlines()) <= 24 - 5
+    )  # the two failures on stderr, and the prompt
     assert "data/another.json should not have failed" in told
 
 

@@ -1,4 +1,5 @@
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -29,6 +30,8 @@ from aptui.shared.errors import HostError, UserError, install_advice
 pytestmark = pytest.mark.real
 
 WARNING = 2
+MOST_ROWS = 24 - 8
+"""Rows of a small terminal, without 8 rows for the failures, the summary, the next steps and the prompt."""
 SHIPPED = (
     JsonBuilder,
     ImageBuilder,
@@ -43,6 +46,11 @@ SHIPPED = (
     TextureBuilder,
     AtlasBuilder,
 )
+
+
+def count_rows(text):
+    """Return the number of rows of a text on a terminal of 80 columns."""
+    return sum(1 + max(0, len(line) - 1) // 80 for line in text.splitlines())
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +96,9 @@ def patterns_of(entry):
 
 def run(builder, entry, scan_folder, source, folder):
     """Yield (platform, response, warnings) of all jobs of one source, as the engine would."""
-    params = entry.get("params", {})
+    params = dict(entry.get("params", {}))
+    for rule in entry.get("rules", []):
+        params |= rule["params"] if any(wildcard(each).fullmatch(source) for each in rule["files"]) else {}
     others = entry.get("platforms", {})
     platforms = tuple(PlatformInfo(name) for name in ("linux", "server") if others.get(name) != "skip")
     lines = []
@@ -195,7 +205,7 @@ def test_every_source_has_a_builder_or_is_a_dependency(project, config):
     unwanted = [source for source in sources(project, config) if not any(pattern.fullmatch(source) for pattern in patterns)]
 
     dependencies = {"words/stopwords.list", "models/moth.bin", "levels/level.schema"}
-    assert set(unwanted) - {"models/lantern.mtl", "shaders/light.glsl"} == dependencies
+    assert set(unwanted) - {"models/lantern.mtl", "models/lamp.bin", "shaders/light.glsl"} == dependencies
 
 
 def test_extras_with_missing_requirements_are_left_out(tmp_path, monkeypatch):
@@ -211,23 +221,26 @@ def test_extras_with_missing_requirements_are_left_out(tmp_path, monkeypatch):
     assert demo_project.possible_extras() == []
     assert len(products) == demo_project.count_expected_products() == 94
     assert tuple(errors) == demo_project.INTENDED_FAILURES
-    assert not {"shaders", "fonts"} & {path.name for path in (folder / "assets").iterdir()}
+    assert not {"shaders", "fonts", "lamp.gltf"} & {path.name for path in (folder / "assets").rglob("*")}
     assert ("linux", "scripts/main.lua") in products
-    left_out = (
-        demo_project.explain().partition("Left out, because something is not installed:\n\n")[2].partition("\n\n")[0].splitlines()
-    )
-    found = {extra.name: left_out.index(f"  {extra.description}") for extra in demo_assets.EXTRAS}
-    assert sorted(found, key=found.__getitem__) == ["mesh", "font", "lua", "shader", "texture", "atlas"]
-    needs = [line.removeprefix("    needs: ") for line in left_out if line.startswith("    ")]
-    assert needs == [install_advice("builders"), "the package glslang-tools", install_advice("textures")]
+    text = demo_project.explain(f"{platform}/{path}" for platform, path in products)
+    left_out = [line for line in text.splitlines() if line.startswith("Left out: ")]
+    assert [line.partition(". Needed: ")[2] for line in left_out] == [
+        "the package gltfpack", install_advice("builders"), "the package glslang-tools", install_advice("textures"),
+    ]  # fmt: skip
+    assert all(any(extra.makes in line for line in left_out) for extra in demo_assets.EXTRAS)
+    assert count_rows(text) <= MOST_ROWS
 
 
 def test_extras_with_all_requirements_are_built(config):
     used = {entry.get("uses") for entry in config["builders"]}
     used |= {"mesh" for entry in config["builders"] if entry["name"] == "meshes"}
+    used |= {"lods" for entry in config["builders"] if "rules" in entry}
 
     assert used >= {"model", "yaml", "xml"}
-    assert used & {"mesh", "shader", "font", "texture", "atlas", "lua"} == {extra.name for extra in demo_project.possible_extras()}
+    assert used & {"lods", "mesh", "shader", "font", "texture", "atlas", "lua"} == {
+        extra.name for extra in demo_project.possible_extras()
+    }
 
 
 def test_wordlist_builder_depends_on_stop_words(project):
@@ -303,12 +316,12 @@ def test_unwritable_folder_is_a_host_error(tmp_path):
         demo_project.write_project(tmp_path / "file" / "demo")
 
 
-def test_explanation_names_intended_failures():
-    text = demo_project.explain()
+def test_explanation_counts_all_products_by_kind_and_fits_a_small_screen(outcome):
+    text = demo_project.explain(f"{platform}/{path}" for platform, path in outcome[0])
 
     assert all(source in text for source in demo_project.INTENDED_FAILURES + demo_project.INTENDED_WARNINGS)
-    assert str(demo_project.count_expected_products()) in text
-    assert max(map(len, text.splitlines())) <= 120
+    assert sum(map(int, re.findall(r"^ +(\d+) ", text, re.MULTILINE))) == demo_project.count_expected_products()
+    assert count_rows(text) <= MOST_ROWS
 
 
 def test_demo_imports_no_heavy_module():

@@ -6,7 +6,7 @@ Tests: `tests/features/gateway/peers/test_proxy.py`, `tests/features/gateway/acc
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from aiohttp import web
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from aptui.store.queries.reader_pool import Database
 
 
+DrawTexture: TypeAlias = "Callable[[str, str], tuple[str, bytes] | str]"
+
+
 @dataclass(slots=True)
 class GatewayContext:
     """One gateway.
@@ -32,6 +35,7 @@ class GatewayContext:
         guard: access rules.
         pulse: wakes waiting tasks after each batch of notices.
         reread: returns the current configuration, None = it does not change.
+        draw_texture: draws a texture (path, name) for the demo's page; returns its facts and a PNG, or the reason why not.
         port: the port it listens at, 0 = not yet.
         connections: its connections; `app` is its application. Both are None before the gateway listens.
     """
@@ -45,6 +49,7 @@ class GatewayContext:
     port: int = 0
     connections: ConnectionLimits | None = None
     app: web.Application | None = None
+    draw_texture: DrawTexture | None = None
 
     @property
     def platforms(self) -> tuple[str, ...]:

@@ -6,9 +6,11 @@ Tests: `tests/features/gateway/test_client_verbs.py`, `tests/features/gateway/te
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
+import threading
 import time
 import webbrowser
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
@@ -506,11 +508,31 @@ def show_demo(config: Config) -> int:
     if is_ours:
         daemon_process.start(config.project_dir, config.cache_dir)
     try:
-        page.run_demo(config, lambda address: _print_page(config, address))
+        page.run_demo(config, lambda address: _print_page(config, address), draw_texture)
     finally:
         if is_ours:
             stop_engines(config.cache_dir)
     return 0
+
+
+def draw_texture(path: str, name: str) -> tuple[str, bytes] | str:
+    """Return the facts of a texture and a PNG of it, or why it cannot be drawn. The process of the screen's preview decodes it."""
+    from PIL import Image
+
+    from aptui.tui.pictures import decoding
+
+    with open(path, "rb") as file:
+        facts = decoding.image_facts(file.read(decoding.HEAD_BYTES), name)
+    if facts is None:
+        return "this is not a texture"
+    if why := decoding.objection(facts, os.path.getsize(path)):
+        return why
+    pixels = decoding.decode(path, facts.form, threading.Event())
+    if isinstance(pixels, str):
+        return pixels
+    stream = io.BytesIO()
+    Image.frombytes("RGBA", (pixels.width, pixels.height), pixels.data).save(stream, "PNG")
+    return f"{facts.width} x {facts.height}, {facts.more}", stream.getvalue()
 
 
 def _print_page(config: Config, address: str) -> None:

@@ -66,13 +66,13 @@ _FINE = 4
 """Maximum reduction by averaging, for each direction; beyond it, pixels are skipped."""
 
 
-_BLOCKS = {
+BLOCKS = {
     131: ("bc1", 4, 8), 137: ("bc3", 4, 16), 139: ("bc4", 4, 8), 141: ("bc5", 4, 16), 145: ("bc7", 4, 16), 147: ("etc2", 4, 8),
     151: ("etc2a8", 4, 16), 153: ("eacr", 4, 8), 155: ("eacrg", 4, 16), 157: ("astc", 4, 16), 161: ("astc", 5, 16),
     165: ("astc", 6, 16), 171: ("astc", 8, 16), 37: ("RGBA", 1, 4), 9: ("L", 1, 1),
 }  # fmt: skip
 """{format of Vulkan: (function of texture2ddecoder, or mode of Pillow; side of a block; bytes of a block)}."""
-_SRGB = {132: 131, 138: 137, 146: 145, 148: 147, 152: 151, 158: 157, 162: 161, 166: 165, 172: 171, 43: 37, 15: 9}
+SRGB = {132: 131, 138: 137, 146: 145, 148: 147, 152: 151, 158: 157, 162: 161, 166: 165, 172: 171, 43: 37, 15: 9}
 
 
 def main(form: str) -> None:
@@ -121,7 +121,7 @@ def _decode_ktx2(data: bytes) -> Image.Image:
 
     number, _, width, height = struct.unpack_from("<4I", data, 12)
     count, packing = struct.unpack_from("<II", data, 40)
-    kind, side, size = _BLOCKS.get(_SRGB.get(number, number), ("", 0, 0))
+    kind, side, size = BLOCKS.get(SRGB.get(number, number), ("", 0, 0))
     if not kind or packing:
         raise ValueError(f"format {number} of Vulkan, compression {packing}")
     level = 0

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from aptui.tui.background import LatestOnly
-from aptui.tui.pictures.decoder import CHANNELS, MOST_HIGH, MOST_PIXELS, MOST_WIDE, READERS, Pixels, too_many
+from aptui.tui.pictures.decoder import BLOCKS, CHANNELS, MOST_HIGH, MOST_PIXELS, MOST_WIDE, READERS, SRGB, Pixels, too_many
 
 HEAD_BYTES = 64 * 1024
 _PNG_COLOURS = {0: "grey", 2: "RGB", 3: "palette", 4: "grey + alpha", 6: "RGBA"}
@@ -80,7 +80,9 @@ def _dds(head: bytes) -> Facts:
 
 def _ktx2(head: bytes) -> Facts:
     number, _, width, height = struct.unpack_from("<4I", head, 12)
-    return Facts("KTX 2", width, height, f"Vulkan format {number}")
+    kind, side, _ = BLOCKS.get(SRGB.get(number, number), ("", 0, 0))
+    name = f"{kind.upper()}{f' {side}x{side}' if kind == 'astc' else ''}" if kind else f"Vulkan format {number}"
+    return Facts("KTX 2", width, height, f"{name}, sRGB" if number in SRGB else name)
 
 
 def _dds_pixels(head: bytes) -> str:

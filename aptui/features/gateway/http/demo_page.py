@@ -10,15 +10,21 @@ Tests: `tests/features/gateway/web/test_web_demo.py`.
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from aiohttp import web
 
-from aptui.features.gateway.gateway_context import CONTEXT
+from aptui.features.gateway.access.guard import require
+from aptui.features.gateway.gateway_context import CONTEXT, context_of
+from aptui.features.gateway.http.http_files import read_asked_path
+from aptui.features.gateway.http.product_opener import PRODUCT_OPENER
+from aptui.features.gateway.wire_codec import Scope
 
 MARKER = b"# aptui demo project:"
 """First line of a demo project's `aptui.yaml`."""
 PAGE = "/demo/"
+TEXTURES = "/demo/textures"
 _FOLDER = Path(__file__).parents[1] / "web" / "page"
 _FILES = {
     "": ("index.html", "text/html"),
@@ -30,12 +36,15 @@ _FILES = {
     "page.css": ("page.css", "text/css"),
 }
 """{name in the address: (file, media type)} of all served files."""
+_DRAWING = asyncio.Semaphore(2)
+"""Textures that are drawn at once; each takes a process."""
 
 
 def add_routes(app: web.Application) -> None:
     """Serve the page if this is the gateway of a demo project."""
     if is_demo(app[CONTEXT].config.project_dir):
         app.router.add_get(PAGE + "{name:[a-z.]*}", _page)
+        app.router.add_get(TEXTURES + "/{path:.+}", _texture)
 
 
 def is_demo(folder: Path) -> bool:
@@ -45,6 +54,27 @@ def is_demo(folder: Path) -> bool:
             return file.read(len(MARKER)) == MARKER
     except OSError:
         return False
+
+
+async def _texture(request: web.Request) -> web.Response:
+    """Return a texture as PNG, which browsers show, and its facts in the header `Texture-Facts`."""
+    require(request, Scope.READ)
+    context, name = context_of(request), read_asked_path(request, TEXTURES).lower()
+    taken = await request.config_dict[PRODUCT_OPENER].take(name)
+    if taken is None or context.draw_texture is None:
+        raise web.HTTPNotFound(text=f"there is no texture '{name}'\n")
+    try:
+        etag = taken.product.digest.hex()
+        if any(each.value == etag for each in request.if_none_match or ()):
+            return web.Response(status=304)
+        async with _DRAWING:
+            drawn = await asyncio.to_thread(context.draw_texture, f"/proc/self/fd/{taken.descriptor}", name)
+    finally:
+        taken.close()
+    if isinstance(drawn, str):
+        raise web.HTTPUnprocessableEntity(text=drawn)
+    facts, picture = drawn
+    return web.Response(body=picture, content_type="image/png", headers={"ETag": f'"{etag}"', "Texture-Facts": facts})
 
 
 async def _page(request: web.Request) -> web.Response:

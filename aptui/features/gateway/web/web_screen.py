@@ -29,6 +29,7 @@ from aptui.features.gateway import gateway, tasks
 from aptui.features.gateway.access import guard, tokens
 from aptui.features.gateway.access.guard import GUARD, UNIDENTIFIED_LIMIT, Audit, ConnectionLimits, Guard
 from aptui.features.gateway.gateway import Gateway, announce
+from aptui.features.gateway.gateway_context import DrawTexture
 from aptui.features.gateway.http.demo_page import PAGE
 from aptui.features.gateway.wire_codec import Scope
 from aptui.link import gateways
@@ -237,20 +238,21 @@ async def _run(stage: TerminalPage, say: Callable[[str], object]) -> None:
         await stage.close()
 
 
-def run_demo(config: Config, opened: Callable[[str], object]) -> None:
+def run_demo(config: Config, opened: Callable[[str], object], draw_texture: DrawTexture) -> None:
     """Run a gateway with a read-only token for the page of a demo project (`http.demo_page`) until a signal arrives.
 
     Args:
         config: configuration of the project, whose engine runs.
         opened: called with the address of the page.
+        draw_texture: see `GatewayContext`.
 
     Raises:
         KnownError: it cannot listen.
     """
-    asyncio.run(_run_demo(config, opened))
+    asyncio.run(_run_demo(config, opened, draw_texture))
 
 
-async def _run_demo(config: Config, opened: Callable[[str], object]) -> None:
+async def _run_demo(config: Config, opened: Callable[[str], object], draw_texture: DrawTexture) -> None:
     over = tasks.end_signal()
     config = replace(config, serve=replace(config.serve, address="127.0.0.1", port=0, tls_cert="", tls_key=""))
     with tempfile.TemporaryDirectory(prefix="aptui-demo-") as folder:
@@ -258,6 +260,8 @@ async def _run_demo(config: Config, opened: Callable[[str], object]) -> None:
         token = tokens.add(token_file, "demo page", {Scope.READ})
         gateway = Gateway(config, token_file)
         place = await gateway.open()
+        assert gateway.parts is not None
+        gateway.parts.draw_texture = draw_texture
         try:
             announce(config, place)
             opened(f"{place.url}{PAGE}#token={token}")

@@ -18,7 +18,7 @@ ASKED = """
 import { kindOf, sized, stateOf } from "./words.mjs";
 const counts = [[0, 0, 0], [2, 1, 4], [0, 1, 0], [0, 0, 1], [0, 0, 4]];
 const states = counts.map(([waiting, running, failed]) => stateOf({ waiting, running, failed }));
-const kinds = ["a.webp", "b.tar.glb", "c.mp3", "d.txt", "png"].map((path) => kindOf({ path }));
+const kinds = ["a.webp", "b.tar.glb", "c.mp3", "d.txt", "png", "e.ktx2", "f.opus"].map((path) => kindOf({ path }));
 console.log(JSON.stringify({ states, kinds, sizes: [0, 1023, 1024, 1536].map(sized) }));
 """
 
@@ -36,5 +36,5 @@ def test_page_shows_that_everything_is_current_only_without_pending_or_failed_jo
         ["1 job failed, everything else is current", "wrong"],
         ["4 jobs failed, everything else is current", "wrong"],
     ]
-    assert said["kinds"] == ["pictures", "meshes", "sounds", "others", "pictures"]
+    assert said["kinds"] == ["pictures", "meshes", "sounds", "others", "pictures", "textures", "sounds"]
     assert said["sizes"] == ["0 B", "1023 B", "1.0 KiB", "1.5 KiB"]

@@ -19,7 +19,9 @@ from disk_project import Project
 from PIL import Image
 from tools import needs
 
+from aptui.builders.files.texture_file import Texture, encode_ktx2
 from aptui.demo import demo_project, lamp
+from aptui.features.gateway import verbs
 from aptui.features.gateway.access import tokens
 from aptui.features.gateway.client import Client
 from aptui.features.gateway.http import demo_page
@@ -42,7 +44,7 @@ builders:
   - {{name: icons, uses: image, patterns: ["*.png"], platforms: {{server: {{max_size: 4}}}}}}
   - {{name: sounds, uses: audio, patterns: ["*.wav"], params: {{format: flac}}}}
   - {{name: models, uses: model}}
-  - {{name: texts, copy: ["*.txt"]}}
+  - {{name: texts, copy: ["*.txt", "*.ktx2"]}}
 """
 RED, BLUE = (220, 20, 30), (20, 40, 230)
 
@@ -57,12 +59,17 @@ def wav(loud: float) -> bytes:
     return demo_project._wav(demo_project._render_sound(0.1, lambda _t: loud))
 
 
+def ktx2(colour: tuple[int, int, int]) -> bytes:
+    return encode_ktx2(Texture("rgba8", 8, 8, [[bytes((*colour, 255)) * 64]], is_srgb=True))
+
+
 def write_sources(root: Path) -> None:
     for name, data in {
         "icon.png": png(RED),
         "other.png": png(RED, 16),
         "tone.wav": wav(0.1),
         "note.txt": b"one\n",
+        "sign.ktx2": ktx2(RED),
         **lamp.files(),
     }.items():
         path = root / "assets" / name
@@ -75,6 +82,7 @@ def here(tmp_path_factory) -> Iterator[Garden]:
     root = tmp_path_factory.mktemp("demo")
     write_sources(root)
     with garden(root, SETTINGS) as opened:
+        opened.served.room.draw_texture = verbs.draw_texture
         yield opened
 
 
@@ -140,6 +148,23 @@ def test_page_has_no_inline_script():
     assert text.count("<script") == text.count('<script type="module" src=') == 1
     assert "style=" not in text
     assert " on" not in text.replace(" on ", "").partition("<main>")[0]
+
+
+def test_texture_is_served_as_a_png_with_its_facts(here):
+    reply = here.served.get("/demo/textures/linux/sign.ktx2")
+    picture = Image.open(io.BytesIO(reply.body))
+
+    assert (reply.status, reply["Texture-Facts"]) == (200, "8 x 8, RGBA, sRGB")
+    assert (picture.format, picture.size, picture.getpixel((4, 4))) == ("PNG", (8, 8), (*RED, 255))
+    assert here.served.get("/demo/textures/linux/sign.ktx2", If_None_Match=reply["ETag"] or "").status == 304
+
+
+@pytest.mark.parametrize(
+    ("path", "authorization", "status"),
+    [("sign.ktx2", {"Authorization": ""}, 401), ("none.ktx2", {}, 404), ("note.txt", {}, 422)],
+)
+def test_texture_is_refused_without_a_token_and_if_it_cannot_be_drawn(here, path, authorization, status):
+    assert here.served.get(f"/demo/textures/linux/{path}", **authorization).status == status
 
 
 @pytest.mark.parametrize("path", ["/demo/..", "/demo/%2e%2e/demo.py", "/demo/demo.py", "/demo/index.html/", "/demo/page.js/x"])
@@ -211,6 +236,20 @@ def test_demo_page_redraws_a_picture_when_its_source_is_saved(here, browser, rec
     assert page.evaluate("document.querySelectorAll('.card.is-fresh').length") == 1
     assert page.complaints == []
     record_property("saved_to_pixel_ms", round(took_ms, 1))
+
+
+@needs_browser
+def test_demo_page_shows_a_texture_decoded_and_says_why_it_cannot_show_one(here, browser):
+    page = opened_page(here, browser)
+    page.look(1180, 2000, "light")
+    until_pixel(page, "sign.ktx2", lambda colour: colour == RED)
+    here.project.write("assets/sign.ktx2", ktx2(BLUE))
+    until_pixel(page, "sign.ktx2", lambda colour: colour == BLUE)
+    facts = page.evaluate(f"{card('sign.ktx2')}.querySelector('.facts').textContent")
+    here.project.write("assets/sign.ktx2", ktx2(BLUE)[:-9])
+
+    assert facts.startswith("8 x 8, RGBA, sRGB · ")
+    page.until(f"{card('sign.ktx2')}.querySelector('.facts.wrong')?.textContent === 'its file ends too early'")
 
 
 def orange(colour: tuple[int, ...]) -> bool:

@@ -45,13 +45,15 @@ export class Link {
     return { Authorization: `Bearer ${this.token}` };
   }
 
-  /** Return the bytes of a product and their ETag; null where `etag` still names them. */
-  async product(asset, etag = "") {
+  /** Return the bytes of a product and their ETag, of a texture a picture and its facts; null where `etag` still names them. */
+  async product(asset, etag = "", root = "/v1/products") {
     const path = asset.path.split("/").map(encodeURIComponent).join("/");
     const headers = etag ? { ...this.headers(), "If-None-Match": etag } : this.headers();
-    const answer = await fetch(`/v1/products/${encodeURIComponent(asset.platform)}/${path}`, { headers, cache: "no-store" });
+    const answer = await fetch(`${root}/${encodeURIComponent(asset.platform)}/${path}`, { headers, cache: "no-store" });
     if (answer.status === 304) return null;
+    if (answer.status === 422) throw new Error(await answer.text());
     if (!answer.ok) throw new Error(answer.status === 404 ? "it is gone" : `the gateway says ${answer.status}`);
-    return { bytes: await answer.arrayBuffer(), etag: answer.headers.get("ETag") ?? "" };
+    const [facts, got] = ["Texture-Facts", "ETag"].map((name) => answer.headers.get(name) ?? "");
+    return { bytes: await answer.arrayBuffer(), etag: got, facts };
   }
 }

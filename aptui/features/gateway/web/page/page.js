@@ -26,7 +26,7 @@ class Card {
     this.since = null;
     this.turn = 0;
     this.element = $("card").content.firstElementChild.cloneNode(true);
-    this.element.classList.add({ pictures: "picture", meshes: "mesh", sounds: "sound" }[kind]);
+    this.element.classList.add({ pictures: "picture", textures: "picture", meshes: "mesh", sounds: "sound" }[kind]);
     [this.tile, this.title, this.took, this.facts] = [".tile", "h3", ".took", ".facts"].map((each) => this.element.querySelector(each));
   }
 
@@ -39,7 +39,7 @@ class Card {
       if (turn !== this.turn) return; // a newer change is on its way
       const isNew = fetched.some((each, at) => each !== this.kept.get(wanted[at].path));
       this.kept = new Map(wanted.map((asset, at) => [asset.path, fetched[at]]));
-      if (isNew) await this.draw(wanted.map((asset, at) => ({ asset, bytes: fetched[at].bytes })));
+      if (isNew) await this.draw(wanted.map((asset, at) => ({ asset, ...fetched[at] })));
       this.facts.classList.remove("wrong");
       if (isNew && !isFirst && turn === this.turn) this.light();
     } catch (error) {
@@ -52,7 +52,7 @@ class Card {
   async fetch(link, asset) {
     const kept = this.kept.get(asset.path);
     if (kept?.digest === asset.digest) return kept;
-    const got = await link.product(asset, kept?.etag);
+    const got = await link.product(asset, kept?.etag, this.root);
     return got ? { ...got, digest: asset.digest } : Object.assign(kept, { digest: asset.digest });
   }
 
@@ -93,9 +93,21 @@ class Picture extends Card {
   }
 }
 
+/** A texture in a format of GPUs, which the gateway draws as a picture. */
+class Texture extends Picture {
+  root = "/demo/textures";
+
+  async draw(products) {
+    await super.draw(products);
+    this.facts.textContent = `${products[0].facts} · ${sized(products[0].asset.size)}`;
+  }
+}
+
+/** A model, and the triangles of its further levels of detail. */
 class Model extends Card {
-  async draw([{ asset, bytes }]) {
-    const model = await readModel(bytes);
+  async draw(products) {
+    const [{ asset }] = products;
+    const [model, ...levels] = await Promise.all(products.map(({ bytes }) => readModel(bytes)));
     if (!this.stage) {
       const canvas = this.tile.appendChild(document.createElement("canvas"));
       canvas.setAttribute("role", "img");
@@ -103,7 +115,8 @@ class Model extends Card {
       this.stage = new Stage(canvas);
     }
     this.stage.show(model);
-    this.facts.textContent = `${model.triangles.toLocaleString("en")} triangles · ${sized(asset.size)}`;
+    const triangles = [model, ...levels].map((each) => each.triangles.toLocaleString("en")).join(" / ");
+    this.facts.textContent = `${triangles} triangles · ${sized(asset.size)}`;
   }
 }
 
@@ -116,7 +129,7 @@ class Voice extends Card {
   }
 }
 
-const CARDS = { pictures: Picture, meshes: Model, sounds: Voice };
+const CARDS = { textures: Texture, pictures: Picture, meshes: Model, sounds: Voice };
 
 function canvasOf(image) {
   const canvas = Object.assign(document.createElement("canvas"), { width: image.width, height: image.height });

@@ -1,9 +1,10 @@
 // What the page says and which shelf a product stands on: pure, so that Node can test it without a browser.
 
 export const KINDS = {
+  textures: ["ktx2", "dds"],
   pictures: ["webp", "png", "jpg", "jpeg"],
   meshes: ["glb"],
-  sounds: ["flac", "wav", "ogg", "mp3"],
+  sounds: ["flac", "wav", "ogg", "opus", "mp3"],
 };
 
 export const kindOf = ({ path }) => Object.keys(KINDS).find((kind) => KINDS[kind].includes(path.split(".").at(-1))) ?? "others";
