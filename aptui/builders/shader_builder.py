@@ -145,6 +145,7 @@ class ShaderBuilder:
                 },
                 "default": {},
                 "description": "macros with several values, {NAME: [values]}; each combination is a job; null: not defined",
+                "is_planning_only": True,
             },
             "reflect": {"type": "boolean", "default": False, "description": "also write bindings, inputs and constants as JSON"},
             "cross": {
@@ -320,7 +321,7 @@ def _compile_shader(data: bytes, options: Mapping[str, Any], request: ProcessJob
     is_copy = options["output"] == "source"
     if is_copy and family != "glslang":
         raise MissingError(f"needs the program glslangValidator for output: source, because {family} checks only what it compiles")
-    if is_copy and (options["cross"] or options["reflect"] or options["variants"]):
+    if is_copy and (options["cross"] or options["reflect"] or request.job_params.get("variant")):
         raise ParamError("output: source makes no module; 'variants', 'reflect' and 'cross' need output: spirv")
     variant = request.job_params.get("variant", "")
     base = os.path.basename(request.source) + (f".{variant}" if variant else "")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -23,6 +24,8 @@ MISSING = "missing"
 """Digest of a missing file; differs from that of an empty file. The entry's name distinguishes missing files."""
 FOUND = frozenset({"discovered", "found places"})
 """Kinds of entries that a run reports; they are unknown before the run."""
+PLANNING = "planning parameters"
+"""Kind of the entry of an analysis for the parameters that only plan jobs."""
 _DIGEST_HEX = 32
 _OF_COMMANDS = ("command", "products", "depfile", "dependency_regex", "warning_regex", "error_regex", "links_file", "is_persistent")
 _OF_REFERENCES = ("regex", "path", "kind", "load", "is_beside", "is_in_source")
@@ -41,14 +44,19 @@ def file_digest(digest: Digest | None) -> str:
 
 
 def rule_entries(builder: Builder, platform: Platform, *, debug_output: bool) -> Manifest:
-    """Return the configuration of the jobs of `builder` on `platform` as entries, one for each value that may change."""
-    params = dict(builder.platform_params).get(platform.id, "{}")
+    """Return the configuration of the jobs of `builder` on `platform` as entries, one for each value that may change.
+
+    Parameters that only plan jobs are left out: `planning_entries` has them.
+    """
+    planning = planning_params(builder)
+    common = _select(builder.params, planning, is_planning=False)
+    params = _select(dict(builder.platform_params).get(platform.id, "{}"), planning, is_planning=False)
     entries = [
         ("builder", builder.name, short(builder.uuid + builder.kind.encode())),
         ("version", builder.version, short(builder.version.encode())),
         ("analysis fingerprint", builder.analysis_fingerprint, short(builder.analysis_fingerprint.encode())),
         ("code", _code_name(builder), builder.code_digest.hex()[:_DIGEST_HEX]),
-        ("parameters", builder.params, short(builder.params.encode())),
+        ("parameters", common, short(common.encode())),
         ("platform parameters", params, short(params.encode())),
         ("platform", platform.id, short("\0".join((platform.id, *sorted(platform.tags))).encode())),
         ("asset type", builder.asset_type.hex(), short(builder.asset_type)),
@@ -71,6 +79,37 @@ def rule_entries(builder: Builder, platform: Platform, *, debug_output: bool) ->
     if debug_output and builder.reads_debug_output:
         entries.append(("debug output", "on", short(b"on")))
     return tuple(entries)
+
+
+def planning_entries(builder: Builder, platform: str) -> Manifest:
+    """Return the entry of an analysis for the parameters that only plan jobs, if any of them is set."""
+    planning = planning_params(builder)
+    if not planning:
+        return ()
+    own = dict(builder.platform_params).get(platform, "{}")
+    texts = [_select(text, planning, is_planning=True) for text in (builder.params, own)]
+    value = " ".join(dict.fromkeys(text for text in texts if text != "{}"))
+    return ((PLANNING, value, short("\n".join(texts).encode())),) if value else ()
+
+
+def planning_params(builder: Builder) -> frozenset[str]:
+    """Return the parameters that the builder's class marks `is_planning_only` in its `params_schema`."""
+    return _list_planning(builder.params_schema)
+
+
+@lru_cache(maxsize=256)
+def _list_planning(schema: str) -> frozenset[str]:
+    if '"is_planning_only"' not in schema:
+        return frozenset()
+    properties = json.loads(schema).get("properties", {})
+    return frozenset(name for name, rule in properties.items() if isinstance(rule, dict) and rule.get("is_planning_only"))
+
+
+def _select(params: str, planning: frozenset[str], *, is_planning: bool) -> str:
+    """Return the parameters (canonical JSON) that plan jobs, or the others."""
+    if not planning or params == "{}":
+        return "{}" if is_planning else params
+    return _encode({name: value for name, value in json.loads(params).items() if (name in planning) is is_planning})
 
 
 _REQUIRED = object()
@@ -130,6 +169,7 @@ _PHRASES = {
     "code": "the builder's code or tools ('{name}')",
     "parameters": "the builder's parameters",
     "platform parameters": "the builder's parameters for this platform",
+    PLANNING: "the parameters that plan its jobs",
     "platform": "the platform '{name}' or its tags",
     "asset type": "the asset type",
     "command": "the command line",
@@ -173,7 +213,7 @@ _VALUED = frozenset(
     {
         "version", "analysis fingerprint", "parameters", "platform parameters", "command", "steps", "job parameters",
         "parameters by file", "additional fingerprint", "undeclared reads", "read tracing", "time limit", "memory limit",
-        "memory of all", "retry", "sandbox", "pool",
+        "memory of all", "retry", "sandbox", "pool", PLANNING,
     }
 )  # fmt: skip
 

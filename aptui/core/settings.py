@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from aptui.core.fingerprint import Entry, Manifest, short
+from aptui.core.fingerprint import Entry, Manifest, planning_params, short
 from aptui.core.model import PathKey
 from aptui.core.paths import key_of, parent
 from aptui.core.patterns import wildcard
@@ -59,7 +59,7 @@ class FolderAdjustment(Struct, frozen=True):
     entries: Manifest = ()
     """Entries for the manifest of an analysis, which gets all settings."""
     platform_entries: Mapping[str, Manifest] = field(default_factory=dict)
-    """{platform: entries for the manifests of its jobs}, only those of settings that have an effect on the platform."""
+    """{platform: entries for the manifests of its jobs}, only those of settings that have an effect on jobs of the platform."""
 
 
 NOTHING = FolderAdjustment()
@@ -216,6 +216,8 @@ class SettingsTree:
         if not values and not skips:
             return NOTHING
         own = {name: json.loads(text) for name, text in builder.platform_params}
+        planning = planning_params(builder)
+        decisive = {slot: value for slot, value in values.items() if slot[1] not in planning}
         return FolderAdjustment(
             builder.name,
             values,
@@ -223,7 +225,7 @@ class SettingsTree:
             _order(values),
             _entries(values, builder.name),
             {
-                name: _entries(_effective(values, name, own.get(name, {})), builder.name)
+                name: _entries(_effective(decisive, name, own.get(name, {})), builder.name)
                 for name in (*builder.platforms, COMMON_PLATFORM)
             },
         )

@@ -249,6 +249,9 @@ def _fill_steps(builder: Builder, parts: Sequence[tuple[ClassDescription, ClassA
         for step, (found, _answer) in zip(builder.steps, parts, strict=True)
     )
     schemas = [json.loads(found.params_schema or "{}") for found, _answer in parts]
+    for each in schemas[1:]:  # a later step plans its jobs while the chain's job runs
+        for rule in each.get("properties", {}).values():
+            rule.pop("is_planning_only", None)
     properties = {
         f"{name}.{key}": rule
         for name, schema in zip(names, schemas, strict=True)

@@ -531,7 +531,8 @@ class Builder(Protocol):
 
     A parameter that names a program, a command, an environment variable, or a place outside the project has `is_trusted_only` in
     the schema (`Meta(extra_json_schema={"is_trusted_only": True})` in a record): only the project's `aptui.yaml` may set it,
-    never an `.aptui.yaml` in a folder of assets.
+    never an `.aptui.yaml` in a folder of assets. A parameter that only `create_jobs` reads has `is_planning_only`: when it changes,
+    only jobs run that are new or have a new plan. `process_job` does not get it.
     """
 
     name: ClassVar[str]

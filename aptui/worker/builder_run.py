@@ -16,6 +16,7 @@ from uuid import UUID
 
 from msgspec import Struct, field
 
+from aptui.core.fingerprint import planning_params
 from aptui.core.model import EdgeKind, JobPlan, SourceEdge
 from aptui.core.notices import LogLevel
 from aptui.core.orders import AnalyseOrder, AnalyseResult, Outcome, ProcessOrder, Read, RunResult, StagedProduct
@@ -487,7 +488,8 @@ class _BuilderRun:
 
     def _params(self) -> dict[str, Any]:
         params, platform_params = merge_params(self.builder, self.order.settings)
-        return {**params, **platform_params.get(self.order.platform, {})}
+        found = {**params, **platform_params.get(self.order.platform, {})}
+        return {name: value for name, value in found.items() if name not in planning_params(self.builder)}
 
     def _refuse_pointer(self) -> None:
         if file_access.is_pointer(self.source, self.order.expected[0]):

@@ -39,6 +39,21 @@ def test_every_configured_field_of_a_builder_changes_its_rule(change: str) -> No
     assert rule_of(CHANGES[change]) != rule_of()
 
 
+PLANNER = replace(BASE, params_schema='{"properties":{"jobs":{"is_planning_only":true},"size":{}}}', params='{"jobs":[1],"size":1}')
+
+
+@pytest.mark.parametrize("change", [{"params": '{"jobs":[2],"size":1}'}, {"platform_params": (("linux", '{"jobs":[2]}'),)}])
+def test_planning_parameter_counts_for_analyses_only(change: dict[str, object]) -> None:
+    changed = replace(PLANNER, **change)
+
+    assert rule_of(changed) == rule_of(PLANNER) == rule_of(replace(BASE, params='{"size":1}'))
+    assert fingerprint.planning_entries(changed, "linux") != fingerprint.planning_entries(PLANNER, "linux")
+
+
+def test_builder_without_planning_parameters_has_no_planning_entry() -> None:
+    assert fingerprint.planning_entries(BASE, "linux") == fingerprint.planning_entries(replace(PLANNER, params="{}"), "linux") == ()
+
+
 def test_parameters_of_another_platform_do_not_count() -> None:
     assert rule_of(replace(BASE, platform_params=(("server", '{"size":2}'),))) == rule_of()
 

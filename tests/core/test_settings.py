@@ -130,6 +130,17 @@ def test_manifest_names_only_settings_files_that_have_an_effect() -> None:
     assert entries(settings, "a/x.s", "server") == ()  # the project's own setting for the server overrides it
 
 
+def test_folder_setting_of_a_planning_parameter_is_only_in_the_manifest_of_analyses() -> None:
+    builder = replace(SCRIPT, params_schema='{"properties": {"quality": {"is_planning_only": true}}}')
+    section = {"script": {"params": {"quality": 1}}}
+    settings = SettingsTree(replace(PROJECT, builders=(COPY, builder)), {"a": text("a/.aptui.yaml", **section)})
+
+    adjustment = settings.adjustment(PathKey("a/x.s"), builder)
+
+    assert len(adjustment.entries) == 1
+    assert set(adjustment.platform_entries.values()) == {()}
+
+
 def test_place_of_a_value_is_its_key_or_the_top_of_the_file() -> None:
     settings = settings_of(a={"script": {"params": {"quality": 90, "other": 1}}})
 

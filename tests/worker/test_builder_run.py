@@ -224,6 +224,19 @@ def test_job_runs_in_own_folders_that_are_removed_afterwards(room):
     assert os.environ["TMPDIR"] == str(room.root.parent)
 
 
+def test_planning_parameters_are_not_given_to_process_job(room):
+    asked = []
+
+    def process_job(request):
+        asked.append(request.params)
+        return made(product(request))
+
+    schema = '{"properties": {"x": {"is_planning_only": true}}}'
+    room.process(process_job, builder=replace(PYTHON, params='{"x":1,"y":1}', params_schema=schema))
+
+    assert asked == [{"y": 1}]
+
+
 def test_the_staging_folder_of_a_failed_run_is_gone(room):
     order = room.order()
 

@@ -113,6 +113,18 @@ def test_change_of_a_parameter_of_code_or_of_a_dependency_of_any_step_runs_the_j
 
 
 @pytest.mark.real
+def test_planning_parameter_of_a_later_step_counts_for_the_job_of_the_chain(project: Project) -> None:
+    project.write("builders/shout.py", SHOUT.replace('"default": "!"', '"default": "!", "is_planning_only": True'))
+    project.engine_run()
+    assert project.texts()["one.txt"] == "ONE?"
+
+    project.write("aptui.yaml", SETTINGS.replace('"?"', '"#"'))
+
+    assert sum(project.engine_run().runs.values()) == 2
+    assert project.texts()["one.txt"] == "ONE#"
+
+
+@pytest.mark.real
 def test_later_step_reads_files_of_the_project_and_run_time_dependencies_follow_the_steps(project: Project) -> None:
     project.write("assets/a.words", "styled")
     project.write("assets/style.txt", "-s")

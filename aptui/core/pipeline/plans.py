@@ -31,6 +31,7 @@ from aptui.core.state.working_set import Unsettled, may_add_sources, targets_of
 _OF_ANALYSES = frozenset({"rule", "source", "dependency", "companion"})
 """The kinds of inputs that an analysis shares with the jobs that it plans."""
 RETRIED = "tried again: it failed before"
+PLANNED = "parameters that plan its jobs changed"
 
 
 class Reasons(PipelinePart):
@@ -64,7 +65,10 @@ class Reasons(PipelinePart):
         """Return why an analysis differs. Its own inputs are not stored, so the inputs of the jobs that it planned are compared."""
         planned = (other.inputs for other in job.source.jobs.values() if other.builder == job.builder)
         before = tuple({entry: None for inputs in planned for entry in inputs if entry[0] in _OF_ANALYSES})
-        return self._explain(job, before, tuple(entry for entry in now if entry[0] in _OF_ANALYSES)) if before else ""
+        shared = tuple(entry for entry in now if entry[0] in _OF_ANALYSES)
+        text = self._explain(job, before, shared) if before else ""
+        is_planned = any(entry[0] == fingerprint.PLANNING for entry in now)
+        return text or (PLANNED if is_planned else "")
 
     def _explain(self, job: Job, before: Manifest, now: Manifest) -> str:
         """Return the inputs in which two manifests of `job` differ, in words, "" if they are equal."""

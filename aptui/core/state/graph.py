@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from aptui.core import fingerprint
 from aptui.core.cycles import components
-from aptui.core.fingerprint import FOUND, Entry, Manifest
+from aptui.core.fingerprint import FOUND, Entry, Manifest, planning_entries
 from aptui.core.identity import duplicate_prefix
 from aptui.core.model import (
     SETTLED,
@@ -111,7 +111,8 @@ class Graph:
         """Return the part of an analysis' manifest that its worker receives: builder, platforms, settings, source."""
         builder = self._builders[job.builder]
         settings = self._settings.adjustment(job.source.key, builder).entries
-        return (*(self.rule(builder, platform)[0] for platform in platforms), *settings, *self._source_entries(job.source))
+        rules = [each for platform in platforms for each in (self.rule(builder, platform)[0], *planning_entries(builder, platform))]
+        return (*rules, *settings, *self._source_entries(job.source))
 
     def job(self, job: Job) -> Assembly:
         """Assemble the manifest of a job."""

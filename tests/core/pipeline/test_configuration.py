@@ -266,3 +266,13 @@ def test_new_companion_rule_reruns_only_sources_that_have_the_companion() -> Non
     world.configure(companions=(Companion(glob("*.s"), "note"),))
 
     assert world.settle(restart=True).ran() == ["b.s@linux:main"]
+
+
+def test_changed_planning_parameter_repeats_the_analysis_alone() -> None:
+    schema = '{"properties":{"jobs":{"is_planning_only":true}}}'
+    world = world_of(copier(), scripter(params_schema=schema, params='{"jobs":1}'))
+    world.configure(builders=(copier(), scripter(params_schema=schema, params='{"jobs":2}')))
+
+    assert world.settle(restart=True).ran() == []
+    (analysis,) = [job for job in world.job("b.s@linux:main").source.jobs.values() if job.is_analysis]
+    assert analysis.reason == "parameters that plan its jobs changed"
