@@ -1,4 +1,4 @@
-"""`init`, `demo`, `config`, `schema`: create a project and print its settings.
+"""`demo`, `config`, `schema`: write the demo project, print settings of a project.
 
 Tests: `tests/features/shipping/test_verbs.py`.
 """
@@ -9,7 +9,7 @@ import json
 import shlex
 import sys
 from argparse import ArgumentParser, Namespace
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -17,87 +17,12 @@ from aptui import feature
 from aptui.batch.options import RunOptions, consent, load_config, project_dir
 from aptui.batch.run import INTERRUPTED, JOBS_FAILED, run
 from aptui.batch.summary import Summary
-from aptui.config import configuration, dirs, load, packing, proposal, trust
+from aptui.config import configuration, dirs, load, packing
 from aptui.config.dirs import asset_database
 from aptui.shared import printing
-from aptui.shared.errors import KnownError, UserError
 from aptui.store.queries.reader import open_reader
 
 _DEMO_FOLDER = "aptui-demo"
-
-# -------------------------------------------------------------------------------------------------------------------- init
-
-
-def init_arguments(parser: ArgumentParser) -> None:
-    """Declare the options of `init`."""
-    parser.add_argument("folder", nargs="?", metavar="DIR", help="folder of the project; the current folder by default")
-    parser.add_argument(
-        "--copy", nargs="+", action="extend", default=[], metavar="PATTERN", help="write a project that only copies these files"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="print the file instead of writing it")
-    parser.add_argument("--from-o3de", action="store_true", help="generate the file from the O3DE project in the folder")
-
-
-def init(arguments: Namespace) -> int:
-    """Write an `aptui.yaml`."""
-    if arguments.from_o3de:
-        written, doubts = feature.load_needed("convert")(Path(arguments.folder or arguments.project or "."))
-        for doubt in doubts:
-            printing.complain(f"aptui: warning: {printing.line(doubt)}", "yellow")
-        printing.say(f"wrote {printing.line(str(written))}; it is used from now on instead of the project's own settings")
-        return 0
-    folder = Path(arguments.folder or arguments.project or ".").absolute()
-    above = _project_above(folder)
-    found = proposal.propose(folder, tuple(arguments.copy))
-    _show_proposal(found)
-    if above:
-        printing.complain(f"aptui: '{above}' is a project already; this one would be inside of it", "yellow")
-    if arguments.dry_run:
-        printing.say(f"\nThis would be {printing.line(str(folder / 'aptui.yaml'))}:\n\n{found.text().rstrip()}")
-        return 0
-    file, ignored = proposal.write(found)
-    if not (folder / trust.FOLDER).exists():  # the project can run only the code that was shown here
-        with suppress(UserError):
-            consent(load.load(folder))
-    also = f", and {_describe_cache(ignored)}" if ignored else ""
-    where = "" if folder == Path.cwd() else f" -C {printing.line(shlex.quote(str(folder)))}"
-    printing.say(f"wrote {printing.line(str(file))}{also}; look it over, then: aptui batch{where}")
-    return 0
-
-
-def _describe_cache(file: Path) -> str:
-    name = printing.line(str(file))
-    return f"the cache's line into {name}" if file.name == ".gitignore" else f"{name}, for backups"
-
-
-def _project_above(folder: Path) -> Path | None:
-    """Return the project that contains a folder.
-
-    Raises:
-        UserError: the folder is an O3DE project, which needs no `aptui.yaml`.
-    """
-    try:
-        found = dirs.find_project(folder)
-    except KnownError:
-        return None
-    if found == folder and not (folder / dirs.FILE_NAME).exists():
-        hint = "'aptui batch' processes it; 'aptui init --from-o3de' converts it"
-        raise UserError(f"'{folder}' is an O3DE project, which opens as it is", hint=hint)
-    return found if found != folder else None
-
-
-def _show_proposal(found: proposal.Proposal) -> None:
-    kind = "" if found.engine is proposal.PLAIN else f", a {found.engine.name} project"
-    printing.say(f"{printing.line(str(found.folder))}{kind}; sources are in {printing.line(found.root)}")
-    for rule in found.rules:
-        patterns = printing.line(" ".join(rule.patterns))
-        note = f"  (a comment: {rule.lacks})" if rule.lacks else ""
-        printing.say(f"  {rule.name:<10} {rule.does:<7} {printing.count(rule.count, 'file'):>11}  {patterns}{note}")
-    if found.left:
-        names = ", ".join(f"{count} *.{name}" for name, count in found.left.most_common(8))
-        printing.say(f"  {'no rule':<18} {printing.count(found.left.total(), 'file'):>11}  {printing.line(names)}")
-    printing.say(f"  {'ignored':<31} {printing.line(' '.join(found.ignore))}")
-
 
 # -------------------------------------------------------------------------------------------------------------------- demo
 

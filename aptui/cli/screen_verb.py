@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from aptui.shared import printing
-from aptui.shared.errors import UserError
+from aptui.shared.errors import MissingProjectError, UserError
 
 if TYPE_CHECKING:
     from aptui.config.configuration import Config
@@ -25,6 +25,16 @@ def tui(arguments: Namespace) -> int:
     from aptui.batch.options import adopt_cache, load_config
 
     try:
+        config = load_config(arguments)
+    except MissingProjectError as missing:
+        from aptui.cli.init_verb import offer_project
+
+        is_written = offer_project(arguments)
+        if is_written is None:
+            raise
+        if not is_written:
+            printing.say("nothing is written: 'aptui init' writes it later, 'aptui demo' shows an example")
+            return missing.exit_code
         config = load_config(arguments)
     except UserError as broken:
         return _open_read_only(arguments, broken)

@@ -62,7 +62,7 @@ VERBS: Mapping[str, VerbInfo] = {
         ("aptui demo --web", "aptui demo"),
     ),
     "init": VerbInfo(
-        "aptui.cli.project_verbs",
+        "aptui.cli.init_verb",
         "write an aptui.yaml for a folder",
         "begin",
         ("aptui init --dry-run", "aptui init --copy '*.txt' '*.json'"),

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from aptui.shared.errors import HostError, InternalError, UserError
+from aptui.shared.errors import HostError, InternalError, MissingProjectError, UserError
 
 FILE_NAME = "aptui.yaml"
 DATABASE = "assetdb.sqlite"
@@ -58,7 +58,7 @@ def find_project(start: Path) -> Path:
             return folder
     for folder in (start, *start.parents):
         refuse_unreadable(folder)
-    raise UserError(f"no '{FILE_NAME}' in '{start}' or any folder above it", hint="'aptui init' writes one")
+    raise MissingProjectError(f"no '{FILE_NAME}' in '{start}' or any folder above it", hint="'aptui init' writes one")
 
 
 def refuse_strange_owner(project: Path) -> None:

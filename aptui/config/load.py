@@ -18,7 +18,7 @@ from aptui.config.configuration import Config
 from aptui.config.dirs import FILE_NAME, core_count, data_dir, format_of, refuse_unreadable, user_file
 from aptui.config.merge import SHIPPED_LAYERS, merge_layers, parse_layers
 from aptui.config.packing import digest_of, environment
-from aptui.shared.errors import UserError
+from aptui.shared.errors import MissingProjectError, UserError
 
 if TYPE_CHECKING:
     from aptui.config.yaml.nodes import Node
@@ -104,7 +104,7 @@ def _read_layers(project_dir: Path) -> list[tuple[str, bytes]]:
     project, user = project_dir / FILE_NAME, user_file()
     if not project.is_file():
         refuse_unreadable(project_dir)
-        raise UserError(f"no '{FILE_NAME}' in '{project_dir}'", hint="'aptui init' writes one")
+        raise MissingProjectError(f"no '{FILE_NAME}' in '{project_dir}'", hint="'aptui init' writes one")
     files = [*find_shipped_files(), project, *([user] if os.path.lexists(user) else [])]
     return [(str(file), _read(file)) for file in files]
 

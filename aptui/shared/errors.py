@@ -59,6 +59,10 @@ class UserError(KnownError):
     exit_code = 3
 
 
+class MissingProjectError(UserError):
+    """No folder from the named one upwards has an `aptui.yaml`, or is a project of a known program."""
+
+
 class HostError(KnownError):
     """A problem with the disk, a permission or a limit of the machine: exit code 2."""
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aptui.batch import options as batch_config
-from aptui.cli import screen_verb
+from aptui.cli import init_verb, screen_verb
 from aptui.link import places
 from aptui.shared.errors import UserError
 from aptui.tui.data.session import LinkSession
@@ -62,6 +62,54 @@ def test_broken_configuration_without_stored_one_is_an_error(
     with pytest.raises(UserError):
         screen_verb.tui(arguments(tmp_path, read_only=True))
     assert opened == []
+
+
+@pytest.fixture
+def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A terminal on which the user presses these keys, and a folder with a text but without a project."""
+    keys: list[str] = []
+    (tmp_path / "assets").mkdir()
+    (tmp_path / "assets/a.json").write_text("{}")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    terminal = SimpleNamespace(isatty=lambda: True)
+    monkeypatch.setattr(init_verb, "sys", SimpleNamespace(stdin=terminal, stdout=terminal))
+    monkeypatch.setattr(init_verb, "_read_key", lambda: keys.pop(0))
+    monkeypatch.setattr(screen_verb, "_run", lambda config, *_: print("opened", config.name) or 0)
+    monkeypatch.delenv("TERM", raising=False)
+    return keys
+
+
+def test_screen_without_project_shows_one_and_writes_it_on_a_key(
+    typed: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed.append("w")
+
+    assert screen_verb.tui(Namespace(**vars(arguments(tmp_path)), adopt_cache=False)) == 0
+
+    out = capsys.readouterr().out
+    assert "uses: json" in out
+    assert out.endswith(f"opened {tmp_path.name}\n")
+    assert "uses: json" in (tmp_path / "aptui.yaml").read_text()
+
+
+@pytest.mark.parametrize("key", ["n", "\r", "\x1b[A"])
+def test_screen_without_project_writes_nothing_on_another_key(
+    typed: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str
+) -> None:
+    typed.append(key)
+
+    assert screen_verb.tui(arguments(tmp_path)) == 3
+
+    assert "nothing is written" in capsys.readouterr().out
+    assert [path.name for path in tmp_path.iterdir()] == ["assets"]
+
+
+def test_folder_without_known_files_is_not_offered(typed: list[str], tmp_path: Path) -> None:
+    (tmp_path / "assets/a.json").unlink()
+
+    with pytest.raises(UserError, match=r"no 'aptui\.yaml'"):
+        screen_verb.tui(arguments(tmp_path))
+    assert typed == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,131 @@
+"""`init`: write the `aptui.yaml` that fits a folder; the screen offers the same in a folder without a project.
+
+Tests: `tests/cli/test_screen_verb.py`, `tests/features/shipping/test_verbs.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import termios
+import tty
+from argparse import ArgumentParser, Namespace
+from contextlib import suppress
+from pathlib import Path
+
+from aptui import feature
+from aptui.batch.options import consent
+from aptui.config import dirs, load, proposal, trust
+from aptui.shared import printing
+from aptui.shared.errors import KnownError, UserError
+from aptui.tui.terminal import skeleton
+
+
+def init_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `init`."""
+    parser.add_argument("folder", nargs="?", metavar="DIR", help="folder of the project; the current folder by default")
+    parser.add_argument(
+        "--copy", nargs="+", action="extend", default=[], metavar="PATTERN", help="write a project that only copies these files"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print the file instead of writing it")
+    parser.add_argument("--from-o3de", action="store_true", help="generate the file from the O3DE project in the folder")
+
+
+def init(arguments: Namespace) -> int:
+    """Write an `aptui.yaml`."""
+    if arguments.from_o3de:
+        written, doubts = feature.load_needed("convert")(Path(arguments.folder or arguments.project or "."))
+        for doubt in doubts:
+            printing.complain(f"aptui: warning: {printing.line(doubt)}", "yellow")
+        printing.say(f"wrote {printing.line(str(written))}; it is used from now on instead of the project's own settings")
+        return 0
+    folder = Path(arguments.folder or arguments.project or ".").absolute()
+    above = _project_above(folder)
+    found = proposal.propose(folder, tuple(arguments.copy))
+    show_proposal(found)
+    if above:
+        printing.complain(f"aptui: '{above}' is a project already; this one would be inside of it", "yellow")
+    if arguments.dry_run:
+        printing.say(f"\nThis would be {printing.line(str(folder / 'aptui.yaml'))}:\n\n{found.text().rstrip()}")
+        return 0
+    where = "" if folder == Path.cwd() else f" -C {printing.line(shlex.quote(str(folder)))}"
+    printing.say(f"{write_proposal(found)}; look it over, then: aptui batch{where}")
+    return 0
+
+
+def write_proposal(found: proposal.Proposal) -> str:
+    """Write a project that was shown to the user, and trust it; return which files were written."""
+    file, ignored = proposal.write(found)
+    if not (found.folder / trust.FOLDER).exists():  # the project can run only the code that was shown here
+        with suppress(UserError):
+            consent(load.load(found.folder))
+    also = f", and {_describe_cache(ignored)}" if ignored else ""
+    return f"wrote {printing.line(str(file))}{also}"
+
+
+def _describe_cache(file: Path) -> str:
+    name = printing.line(str(file))
+    return f"the cache's line into {name}" if file.name == ".gitignore" else f"{name}, for backups"
+
+
+def _project_above(folder: Path) -> Path | None:
+    """Return the project that contains a folder.
+
+    Raises:
+        UserError: the folder is an O3DE project, which needs no `aptui.yaml`.
+    """
+    try:
+        found = dirs.find_project(folder)
+    except KnownError:
+        return None
+    if found == folder and not (folder / dirs.FILE_NAME).exists():
+        hint = "'aptui batch' processes it; 'aptui init --from-o3de' converts it"
+        raise UserError(f"'{folder}' is an O3DE project, which opens as it is", hint=hint)
+    return found if found != folder else None
+
+
+def show_proposal(found: proposal.Proposal) -> None:
+    """Print what a proposed project makes of the files of its folder."""
+    kind = "" if found.engine is proposal.PLAIN else f", a {found.engine.name} project"
+    printing.say(f"{printing.line(str(found.folder))}{kind}; sources are in {printing.line(found.root)}")
+    for rule in found.rules:
+        patterns = printing.line(" ".join(rule.patterns))
+        note = f"  (a comment: {rule.lacks})" if rule.lacks else ""
+        printing.say(f"  {rule.name:<10} {rule.does:<7} {printing.count(rule.count, 'file'):>11}  {patterns}{note}")
+    if found.left:
+        names = ", ".join(f"{count} *.{name}" for name, count in found.left.most_common(8))
+        printing.say(f"  {'no rule':<18} {printing.count(found.left.total(), 'file'):>11}  {printing.line(names)}")
+    printing.say(f"  {'ignored':<31} {printing.line(' '.join(found.ignore))}")
+
+
+def offer_project(arguments: Namespace) -> bool | None:
+    """Show the `aptui.yaml` that fits the files of the folder, and write it if the user presses `w`.
+
+    Return whether it was written; None if there is no terminal to ask on, or no file that a builder processes.
+    """
+    if arguments.read_only or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return None
+    folder = Path(arguments.project or ".").absolute()
+    found = proposal.propose(folder) if folder.is_dir() else None
+    if found is None or not any(rule.count for rule in found.rules):
+        return None
+    skeleton.hide()
+    printing.say(f"no project here yet; this would be {printing.line(str(found.folder / dirs.FILE_NAME))}:\n", "bold")
+    printing.say(found.text())
+    show_proposal(found)
+    printing.say("\nw  write it and open the screen      any other key  write nothing", "bold")
+    if _read_key().lower() != "w":
+        return False
+    printing.say(write_proposal(found))
+    return True
+
+
+def _read_key() -> str:
+    """Return the key that the user presses; a key that sends several bytes is returned whole."""
+    before = termios.tcgetattr(0)
+    try:
+        tty.setcbreak(0)
+        return os.read(0, 32).decode("utf-8", "replace")
+    finally:
+        termios.tcsetattr(0, termios.TCSAFLUSH, before)
