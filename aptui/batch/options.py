@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 import os
-from argparse import Action, ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
@@ -29,6 +28,8 @@ from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 
 if TYPE_CHECKING:
+    from argparse import Action, ArgumentParser, Namespace
+
     from aptui.core.notices import Notice
     from aptui.core.pipeline.pipeline import PipelineStatus
 
@@ -70,19 +71,24 @@ _SAME_CAUSE = "same-cause"
 _QUOTES = "'\"`"
 
 
-class FailOn(Action):
-    """Parses `--fail-on`: a level sets `fail_on`, a factor sets `fail_slower`, `flaky` sets `fail_flaky`; it may be repeated."""
+def _fail_on(**options: Any) -> Action:
+    """Return the action of `--fail-on`; `argparse` is imported only if it has to read the words (`cli.plain_words`)."""
+    from argparse import Action
 
-    def __call__(self, parser: ArgumentParser, namespace: Namespace, values: Any, _option: str | None = None) -> None:
-        """Store one value."""
-        if values in _LEVELS:
-            namespace.fail_on = values
-        elif values.startswith(_SLOWER):
-            namespace.fail_slower = _factor(values.removeprefix(_SLOWER))
-        elif values == _FLAKY:
-            namespace.fail_flaky = True
-        else:
-            parser.error(f"argument --fail-on: '{values}' is not warning, error, flaky or slower:FACTOR (such as slower:2x)")
+    class FailOn(Action):
+        """A level sets `fail_on`, a factor sets `fail_slower`, `flaky` sets `fail_flaky`; it may be repeated."""
+
+        def __call__(self, parser: ArgumentParser, namespace: Namespace, values: Any, _option: str | None = None) -> None:
+            if values in _LEVELS:
+                namespace.fail_on = values
+            elif values.startswith(_SLOWER):
+                namespace.fail_slower = _factor(values.removeprefix(_SLOWER))
+            elif values == _FLAKY:
+                namespace.fail_flaky = True
+            else:
+                parser.error(f"argument --fail-on: '{values}' is not warning, error, flaky or slower:FACTOR (such as slower:2x)")
+
+    return FailOn(**options)
 
 
 def _factor(text: str) -> float:
@@ -197,7 +203,7 @@ def report_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--debug-output", action="store_true", help="ask builders for debug output")
     parser.add_argument("--junit", metavar="FILE", help="write all jobs as JUnit XML")
     parser.add_argument(
-        "--fail-on", action=FailOn, metavar="WHAT",
+        "--fail-on", action=cast("type[Action]", _fail_on), metavar="WHAT",
         help="warning, error: exit 1 also if jobs completed with such lines in their logs; slower:2x: also if a job takes twice as"
         " long as it did, beyond the noise of its earlier runs; flaky: also if a job succeeded only after a failed run; may be"
         " given several times",

@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 import time
-from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -39,6 +38,8 @@ from aptui.shared.errors import BusyError, HostError, UserError
 from aptui.shared.files.replacing import refuse_unwritable
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
     from aptui.engine.loop.engine import Engine
     from aptui.engine.loop.opening import PreparedSession
 

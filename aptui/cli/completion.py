@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from itertools import islice
 
-from aptui.cli import main
+from aptui.cli import parser as parsers
 from aptui.cli.manual import actions_of
 from aptui.cli.verbs import all_verbs
 from aptui.config.dirs import asset_database
@@ -77,15 +77,15 @@ def complete_words(words: Sequence[str]) -> list[str]:
     *before, begun = words
     verb = next((word for word in before if word in all_verbs()), "")
     if not verb or verb == "help":
-        names = [*all_verbs()] if verb or not begun.startswith("-") else [*_options(main.screen_parser())]
+        names = [*all_verbs()] if verb or not begun.startswith("-") else [*_options(parsers.screen_parser())]
     elif begun.startswith("-"):
-        names = list(_options(main.parser_of(verb)))
+        names = list(_options(parsers.parser_of(verb)))
     else:
         names = [*_choices(verb, before), *(_sources(before, begun) if verb in _TAKES_SOURCES else ())]
     return [printing.line(name) for name in islice((name for name in names if name.startswith(begun)), _MOST)]
 
 
-def _options(parser: main.Parser) -> Iterator[str]:
+def _options(parser: parsers.Parser) -> Iterator[str]:
     yield from ("-h", "--help")
     for action in parser.list_declared():
         yield from action.option_strings
@@ -96,7 +96,7 @@ def _choices(verb: str, before: Sequence[str]) -> Iterator[str]:
     if actions_of(verb) and not set(actions_of(verb)).intersection(before):
         yield from actions_of(verb)
         return
-    for action in main.parser_of(verb).list_declared():
+    for action in parsers.parser_of(verb).list_declared():
         is_meant = before[-1] in action.option_strings if action.option_strings else before[-1] == verb
         if is_meant and action.choices:
             yield from map(str, action.choices)

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from argparse import REMAINDER, ArgumentParser, Namespace
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +26,7 @@ from aptui.shared import printing
 from aptui.shared.errors import BusyError, HostError, UserError
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator
 
 _STOP_LIMIT_S = 30.0
@@ -336,7 +336,7 @@ reload_arguments = _no_arguments
 
 def hold_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `hold`."""
-    parser.add_argument("words", nargs=REMAINDER, metavar="-- COMMAND", help="command to run")
+    parser.add_argument("words", nargs="...", metavar="-- COMMAND", help="command to run")
     parser.epilog = "Changes gather while COMMAND runs and are one batch after it. Without an engine, COMMAND just runs."
 
 

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import sys
 import time
-from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
@@ -34,6 +33,9 @@ from aptui.store import joblog
 from aptui.store.joblog import JobLogLine, lines_of
 from aptui.store.queries.logs import engine_logs
 from aptui.store.queries.reader import JobRow, RunRow, open_reader
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
 
 _ENGINE_LINES = 50
 _LEVEL_COLOURS = {0: "dim", 2: "yellow", 3: "red"}

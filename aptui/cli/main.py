@@ -8,55 +8,28 @@ from __future__ import annotations
 import os
 import sys
 import time
-from argparse import SUPPRESS, Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
-from functools import partial
 from importlib import import_module
-from typing import Any, NoReturn
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from aptui import __version__, feature
-from aptui.cli import verbs
+from aptui.cli import plain_words
 from aptui.cli.verbs import VERBS, all_verbs
 from aptui.feature import VerbInfo
 from aptui.shared import printing
 from aptui.shared.errors import HostError, InternalError, KnownError, UserError
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
 
 INTERRUPTED = 130
 _LEAN_START = "aptui.shared.lean.lean_start"
 """Must be imported before any module that imports msgspec; `--version` and `--help` need neither this module nor msgspec."""
 _WITH_VALUE = frozenset({"-C", "--project", "--engine-path", "--theme", "--color"})
 """Options that are allowed before a verb and whose value is the next word."""
-
-
-class Parser(ArgumentParser):
-    """Argument parser that raises `UserError` (one line, exit code 3) and ends its help with the examples of the verb."""
-
-    verb = ""
-
-    def __init__(self, **options: Any) -> None:
-        # `argparse` formats every option when it is declared; to get the terminal's width it would import `shutil`.
-        super().__init__(formatter_class=partial(RawDescriptionHelpFormatter, width=80), allow_abbrev=False, **options)
-
-    def list_declared(self) -> list[Action]:
-        """Return the documented options and arguments."""
-        return [action for action in self._actions if action.help != SUPPRESS and action.dest != "help"]
-
-    def format_help(self) -> str:
-        """Return the help with the examples at the end."""
-        self.formatter_class = RawDescriptionHelpFormatter
-        if self.verb:
-            self.epilog = "\n\n".join(filter(None, [self.epilog, verbs.ending(self.verb)]))
-        else:
-            self.epilog = verbs.overview()
-        return super().format_help()
-
-    def _print_message(self, message: str, _file: object = None) -> None:
-        """Print help or the version; `argparse` itself ignores write errors."""
-        printing.say(message.rstrip())
-
-    def error(self, message: str) -> NoReturn:
-        """Raise the mistake as a `UserError`."""
-        raise UserError(message, hint=f"see '{self.prog} --help'")
+_HIDDEN = "==SUPPRESS=="
+"""`argparse.SUPPRESS`: no help about an option."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -108,29 +81,19 @@ def _dispatch(words: list[str]) -> int:
     if verb is None:
         return _alone(words)
     if verb == "open":
-        return _screen(VERBS[verb].module, verb, parser_of(verb, words), words)
+        return _screen(VERBS[verb].module, verb, words)
     import_module(_LEAN_START)
     module = import_module(find_verb(verb).module)
-    parser = parser_of(verb, words)
-    arguments = _with_color(parser.parse_args(words))
-    return int(getattr(module, verb.replace("-", "_"))(arguments))
+    arguments = plain_words.read(lambda parser: declare(parser, module, verb), words)
+    if arguments is None:
+        arguments = import_module("aptui.cli.parser").parser_of(verb, words).parse_args(words)
+    return int(getattr(module, verb.replace("-", "_"))(_with_color(arguments)))
 
 
-def parser_of(verb: str, words: Sequence[str] = ()) -> Parser:
-    """Return the parser of a verb; if `words` ask for help about one of its actions, the parser of that action."""
-    found = find_verb(verb)
-    module = import_module(found.module)
-    name = verb.replace("-", "_")
-    actions: dict[str, str] = getattr(module, f"{name.upper()}_ACTIONS", {})
-    action = next((word for word in words if word in actions), "") if {"-h", "--help"}.intersection(words) else ""
-    parser = Parser(
-        prog=f"aptui {verb} {action}".rstrip(),
-        description=actions.get(action, found.help),
-    )
-    parser.verb = f"{verb} {action}".rstrip()
+def declare(parser: ArgumentParser, module: ModuleType, verb: str, *action: str) -> None:
+    """Declare the options and arguments of a verb, or those of one action of it."""
     add_project(parser)
-    getattr(module, f"{name}_arguments")(parser, *([action] if action else []))
-    return parser
+    getattr(module, f"{verb.replace('-', '_')}_arguments")(parser, *action)
 
 
 def _with_color(arguments: Namespace) -> Namespace:
@@ -170,7 +133,7 @@ def add_project(parser: ArgumentParser) -> None:
         metavar="WHEN",
         help="when to use colours: auto (on a terminal), always, never",
     )
-    parser.add_argument("--debug", action="store_true", help=SUPPRESS)
+    parser.add_argument("--debug", action="store_true", help=_HIDDEN)
 
 
 def _engine_setting(folder: str) -> str:
@@ -180,41 +143,21 @@ def _engine_setting(folder: str) -> str:
 
 def _alone(words: list[str]) -> int:
     """Handle a command line without a verb: open the screen on a terminal, otherwise print the list of verbs."""
-    parser = screen_parser()
+    parser = import_module("aptui.cli.parser").screen_parser()
     is_screen = os.isatty(1) or os.isatty(2) or "--plain" in words
     if not is_screen or {"-h", "--help", "-V", "--version"}.intersection(words):
         parser.parse_args(words)
         parser.print_help()
         return 0
-    return _screen("aptui.cli.screen_verb", "tui", parser, words)
+    return _screen("aptui.cli.screen_verb", "tui", words)
 
 
-def screen_parser() -> Parser:
-    """Return the parser of `aptui` without a verb."""
-    parser = Parser(
-        prog="aptui",
-        usage="aptui [options] | aptui VERB [options]",
-        description="The asset processor for the terminal: it turns sources into products and an asset database.\n"
-        "Without a verb it opens its screen, and starts the project's engine if none is running.",
-    )
-    add_project(parser)
-    parser.add_argument("-V", "--version", action="version", version=f"aptui {__version__}")
-    parser.add_argument(
-        "--read-only", action="store_true", help="show the project without starting an engine or sending it requests"
-    )
-    parser.add_argument("--adopt-cache", action="store_true", help="use a cache folder that O3DE made, and set its contents aside")
-    parser.add_argument(
-        "--plain", action="store_true", help="questions and answers in plain lines; the default with TERM=dumb or ACCESSIBLE=1"
-    )
-    parser.add_argument("--theme", metavar="NAME", default="", help="use this theme instead of the remembered one")
-    parser.add_argument("--no-mouse", action="store_true", help="do not use the mouse, so that the terminal can select text")
-    return parser
-
-
-def _screen(module: str, verb: str, parser: ArgumentParser, words: list[str]) -> int:
+def _screen(module: str, verb: str, words: list[str]) -> int:
     """Open a screen; its frame is shown before any heavy module is imported."""
     from aptui.tui.terminal import skeleton
 
+    parsers = import_module("aptui.cli.parser")
+    parser = parsers.parser_of(verb, words) if verb == "open" else parsers.screen_parser()
     arguments = _with_color(parser.parse_args(words))
     if verb == "open":
         name = skeleton.name_of_cache(os.path.abspath(arguments.database))

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from aptui import __version__, feature
 from aptui.cli import main
+from aptui.cli import parser as parsers
 from aptui.cli.verbs import ENVIRONMENT, EXIT_CODES, GROUP_TEXTS, all_verbs, examples_of, group_of
 from aptui.config.dirs import data_dir
 from aptui.shared import printing
@@ -196,7 +197,7 @@ def help_arguments(parser: ArgumentParser) -> None:
 def help(arguments: Namespace) -> int:  # noqa: A001  # named like the verb
     """Show the help of a verb."""
     if not arguments.words:
-        printing.say(main.screen_parser().format_help().rstrip())
+        printing.say(parsers.screen_parser().format_help().rstrip())
         return 0
     return main.main([*arguments.words, "--help"])
 
@@ -237,10 +238,10 @@ def docs(arguments: Namespace) -> int:
 
 def _texts(verbs: list[str]) -> Iterator[str]:
     if len(verbs) > 1:
-        yield main.screen_parser().format_help()
+        yield parsers.screen_parser().format_help()
     for verb, action in _entries(verbs):
         words = [action, "--help"] if action else []
-        yield main.parser_of(verb, words).format_help()
+        yield parsers.parser_of(verb, words).format_help()
 
 
 def _page(text: str) -> None:
@@ -265,7 +266,7 @@ def actions_of(verb: str) -> dict[str, str]:
     return actions
 
 
-def options(parser: main.Parser) -> Iterator[tuple[str, str]]:
+def options(parser: parsers.Parser) -> Iterator[tuple[str, str]]:
     """Yield (form, help) of each documented option and argument."""
     for action in parser.list_declared():
         yield _write_action(action), (action.help or "").replace("%%", "%")
@@ -283,12 +284,12 @@ def _write_action(action: Action) -> str:
 def _own_options(verb: str, action: str = "") -> list[tuple[str, str]]:
     """Return the options of a verb without those that every verb has."""
     common = {name for name, _text in common_options()}
-    return [each for each in options(main.parser_of(verb, [action, "--help"] if action else [])) if each[0] not in common]
+    return [each for each in options(parsers.parser_of(verb, [action, "--help"] if action else [])) if each[0] not in common]
 
 
 def common_options() -> list[tuple[str, str]]:
     """Return the options that every verb has."""
-    parser = main.Parser()
+    parser = parsers.Parser()
     main.add_project(parser)
     return [("-h, --help", "show this help"), *options(parser)]
 
@@ -328,7 +329,7 @@ def man_page(verbs: list[str]) -> str:
     """Return the reference of these verbs as a man page."""
     lines = [f'.TH APTUI 1 "" "aptui {__version__}" "User Commands"', ".SH NAME", "aptui \\- asset processor for the terminal"]
     lines += [".SH SYNOPSIS", ".B aptui", "[options] | aptui VERB [options]", ".SH DESCRIPTION"]
-    lines += [_roff(main.screen_parser().description or "")]
+    lines += [_roff(parsers.screen_parser().description or "")]
     lines += [".SH OPTIONS OF EVERY VERB", *_man_list(common_options()), ".SH VERBS"]
     for verb, action in _entries(verbs):
         text = actions_of(verb)[action] if action else main.find_verb(verb).help

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -26,6 +26,9 @@ from aptui.shared.printing import line
 from aptui.store.queries.asset_graph import AssetGraph, Node, is_product
 from aptui.store.queries.assets import parse_asset_id, source_ids
 from aptui.store.queries.reader import JobRow, Reader, SourceRow
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
 
 _LISTED = 20
 

@@ -6,7 +6,6 @@ Tests: `tests/features/o3de/scripts/test_azlmbr_project.py`.
 from __future__ import annotations
 
 import os
-from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -27,6 +26,8 @@ from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import JobRow, NoDatabaseError, Reader, open_reader
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from aptui.core.project import Builder
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
@@ -28,6 +27,9 @@ from aptui.shared.errors import UserError
 from aptui.store.queries import session_history
 from aptui.store.queries.checks import CheckMark, check_marks, findings
 from aptui.store.queries.reader import STATUSES, JobRow
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
 
 _WITH = {"warnings": "warnings", "errors": "errors"}
 """Displayed statuses that mean `completed` with this count above 0."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -32,6 +31,9 @@ from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 from aptui.shared.forms import prepare_form
 from aptui.store.queries.reader import JobRow, Reader
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
 
 # --------------------------------------------------------------------------------------------------------------- reprocess
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aptui.batch.summary import log_path
 from aptui.cli.naming import as_text, find_job, find_source, jobs_named, meanings, unknown
@@ -19,6 +18,9 @@ from aptui.core.paths import product_at
 from aptui.shared import printing
 from aptui.store.queries.reader import JobRow, Reader, RunRow, SourceRow
 from aptui.store.queries.reasons import dependents, edge_type, makers, sentence
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
 
 # For `why`: edits of a file that are not in the database yet, and the source of a file in the cache.
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from aptui.cli import main, manual, verbs
+from aptui.cli import parser as parsers
 from aptui.cli.manual import actions_of
 from aptui.cli.verbs import all_verbs
 from aptui.config.yaml.checking import check, check_folder
@@ -102,7 +103,7 @@ def refusal(words: list[str]) -> str:
     if verb is not None and verb not in all_verbs():
         return f"{' '.join(words)}: unknown verb"
     try:
-        (main.parser_of(verb, others) if verb else main.screen_parser()).parse_args(others)
+        (parsers.parser_of(verb, others) if verb else parsers.screen_parser()).parse_args(others)
     except SystemExit:  # --help, --version
         pass
     except UserError as error:
@@ -188,7 +189,7 @@ def test_verb_has_a_group_and_two_valid_examples(verb: str) -> None:
     for example in info.examples:
         words = shlex.split(example.partition(" > ")[0].removeprefix('eval "$(').removesuffix(')"'))
         assert words[:2] == ["aptui", verb]
-        main.parser_of(verb).parse_args(words[2:])
+        parsers.parser_of(verb).parse_args(words[2:])
 
 
 def test_all_environment_variables_are_documented() -> None:

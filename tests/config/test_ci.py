@@ -11,6 +11,7 @@ from homes import own_homes
 from ruamel.yaml import YAML
 
 from aptui.cli import main
+from aptui.cli import parser as parsers
 from aptui.config.dirs import data_dir
 
 FOLDER = data_dir() / "config" / "ci"
@@ -26,7 +27,7 @@ def test_each_recipe_is_yaml_with_valid_aptui_commands(name: str) -> None:
     assert any("--junit" in line for line in lines)
     for line in lines:
         words = shlex.split(line)
-        main.parser_of(words[1]).parse_args(words[2:])
+        parsers.parser_of(words[1]).parse_args(words[2:])
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -5,7 +5,6 @@ Tests: `tests/shared/lean/test_imports.py`.
 
 from __future__ import annotations
 
-import ctypes
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -24,14 +23,18 @@ def use_one_heap() -> None:
 
     Threads do not wait for the one heap: Python runs one of them at a time.
     """
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
+    _call_libc("mallopt", _M_ARENA_MAX, 1)
 
 
 def give_memory_back() -> None:
     """Return free memory to the system: glibc would keep it, 7 MB after a hundred thousand jobs were read."""
+    _call_libc("malloc_trim", 0)
+
+
+def _call_libc(name: str, *arguments: int) -> None:
+    ctypes = import_module("ctypes")  # takes 2 ms, and most processes call neither function
     with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
+        getattr(ctypes.CDLL(None), name)(*arguments)
 
 
 @contextmanager
