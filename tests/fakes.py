@@ -47,8 +47,8 @@ from aptui.core.project import (
     ScanFolder,
 )
 from aptui.core.retry import RetryRule
-from aptui.core.rows import ROW_OPERATIONS, SETTINGS_STATE
-from aptui.core.run_report import OUTSIDE_STATE, OutsideFile
+from aptui.core.rows import ROW_OPERATIONS
+from aptui.core.run_report import OUTSIDE_STATE, SETTINGS_STATE, OutsideFile
 from aptui.core.settings import file_key
 from aptui.core.state.conflicts import folders_above
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from aptui.batch.options import load_last_config
 from aptui.config import trust
@@ -22,6 +25,7 @@ from aptui.link import port
 from aptui.link.client import EngineClient
 from aptui.shared import printing
 from aptui.shared.errors import HostError, KnownError
+from aptui.shared.forms import prepare_form
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import JobRow, NoDatabaseError, Reader, open_reader
 
@@ -147,3 +151,49 @@ def engine_answer(config: Config) -> dict[str, Any] | None:
             return client.ask(port.ReadStatus(), timeout_s=2.0)
     except HostError:
         return None
+
+
+# Running jobs: only a running engine has them, because the database stores settled states.
+
+STATUS = "processing"
+_LIMIT_S = 2.0
+_MOST_HOLDERS = 3
+
+
+def running_jobs(config: Config) -> dict[int, int]:
+    """Return {id of a running job: its progress in per cent, -1 = unknown}, empty if no engine answers.
+
+    Call it before the database is opened.
+    """
+    try:
+        with EngineClient.of(config.cache_dir, timeout_s=1.0) as client:
+            answer = client.ask(port.Subscribe(wants_all=False), timeout_s=_LIMIT_S)
+            ids, percents = (
+                msgspec.convert(answer.get(name, ()), prepare_form(list[int])) for name in ("running", "running_percent")
+            )
+            return dict(zip_longest(ids, percents, fillvalue=-1))
+    except HostError:
+        return {}
+
+
+def as_running(rows: Iterator[JobRow], running: Mapping[int, int]) -> Iterator[JobRow]:
+    """Yield rows, with status `running` for the running jobs."""
+    return (replace(row, status=STATUS) if row.job_id in running else row for row in rows)
+
+
+def counts(database: Reader, jobs: dict[str, int], running: Mapping[int, int]) -> dict[str, int]:
+    """Return {status: number of jobs}, with running jobs counted as running."""
+    found = dict(jobs)
+    for row in filter(None, map(database.job, running)):
+        found[row.status] -= 1
+        found[STATUS] += 1
+    return found
+
+
+def resource_line(use: Mapping[str, Any]) -> str:
+    """Return one line with the holders of a resource (`core.priority.ResourceUse`) and the number of waiting jobs."""
+    holders = use["holders"]
+    held = f", held by {', '.join(holders[:_MOST_HOLDERS])}" if holders else ""
+    more = f" and {len(holders) - _MOST_HOLDERS} more" if len(holders) > _MOST_HOLDERS else ""
+    waits = f"; {printing.count(use['waiting_count'], 'job')} could run without this limit" if use["waiting_count"] else ""
+    return printing.line(f"{use['name']}  {len(holders)} of {use['limit']}{held}{more}{waits}")

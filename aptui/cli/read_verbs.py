@@ -15,8 +15,16 @@ from aptui import feature
 from aptui.batch.options import load_config, load_last_config
 from aptui.batch.summary import findings_line, log_path
 from aptui.cli.naming import as_text
-from aptui.cli.read_access import OpenedProject, all_builders, engine_answer, open_for_reading
-from aptui.cli.run_verbs import as_running, counts, resource_line, running_jobs
+from aptui.cli.read_access import (
+    OpenedProject,
+    all_builders,
+    as_running,
+    counts,
+    engine_answer,
+    open_for_reading,
+    resource_line,
+    running_jobs,
+)
 from aptui.config import trust
 from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database, own_folder

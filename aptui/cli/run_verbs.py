@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from contextlib import closing
-from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec.structs import replace
 
 from aptui.batch.options import engine_arguments, load_last_config, load_to_run, options_of, report_arguments
@@ -24,12 +22,9 @@ from aptui.core.orders import Outcome, RunResult
 from aptui.core.paths import is_below, key_of
 from aptui.core.project import Builder
 from aptui.core.settings import SettingsTree
-from aptui.link import port
-from aptui.link.client import EngineClient
 from aptui.link.port import MOST_INTERESTING, NoteInterest
 from aptui.shared import printing
-from aptui.shared.errors import HostError, UserError
-from aptui.shared.forms import prepare_form
+from aptui.shared.errors import UserError
 from aptui.store.queries.reader import JobRow, Reader
 
 if TYPE_CHECKING:
@@ -185,49 +180,3 @@ def _print(result: RunResult, folder: str) -> int:
     printing.say(f"{ending}; {printing.duration(result.duration_ms / 1000)}", "green" if is_done else "red")
     printing.say(f"kept     {printing.line(folder)}")
     return 0 if is_done else JOBS_FAILED
-
-
-# Running jobs: only a running engine has them, because the database stores settled states.
-
-STATUS = "processing"
-_LIMIT_S = 2.0
-_MOST_HOLDERS = 3
-
-
-def running_jobs(config: Config) -> dict[int, int]:
-    """Return {id of a running job: its progress in per cent, -1 = unknown}, empty if no engine answers.
-
-    Call it before the database is opened.
-    """
-    try:
-        with EngineClient.of(config.cache_dir, timeout_s=1.0) as client:
-            answer = client.ask(port.Subscribe(wants_all=False), timeout_s=_LIMIT_S)
-            ids, percents = (
-                msgspec.convert(answer.get(name, ()), prepare_form(list[int])) for name in ("running", "running_percent")
-            )
-            return dict(zip_longest(ids, percents, fillvalue=-1))
-    except HostError:
-        return {}
-
-
-def as_running(rows: Iterator[JobRow], running: Mapping[int, int]) -> Iterator[JobRow]:
-    """Yield rows, with status `running` for the running jobs."""
-    return (replace(row, status=STATUS) if row.job_id in running else row for row in rows)
-
-
-def counts(database: Reader, jobs: dict[str, int], running: Mapping[int, int]) -> dict[str, int]:
-    """Return {status: number of jobs}, with running jobs counted as running."""
-    found = dict(jobs)
-    for row in filter(None, map(database.job, running)):
-        found[row.status] -= 1
-        found[STATUS] += 1
-    return found
-
-
-def resource_line(use: Mapping[str, Any]) -> str:
-    """Return one line with the holders of a resource (`core.priority.ResourceUse`) and the number of waiting jobs."""
-    holders = use["holders"]
-    held = f", held by {', '.join(holders[:_MOST_HOLDERS])}" if holders else ""
-    more = f" and {len(holders) - _MOST_HOLDERS} more" if len(holders) > _MOST_HOLDERS else ""
-    waits = f"; {printing.count(use['waiting_count'], 'job')} could run without this limit" if use["waiting_count"] else ""
-    return printing.line(f"{use['name']}  {len(holders)} of {use['limit']}{held}{more}{waits}")

@@ -331,8 +331,6 @@ def _step_back(copy: PlainCopy) -> str:
 # `store.db.archive` implements it; tests use a fake of dicts. Every answer shows committed rows only: the pipeline adds from
 # memory the rows that it ordered saved and that are not acknowledged yet.
 
-SETTINGS_STATE = "settings:"
-"""Prefix of the keys in `aptui_state` of the texts of `core.settings`; the relative folder follows."""
 ROW_OPERATIONS: dict[str, str] = {
     # name: its parameters, in order. The writer applies them in this order within a transaction.
     "drop_source": "source_id",  # also its jobs, products, analyses, runs, conflicts and stats of analyses

@@ -156,6 +156,8 @@ def _digest_described(files: tuple[tuple[str, str], ...]) -> bytes:
 # Size, time and digest of each are stored in `aptui_state`, one row each: the next engine can tell by a `stat`
 # whether the file is still the same.
 
+SETTINGS_STATE = "settings:"
+"""Prefix of the keys in `aptui_state` of the texts of `core.settings`; the relative folder follows."""
 OUTSIDE_STATE = "outside:"
 """Prefix of the keys of these files in `aptui_state`; the absolute path follows."""
 _DIGEST_HEX = 32

@@ -17,8 +17,7 @@ from aptui.core.pipeline.jobs import UNKNOWN, Jobs, PipelinePart
 from aptui.core.pipeline.plain_copies import Copies, PlainCopies
 from aptui.core.pipeline.plans import Plans
 from aptui.core.project import COMMON_PLATFORM
-from aptui.core.rows import SETTINGS_STATE
-from aptui.core.run_report import OUTSIDE_STATE, OutsideFile
+from aptui.core.run_report import OUTSIDE_STATE, SETTINGS_STATE, OutsideFile
 from aptui.core.settings import file_key
 from aptui.core.state.working_set import PendingFolder
 from aptui.shared.files import lfs

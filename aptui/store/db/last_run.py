@@ -16,8 +16,7 @@ from typing import Any, Protocol, TypeVar, cast
 from aptui.core import run_report
 from aptui.core.model import DUPLICATE_MARK, FileFact, PathKey
 from aptui.core.overrides import merge_folder
-from aptui.core.rows import SETTINGS_STATE
-from aptui.core.run_report import OUTSIDE_STATE, OutsideFile
+from aptui.core.run_report import OUTSIDE_STATE, SETTINGS_STATE, OutsideFile
 from aptui.shared.errors import InternalError
 from aptui.store.db.folder_blobs import find_files, unpack_files
 from aptui.store.db.foreign import read_only_uri

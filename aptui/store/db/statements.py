@@ -112,16 +112,6 @@ def _replace(table: str, count: int) -> str:
     return f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * count)})"
 
 
-def job_stat_sql() -> str:
-    """Return the SQL expression of a job's name in Stats, for the aliases `f`, `s` and `j` of ScanFolders, Sources and Jobs.
-
-    The name is O3DE's: `ProcessJob,<scan folder>,<relative path>,<job key>,<platform>,<{builder uuid}>`.
-    """
-    ends = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
-    uuid = "'{' || " + " || '-' || ".join(f"substr(hex(j.BuilderGuid), {at}, {size})" for at, size in ends) + " || '}'"
-    return f"'ProcessJob,' || f.ScanFolder || ',' || s.SourceName || ',' || j.JobKey || ',' || j.Platform || ',' || {uuid}"
-
-
 def _make_repeat(count: int) -> Callable[[Parameters], Parameters]:
     return lambda row: row * count
 

@@ -11,7 +11,7 @@ from fakes import Setup, copier, scripter
 
 from aptui.core.messages import FoldersUnchanged, StartRuns
 from aptui.core.orders import AnalyseOrder, ProcessOrder
-from aptui.core.rows import SETTINGS_STATE
+from aptui.core.run_report import SETTINGS_STATE
 
 BOTH = ("linux", "server")
 LOOK = {"script": {"params": {"look": 1}}}

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from live_project import LiveProject, Request, own_live_project
 
-from aptui.cli.run_verbs import resource_line
+from aptui.cli.read_access import resource_line
 from aptui.core.notices import JobChanged
 from aptui.engine.loop.scans import Scans
 from aptui.link import port
