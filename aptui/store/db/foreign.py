@@ -222,3 +222,13 @@ def _facts(path: Path) -> tuple[int, int, int] | None:
     except FileNotFoundError:
         return None
     return found.st_size, found.st_mtime_ns, found.st_ino
+
+
+def job_stat_sql() -> str:
+    """Return the SQL expression of a job's name in Stats, for the aliases `f`, `s` and `j` of ScanFolders, Sources and Jobs.
+
+    The name is O3DE's: `ProcessJob,<scan folder>,<relative path>,<job key>,<platform>,<{builder uuid}>`.
+    """
+    ends = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
+    uuid = "'{' || " + " || '-' || ".join(f"substr(hex(j.BuilderGuid), {at}, {size})" for at, size in ends) + " || '}'"
+    return f"'ProcessJob,' || f.ScanFolder || ',' || s.SourceName || ',' || j.JobKey || ',' || j.Platform || ',' || {uuid}"

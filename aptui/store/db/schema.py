@@ -65,16 +65,6 @@ def has_rows(database: sqlite3.Connection, table: str) -> bool:
     return database.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None
 
 
-def job_stat_sql() -> str:
-    """Return the SQL expression of a job's name in Stats, for the aliases `f`, `s` and `j` of ScanFolders, Sources and Jobs.
-
-    The name is O3DE's: `ProcessJob,<scan folder>,<relative path>,<job key>,<platform>,<{builder uuid}>`.
-    """
-    ends = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
-    uuid = "'{' || " + " || '-' || ".join(f"substr(hex(j.BuilderGuid), {at}, {size})" for at, size in ends) + " || '}'"
-    return f"'ProcessJob,' || f.ScanFolder || ',' || s.SourceName || ',' || j.JobKey || ',' || j.Platform || ',' || {uuid}"
-
-
 def uuid_text(uuid: bytes) -> str:
     """Return 16 big-endian bytes in O3DE's form, `{UPPER-CASE}` with braces."""
     text = uuid.hex().upper()

@@ -29,7 +29,7 @@ from peewee import (
     TextField,
 )
 
-from aptui.store.db.schema import job_stat_sql
+from aptui.store.db.foreign import job_stat_sql
 
 
 def text(column: str, *, default: str | None = None, primary_key: bool = False) -> TextField:
@@ -196,7 +196,7 @@ class FilesTable(O3deTable):
 
 
 class StatsTable(O3deTable):
-    """Durations by name: `CreateJobs,…` and `ProcessJob,…` (`db.schema.job_stat_sql`); a view here."""
+    """Durations by name: `CreateJobs,…` and `ProcessJob,…` (`db.foreign.job_stat_sql`); a view here."""
 
     stat_name = text("StatName", primary_key=True)
     stat_value = number("StatValue")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import Struct
 
 from aptui.core.run_report import ContentFacts
-from aptui.store.db.schema import job_stat_sql
+from aptui.store.db.foreign import job_stat_sql
 from aptui.store.queries.reader import CRITICAL_SQL, ERROR_SQL, REASON_SQL, SHOWN, STATUSES, Reader
 
 if TYPE_CHECKING:

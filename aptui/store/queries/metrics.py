@@ -11,7 +11,7 @@ from types import MappingProxyType
 from msgspec import Struct
 
 from aptui.core import fingerprint
-from aptui.store.db.schema import job_stat_sql
+from aptui.store.db.foreign import job_stat_sql
 from aptui.store.queries.reader import Reader
 
 _DURATION = (

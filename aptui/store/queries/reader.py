@@ -21,8 +21,8 @@ from aptui.core.model import LISTED_ANALYSIS, FileFact, JobState
 from aptui.shared.errors import UserError
 from aptui.store.db import foreign
 from aptui.store.db.folder_blobs import unpack_files
-from aptui.store.db.foreign import read_only_uri
-from aptui.store.db.schema import O3DE_VERSION, OWN_VERSION, VERSION_KEY, host_error, job_stat_sql, refuse_altered, uuid_text
+from aptui.store.db.foreign import job_stat_sql, read_only_uri
+from aptui.store.db.schema import O3DE_VERSION, OWN_VERSION, VERSION_KEY, host_error, refuse_altered, uuid_text
 
 STATUSES = ("pending", "processing", "completed", "failed", "cancelled")
 """Status that users see; counts distinguish "completed" with warnings or errors."""
