@@ -31,7 +31,7 @@ class _NotPlainError(Exception):
 
 
 class _Argument:
-    """One declared argument; `group` is the set of names of which the words may have one."""
+    """One declared argument; at most one argument of a `group` may be in the words."""
 
     def __init__(self, dest: str, group: list[_Argument] | None, options: dict[str, Any]) -> None:
         self.dest, self.group = dest, group
