@@ -57,6 +57,8 @@ READERS = {
     "PSD": "Psd", "KTX 2": "",
 }  # fmt: skip
 """{format: Pillow's module for it, "" for texture2ddecoder}. Some of Pillow's other readers start programs."""
+DRAWN = ("WAV", "FLAC", "Ogg", "MP3", "TrueType", "OpenType")
+"""Formats that are not pictures and that `media_drawing` draws."""
 MOST_MEMORY_BYTES = 192 << 20
 """Memory limit: four bytes for each of the maximum number of pixels, plus Python and Pillow."""
 _MOST_CPU_S = 5
@@ -91,6 +93,8 @@ def main(form: str) -> None:
 def _decode_answer(form: str) -> tuple[dict[str, object], bytes]:
     from PIL import Image, ImageFile, ImageOps
 
+    if form in DRAWN:
+        return _draw(form)
     Image.preinit()
     plugin = f"PIL.{READERS[form]}ImagePlugin" if READERS[form] else "texture2ddecoder"
     for name in ("copy", "PIL.MpoImagePlugin", "PIL.TiffImagePlugin", plugin):
@@ -112,6 +116,16 @@ def _decode_answer(form: str) -> tuple[dict[str, object], bytes]:
     small = ImageOps.exif_transpose(small)
     small.thumbnail((MOST_WIDE, MOST_HIGH), Image.Resampling.BOX)
     return {"size": small.size}, small.tobytes()
+
+
+def _draw(form: str) -> tuple[dict[str, object], bytes]:
+    """Return the answer for a sound or a font."""
+    media_drawing = import_module("aptui.tui.pictures.media_drawing")  # it imports this module
+    media_drawing.import_modules(form)
+    _drop_rights()
+    with open(0, "rb", closefd=False) as stream:
+        picture = media_drawing.DRAWERS[form](stream)
+    return {"size": picture.size}, picture.tobytes()
 
 
 def _decode_ktx2(data: bytes) -> Image.Image:

@@ -1,4 +1,4 @@
-"""Headers of pictures, and their decoding in separate processes: one at a time, the newest request, when the cursor stays.
+"""Headers of pictures, sounds and fonts, and decoding in processes: one at a time, the newest request, when the cursor stays.
 
 Tests: `tests/tui/pictures/test_decoding.py`, `tests/tui/pictures/test_facts.py`.
 """
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from aptui.tui.background import LatestOnly
-from aptui.tui.pictures.decoder import BLOCKS, CHANNELS, MOST_HIGH, MOST_PIXELS, MOST_WIDE, READERS, SRGB, Pixels, too_many
+from aptui.tui.pictures.decoder import BLOCKS, CHANNELS, DRAWN, MOST_HIGH, MOST_PIXELS, MOST_WIDE, READERS, SRGB, Pixels, too_many
 
 HEAD_BYTES = 64 * 1024
 _PNG_COLOURS = {0: "grey", 2: "RGB", 3: "palette", 4: "grey + alpha", 6: "RGBA"}
@@ -94,7 +94,19 @@ def _dds_pixels(head: bytes) -> str:
     return f"{struct.unpack_from('<I', head, 88)[0]} bits"
 
 
-def _webp(head: bytes) -> Facts | None:
+def _wav(head: bytes) -> Facts:
+    """Read the format chunk, which comes first, and the length of the data if their chunk begins within the first bytes."""
+    channels, rate, bytes_a_second, _, bits = struct.unpack_from("<HIIHH", head, 22)
+    words = [f"{channels} channel{'s' if channels != 1 else ''}", f"{rate:,} Hz", f"{bits} bits"]
+    at = head.find(b"data", 36)
+    if at > 0 and bytes_a_second:
+        words.append(f"{struct.unpack_from('<I', head, at + 4)[0] / bytes_a_second:.1f} s")
+    return Facts("WAV", 0, 0, ", ".join(words))
+
+
+def _riff(head: bytes) -> Facts | None:
+    if head[8:16] == b"WAVEfmt ":
+        return _wav(head)
     if head[8:12] != b"WEBP":
         return None
     kind = head[12:16]
@@ -145,7 +157,7 @@ _BY_MARK: dict[bytes, Callable[[bytes], Facts | None]] = {
     b"BM": _bmp,
     b"8BPS": _psd,
     b"DDS ": _dds,
-    b"RIFF": _webp,
+    b"RIFF": _riff,
     b"\xff\xd8\xff": _jpeg,
     b"II*\0": _tiff,
     b"MM\0*": _tiff,
@@ -154,6 +166,12 @@ _BY_MARK: dict[bytes, Callable[[bytes], Facts | None]] = {
     b"\xabKTX 11\xbb": lambda _: Facts("KTX", 0, 0, ""),
     b"\xabKTX 20\xbb": _ktx2,
     b"PVR\x03": lambda _: Facts("PVR", 0, 0, ""),
+    b"fLaC": lambda _: Facts("FLAC", 0, 0, ""),
+    b"OggS": lambda _: Facts("Ogg", 0, 0, ""),
+    b"ID3": lambda _: Facts("MP3", 0, 0, ""),
+    b"\0\1\0\0": lambda _: Facts("TrueType", 0, 0, ""),
+    b"true": lambda _: Facts("TrueType", 0, 0, ""),
+    b"OTTO": lambda _: Facts("OpenType", 0, 0, ""),
 }
 
 
@@ -166,7 +184,7 @@ _MOST_FILE_BYTES = 128 << 20
 
 def objection(facts: Facts, size_bytes: int) -> str:
     """Return why a picture is not decoded, "" = it is."""
-    if facts.form not in READERS:
+    if facts.form not in READERS and facts.form not in DRAWN:
         return f"there is no preview of the format {facts.form}"
     if facts.width * facts.height > MOST_PIXELS:
         return too_many(facts.width, facts.height)

@@ -116,7 +116,12 @@ def _describe_facts(facts: list[tuple[str, str]], head: bytes, size: int) -> Tex
 
 def _text(facts: Facts, head: bytes, size: int) -> TextPreview:
     extent = f"{facts.width:,} × {facts.height:,}" if facts.width else ""
-    facts_shown = [("Format", facts.form), ("Size", extent), ("Pixels", facts.more), ("File", size_text(size))]
+    facts_shown = [
+        ("Format", facts.form),
+        ("Size", extent),
+        ("Pixels" if facts.width else "Sound", facts.more),
+        ("File", size_text(size)),
+    ]
     lines: list[tuple[Piece, ...]] = [((f"{name:<8}", "key"), (value, "value")) for name, value in facts_shown if value]
     lines += [(), *hex_lines(head[:_HEX_BYTES])]
     kind = ", ".join(filter(None, (f"{facts.form} {extent}".rstrip(), facts.more)))
