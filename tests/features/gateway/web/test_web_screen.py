@@ -338,6 +338,8 @@ def test_a_browser_draws_the_screen_takes_keys_and_forgets_the_token(tmp_path):
             page.until("document.body.classList.contains('-first-byte')")
             assert page.evaluate("location.href") == address.partition("#")[0]
             page.until("document.activeElement.classList.contains('xterm-helper-textarea')")
+            beside = "getComputedStyle(document.querySelector('.xterm-viewport')).backgroundColor"
+            assert page.evaluate(beside) == "rgba(0, 0, 0, 0)", "the remainder beside the last column has the page's colour"
             page.ask("Input.insertText", text="hello")
             page.ask("Input.dispatchKeyEvent", type="keyDown", key="Enter", code="Enter", windowsVirtualKeyCode=13, text="\r")
             page.until("document.body.classList.contains('-closed')")
