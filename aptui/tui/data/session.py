@@ -6,6 +6,7 @@ A session has one thread, which connects, receives notices and answers, and call
 from __future__ import annotations
 
 import contextlib
+import getpass
 import os
 import threading
 import time
@@ -464,7 +465,19 @@ def _parts(version: str) -> tuple[int, ...]:
 def _connect(cache_dir: Path, path: str) -> EngineClient:
     from aptui.link.client import EngineClient  # for start-up
 
-    return EngineClient.of(cache_dir, "tui", path=path)
+    return EngineClient.of(cache_dir, "tui", describe_terminal(), path=path)
+
+
+def describe_terminal() -> str:
+    """Return the user and the terminal of this screen for the list of clients: `ada@pts/3`."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user id without a name
+        user = f"{os.getuid()}"
+    try:
+        return f"{user}@{os.ttyname(2).removeprefix('/dev/')}"
+    except OSError:
+        return user
 
 
 def _fail(why: KnownError) -> Future[Answer]:

@@ -272,3 +272,19 @@ def test_database_is_read_beside_an_engine_of_another_protocol(link_room, monkey
 )
 def test_an_older_engine_is_known_by_its_version(version, is_so):
     assert is_older(version) is is_so
+
+
+@pytest.mark.parametrize(
+    ("user", "terminal", "name"), [("ada", "/dev/pts/3", "ada@pts/3"), ("ada", None, "ada"), (None, "/dev/tty1", "1234@tty1")]
+)
+def test_screen_is_named_by_user_and_terminal_in_the_list_of_clients(monkeypatch, user, terminal, name):
+    def answer(value):
+        if value is None:
+            raise OSError
+        return value
+
+    monkeypatch.setattr(session_module.getpass, "getuser", lambda: answer(user))
+    monkeypatch.setattr(session_module.os, "ttyname", lambda _fd: answer(terminal))
+    monkeypatch.setattr(session_module.os, "getuid", lambda: 1234)
+
+    assert session_module.describe_terminal() == name
