@@ -1,8 +1,9 @@
 """The `model` builder: glTF, GLB, OBJ, STL, PLY and OFF are checked and become one GLB for each level of detail.
 
-A job checks the model down to its numbers, removes what no scene shows, merges equal vertices, orders triangles and vertices for
-the caches of a GPU (`gltf.rewriting`), and packs everything into one file. `gltfpack`, if it is installed, makes simpler levels of
-detail and compresses buffers; no free library with wheels does that for meshes with texture coordinates.
+A job checks the model down to its numbers, removes what no scene shows, adds tangents if asked for, merges equal vertices, orders
+triangles and vertices for the caches of a GPU (`gltf.rewriting`), and packs everything into one file. `gltfpack`, if it is
+installed, makes simpler levels of detail and compresses buffers; no mature library with wheels does that for meshes with texture
+coordinates.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from aptui.builders.files.references import (
 from aptui.builders.gltf.check import Checker
 from aptui.builders.gltf.data import Object, as_object, as_objects, count_of
 from aptui.builders.gltf.file import BrokenGltfError, Document, Read, file_uris, is_file_uri, pack_glb, parse_document
-from aptui.builders.gltf.rewriting import QUANTISATION, obstacle, rewrite
+from aptui.builders.gltf.rewriting import QUANTISATION, Tangents, obstacle, rewrite
 from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,
@@ -69,6 +70,10 @@ class ModelParams(MeshParams, frozen=True, kw_only=True):
     ] = "glb"
     optimise: Annotated[bool, Meta(description="remove unused data, merge equal vertices, and order for GPU caches")] = True
     quantise: Annotated[bool, Meta(description="store vertices as 8- and 16-bit numbers (KHR_mesh_quantization)")] = False
+    tangents: Annotated[
+        Tangents,
+        Meta(description="add missing tangents (MikkTSpace): needed: for normal maps; all: wherever texture coordinates are"),
+    ] = "keep"
     textures: Annotated[
         Literal["embed", "files", "ktx2", "dds"],
         Meta(description="embed: in the GLB; files: as named; ktx2, dds: products of the texture builder in their place"),
@@ -167,13 +172,14 @@ def _check(document: Document, options: ModelParams, request: ProcessJobRequest)
 def _pack(document: Document, checker: Checker, options: ModelParams, request: ProcessJobRequest) -> bytes:
     """Return a checked document as one GLB."""
     reason = obstacle(document)
-    is_rewritten = options.optimise or options.quantise
+    is_rewritten = options.optimise or options.quantise or options.tangents != "keep"
     if reason and _needs_gltfpack(options):
         raise BrokenGltfError(f"'lods' and 'compress' would damage it, because {reason}")
     if reason and is_rewritten:
-        request.log.info(f"{request.source}: packed as it is, because {reason}")
+        log = request.log.info if options.tangents == "keep" else request.log.warning
+        log(f"{request.source}: packed as it is, because {reason}")
     elif is_rewritten:
-        document = rewrite(document, checker, quantises=options.quantise)
+        document = rewrite(document, checker, quantises=options.quantise, adds_tangents=options.tangents)
     return pack_glb(document, _reader(request), embeds_images=options.textures == "embed")
 
 

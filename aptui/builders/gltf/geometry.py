@@ -9,7 +9,7 @@ Tests: `tests/builders/test_gltf_geometry.py`.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 Array = Any
@@ -103,6 +103,14 @@ def cache_order(triangles: Array) -> Array:
 def to_indices(indices: Array, vertex_count: int) -> Array:
     """Return indices in 16 bits if all vertices of the primitive fit, else in 32."""
     return indices.astype("<u2" if vertex_count <= LARGEST_SHORT_INDEX + 1 else "<u4")
+
+
+def to_floats(array: Array, accessor: Mapping[str, Any]) -> Array:
+    """Return the numbers that an accessor stands for as 32-bit floats (§3.6.2.2)."""
+    np = _np()
+    if array.dtype.kind == "f" or not accessor.get("normalized"):
+        return array.astype("<f4")
+    return np.maximum(array.astype("<f4") / np.float32(np.iinfo(array.dtype).max), np.float32(-1))
 
 
 def quantise_positions(positions: Array, middle: Array, half: float) -> Array:

@@ -12,11 +12,12 @@ import hashlib
 import importlib
 import json
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from aptui.builders.gltf import geometry
 from aptui.builders.gltf.data import SHAPES, GltfContents, Object, as_object, as_objects
 from aptui.builders.gltf.file import MESHOPT, BrokenGltfError, Document, has_no_bytes
+from aptui.builders.gltf.tangents import compute_tangents
 
 QUANTISATION = "KHR_mesh_quantization"
 
@@ -32,6 +33,9 @@ _PRUNED = ("nodes", "meshes", "skins", "cameras", "materials", "textures", "imag
 _COMPONENT_OF = {"|i1": 5120, "|u1": 5121, "<i2": 5122, "<u2": 5123, "<u4": 5125, "<f4": 5126}
 _VERTICES, _INDICES = 34962, 34963
 _TRIANGLES = 4
+_NORMAL_MAPS = frozenset({"normalTexture", "clearcoatNormalTexture"})
+Tangents = Literal["keep", "needed", "all"]
+"""Which primitives without tangents get some: none, those with a normal map, all that have normals and texture coordinates."""
 
 Array = Any
 
@@ -74,13 +78,14 @@ def _list_extensions(value: object) -> Iterator[str]:
             yield from _list_extensions(each)
 
 
-def rewrite(document: Document, contents: GltfContents, *, quantises: bool) -> Document:
+def rewrite(document: Document, contents: GltfContents, *, quantises: bool, adds_tangents: Tangents = "keep") -> Document:
     """Return a document of equal appearance whose one buffer is its binary chunk; the tree gets new buffers, images may be files.
 
     Args:
         document: it passed the checks, and has no `obstacle`; its tree is changed.
         contents: its numbers.
         quantises: write attributes as integers where their range allows it (`geometry.quantise_attribute`).
+        adds_tangents: compute missing tangents (`tangents.compute_tangents`).
     """
     tree = document.tree
     for each in _references(tree):
@@ -90,7 +95,7 @@ def rewrite(document: Document, contents: GltfContents, *, quantises: bool) -> D
     _prune(tree)
     _drop_order(tree)
     writer = _Writer(tree, contents)
-    _Geometry(tree, contents, writer, quantises=quantises).rewrite()
+    _Geometry(tree, contents, writer, adds_tangents, quantises=quantises).rewrite()
     for holder, key in _other_accessors(tree):
         holder[key] = writer.copy(holder[key], use="matrices" if key == "inverseBindMatrices" else "")
     for image in as_objects(tree.get("images")):
@@ -139,13 +144,13 @@ def _inner_holders(name: str, each: Object) -> Iterator[Object]:
             yield from map(as_object, as_object(each.get("extensions")).values())
 
 
-def _texture_infos(holder: Object) -> Iterator[Object]:
-    """Yield every `…Texture` below a material, also in its extensions."""
+def _texture_infos(holder: Object, names: frozenset[str] = frozenset()) -> Iterator[Object]:
+    """Yield every `…Texture` below a material, also in its extensions; with `names` only those."""
     for key, value in holder.items():
         if isinstance(value, dict) and key != "extras":
-            if key.endswith("Texture") and "index" in value:
+            if key.endswith("Texture") and "index" in value and (not names or key in names):
                 yield value
-            yield from _texture_infos(value)
+            yield from _texture_infos(value, names)
 
 
 def _check_index(tree: Object, value: object, kind: str) -> None:
@@ -231,10 +236,11 @@ def _drop_order(tree: Object) -> None:
 class _Geometry:
     """Gives primitives of triangles new accessors. Primitives that share vertices still share them."""
 
-    def __init__(self, tree: Object, contents: GltfContents, writer: _Writer, *, quantises: bool) -> None:
+    def __init__(self, tree: Object, contents: GltfContents, writer: _Writer, adds_tangents: Tangents, *, quantises: bool) -> None:
         self._tree = tree
         self._contents = contents
         self._writer = writer
+        self._adds_tangents = adds_tangents
         self._quantises = quantises
         self._users: dict[int, list[Object]] = {}
         for node in tree.get("nodes", ()):
@@ -271,7 +277,12 @@ class _Geometry:
         is_ordered &= all(each is not None for each in arrays)
         self._contents.expand(sum(each.nbytes for each in arrays if each is not None))
         if is_ordered:
-            arrays, lists = geometry.order_vertices(arrays, list(indices.values()))
+            lists: list[Array] = list(indices.values())
+            tangents = self._tangents(primitives, names, sources, arrays, lists)
+            if tangents is not None:
+                names, sources = [*names, (0, "TANGENT")], [*sources, {"type": "VEC4"}]
+                arrays, lists = self._split_corners(arrays, lists, tangents)
+            arrays, lists = geometry.order_vertices(arrays, lists)
             indices = dict(zip(indices, lists, strict=True))
         new: list[Object] = [{} for _ in holders]
         for (number, name), source, array in zip(names, sources, arrays, strict=True):
@@ -292,6 +303,43 @@ class _Geometry:
             each["attributes"] = dict(new[0])
             if "targets" in each:
                 each["targets"] = [dict(target) for target in new[1:]]
+
+    def _tangents(
+        self,
+        primitives: list[Object],
+        names: list[tuple[int, str]],
+        sources: list[Object],
+        arrays: list[Array],
+        lists: list[Array],
+    ) -> Array | None:
+        """Return a tangent for each corner of the lists of triangles, None if these primitives get none."""
+        np = importlib.import_module("numpy")
+        channels = [channel for each in primitives if (channel := self._normal_map_channel(each)) is not None]
+        channel = min(channels, default=0 if self._adds_tangents == "all" else None)
+        needed = ("POSITION", "NORMAL", f"TEXCOORD_{channel}")
+        found = {name: at for at, (number, name) in enumerate(names) if number == 0}
+        if self._adds_tangents == "keep" or channel is None or "TANGENT" in found or not all(name in found for name in needed):
+            return None
+        numbers = [geometry.to_floats(arrays[found[name]], sources[found[name]]) for name in needed]
+        return np.vstack([compute_tangents(*(each[triangles] for each in numbers)) for triangles in lists])
+
+    def _split_corners(self, arrays: list[Array], lists: list[Array], tangents: Array) -> tuple[list[Array], list[Array]]:
+        """Return the arrays and the lists of triangles with a vertex for each corner, which has a tangent of its own."""
+        np = importlib.import_module("numpy")
+        corners = np.concatenate(lists)
+        self._contents.expand(sum(each.nbytes // len(each) for each in (*arrays, tangents)) * len(corners))
+        places = np.split(np.arange(len(corners)), np.cumsum([len(each) for each in lists])[:-1])
+        return [*(each[corners] for each in arrays), tangents], places
+
+    def _normal_map_channel(self, primitive: Object) -> int | None:
+        """Return the set of texture coordinates of the first normal map that a primitive shows, None without normal map."""
+        for holder in _inner_holders("meshes", {"primitives": [primitive]}):
+            if "material" in holder:
+                for info in _texture_infos(self._tree["materials"][holder["material"]], _NORMAL_MAPS):
+                    transform = as_object(as_object(info.get("extensions")).get("KHR_texture_transform"))
+                    channel = transform.get("texCoord", info.get("texCoord", 0))
+                    return channel if isinstance(channel, int) else 0
+        return None
 
     def _indices(self, primitive: Object) -> Array | None:
         """Return the flat indices of a primitive; None if they cannot be read."""

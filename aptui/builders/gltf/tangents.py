@@ -1,0 +1,195 @@
+"""Tangents of triangles by the rules of MikkTSpace, which glTF names for models without tangents (§3.7.2.1).
+
+A restatement of mikktspace.c by Morten S. Mikkelsen (zlib licence) for triangles: corners with equal position, normal and texture
+coordinates are one vertex; its triangles form groups of one orientation that are connected by edges; a group has one tangent, the
+mean of its triangles' directions weighted by their angles. Equal input gives equal bytes on every machine: `arccos` of numpy and
+its products of matrices depend on the processor, so this module uses neither.
+
+Tests: `tests/builders/test_gltf_tangents.py`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+Array = Any
+"""A numpy array; numpy is imported only when needed."""
+
+_LEAST = 1.17549435e-38
+"""Smallest normal 32-bit float: MikkTSpace takes smaller numbers for zero."""
+
+_ARCCOS = (-0.0012624911, 0.0066700901, -0.0170881256, 0.0308918810, -0.0501743046, 0.0889789874, -0.2145988016, 1.5707963050)
+"""Abramowitz and Stegun, 4.4.46, the highest power first: off by at most 2e-8."""
+
+
+def _np() -> Any:
+    return importlib.import_module("numpy")
+
+
+def compute_tangents(positions: Array, normals: Array, coordinates: Array) -> Array:
+    """Return the tangent (x, y, z, sign) of each corner as 32-bit floats.
+
+    A corner whose triangles have no area on the texture gets a direction at right angles to its normal.
+
+    Args:
+        positions, normals: (3 * triangles, 3), 32-bit floats; three rows are a triangle.
+        coordinates: (3 * triangles, 2), 32-bit floats; their y axis points down, as in glTF.
+    """
+    np = _np()
+    vertices = _weld(np.hstack([positions, normals, coordinates]))
+    corners = positions.reshape(-1, 3, 3)
+    is_flat = (corners == np.roll(corners, 1, axis=1)).all(axis=2).any(axis=1)
+    directions, is_good, is_preserving = _directions(corners.astype("f8"), coordinates.reshape(-1, 3, 2))
+    is_good &= ~is_flat
+    groups, orientations = _list_groups(vertices, is_flat, is_good, is_preserving)
+    tangents, signs = _mean_tangents(corners.astype("f8"), normals.astype("f8"), directions, groups, is_good, orientations)
+    found = _copy_to_flat(groups, vertices, np.repeat(is_flat, 3))
+    tangents, signs = tangents[found], signs[found]
+    return np.hstack([_never_zero(tangents, normals.astype("f8")), -signs[:, None]]).astype("<f4")
+
+
+def _weld(rows: Array) -> Array:
+    """Return the number of the vertex of each row; equal rows are one vertex."""
+    np = _np()
+    rows = np.ascontiguousarray(rows + 0.0)  # -0 equals 0
+    _, same = np.unique(rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0], return_inverse=True)
+    return same.reshape(-1)
+
+
+def _directions(corners: Array, coordinates: Array) -> tuple[Array, Array, Array]:
+    """Return for each triangle: its directions of the texture's axes (triangles, 2, 3), whether it has them, its orientation."""
+    np = _np()
+    first, second = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
+    a, b = coordinates[:, 1] - coordinates[:, 0], coordinates[:, 2] - coordinates[:, 0]
+    area = a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]  # 32 bits, so that its sign is the same as in the original
+    is_preserving = area > 0
+    a, b, flip = a.astype("f8"), b.astype("f8"), np.where(is_preserving, 1.0, -1.0)[:, None]
+    along = (b[:, 1:] * first - a[:, 1:] * second) * flip
+    across = (a[:, :1] * second - b[:, :1] * first) * flip
+    found = np.stack([along, across], axis=1)
+    is_good = (np.abs(area) > _LEAST) & (_lengths(found) > _LEAST).all(axis=1)
+    return _unit(found) * is_good[:, None, None], is_good, is_preserving
+
+
+def _list_groups(vertices: Array, is_flat: Array, is_good: Array, is_preserving: Array) -> tuple[Array, list[bool]]:
+    """Return the group of each corner, -1 for none, and the orientation of each group.
+
+    A triangle without directions joins the groups of its neighbours, and has the orientation of the first group that it joins.
+    """
+    corners, flat = vertices.tolist(), is_flat.tolist()
+    neighbours = _list_neighbours(corners, flat)
+    orientation: list[bool | None] = [bool(side) if good else None for side, good in zip(is_preserving, is_good, strict=True)]
+    good = is_good.tolist()
+    groups = [-1] * len(corners)
+    orientations: list[bool] = []
+    for seed in range(len(corners)):
+        if groups[seed] >= 0 or not good[seed // 3]:
+            continue
+        vertex, side = corners[seed], bool(orientation[seed // 3])
+        todo = [seed // 3]
+        while todo:
+            triangle = todo.pop()
+            corner = corners.index(vertex, 3 * triangle, 3 * triangle + 3)
+            if groups[corner] >= 0:
+                continue
+            if orientation[triangle] is None:
+                orientation[triangle] = side
+            if orientation[triangle] == side:
+                groups[corner] = len(orientations)
+                before = corner - 1 if corner % 3 else corner + 2
+                todo += [each for each in (neighbours[corner], neighbours[before]) if each >= 0]
+        orientations.append(side)
+    return _np().array(groups), orientations
+
+
+def _list_neighbours(corners: Sequence[int], is_flat: Sequence[bool]) -> list[int]:
+    """Return the triangle at the other side of the edge from each corner to the next one, -1 for none."""
+    found = [-1] * len(corners)
+    waiting: dict[tuple[int, int], list[int]] = {}
+    for corner, vertex in enumerate(corners):
+        if is_flat[corner // 3]:
+            continue
+        following = corners[corner + 1 if corner % 3 < 2 else corner - 2]
+        others = waiting.get((following, vertex))
+        if others:
+            other = others.pop(0)
+            found[corner], found[other] = other // 3, corner // 3
+        else:
+            waiting.setdefault((vertex, following), []).append(corner)
+    return found
+
+
+def _mean_tangents(
+    corners: Array, normals: Array, directions: Array, groups: Array, is_good: Array, orientations: Sequence[bool]
+) -> tuple[Array, Array]:
+    """Return a tangent and a sign for each corner; zero and -1 for a corner without group."""
+    np = _np()
+    beside = np.stack([np.roll(corners, 1, axis=1), np.roll(corners, -1, axis=1)], axis=2) - corners[:, :, None]
+    edges = _unit(_project(beside.reshape(-1, 2, 3), normals))
+    angles = _arccos(_dot(edges[:, 0], edges[:, 1]).clip(-1, 1))
+    projected = _unit(_project(np.repeat(directions, 3, axis=0), normals))
+    weighted = projected[:, 0] * (angles * np.repeat(is_good, 3))[:, None]
+    members = np.flatnonzero(groups >= 0)
+    parts = groups[members]
+    sums = np.stack([np.bincount(parts, weighted[members, axis], len(orientations)) for axis in range(3)], axis=1)
+    found = np.vstack([sums, np.zeros((1, 3))])[groups]  # a corner without group has the number -1, and gets the last row
+    signs = np.where(np.array([*orientations, False]), 1.0, -1.0)[groups]
+    found = _unit(found)
+    return np.where((_lengths(found) > 0)[:, None], found, projected[:, 0]), signs  # all angles may be 0
+
+
+def _copy_to_flat(groups: Array, vertices: Array, is_flat: Array) -> Array:
+    """Return for each corner the corner that has its tangent: for triangles without area the first other one of their vertex."""
+    np = _np()
+    found = np.arange(len(groups))
+    others = found[~is_flat]
+    known, first = np.unique(vertices[others], return_index=True)
+    places = np.searchsorted(known, vertices).clip(max=max(len(known) - 1, 0))
+    if len(known):
+        has_other = is_flat & (known[places] == vertices)
+        found[has_other] = others[first[places[has_other]]]
+    return found
+
+
+def _never_zero(tangents: Array, normals: Array) -> Array:
+    """Replace tangents of length zero by a direction at right angles to the normal."""
+    np = _np()
+    x, y, z = normals.T
+    zero = np.zeros(len(normals))
+    is_x_least = ((np.abs(x) <= np.abs(y)) & (np.abs(x) <= np.abs(z)))[:, None]
+    side = np.where(is_x_least, np.stack([zero, z, -y], axis=1), np.stack([-z, zero, x], axis=1))
+    return np.where((_lengths(tangents) > 0)[:, None], tangents, _unit(side))
+
+
+def _dot(a: Array, b: Array) -> Array:
+    product = a * b
+    return product[..., 0] + product[..., 1] + product[..., 2]
+
+
+def _lengths(vectors: Array) -> Array:
+    return _np().sqrt(_dot(vectors, vectors))
+
+
+def _unit(vectors: Array) -> Array:
+    """Return vectors of length 1; zero stays zero."""
+    np = _np()
+    lengths = _lengths(vectors)[..., None]
+    return np.where(lengths > _LEAST, vectors / np.where(lengths > _LEAST, lengths, 1.0), 0.0)
+
+
+def _project(vectors: Array, normals: Array) -> Array:
+    """Return vectors (corners, number, 3) without their part along the normals (corners, 3)."""
+    normals = normals[:, None]
+    return vectors - normals * _dot(vectors, normals)[..., None]
+
+
+def _arccos(cosines: Array) -> Array:
+    np = _np()
+    size = np.abs(cosines)
+    total = np.full(len(size), _ARCCOS[0])
+    for factor in _ARCCOS[1:]:
+        total = total * size + factor
+    total = np.sqrt(1 - size) * total
+    return np.where(cosines < 0, np.pi - total, total)
