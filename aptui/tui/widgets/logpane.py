@@ -125,7 +125,7 @@ class LogPane(Rows):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f", "follow", "follow", id="log.follow", show=False),
-        Binding("p", "pause", "pause", id="log.pause", show=False),
+        Binding("ctrl+s", "pause", "pause", id="log.pause", show=False),
         Binding("ctrl+w", "wrap", "wrap long lines", id="log.wrap", show=False),
         Binding("e", "step('E', 1)", "next error", id="log.next_error", show=False),
         Binding("E", "step('E', -1)", "previous error", id="log.previous_error", show=False),

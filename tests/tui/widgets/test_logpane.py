@@ -59,12 +59,12 @@ def test_moving_up_ends_following_and_pause_holds_new_lines_back():
         source.add(log(*"I" * 10))
         pane.refresh_source()
         assert pane.cursor == 59
-        await pilot.press("k", "p")
+        await pilot.press("k", "ctrl+s")
         source.add(log(*"IE"))
         pane.refresh_source()
         assert pane.count_rows() == 60
         assert pane.modes() == "paused, 2 new"
-        await pilot.press("p", "G")
+        await pilot.press("ctrl+s", "G")
         assert pane.current().level == "E"
         key = pane.cursor_key
         source.add(log(*"I" * 40))  # the ring buffer drops old lines

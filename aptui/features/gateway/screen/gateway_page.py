@@ -192,7 +192,7 @@ class GatewayPage(ConnectionTables):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("a", "add", "add", id="connections.add"),
         Binding("O", "edit", "edit", id="connections.edit"),
-        Binding("o", "switch", "on/off", id="connections.switch"),
+        Binding("A", "switch", "on/off", id="connections.switch"),
         Binding("c", "disconnect", "disconnect", id="connections.disconnect"),
         Binding("m", "move", "move to the other list", id="connections.move"),
         Binding("D", "remove", "remove", id="connections.remove"),
@@ -392,7 +392,7 @@ class GatewayPage(ConnectionTables):
         peer = self._peer()
         if peer is None or not peer.number:
             return
-        again = "; aptui connects again, 'o' ends that" if peer.is_dialled and peer.is_enabled else ""
+        again = "; aptui connects again, 'A' ends that" if peer.is_dialled and peer.is_enabled else ""
         order = PeerOrder(PeerAction.DISCONNECT, number=peer.number)
         self._ask(f"disconnect {peer.id}{again}?", "disconnect", partial(self.orders.do, order, f"{peer.id} is disconnected"))
 

@@ -482,13 +482,13 @@ def test_a_connection_is_edited_switched_disconnected_and_removed(tmp_path):
     async def change(app, pilot, session, page):
         await pilot.press("O", "tab", "tab", *["backspace"] * 5, *"81", "enter")
         await until(pilot, lambda: session.told == [order(PeerAction.EDIT, "phone", Dial("phone", "192.168.1.20", 81))])
-        await pilot.press("o", "c")
+        await pilot.press("A", "c")
         assert session.told[1:] == [order(PeerAction.DISABLE, "phone")]
-        await pilot.press("j", "o", "enter", "escape", "D")
+        await pilot.press("j", "A", "enter", "escape", "D")
         await until(pilot, lambda: "remove the connection 'tablet'?" in text(app))
         await pilot.press("y")
         assert session.told[2:] == [order(PeerAction.ENABLE, "tablet"), order(PeerAction.REMOVE, "tablet")]
-        await pilot.press("j", "O", "o", "D", "c")
+        await pilot.press("j", "O", "A", "D", "c")
         await until(pilot, lambda: "disconnect viewer?" in text(app))
         await pilot.press("y")
         assert session.told[4:] == [order(PeerAction.DISCONNECT, number=7)]
@@ -567,7 +567,7 @@ def test_changes_without_a_gateway_are_stored_in_the_connections_file(tmp_path):
         await until(pilot, lambda: "no gateway runs: 'serve: {enabled: true}'" in text(app))
         await pilot.press("a", *"phone", "tab", *"tv.local", "enter")
         await until(pilot, lambda: "tv.local" in text(app))
-        await pilot.press("o", "tab", "a", *"10.0.0.1", "enter")
+        await pilot.press("A", "tab", "a", *"10.0.0.1", "enter")
         await until(pilot, lambda: page.lists["allowed"].row_count() == 2)
         assert peer_settings.read_stored(file).settings == PeerSettings((Dial("phone", "tv.local", is_auto=False),), ("10.0.0.1",))
         assert session.told == []
@@ -598,7 +598,7 @@ def test_read_only_screen_cannot_change_lists(tmp_path):
     session.is_read_only = True
 
     async def press(app, pilot, session, page):
-        await pilot.press("a", "O", "o", "D", "L", "tab", "m")
+        await pilot.press("a", "O", "A", "D", "L", "tab", "m")
         page.list_entry(PeerAction.ALLOW, "tv.local")
         await until(pilot, lambda: "the screen is read-only" in text(app))
         assert session.asked == []

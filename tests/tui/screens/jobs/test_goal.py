@@ -95,7 +95,7 @@ def test_new_and_fixed_failures_since_the_last_visit_are_in_line_1_and_on_a_shee
         store.put(put_session=[session_row(NOW_MS - 3000, NOW_MS - 1000, commit="b" * 40)])
 
     async def look(app, pilot, pane):
-        await sees(pilot, app, ": 1 newly failed since bbbbbbb (Bea), 1 fixed; :news shows them")
+        await sees(pilot, app, "1 newly failed since bbbbbbb (Bea), 1 fixed", ":news shows what changed since your last visit")
         assert app.news == "1 newly failed since bbbbbbb (Bea), 1 fixed"
         await pilot.press(*":news", "enter")
         await sees(
