@@ -365,8 +365,11 @@ def test_redraw_key_reads_again_and_plain_lines_key_reports_a_missing_scrollback
 
 def test_the_palette_offers_commands_and_keys(tmp_path):
     async def press(app, pilot, _session):
-        await pilot.press("ctrl+p", *"probe alpha")
-        await until(pilot, lambda: "probe alpha" in text(app))
+        await pilot.press("ctrl+p")
+        await until(pilot, lambda: "filter  /" in text(app))
+        assert "probe.filter" not in text(app)
+        await pilot.press(*"probe alpha")
+        await until(pilot, lambda: ":probe alpha  note an argument" in text(app))
         await pilot.pause(0.2)
         await pilot.press("enter", "enter")
         await until(pilot, lambda: "alpha" in app.pane.noted)

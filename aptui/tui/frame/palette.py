@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, cast
 
 from textual.await_complete import AwaitComplete
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
+
+from aptui.tui.frame.sheets import MOVES
+from aptui.tui.preferences.keymap import show_key
 
 if TYPE_CHECKING:
     from aptui.tui.frame.commandline import Host
@@ -30,12 +34,12 @@ class Palette(CommandPalette):
 
 
 class ShellProvider(Provider):
-    """Everything that can be done from the current place."""
+    """Everything that can be done from the current place, a line each: actions of the place, commands, then moves."""
 
     async def discover(self) -> Hits:
         """Yield everything, while the input is empty."""
         for title, does, run in self._offers():
-            yield DiscoveryHit(title, run, help=does)
+            yield DiscoveryHit(Content.assemble(title, (f"  {does}", "dim")), run, text=title)
 
     async def search(self, query: str) -> Hits:
         """Yield matches."""
@@ -43,15 +47,20 @@ class ShellProvider(Provider):
         for title, does, run in self._offers():
             score = matcher.match(f"{title} {does}")
             if score > 0:
-                yield Hit(score, matcher.highlight(title), run, help=does)
+                yield Hit(score, matcher.highlight(title) + Content.styled(f"  {does}", "dim"), run, text=title)
 
     def _offers(self) -> Iterator[tuple[str, str, Callable[[], object]]]:
+        """Yield (title, the key or the effect, function)."""
         host = cast("Host", self.app)
+        actions = [
+            (name.partition(".")[0] in MOVES, does, show_key(key), partial(self.app.simulate_key, key))
+            for key, name, does in host.actions_here()
+        ]
+        yield from (action[1:] for action in actions if not action[0])
         for command in host.commands():
             if command.complete is None:
-                yield command.name, command.does, partial(command.run, "")
+                yield f":{command.name}", command.does, partial(command.run, "")
             else:
-                for argument in command.complete():
-                    yield f"{command.name} {argument}", command.does, partial(command.run, argument)
-        for key, name, does in host.actions_here():
-            yield f"{does}", f"{name}   {key}", partial(self.app.simulate_key, key)
+                for argument in command.complete() or ("",):
+                    yield f":{command.name} {argument}".rstrip(), command.does, partial(command.run, argument)
+        yield from (action[1:] for action in actions if action[0])

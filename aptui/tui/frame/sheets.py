@@ -250,7 +250,7 @@ class Sheet(Vertical):
 
 
 _KEYS_CELLS = 14
-_MOVES = frozenset({"rows", "table", "tree", "text", "sheet"})
+MOVES = frozenset({"rows", "table", "tree", "text", "sheet"})
 """Scopes of the keys that only move."""
 
 
@@ -268,7 +268,7 @@ def help_lines(
         does = action.does if action else binding.description
         if binding.id and does:  # bindings of Textual, for moving and editing, have no id
             keys.setdefault(binding.id, []).append(key)
-            is_move = binding.id.partition(".")[0] in _MOVES
+            is_move = binding.id.partition(".")[0] in MOVES
             group = "everywhere" if action is not None and action.scope == EVERYWHERE else "move" if is_move else title
             found[binding.id] = group, does
     lines: list[Parts] = []

@@ -179,19 +179,23 @@ def title(log: TitledLog, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
         return (Part("Event log", role),), ()
     is_read = job_details is not None and job_details.info.key == info.key
     right = [*log.search, *(Part(f"{word}  ", "accent") for word in log.modes.split("  ") if word)]
-    count = log.line_count
-    right += [Part(f"{count:,} line{'' if count == 1 else 's'}" if is_read else "reading", "muted")] if width >= 60 else []
+    words = f"{log.line_count:,} line{'' if log.line_count == 1 else 's'}" if is_read else "reading"
+    count = Part(words, "muted") if width >= 60 else Part("")
     head, tail = [Part("Event log", role), Part(" · ", "muted")], _run_parts(log.info, job_details if is_read else None)
     job = [Part(sanitize(f" · {info.platform} · {info.job_key}"), "muted")]
-    free_width = width - FRAME_CELLS - width_of(head + tail + right)
+    free_width = width - FRAME_CELLS - width_of([*head, *tail, *right, count])
     wanted = cell_len(sanitize(info.source))
+    least = min(wanted, cell_len(sanitize(info.source.rpartition("/")[2])) + _ELLIPSIS_CELLS)
     for failing in _list_failing_parts(job_details, log.now_ms) if is_read and job_details is not None else ():
-        if free_width - width_of(failing) >= min(wanted, cell_len(sanitize(info.source.rpartition("/")[2])) + _ELLIPSIS_CELLS):
+        needed = width_of(failing) + least
+        if free_width + width_of([count]) >= needed:
             tail, free_width = [*tail, *failing], free_width - width_of(failing)
+            if free_width < least:  # the number of lines is less important
+                free_width, count = free_width + width_of([count]), Part("")
             break
     job = job if free_width - width_of(job) >= wanted else []
     path = fit(info.source, max(1, free_width - width_of(job))).text.rstrip()
-    return [*head, Part(path, "path"), *job, *tail], right
+    return [*head, Part(path, "path"), *job, *tail], [*right, count] if count.text else right
 
 
 def _run_parts(info: JobRowInfo | None, job_details: JobDetails | None) -> list[Part]:
@@ -217,7 +221,10 @@ def _list_failing_parts(job_details: JobDetails, now_ms: int) -> list[list[Part]
     if failing is None or not is_shown or not job_texts.find_first_failure(job_details):
         return []
     text = sanitize(job_texts.failing_text(failing, now_ms))
-    return [[Part(" · ", "muted"), Part(form, "failed")] for form in (text, text.partition(",")[0])]
+    short = text.partition(",")[0]
+    given_name = sanitize(failing.author.partition(" ")[0])
+    forms = dict.fromkeys((text, short, short.replace(f"({sanitize(failing.author)})", f"({given_name})")))
+    return [[Part(" · ", "muted"), Part(form, "failed")] for form in forms]
 
 
 WIDE = 120

@@ -8,7 +8,7 @@ from aptui.tui.screens.jobs.selection import CursorGoal
 from tests.store.conftest import job_row, source_row
 from tests.store.queries.test_session_history import run_row, session_row
 from tests.tui.jobs_room import NOW_MS, fill, in_jobs
-from tests.tui.shell_room import until
+from tests.tui.shell_room import LARGE, SMALL, until
 
 from .jobs_pane_room import sees
 
@@ -111,11 +111,14 @@ def test_new_and_fixed_failures_since_the_last_visit_are_in_line_1_and_on_a_shee
     assert app.memory.get("jobs.left_ms", 0) >= NOW_MS
 
 
-def test_log_head_names_the_commit_since_which_the_job_fails(tmp_path, monkeypatch):
-    monkeypatch.setattr(job_details, "author_of", lambda _folder, _commit: "Bea")
+@pytest.mark.parametrize(
+    ("size", "words"), [(LARGE, "failing since bbbbbbb (Bea Smith), 2 h"), (SMALL, "failing since bbbbbbb (Bea) ──")]
+)
+def test_log_head_names_the_commit_since_which_the_job_fails(tmp_path, monkeypatch, size, words):
+    monkeypatch.setattr(job_details, "author_of", lambda _folder, _commit: "Bea Smith")
 
     def filler(store, log_dir):
-        store.put(put_source=[source_row(1, "a.png")], put_job=[job_row(1, 1, run_key=1)])
+        store.put(put_source=[source_row(1, "quests/deep/folder/cave.quest")], put_job=[job_row(1, 1, run_key=1)])
         store.put(put_run=[run_row(1, 1, completed_ms=NOW_MS - 9_000_000)])
         store.put(put_session=[session_row(NOW_MS - 9_500_000, NOW_MS - 8_000_000, commit="a" * 40)])
         store.put(put_job=[job_row(1, 1, run_key=2, **FAILED)])
@@ -123,6 +126,6 @@ def test_log_head_names_the_commit_since_which_the_job_fails(tmp_path, monkeypat
         store.put(put_session=[session_row(NOW_MS - 7_400_000, NOW_MS - 7_000_000, commit="b" * 40)])
 
     async def look(app, pilot):
-        await sees(pilot, app, "failing since bbbbbbb (Bea), 2 h")
+        await sees(pilot, app, words)
 
-    in_jobs(tmp_path, lambda app, pilot, _pane: look(app, pilot), filler=filler)
+    in_jobs(tmp_path, lambda app, pilot, _pane: look(app, pilot), filler=filler, size=size)
