@@ -57,12 +57,17 @@ COMPILERS = ("glslangValidator", "glslang", "glslc")
 _STAGES = ("vert", "frag", "comp", "geom", "tesc", "tese", "mesh", "task", "rgen", "rint", "rahit", "rchit", "rmiss", "rcall")
 _TARGETS = ("vulkan1.0", "vulkan1.1", "vulkan1.2", "vulkan1.3", "opengl")
 _INCLUDE = re.compile(r"""\#[^\S\n]*include\b(?:[^\S\n]*(?:"([^"\n]*)"|<([^>\n]*)>))?""")
+_IMPORT = re.compile(r"""\b(?:import|__include)\s+(?:"([^"\n]*)"|([\w.]+))\s*;""")
 _TEXT_OR_COMMENT = re.compile(r"""("[^"\n]*"|<[^>\n]*>)|/\*.*?(?:\*/|\Z)|//[^\n]*""", re.DOTALL)
 _GLSLANG_LINE = re.compile(r"^(?P<kind>ERROR|WARNING): (?:(?P<file>[^:]+):(?P<line>\d+): )?(?P<text>.*)$")
 _GLSLC_LINE = re.compile(
     r"^(?:glslc: )?(?:(?P<file>[^:]+):(?:(?P<line>\d+):(?:\d+:)?)? )?(?P<kind>fatal error|error|warning): (?P<text>.*)$"
 )
 _SLANGC_LINE = re.compile(r"^(?P<file>[^()]+)\((?P<line>\d+)\): (?P<kind>fatal error|error|warning)(?: \d+)?: (?P<text>.*)$")
+_SLANGC_PLACE = re.compile(
+    r"^((?:fatal )?error|warning)\[\w+\]: .*\n\s*--> (.+):(\d+):\d+\n[^|]*\|.*\n[^|]*\|.*\n[^|]*\|[ \t]*\^+[ \t]*", re.MULTILINE
+)
+"""Start of a message of slangc since 2026: its kind, its place, the line of the source, and the mark below it."""
 _SUMMARY = re.compile(r"^\d+ compilation errors|^('' : )?compilation terminated|^No code generated", re.IGNORECASE)
 MOST_VARIANTS = 1024
 """Maximum number of variants of a shader: each is a job on each platform."""
@@ -243,12 +248,11 @@ def list_included(
             text = _directives(read(request, file).decode("latin-1"))
         except UnusableError:
             continue
-        for quoted, bracketed in _INCLUDE.findall(text):
-            if not (quoted or bracketed):
-                if refuses:
-                    raise _BrokenShaderError(f"{file}: an #include without a name in quotes or angle brackets is not understood")
-                continue
-            for path in _places(file, quoted or bracketed, include_paths):
+        names = [[quoted or bracketed] for quoted, bracketed in _INCLUDE.findall(text)]
+        if refuses and [""] in names:
+            raise _BrokenShaderError(f"{file}: an #include without a name in quotes or angle brackets is not understood")
+        for alternatives in filter(any, [*names, *_list_imported(file, text)]):
+            for path in (place for name in alternatives for place in _places(file, name, include_paths)):
                 try:
                     real = located(request.scan_folder, path, request.scan_folders, file)
                 except ForbiddenNameError:
@@ -263,6 +267,17 @@ def list_included(
                     break
     named.pop(source, None)
     return sorted(named)
+
+
+def _list_imported(file: str, text: str) -> list[list[str]]:
+    """Return the possible file names of each module that a Slang source imports."""
+    if not file.lower().endswith(".slang"):
+        return []
+    found = []
+    for quoted, dotted in _IMPORT.findall(text):
+        path = quoted.removesuffix(".slang") or dotted.replace(".", "/")
+        found.append(list(dict.fromkeys(f"{each}.slang" for each in (path, path.replace("_", "-")))))
+    return found
 
 
 def _directives(text: str) -> str:
@@ -312,7 +327,8 @@ def _compile_shader(data: bytes, options: Mapping[str, Any], request: ProcessJob
         names = _list_compilers(request.source)
         requested = f"the program '{options['compiler'] or names[0]}'" if options["compiler"] or len(names) == 1 else ""
         requested = requested or f"one of the programs {', '.join(names)}"
-        raise MissingError(f"needs {requested}: install the package glslang-tools, or set the parameter 'compiler'")
+        package = "" if options["compiler"] or len(names) == 1 else "the package glslang-tools"
+        raise MissingError(f"needs {requested}: install {package or 'it'}, or set the parameter 'compiler'")
     included = list_included(request, options["include_paths"], refuses=True)
     for folder in options["include_paths"]:
         located(request.scan_folder, posixpath.normpath(f"{folder}/."), request.scan_folders, "the parameter 'include_paths'")
@@ -336,7 +352,8 @@ def _compile_shader(data: bytes, options: Mapping[str, Any], request: ProcessJob
     def compile_to(target: str, changes: Mapping[str, Any], *, is_silent: bool = False) -> None:
         arguments = spell({**options, **changes}, _stage(request.source, options), source, target)
         ended = run_program([compiler, *arguments], folder)
-        _report(ended.status, messages(ended.output, pattern), ended.output, request=request, is_silent=is_silent)
+        output = _SLANGC_PLACE.sub(r"\2(\3): \1: ", ended.output) if family == "slangc" else ended.output
+        _report(ended.status, messages(output, pattern), ended.output, request=request, is_silent=is_silent)
         if target and not os.path.isfile(target):
             raise _BrokenShaderError(f"{request.source}: the compiler ended well, and made nothing")
 

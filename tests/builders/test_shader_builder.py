@@ -110,6 +110,46 @@ def test_the_compiler_is_called_in_the_scan_folder_with_relative_names(bench, fa
     assert given == arguments.replace("OUT", str(next(iter(bench.products_dir.iterdir()))))
 
 
+NEW_SLANG = """warning[E30081]: implicit conversion not recommended
+ --> fx/a.frag.slang:4:61
+  |
+4 | int i = uv.x;
+  |         ^^^^ implicit conversion from 'float' to 'int' is not recommended
+--'
+error[E30015]: undefined identifier
+ --> fx/a.frag.slang:5:10
+  |
+5 |   return nope;
+  |          ^^^^ undefined identifier 'nope'.
+--'
+
+note: did you mean 'none'?
+ --- fx/a.frag.slang:5:10
+"""
+
+
+@pytest.mark.real
+def test_messages_of_slangc_in_several_lines_have_their_place(bench, no_programs):
+    (no_programs / "slangc").write_text(f"#!/bin/sh\nprintf '%s' \"{NEW_SLANG}\" >&2\nexit 1\n")
+    (no_programs / "slangc").chmod(0o755)
+
+    assert bench.fail(bench.write("fx/a.frag.slang", "x")) == "fx/a.frag.slang:5: undefined identifier 'nope'"
+    assert bench.warnings == ["fx/a.frag.slang:4: implicit conversion from 'float' to 'int' is not recommended"]
+
+
+def test_modules_that_slang_imports_are_dependencies(bench, no_programs):
+    bench.write("lib/light/sun.slang", "import color_space;")
+    bench.write("fx/own.slang", "")
+    text = 'import light.sun;\n__include own; import "shared/a";\n// import comment;\n'
+
+    found = bench.dependencies(bench.write("fx/a.frag.slang", text), include_paths=["lib"])
+
+    assert found == [
+        "fx/light/sun.slang", "fx/own.slang", "fx/shared/a.slang", "lib/color-space.slang", "lib/color_space.slang",
+        "lib/light/color-space.slang", "lib/light/color_space.slang", "lib/light/sun.slang", "lib/shared/a.slang",
+    ]  # fmt: skip
+
+
 @pytest.mark.real
 def test_hlsl_is_compiled_on_request(bench, fake):
     note = fake()
