@@ -20,10 +20,10 @@ from pathlib import Path
 import pytest
 
 PROGRAMS = {
-    "apache2": "apache2", "bwrap": "bubblewrap", "cadaver": "cadaver", "ccache": "ccache", "chromium": "chromium",
-    "ffmpeg": "ffmpeg", "fish": "fish", "git-lfs": "git-lfs", "glslangValidator": "glslang-tools", "glslc": "glslc",
-    "gltfpack": "gltfpack", "luac5.4": "lua5.4", "nginx": "nginx-core", "node": "nodejs", "openssl": "openssl", "rsync": "rsync",
-    "spirv-cross": "spirv-cross", "strace": "strace", "tmux": "tmux", "zsh": "zsh",
+    "apache2": "apache2", "assimp": "assimp-utils", "bwrap": "bubblewrap", "cadaver": "cadaver", "ccache": "ccache",
+    "chromium": "chromium", "ffmpeg": "ffmpeg", "fish": "fish", "git-lfs": "git-lfs", "glslangValidator": "glslang-tools",
+    "glslc": "glslc", "gltfpack": "gltfpack", "luac5.4": "lua5.4", "nginx": "nginx-core", "node": "nodejs", "openssl": "openssl",
+    "rsync": "rsync", "spirv-cross": "spirv-cross", "strace": "strace", "tmux": "tmux", "zsh": "zsh",
 }  # fmt: skip
 """{program: Debian package that has it}."""
 ALIASES = {"chromium-browser": "chromium", "glslang": "glslangValidator", "httpd": "apache2", "luac": "luac5.4", "nodejs": "node"}

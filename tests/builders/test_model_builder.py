@@ -3,7 +3,7 @@ import json
 import sys
 
 import pytest
-from disk_project import Project
+from disk_project import HOST, Project
 from gltf_sample import Sample, data_uri, embedded, glb, mistakes, picture, read_glb
 from homes import own_homes
 from tools import needs
@@ -348,3 +348,64 @@ def test_example_project_builds_levels_of_detail_for_each_platform(tmp_path, mon
     assert project.errors() == {}
     names = {path.relative_to(project.root / "Cache").as_posix() for path in (project.root / "Cache").glob("*/rock*.glb")}
     assert names >= {f"{platform}/rock{level}.glb" for platform in ("desktop", "android") for level in ("", ".lod1", ".lod2")}
+
+
+TRIANGLE = """<?xml version="1.0"?>
+<COLLADA xmlns="http://www.collada.org/2005/11/COLLADASchema" version="1.4.1"><asset><up_axis>Y_UP</up_axis></asset>
+<library_geometries><geometry id="g"><mesh>
+<source id="p"><float_array id="a" count="9">0 0 0 1 0 0 0 1 0</float_array>
+<technique_common><accessor source="#a" count="3" stride="3">
+<param name="X" type="float"/><param name="Y" type="float"/><param name="Z" type="float"/></accessor></technique_common></source>
+<vertices id="v"><input semantic="POSITION" source="#p"/></vertices>
+<triangles count="1"><input semantic="VERTEX" source="#v" offset="0"/><p>0 1 2</p></triangles>
+</mesh></geometry></library_geometries>
+<library_visual_scenes><visual_scene id="s"><node id="n"><instance_geometry url="#g"/></node></visual_scene></library_visual_scenes>
+<scene><instance_visual_scene url="#s"/></scene></COLLADA>
+"""
+CONVERTER = """#!{python}
+import re, shutil, sys
+words = " ".join(sys.argv[1:])
+assert "{source}" in words, words
+shutil.copyfile("{model}", re.findall(r"[^ ']+[.]glb", words)[-1])
+"""
+
+
+@pytest.fixture
+def imports(tmp_path, monkeypatch):
+    own_homes(tmp_path, monkeypatch)
+    return Project(tmp_path / "p", (data_dir() / "config/examples/imports/aptui.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("source", "program"), [("a.dae", "assimp"), ("b.fbx", "blender"), ("c.blend", "blender"), ("d.usdc", "blender")]
+)
+def test_example_project_imports_other_formats_and_notices_a_new_program(tmp_path, imports, monkeypatch, sample, source, program):
+    (tmp_path / "model.glb").write_bytes(glb(embedded(sample).tree, sample.numbers))
+    converter = imports.write(
+        f"bin/{program}", CONVERTER.format(python=sys.executable, source=source, model=tmp_path / "model.glb")
+    )
+    converter.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{converter.parent}:/usr/bin:/bin")
+    imports.write(f"assets/{source}", "model")
+
+    imports.engine_run()
+
+    assert imports.errors() == {}
+    assert f"{HOST}/{source[0]}.glb" in imports.products()
+
+    converter.write_text(converter.read_text() + "# new")
+
+    assert len(imports.engine_run().runs) == 1
+
+
+@pytest.mark.real
+@needs("assimp")
+def test_real_assimp_makes_a_model_of_a_collada_file(imports):
+    imports.write("assets/a.dae", TRIANGLE)
+
+    imports.engine_run()
+
+    assert imports.errors() == {}
+    tree, _ = read_glb(imports.products()[f"{HOST}/a.glb"])
+    assert _count(tree) == (1, 3)
