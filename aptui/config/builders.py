@@ -97,7 +97,7 @@ class DeclaredPlatforms:
 
 PLACEHOLDERS = (
     "source", "products_dir", "stem", "name", "ext", "rel", "platform", "quality", "depfile", "product_dependencies",
-    "temp_dir", "params.NAME",
+    "temp_dir", "params.NAME", "sources", "manifest",
 )  # fmt: skip
 _BRACED = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_.]*)\}")
 _PROGRAM = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_]*=[^\s'\"`$;&|<>()]*\s+)*([A-Za-z0-9_][A-Za-z0-9_.+-]*)(?=\s|$|[;&|<>])")
@@ -161,6 +161,13 @@ SHIPPED_BUILDERS = frozenset((
 ))  # fmt: skip
 """Python builders that come with aptui: the entry points of its own distribution."""
 _FORMS = ("copy", "uses", "command", "steps")
+_OF_ONE_FILE = ("source", "stem", "name", "ext", "rel", "depfile", "product_dependencies")
+_SOURCES_WORD = re.compile(r"(?<![^\s;&|(])\{sources\}(?![^\s;&|)])")
+_NOT_WITH_BATCH = {
+    "trace_reads": "strace does not show which file was read for which source",
+    "resources": "each of its runs would hold them",
+    **dict.fromkeys(("depfile", "dependencies", "product_dependencies"), "a manifest names the dependencies of each file"),
+}
 _COMMAND_KEYS = (
     "products",
     "depfile",
@@ -170,6 +177,7 @@ _COMMAND_KEYS = (
     "errors",
     "tools",
     "persistent",
+    "batch",
     "trace_reads",
 )
 _LOADS = {"pre": 0, "queue": 1, "none": 2}
@@ -386,6 +394,8 @@ class BuilderCompiler:
         names = {item.value for item in (listed.value if listed else [])}
         if command is not None and node.value.get("persistent", command).value is True:
             self._check_persistent(node, command)
+        elif command is not None:
+            self._check_batch(node, command)
         if command is not None:
             try:
                 names.update(examine_template(command.value).program_params)
@@ -404,6 +414,32 @@ class BuilderCompiler:
         if "trace_reads" in node.value and node.value["trace_reads"].value:
             where = node.value["trace_reads"]
             self._tree.wrong("'trace_reads' has no effect with 'persistent'", where, "the program names the files that it read")
+        if "batch" in node.value:
+            where = Node("batch", node.value["batch"].key_where)
+            self._tree.wrong("'batch' has no effect with 'persistent'", where, "leave one of them out")
+
+    def _check_batch(self, node: Node, command: Node) -> None:
+        found = {match[1]: match[0] for match in PLACEHOLDER.finditer(command.value)}
+        if "batch" not in node.value:
+            if of_batch := next((found[name] for name in ("sources", "manifest") if name in found), ""):
+                self._tree.wrong(f"'{of_batch}' needs 'batch'", command, "a command for one file names {source}")
+            return
+        if of_one := next((found[name] for name in _OF_ONE_FILE if name in found), ""):
+            self._tree.wrong(
+                f"'{of_one}' cannot be in the line of a command with 'batch'", command, "it gets several files: {sources}"
+            )
+        elif "sources" not in found:
+            self._tree.wrong("a command with 'batch' names its files by {sources}", command, "add it to the line")
+        elif len(_SOURCES_WORD.findall(command.value)) < command.value.count("{sources}"):
+            self._tree.wrong("{sources} must be a word of its own, without quotes", command, "each file becomes a word")
+        for key, hint in _NOT_WITH_BATCH.items():
+            if key in node.value and node.value[key].value:
+                self._tree.wrong(f"'{key}' cannot be used with 'batch'", node.value[key], hint)
+        for item in node.value["products"].value if "products" in node.value else ():
+            if "{stem}" not in item.value and "{name}" not in item.value and "manifest" not in found:
+                self._tree.wrong(
+                    f"with 'batch', '{item.value}' does not distinguish products of two files", item, "put {stem} into it"
+                )
 
     def _command(self, node: Node) -> CommandRule:
         values = {key: child.value for key, child in node.value.items()}
@@ -416,6 +452,7 @@ class BuilderCompiler:
             error_regex=self._lifting(node.get("errors"), ("file", "line", "message")),
             links_file=values.get("product_dependencies", ""),
             is_persistent=values.get("persistent", False),
+            batch=values.get("batch", 1),
         )
 
     def _references(self, node: Node) -> Iterator[ReferenceRule]:

@@ -236,8 +236,10 @@ def _refuse(where: str, words: Sequence[Word]) -> None:
         )
 
 
+SOURCES = "sources"
+"""The placeholder for several files: words of their own, which the shell gets as its arguments."""
 PLACEHOLDER = re.compile(
-    r"(?<!\$)\{(source|products_dir|stem|name|ext|platform|quality|depfile|product_dependencies|temp_dir|rel|params\.[A-Za-z0-9_.-]+)\}"
+    r"(?<!\$)\{(sources?|manifest|products_dir|stem|name|ext|platform|quality|depfile|product_dependencies|temp_dir|rel|params\.[A-Za-z0-9_.-]+)\}"
 )
 
 
@@ -294,6 +296,8 @@ class Template(Struct, frozen=True):
 
 
 def _reference(variable: str, slot: Slot) -> str:
+    if slot.name == SOURCES and slot.around is Around.NOTHING:
+        return '"$@"'
     match slot.around:
         case Around.NOTHING:
             return f'"${{{variable}}}"'

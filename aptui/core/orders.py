@@ -49,7 +49,8 @@ class ProcessOrder(Struct, frozen=True):
     `params` is the canonical JSON of the plan's parameters; `staging` is an absolute folder that belongs to the run alone.
     `expected` is (size, mtime_ns, ctime_ns, inode) of the source as it was hashed: if it differs before or after, the
     outcome is STALE. `source_digest` is the digest those bytes had. `settings` is what folders adjust, as in
-    `AnalyseOrder`. `quality` is `draft` or `final` (`core.quality`). `declared` and `inputs` are as in `AnalyseOrder`.
+    `AnalyseOrder`. `quality` is `draft` or `final` (`core.quality`). `declared` and `inputs` are as in `AnalyseOrder`. With
+    `is_batched` its worker may start the command once for this and other orders of its message.
     """
 
     run_key: int
@@ -74,6 +75,7 @@ class ProcessOrder(Struct, frozen=True):
     quality: str = "final"
     declared: tuple[str, ...] = ()
     inputs: tuple[PlannedInput, ...] = ()
+    is_batched: bool = False
 
 
 class CopyOrder(Struct, frozen=True):

@@ -88,7 +88,7 @@ class RetryFailed(StrEnum):
 
 
 class CommandRule(Struct, frozen=True):
-    """The `command:` form of a builder (config/builders.yaml documents each key)."""
+    """The `command:` form of a builder (config/builders.yaml documents each key). `batch` 1 = one start per file."""
 
     command: str
     products: tuple[str, ...] = ()
@@ -98,6 +98,7 @@ class CommandRule(Struct, frozen=True):
     error_regex: str = ""
     links_file: str = ""
     is_persistent: bool = False
+    batch: int = 1
 
 
 class ReferenceRule(Struct, frozen=True):

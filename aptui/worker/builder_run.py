@@ -11,6 +11,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -44,8 +45,9 @@ from aptui.sdk import (
 from aptui.shared.files import clocks, lfs
 from aptui.worker import file_access
 from aptui.worker.answers import AnswerRefused, edges_of, plans_and_edges
+from aptui.worker.commands.batch import SharedStarts, group_key
 from aptui.worker.commands.command import CommandWatch
-from aptui.worker.commands.command_job import run_command
+from aptui.worker.commands.command_job import run_command, values_of
 from aptui.worker.commands.persistent import PersistentPrograms
 from aptui.worker.commands.workspace import ReusableWorkspace
 from aptui.worker.inputs import reads
@@ -155,13 +157,25 @@ class BatchSharing(Struct, frozen=True):
 
     The runs use `folders` one after the other. `meanwhile` is called when a command has started, and again when it takes long;
     its owner reports earlier runs. `environment` are the variables of all commands, because `os.environ` is slow. `programs` are
-    programs that keep running between jobs.
+    programs that keep running between jobs, `starts` those that were started for the files of several runs.
     """
 
     folders: ReusableWorkspace
     meanwhile: CommandWatch
     environment: Mapping[str, str]
     programs: PersistentPrograms = field(default_factory=PersistentPrograms)
+    starts: SharedStarts = field(default_factory=SharedStarts)
+
+
+def start_together(orders: Iterable[ProcessOrder], builder: Builder, sharing: BatchSharing) -> None:
+    """Start a command once for all of these orders that differ from the first in their sources alone."""
+    first, *others = orders
+    group = [first, *(order for order in others if group_key(order) == group_key(first))]
+    params, platform_params = merge_params(builder, first.settings)
+    all_params = {**params, **platform_params.get(first.platform, {}), **_json(first.params)}
+    values = values_of(first.rel, first.platform, ("", ""), first.rel, all_params)
+    with suppress(OSError):  # without a shared result each runs alone, and reports what is wrong
+        sharing.starts.start(group, builder, values | {"quality": first.quality}, sharing.environment)
 
 
 class Terminated(BaseException):
@@ -304,7 +318,7 @@ def process(
         log=log.records(),
         warnings=log.warnings,
         errors=log.errors,
-        duration_ms=(time.perf_counter_ns() - started_ns) // 1_000_000,
+        duration_ms=(time.perf_counter_ns() - started_ns) // 1_000_000 + run.share_ms,
         peak_rss_bytes=run.peak_rss_bytes,
         command_line=valid_text(run.command_line),
         reprocess=run.reprocess if is_done else (),
@@ -349,7 +363,7 @@ class _BuilderRun:
         self.changed: tuple[str, ...] = ()
         self.read_digest = b""
         self.command_line = ""
-        self.peak_rss_bytes = 0
+        self.peak_rss_bytes = self.share_ms = 0
         self._made: list[Any] = []
         self._found: list[str] = []
         self._seen = reads.Reads(self.source, self.folders.staging)
@@ -428,9 +442,9 @@ class _BuilderRun:
     def _call_command(self) -> None:
         params = {**self._params(), **_json(self.order.params)}
         sharing = self.sharing
-        shared = (sharing.meanwhile, sharing.environment, sharing.programs) if sharing else ()
+        shared = (sharing.meanwhile, sharing.environment, sharing.programs, sharing.starts) if sharing else ()
         job = run_command(self.order, self.builder, self.folders, self.source, params, self.log, self._seen, *shared)
-        self.command_line, self.peak_rss_bytes = job.command_line, job.peak_rss_bytes
+        self.command_line, self.peak_rss_bytes, self.share_ms = job.command_line, job.peak_rss_bytes, job.share_ms
         if job.error:
             raise AnswerRefused(job.error, job.kind)
         self._made, self._found = job.products, job.dependencies

@@ -89,9 +89,13 @@ class Worker:
                     self._analyse(analysis)
                 self._log_answerer.end()
             case wire.FrameKind.PROCESS:
-                for job in record:
+                for at, job in enumerate(record):
+                    if job.is_batched:
+                        self._start_together(record[at:])
                     self._process(job)
                 self._flush()
+                for sharing in list(self._sharing.values())[:1]:
+                    sharing.starts.clear()
                 self._log_answerer.end()
                 self._retire_if_due()
             case wire.FrameKind.SETUP:
@@ -154,6 +158,19 @@ class Worker:
             self._answer(wire.FrameKind.RAN, [result])
             self._retire_if_due()
 
+    def _start_together(self, orders: Sequence[ProcessOrder]) -> None:
+        """Start the command of the first order once for all orders that differ in their sources alone, unless it was."""
+        from aptui.worker import builder_run
+
+        first, builder = orders[0], self._builders.get(orders[0].builder)
+        sharing = self._find_sharing(first.builder)
+        if builder is None or sharing.starts.knows(first.run_key):
+            return
+        self._flush()  # the engine takes the first run without an answer for the one in progress
+        self._log_answerer.begin(first.run_key, RunLog(builder.name))
+        with _make_safe(memory_limit_of(builder, first.memory_limit_bytes)):
+            builder_run.start_together(orders, builder, sharing)
+
     def _hold(self, result: RunResult) -> None:
         if not self._held:
             self._held_since_s = time.monotonic()
@@ -177,14 +194,18 @@ class Worker:
         """Return the shared state of a builder's runs."""
         found = self._sharing.get(builder)
         if found is None:
+            from msgspec.structs import replace
+
             from aptui.worker.builder_run import BatchSharing
-            from aptui.worker.commands.persistent import PersistentPrograms
             from aptui.worker.commands.workspace import ReusableWorkspace
 
             known = next(iter(self._sharing.values()), None)
-            folders, programs = (known.folders, known.programs) if known else (ReusableWorkspace(), PersistentPrograms())
             environment = self._variables.environment(builder)
-            found = self._sharing[builder] = BatchSharing(folders, self._flush_overdue, environment, programs)
+            if known is not None:
+                found = replace(known, environment=environment)
+            else:
+                found = BatchSharing(ReusableWorkspace(), self._flush_overdue, environment)
+            self._sharing[builder] = found
         return found
 
     def _load(self, builder: Builder) -> Any:
@@ -212,6 +233,7 @@ class Worker:
         self._flush()
         for sharing in list(self._sharing.values())[:1]:
             sharing.programs.end()
+            sharing.starts.clear()
             sharing.folders.remove()
         for instance in self._instances.values():
             shutdown = getattr(instance, "shutdown", None)

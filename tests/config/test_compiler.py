@@ -169,4 +169,4 @@ def test_the_builder_examples_load_together(folder: Path) -> None:
     scan = "scan_folders: [{name: game, path: .}]\nresources: {gpu: 1}\n"
     (folder / "aptui.yaml").write_text(f"{platforms}{scan}builders:\n{''.join(entries)}", encoding="utf-8")
 
-    assert [rule.name for rule in load(folder).project.builders] == ["data", "textures", "sprites", "upper", "models"]
+    assert [rule.name for rule in load(folder).project.builders] == ["data", "textures", "sprites", "upper", "thumbs", "models"]

@@ -152,6 +152,38 @@ MEANINGS = {
         "  - {name: a, patterns: [x], persistent: true, command: tool, trace_reads: true}",
         "3:76: 'trace_reads' has no effect with 'persistent'; the program names the files that it read",
     ),
+    "placeholder of one file with batch": (
+        "  - {name: a, patterns: [x], batch: 8, command: 'tool {source}'}",
+        "3:49: '{source}' cannot be in the line of a command with 'batch'; it gets several files: {sources}",
+    ),
+    "batch without files": (
+        "  - {name: a, patterns: [x], batch: 8, command: 'tool {products_dir}'}",
+        "3:49: a command with 'batch' names its files by {sources}; add it to the line",
+    ),
+    "files without batch": (
+        "  - {name: a, patterns: [x], command: 'tool {sources}'}",
+        "3:39: '{sources}' needs 'batch'; a command for one file names {source}",
+    ),
+    "quoted files": (
+        "  - {name: a, patterns: [x], batch: 8, command: 'tool --in={sources}'}",
+        "3:49: {sources} must be a word of its own, without quotes; each file becomes a word",
+    ),
+    "depfile with batch": (
+        "  - {name: a, patterns: [x], batch: 8, command: 'tool {sources}', depfile: x.d}",
+        "3:76: 'depfile' cannot be used with 'batch'; a manifest names the dependencies of each file",
+    ),
+    "persistent command with batch": (
+        "  - {name: a, patterns: [x], batch: 8, command: 'tool', persistent: true}",
+        "3:30: 'batch' has no effect with 'persistent'; leave one of them out",
+    ),
+    "products that are not distinguished": (
+        "  - {name: a, patterns: [x], batch: 8, command: 'tool {sources}', products: ['*.ktx2']}",
+        "3:78: with 'batch', '*.ktx2' does not distinguish products of two files; put {stem} into it",
+    ),
+    "batch of one": (
+        "  - {name: a, patterns: [x], batch: 1, command: 'tool {sources}'}",
+        "3:37: 'builders.a.batch' must be a whole number from 2 to 256, not 1",
+    ),
     "persistent builder": (
         "  - {name: a, uses: json, persistent: true}",
         "3:27: 'persistent' belongs to a builder with 'command:', not 'uses:'",

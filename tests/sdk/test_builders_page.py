@@ -118,6 +118,19 @@ def test_example_persistent_program_of_the_page_makes_its_products(tmp_path: Pat
 
 
 @pytest.mark.real
+def test_example_program_for_many_files_of_the_page_makes_its_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_homes(tmp_path, monkeypatch)
+    project = Project(tmp_path / "p", LISTINGS["batch/aptui.yaml"])
+    project.write("tools/loud.py", LISTINGS["tools/loud.py"]).chmod(0o755)
+    for name in ("one", "two", "three"):
+        project.write(f"assets/{name}.words", name)
+
+    project.engine_run()
+
+    assert project.texts() == {"one.txt": "ONE", "two.txt": "TWO", "three.txt": "THREE"}, project.errors()
+
+
+@pytest.mark.real
 def test_example_test_of_the_page_passes(tmp_path: Path) -> None:
     for name, text in LISTINGS.items():
         path = tmp_path / name

@@ -19,7 +19,18 @@ from aptui.core.orders import (
 )
 from aptui.core.project import Builder, BuilderKind, CommandRule, Pattern, PatternKind, Platform
 from aptui.worker import wire
-from aptui.worker.wire import FrameKind, FrameReader, LogAnswer, LogQuestion, WireError, WorkerNote, WorkerSetup, decode, encode
+from aptui.worker.wire import (
+    FrameKind,
+    FrameReader,
+    LogAnswer,
+    LogQuestion,
+    RunProgress,
+    WireError,
+    WorkerNote,
+    WorkerSetup,
+    decode,
+    encode,
+)
 
 LOG = (LogRecord(2, "tool", "mind the gap – caf\U0010ffe9 \x00", 1_700_000_000_000, (("file", "a.h"), ("line", "3"))),)
 PRODUCT = StagedProduct("/s/1/products/a.out", "d/a.out", (1 << 32) - 1, bytes(range(16)), 1, bytes(32), (1 << 64) - 1, 1 << 40)
@@ -62,6 +73,7 @@ RECORDS = {
     FrameKind.RETIRE: WorkerNote("500 runs"),
     FrameKind.LOG_QUESTION: LogQuestion(7, 3),
     FrameKind.LOG_ANSWER: LogAnswer(7, 4, LOG),
+    FrameKind.PROGRESS: RunProgress(7, 40),
 }
 
 
@@ -116,7 +128,7 @@ def test_record_that_cannot_be_encoded_raises_an_error(record):
         ((wire.FRAME_LIMIT_BYTES + 1).to_bytes(4, "big") + b"\x08", f"length of {wire.FRAME_LIMIT_BYTES + 1} bytes"),
         (b"\xff\xff\xff\xff\x08", "length of 4294967295 bytes"),
         ((1).to_bytes(4, "big") + b"\x00", "unknown kind 0"),
-        ((1).to_bytes(4, "big") + b"\x0e", "unknown kind 14"),
+        ((1).to_bytes(4, "big") + b"\x0f", "unknown kind 15"),
         (b"Traceback (most recent call last)", "length of"),
     ],
 )

@@ -256,6 +256,13 @@ BUILDER = record(
     undeclared_reads=UNDECLARED,
     intermediate=flag("Its products are sources of other builders, once for all platforms."),
     persistent=flag("Command: start the program once per worker; it gets one line of JSON per job and answers with one."),
+    batch={
+        "type": "integer",
+        "minimum": 2,
+        "maximum": 256,
+        "title": "a whole number from 2 to 256",
+        "description": "Command: start the program once for this many files at most; its line has {sources}.",
+    },
     trace_reads=flag("Command: run it under strace to find the sources that it reads; slower."),
     needs=list_of(
         text("a tag", pattern=NAME),

@@ -112,7 +112,8 @@ class Starts(PipelinePart):
     def _batch(self, first: Job, most: int) -> list[AnalyseOrder | ProcessOrder | CopyOrder]:
         """Take jobs of one kind off the queue; if they are quick, as many as one message should have."""
         kind, limit = self._kind_of(first), min(most, self._batch_size(first))
-        share = max(1, -(-len(self._ready) // (2 * self._project.workers)))
+        is_batched = self._files_per_start(first) > 1
+        share = max(1, -(-len(self._ready) // ((1 if is_batched else 2) * self._project.workers)))
         orders: list[AnalyseOrder | ProcessOrder | CopyOrder] = []
         while len(orders) < min(limit, share):
             job = self._ready.peek()
@@ -135,11 +136,17 @@ class Starts(PipelinePart):
         builder = self._builders[job.builder]
         if builder.is_plain_copy:
             return _COPY_BATCH
+        if (batch := self._files_per_start(job)) > 1:
+            return batch
         if builder.resources:  # later jobs of the same message would hold resources that they do not use yet
             return 1
         mean = self._reports.mean_ms(job)
         work_ms = _MESSAGE_MS if self._reports.reports_every_step else _BATCH_MESSAGE_MS
         return 1 if mean is None else max(1, min(_SMALL_BATCH, int(work_ms / (mean + 0.5))))
+
+    def _files_per_start(self, job: Job) -> int:
+        rule = self._builders[job.builder].command
+        return rule.batch if rule is not None and not self._project.debug_output else 1
 
     def _order_for(self, job: Job) -> AnalyseOrder | ProcessOrder | CopyOrder:
         builder, source = self._builders[job.builder], job.source
@@ -164,6 +171,7 @@ class Starts(PipelinePart):
             plan.priority, plan.is_critical, (fact.size, fact.mtime_ns, fact.ctime_ns, fact.inode), fact.digest, staging,
             builder.process_limit_s, builder.memory_limit_bytes, self._project.debug_output, settings=settings,
             quality=quality_of(job.planned_inputs).value, declared=declared, inputs=inputs,
+            is_batched=self._files_per_start(job) > 1,
         )  # fmt: skip
 
     def _list_inputs(self, job: Job) -> tuple[tuple[str, ...], tuple[PlannedInput, ...]]:

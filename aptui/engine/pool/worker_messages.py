@@ -178,7 +178,22 @@ class PoolMessage(Struct):
     @property
     def is_short(self) -> bool:
         """Whether it occupies a worker only for a short time: only quick orders are sent together."""
-        return self.is_plain or (len(self.orders) > 1 and not self.is_alone)
+        return self.is_plain or (len(self.orders) > 1 and not self.is_alone and not self.is_batched)
+
+    @property
+    def is_batched(self) -> bool:
+        """Whether the worker may start a program once for several of its orders."""
+        return any(isinstance(order, ProcessOrder) and order.is_batched for order in self.orders)
+
+    @property
+    def limit_s(self) -> float:
+        """Time limit of the current order.
+
+        A worker limits each start for several files itself, and has less than two starts per file when it halves them.
+        """
+        order = self.current
+        limit_s = order.limit_s if order is not None else 0.0
+        return 2 * len(self.rest) * limit_s if self.is_batched else limit_s
 
     def may_wait_behind(self, other: PoolMessage) -> bool:
         """Whether this message may wait behind `other` at a worker, because it will not need more memory than `other`."""

@@ -240,9 +240,12 @@ class WorkerManager:
 
     def end_if_cancelled(self, slot: WorkerSlot) -> None:
         """End a worker whose run was cancelled."""
-        order = slot.messages[0].current if slot.messages else None
-        if order is not None and order.run_key in slot.messages[0].cancelled:
-            self.end(slot, order.run_key, Verdict(Outcome.CANCELLED, "cancelled"))
+        message = slot.messages[0] if slot.messages else None
+        if message is None or message.current is None:
+            return
+        at_work = message.rest if message.is_batched else message.rest[:1]
+        if cancelled := next((order for order in at_work if order.run_key in message.cancelled), None):
+            self.end(slot, cancelled.run_key, Verdict(Outcome.CANCELLED, "cancelled"))
 
     # -------------------------------------------------------------------------------------------------------------- clock
 
@@ -264,7 +267,7 @@ class WorkerManager:
             is_last = sum(other.is_usable for other in self._slots.values()) == 1
             return slot.idle_since_s + (self._settings.rest_s if is_last else self._settings.idle_s)
         order = slot.messages[0].current if slot.messages else None
-        return None if order is None else slot.messages[0].began_s + order.limit_s
+        return None if order is None else slot.messages[0].began_s + slot.messages[0].limit_s
 
     def enforce(self, now_s: float) -> None:
         """End workers that exceed a limit, are stuck, or were idle for long."""
@@ -292,7 +295,7 @@ class WorkerManager:
         elif slot.is_at_rest:
             self.retire(slot)
         elif order is not None:
-            error = f"time limit of {order.limit_s:g} s exceeded"
+            error = f"time limit of {slot.messages[0].limit_s:g} s exceeded"
             self.end(slot, order.run_key, Verdict(Outcome.FAILED, error, FailureKind.TIMEOUT))
 
     def close(self, grace_s: float) -> None:

@@ -22,7 +22,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from aptui.core.command_template import PLACEHOLDER, Template, TemplateError, examine_template
+from aptui.core.command_template import PLACEHOLDER, SOURCES, Template, TemplateError, examine_template
 from aptui.core.retry import EXIT, FailureKind
 from aptui.worker.commands.output import BoundedText
 from aptui.worker.processes import KILLED, kill_group, signal_name
@@ -72,8 +72,8 @@ class Execution(Struct, frozen=True):
 # ----------------------------------------------------------------------------------------------------------------- template
 
 
-def invocation(template: str, values: Mapping[str, str]) -> Invocation:
-    """Fill in a template.
+def invocation(template: str, values: Mapping[str, str], sources: tuple[str, ...] = ()) -> Invocation:
+    """Fill in a template; `sources` stand for {sources}: the words of a program, and the arguments of a shell.
 
     Raises:
         CommandError: a missing parameter, a placeholder in an unsafe place, or a name that would be an option.
@@ -82,15 +82,18 @@ def invocation(template: str, values: Mapping[str, str]) -> Invocation:
         found = examine_template(template)
     except TemplateError as error:
         raise CommandError(f"{error}; {error.hint}") from None
-    environment = {variable: _value(values, name) for name, variable in found.variables.items()}
+    values = {**values, SOURCES: shlex.join(sources)}
+    environment = {variable: _value(values, name) for name, variable in found.variables.items() if name != SOURCES}
     _refuse_options(found, values)
     direct = _direct_words(template)
     if direct:
-        words = tuple(_fill(word, values) for word in direct)
+        words = tuple(text for word in direct for text in (sources if word == f"{{{SOURCES}}}" else (_fill(word, values),)))
         program = find_program(words[0])
         if program:
             return Invocation(program, words, shlex.join(words))
-    return Invocation("/bin/sh", ("/bin/sh", "-c", found.line()), _format_line(found, values), tuple(environment.items()))
+    return Invocation(
+        "/bin/sh", ("/bin/sh", "-c", found.line(), "sh", *sources), _format_line(found, values), tuple(environment.items())
+    )
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
@@ -132,7 +135,7 @@ def _format_line(template: Template, values: Mapping[str, str]) -> str:
 
     Values without special characters are part of the line; other values are assigned to variables before it.
     """
-    plain = {name for name in template.variables if _MEANS_NOTHING.fullmatch(values[name])}
+    plain = {name for name in template.variables if name == SOURCES or _MEANS_NOTHING.fullmatch(values[name])}
     text, position = "", 0
     for slot in template.slots:
         text += template.text[position : slot.start]

@@ -14,17 +14,19 @@ from typing import Any
 from uuid import UUID
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import ProcessOrder
 from aptui.core.project import COMMON_PLATFORM, Builder, CommandRule
 from aptui.core.quality import QUALITY_VARIABLE, Quality
-from aptui.core.retry import EXIT
+from aptui.core.retry import EXIT, FailureKind
 from aptui.sdk import JobProduct, ProductFlag
 from aptui.worker.answers import AnswerRefused, read_answer_text
 from aptui.worker.commands import command as commands
+from aptui.worker.commands.batch import MANIFEST, SharedStarts, read_manifest
 from aptui.worker.commands.output import BoundedText, TimedLine, bound_lines, record_of
-from aptui.worker.commands.persistent import NO_ANSWER, PersistentPrograms, ProgramAnswer, place_program
+from aptui.worker.commands.persistent import NO_ANSWER, PersistentPrograms, ProgramAnswer, place_tools
 from aptui.worker.inputs.reads import Reads
 from aptui.worker.log import RunLog, valid_text
 from aptui.worker.outputs.declared_references import add_declared
@@ -44,6 +46,8 @@ class CommandJob(Struct):
     peak_rss_bytes: int
     error: str = ""
     kind: str = ""
+    share_ms: int = 0
+    """Its share of the time of a start for several files."""
     products: list[JobProduct] = field(default_factory=list)
     dependencies: list[str] = field(default_factory=list)
 
@@ -59,10 +63,12 @@ def run_command(
     meanwhile: commands.CommandWatch | None = None,
     inherited: Mapping[str, str] = os.environ,
     programs: PersistentPrograms | None = None,
+    starts: SharedStarts | None = None,
 ) -> CommandJob:
     """Run the command of `builder` for one source, in the current folder; `reads`, if given, records the files that it opens.
 
-    `meanwhile` is called while it runs. The command gets the variables `inherited`. Persistent commands use `programs`.
+    `meanwhile` is called while it runs. The command gets the variables `inherited`. Persistent commands use `programs`; the
+    result of a start for several files is in `starts`.
 
     Raises:
         Refused: the command cannot be started, or made no product.
@@ -73,13 +79,20 @@ def run_command(
         values["depfile"] = os.path.join(folders.temp, commands.fill(rule.depfile or _DEPFILE_NAME, values))
         values["product_dependencies"] = os.path.join(folders.temp, commands.fill(rule.links_file or _LINKS_NAME, values))
         answer = NO_ANSWER
-        command = place_program(builder) if rule.is_persistent else commands.invocation(rule.command, values)
+        values["manifest"] = os.path.join(folders.temp, MANIFEST)
+        command = commands.invocation(place_tools(builder), values, (source,))
         environment = {**inherited, "TMPDIR": folders.temp}
         if builder.has_drafts:
             environment[QUALITY_VARIABLE] = order.quality
         output = BoundedText(commands.DEPENDENCY_OUTPUT_BYTES) if rule.dependency_regex else BoundedText()
         log.follow_output(_Writing(rule, builder.name, output))
-        if rule.is_persistent:
+        shared = starts.pop(order.run_key) if starts else None
+        if shared is not None:
+            shared.move_products(folders.products)
+            error = "" if shared.answer.ok else shared.answer.error.strip() or "the program reported failure"
+            ended = commands.Execution(error, shared.output, shared.peak_rss_bytes, FailureKind.ERROR if error else "")
+            answer = shared.answer
+        elif rule.is_persistent:
             request = {**{name: text for name, text in values.items() if "." not in name}, "params": dict(params)}
             given = programs or PersistentPrograms()
             asked = {**request, "id": order.run_key}
@@ -89,8 +102,10 @@ def run_command(
         elif builder.traces_reads:
             ended = _run_traced(command, environment, output, folders, reads, log, meanwhile)
         else:
-            ended = commands.execute(command, environment, output, meanwhile)
-        job = CommandJob(command.line, ended.peak_rss_bytes, ended.error, ended.kind)
+            ended = commands.execute(command, environment, output, meanwhile, order.limit_s if order.is_batched else 0.0)
+            if "{manifest}" in rule.command and not ended.error:
+                ended, answer = _read_own_result(values["manifest"], source, ended)
+        job = CommandJob(command.line, ended.peak_rss_bytes, ended.error, ended.kind, shared.share_ms if shared else 0)
         lines = ended.output.list_timed_lines() + [line for text in answer.log for line in text.splitlines()]
         if rule.dependency_regex:
             lines, job.dependencies = _split_dependencies(rule, lines, ended.output)
@@ -109,6 +124,16 @@ def run_command(
     job.dependencies = [file for files in named for file in files]
     _warn_of_missing([files[0] for files in named], log)
     return job
+
+
+def _read_own_result(path: str, source: str, ended: commands.Execution) -> tuple[commands.Execution, ProgramAnswer]:
+    """Return how a start for one file ended, by its manifest."""
+    answer = read_manifest(path).get(source)
+    if answer is None:
+        raise commands.CommandError("the manifest does not name the source")
+    if answer.ok:
+        return ended, answer
+    return replace(ended, error=answer.error.strip() or "the program reported failure", kind=FailureKind.ERROR), answer
 
 
 def _place_path(path: str, places: tuple[str, ...]) -> tuple[str, ...]:

@@ -262,14 +262,10 @@ class _Program:
             os.close(descriptor)
 
 
-def place_program(builder: Builder) -> Invocation:
-    """Return how to start the program of a persistent command; relative paths that `tools` names are below the project.
-
-    Raises:
-        CommandError: the line is wrong.
-    """
+def place_tools(builder: Builder) -> str:
+    """Return the command line of a builder; relative paths that `tools` names are below the project."""
     rule, tools = builder.command or CommandRule(""), [path for path, _digest in builder.code_files]
-    return commands.invocation(_RELATIVE.sub(lambda found: _place_word(found[0], tools), rule.command), {})
+    return _RELATIVE.sub(lambda found: _place_word(found[0], tools), rule.command) if tools else rule.command
 
 
 def _place_word(word: str, tools: list[str]) -> str:

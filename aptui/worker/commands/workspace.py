@@ -12,7 +12,8 @@ import shutil
 
 from aptui.worker.outputs.products import StagingFolders, discard
 
-_PREFIX = "worker-"
+PREFIX = "worker-"
+"""Prefix of the folders of workers; the process id follows."""
 
 _Mark = tuple[int, int, int, int]
 
@@ -28,7 +29,7 @@ class ReusableWorkspace:
     def for_run(self, staging: str, run_key: int) -> StagingFolders | None:
         """Return the folders for a run that stages at `staging`; None if the run has another staging folder."""
         parent, name = os.path.split(staging)
-        return StagingFolders(f"{parent}/{_PREFIX}{os.getpid()}-{self._given_up_count}") if name == str(run_key) else None
+        return StagingFolders(f"{parent}/{PREFIX}{os.getpid()}-{self._given_up_count}") if name == str(run_key) else None
 
     def prepare(self, folders: StagingFolders) -> None:
         """Prepare `folders` for a run: existing and empty.
@@ -84,6 +85,6 @@ def _empty(folder: str) -> None:
 def remove_of_the_dead(parent: str) -> None:
     """Remove the folders that killed workers left."""
     for name in os.listdir(parent) if os.path.isdir(parent) else ():
-        pid = name.removeprefix(_PREFIX).partition("-")[0]
-        if name.startswith(_PREFIX) and not os.path.exists(f"/proc/{pid}"):
+        pid = name.removeprefix(PREFIX).partition("-")[0]
+        if name.startswith(PREFIX) and not os.path.exists(f"/proc/{pid}"):
             discard(f"{parent}/{name}")

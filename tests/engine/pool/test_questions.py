@@ -117,6 +117,21 @@ def test_log_of_a_run_is_not_reported_for_the_next_run(harness, tmp_path):
 
 
 @pytest.mark.real
+def test_cancelled_file_ends_a_start_for_several_files_and_the_others_are_returned(harness, tmp_path):
+    script = f"touch {tmp_path}/begun; while :; do sleep 0.01; done; cp {{sources}} {{products_dir}}"
+    pool = harness(command_builder("many", script, batch=8))
+    orders = [pool.process_order("many", f"{name}.txt", is_batched=True) for name in "abc"]
+    pool.pool.send(orders)
+    pool.until((tmp_path / "begun").exists)
+
+    pool.pool.kill([orders[1].run_key])
+    pool.until(lambda: len(pool.results) == 3)
+
+    outcomes = [pool.results[order.run_key].outcome for order in orders]
+    assert outcomes == [Outcome.RETURNED, Outcome.CANCELLED, Outcome.RETURNED]
+
+
+@pytest.mark.real
 def test_last_progress_of_a_run_is_reported_and_few_of_many(harness, tmp_path):
     reports = []
     pool = harness(

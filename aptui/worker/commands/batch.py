@@ -1,0 +1,230 @@
+"""Commands with `batch`: one start of the program for the files of several runs; then each file gets its products.
+
+The products of a file match `products` with its values in the placeholders, by default all files with its stem; or the program
+writes a manifest, one line of JSON for each file. A start counts only if it succeeded and each product belongs to one file.
+Otherwise each half of its files is started again, and a file that is left alone runs as a command for one file does: its products,
+errors and log are the same in both cases, so a bad file fails alone.
+
+Tests: `tests/worker/commands/test_batch.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from aptui.core.orders import ProcessOrder
+from aptui.core.project import Builder, CommandRule
+from aptui.core.quality import QUALITY_VARIABLE
+from aptui.shared.forms import json_decoder
+from aptui.worker import file_access
+from aptui.worker.answers import read_answer_text
+from aptui.worker.commands import command as commands
+from aptui.worker.commands.command import CommandError, Execution
+from aptui.worker.commands.output import BoundedText, TimedLine
+from aptui.worker.commands.persistent import ProgramAnswer, place_tools
+from aptui.worker.commands.workspace import PREFIX
+from aptui.worker.outputs.products import StagingFolders, discard
+from aptui.worker.processes import end_children
+
+MANIFEST = "manifest.jsonl"
+_BY_STEM = ("**/{stem}", "**/{stem}.*")
+
+
+class _ManifestLine(Struct, frozen=True):
+    """Result of one file; the fields are those of `ProgramAnswer`."""
+
+    source: str
+    ok: bool = True
+    error: str = ""
+    products: list[str] = field(default_factory=list)
+    dependencies: list[str] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)
+    facts: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+class FileResult(Struct):
+    """Result of one file of a start: `names` of its products below `folder`, its lines of the output, its share of the time."""
+
+    folder: str
+    names: list[str]
+    answer: ProgramAnswer
+    output: BoundedText
+    peak_rss_bytes: int
+    share_ms: int
+
+    def move_products(self, folder: str) -> None:
+        """Move the products into the folder of the run."""
+        for name in self.names:
+            target = os.path.join(folder, name)
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.rename(os.path.join(self.folder, name), target)
+
+
+class SharedStarts:
+    """Starts of one worker, and the results that runs have not collected yet."""
+
+    def __init__(self) -> None:
+        self._results: dict[int, FileResult] = {}
+        self._folders: list[StagingFolders] = []
+        self._known: set[int] = set()
+        self._count = 0
+
+    def knows(self, run_key: int) -> bool:
+        """Whether the program was started for a run since the last `clear`."""
+        return run_key in self._known
+
+    def pop(self, run_key: int) -> FileResult | None:
+        """Return and remove the result for a run, None if it has to start the program itself."""
+        return self._results.pop(run_key, None)
+
+    def start(
+        self, orders: Sequence[ProcessOrder], builder: Builder, values: Mapping[str, str], environment: Mapping[str, str]
+    ) -> None:
+        """Start the program for the files of several runs that differ in their sources alone.
+
+        Args:
+            orders: the runs.
+            builder: their builder.
+            values: values of placeholders that are equal for all files.
+            environment: variables of the program.
+        """
+        self._known.update(order.run_key for order in orders)
+        if len(orders) < 2:
+            return
+        found = self._try(orders, builder, values, environment)
+        if found is None:
+            half = len(orders) // 2
+            self.start(orders[:half], builder, values, environment)
+            self.start(orders[half:], builder, values, environment)
+        else:
+            self._results |= found
+
+    def clear(self) -> None:
+        """Remove the folders of all starts."""
+        self._results.clear()
+        self._known.clear()
+        while self._folders:
+            discard(self._folders.pop().staging)
+
+    def _try(
+        self, orders: Sequence[ProcessOrder], builder: Builder, values: Mapping[str, str], environment: Mapping[str, str]
+    ) -> dict[int, FileResult] | None:
+        """Start the program once; return {run key: result} of the files whose products are clear, None if the start failed."""
+        rule = builder.command or CommandRule("")
+        sources = {source_of(order): order for order in orders}
+        self._count += 1
+        parent = os.path.dirname(file_access.os_path(orders[0].staging))
+        folders = StagingFolders(f"{parent}/{PREFIX}{os.getpid()}-start{self._count}")
+        self._folders.append(folders)
+        folders.make()
+        values = {**values, "products_dir": folders.products, "temp_dir": folders.temp, "manifest": f"{folders.temp}/{MANIFEST}"}
+        more = {QUALITY_VARIABLE: orders[0].quality} if builder.has_drafts else {}
+        began_s = time.monotonic()
+        os.chdir(folders.temp)
+        try:
+            command = commands.invocation(place_tools(builder), values, tuple(sources))
+            ended = commands.execute(command, {**environment, "TMPDIR": folders.temp, **more}, limit_s=orders[0].limit_s)
+        except CommandError:
+            return None
+        finally:
+            os.chdir("/")
+        if end_children() or ended.error:
+            return None
+        share_ms = int(1000 * (time.monotonic() - began_s)) // len(orders)
+        try:
+            answers = read_manifest(values["manifest"]) if "{manifest}" in rule.command else {}
+            names = {path: _find_names(rule, folders.products, path, values, answers) for path in sources}
+        except (CommandError, OSError, ValueError):
+            return None
+        is_listed = bool(rule.products) or (bool(answers) and all(each.products or not each.ok for each in answers.values()))
+        if answers.keys() - sources.keys() or not _are_clear(folders.products, names.values(), is_listed=is_listed):
+            return None
+        lines = _sort_lines(ended, list(sources))
+        found = {}
+        for path, order in sources.items():
+            answer = answers.get(path, ProgramAnswer(0, ok=True))
+            if names[path] or not answer.ok:  # without products it runs alone, which reports why
+                peak_bytes = ended.peak_rss_bytes
+                found[order.run_key] = FileResult(folders.products, names[path], answer, lines[path], peak_bytes, share_ms)
+        return found
+
+
+def source_of(order: ProcessOrder) -> str:
+    """Return the absolute path of the source of a run."""
+    return os.path.join(file_access.os_path(order.root), file_access.os_path(order.rel))
+
+
+def group_key(order: ProcessOrder) -> tuple[str, ...]:
+    """Return the fields in which runs of one start are equal."""
+    return order.builder, order.platform, order.params, order.settings, order.quality
+
+
+def read_manifest(path: str) -> dict[str, ProgramAnswer]:
+    """Return {path of a source: its answer} of a manifest.
+
+    Raises:
+        CommandError: a line is wrong, or names a source that an earlier line names.
+    """
+    answers: dict[str, ProgramAnswer] = {}
+    try:
+        text = read_answer_text(path)
+    except FileNotFoundError:
+        raise CommandError("the command wrote no manifest") from None
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            found: _ManifestLine = json_decoder(_ManifestLine).decode(line.encode("utf-8", "surrogateescape"))
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise CommandError(f"line {number} of the manifest is not a result in JSON: {error}") from None
+        if found.source in answers:
+            raise CommandError(f"line {number} of the manifest names '{found.source}' again")
+        answers[found.source] = ProgramAnswer(0, found.ok, found.error, found.products, found.dependencies, found.log, found.facts)
+    return answers
+
+
+def _find_names(
+    rule: CommandRule, folder: str, source: str, values: Mapping[str, str], answers: Mapping[str, ProgramAnswer]
+) -> list[str]:
+    """Return the products of a source, [] if none is known."""
+    answer = answers.get(source)
+    if answer is not None and (answer.products or not answer.ok):
+        return [os.path.normpath(name) for name in answer.products if answer.ok]
+    if answers and answer is None:
+        return []
+    name = os.path.basename(source)
+    own = {**values, "stem": os.path.splitext(name)[0], "name": name}
+    try:
+        return commands.find_products(rule.products or _BY_STEM, folder, own)
+    except CommandError:
+        return []
+
+
+def _are_clear(folder: str, products: Iterable[Sequence[str]], *, is_listed: bool) -> bool:
+    """Whether each product belongs to one source and is a regular file; if they are not listed, each file has to be a product."""
+    names = [name for each in products for name in each]
+    if len(set(names)) < len(names):
+        return False
+    made = {
+        os.path.relpath(os.path.join(place, name), folder)
+        for place, _, files in os.walk(folder)
+        for name in files
+        if not os.path.islink(os.path.join(place, name))
+    }
+    return made.issuperset(names) and (is_listed or len(made) == len(names))
+
+
+def _sort_lines(ended: Execution, sources: Sequence[str]) -> dict[str, BoundedText]:
+    """Return {source: lines of the output that name it}; the first source has the lines that do not name exactly one."""
+    outputs = {path: BoundedText() for path in sources}
+    names = {path: os.path.basename(path) for path in sources}
+    for line in ended.output.list_timed_lines():
+        named = [path for path in sources if path in line] or [path for path in sources if names[path] in line]
+        target = named[0] if len(named) == 1 else sources[0]
+        time_ms = line.time_ms if isinstance(line, TimedLine) else time.time_ns() // 1_000_000
+        outputs[target].add(line.encode("utf-8", "surrogateescape") + b"\n", time_ms)
+    return outputs

@@ -1,0 +1,231 @@
+"""Commands with `batch`: one start for several files, with the same results as one start for each."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from disk_project import Project
+from homes import own_homes
+from msgspec.structs import replace
+from run_room import PLATFORMS, Room
+
+from aptui.core.orders import Outcome, ProcessOrder, RunResult
+from aptui.core.project import Builder, BuilderKind, CommandRule
+from aptui.core.retry import FailureKind
+from aptui.worker import builder_run, processes
+from aptui.worker.commands.workspace import ReusableWorkspace
+
+pytestmark = pytest.mark.real
+
+TOOL = """\
+import json, os, sys, time
+out, manifest, *sources = sys.argv[1:]
+open(os.path.dirname(__file__) + "/starts", "a").write(f"{len(sources)} ")
+print("banner")
+def write(name, text):
+    os.makedirs(os.path.dirname(f"{out}/{name}"), exist_ok=True)
+    open(f"{out}/{name}", "w").write(text)
+def note(**answer):
+    open(manifest, "a").write(json.dumps({"source": source, **answer}) + "\\n")
+for source in sources:
+    name = os.path.basename(source)
+    stem = os.path.splitext(name)[0]
+    exec(open(source).read())
+"""
+"""A program that runs its sources: each test says in its sources how the program behaves."""
+WRITES = "write(stem + '.out', name)"
+
+
+class Starts:
+    """Runs that one worker gets in one message."""
+
+    def __init__(self, folder: Path) -> None:
+        self.room, self.tool = Room(folder), folder / "tool.py"
+        self.tool.write_text(TOOL)
+        self.sharing = builder_run.BatchSharing(ReusableWorkspace(), lambda **_: None, dict(os.environ))
+        rule = CommandRule(f"{sys.executable} {self.tool} {{products_dir}} {{manifest}} {{sources}}", batch=64)
+        rule = replace(rule, command=rule.command.replace("{manifest}", "-"))
+        self.builder = Builder(b"b" * 16, "tool", BuilderKind.COMMAND, command=rule)
+
+    def with_rule(self, **fields: object) -> None:
+        assert self.builder.command is not None
+        self.builder = replace(self.builder, command=replace(self.builder.command, **fields))
+
+    def with_manifest(self) -> None:
+        assert self.builder.command is not None
+        self.with_rule(command=self.builder.command.command.replace(" - ", " {manifest} "))
+
+    def orders(self, sources: dict[str, str], **more: object) -> list[ProcessOrder]:
+        for rel, text in sources.items():
+            self.room.source(rel, text.encode())
+        return [self.room.order(rel, is_batched=True, **more) for rel in sources]
+
+    def run(self, sources: dict[str, str], orders: Sequence[ProcessOrder] = (), **more: object) -> dict[str, RunResult]:
+        """Return {source: result} of runs, as a worker makes them."""
+        orders = orders or self.orders(sources, **more)
+        builder_run.start_together(orders, self.builder, self.sharing)
+        found = {order.rel: builder_run.process(order, self.builder, PLATFORMS, lambda _: None, self.sharing) for order in orders}
+        self.sharing.starts.clear()
+        self.sharing.folders.remove()
+        assert not [each for each in os.listdir(self.room.staging) if each.startswith("worker-")]
+        return found
+
+    def counts(self) -> list[int]:
+        """Return how many files each start so far had."""
+        path = self.tool.parent / "starts"
+        return [int(word) for word in path.read_text().split()] if path.exists() else []
+
+
+@pytest.fixture
+def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    yield Starts(tmp_path)
+    assert processes.end_children() == []
+
+
+def made(results: dict[str, RunResult]) -> dict[str, list[str]]:
+    return {rel: [each.name.removeprefix("linux/") for each in result.products] for rel, result in results.items()}
+
+
+def test_one_start_makes_the_products_of_all_files(starts: Starts) -> None:
+    results = starts.run({"a.txt": WRITES, "x/b c.txt": f"{WRITES}; write('b c.more.out', '')", "$d.txt": WRITES})
+
+    assert made(results) == {"a.txt": ["a.out"], "x/b c.txt": ["x/b c.more.out", "x/b c.out"], "$d.txt": ["$d.out"]}
+    assert starts.counts() == [3]
+    assert all(result.peak_rss_bytes for result in results.values())
+    assert results["x/b c.txt"].command_line.endswith(f" '{starts.room.root}/x/b c.txt'")
+
+
+def test_bad_file_fails_alone_with_its_own_log(starts: Starts) -> None:
+    sources = {f"{letter}.txt": WRITES for letter in "abcdefgh"} | {"f.txt": "sys.exit('f.txt is bad')"}
+
+    results = starts.run(sources)
+
+    assert [rel for rel, result in results.items() if result.outcome is not Outcome.SUCCEEDED] == ["f.txt"]
+    assert (results["f.txt"].error, [each.text for each in results["f.txt"].log]) == (
+        "command exited with status 1", ["banner", "f.txt is bad", "command exited with status 1"],
+    )  # fmt: skip
+    assert starts.counts() == [8, 4, 4, 2, 2, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "text", ["write('report', '')", "os.symlink(source, f'{out}/{stem}.out')", "pass"],
+    ids=["unknown file", "link", "no product"],
+)  # fmt: skip
+def test_file_with_unclear_products_has_the_result_of_a_start_alone(starts: Starts, text: str) -> None:
+    sources = {"a.txt": f"{WRITES}; {text}" if "write" in text else text, "b.txt": WRITES, "c.txt": WRITES}
+    alone = {rel: starts.run({rel: source})[rel] for rel, source in sources.items()}
+
+    results = starts.run(sources)
+
+    assert made(results) == made(alone)
+    assert [result.error for result in results.values()] == [result.error for result in alone.values()]
+
+
+def test_equal_stems_and_overlapping_patterns_are_separated(starts: Starts) -> None:
+    sources = {"a.txt": WRITES, "x/a.txt": WRITES, "a.b.txt": WRITES}
+    assert made(starts.run(sources)) == {"a.txt": ["a.out"], "x/a.txt": ["x/a.out"], "a.b.txt": ["a.b.out"]}
+
+    starts.with_rule(products=("{stem}_*.out",))
+    write = "write(f'{stem}_n.out', '')"
+    results = starts.run({"hero.txt": write, "hero_big.txt": write, "z.txt": f"{write}; write('ignored', '')"})
+    assert made(results) == {"hero.txt": ["hero_n.out"], "hero_big.txt": ["hero_big_n.out"], "z.txt": ["z_n.out"]}
+
+
+def test_lines_that_name_a_file_are_in_its_log_and_others_in_the_first_one(starts: Starts) -> None:
+    starts.with_rule(warning_regex="^warn: (?P<message>.*)")
+    warns = f"{WRITES}; print('warn: thin', source)"
+
+    results = starts.run({"a.txt": WRITES, "b.txt": warns, "c.txt": f"{WRITES}; print('read c.txt')"})
+
+    assert [[each.text.replace(str(starts.room.root), "") for each in result.log] for result in results.values()] == [
+        ["banner"], ["thin /b.txt"], ["read c.txt"],
+    ]  # fmt: skip
+    assert [result.warnings for result in results.values()] == [0, 1, 0]
+
+
+def test_manifest_names_products_dependencies_facts_and_errors(starts: Starts) -> None:
+    starts.with_manifest()
+    starts.room.source("other.h", b"1")
+    sources = {
+        "a.txt": "write('first', ''); note(products=['first'], dependencies=['other.h'], facts={'first': {'width': 7}})",
+        "b.txt": f"{WRITES}; note(log=['said'])",
+        "c.txt": "note(ok=False, error='too small')",
+    }
+    for results in (starts.run(sources), {rel: starts.run({rel: text})[rel] for rel, text in sources.items()}):
+        assert made(results) == {"a.txt": ["first"], "b.txt": ["b.out"], "c.txt": []}
+        assert [os.path.basename(path) for path, _digest in results["a.txt"].discovered] == ["other.h"]
+        assert results["a.txt"].products[0].facts.width == 7
+        assert "said" in [each.text for each in results["b.txt"].log]
+        assert (results["c.txt"].error, results["c.txt"].kind) == ("too small", FailureKind.ERROR)
+    assert starts.counts() == [3, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("open(manifest, 'a').write('nonsense')", "line 1 of the manifest is not a result in JSON: JSON is malformed"),
+        ("note(); note()", "line 2 of the manifest names "),
+        ("source = 'x'; note()", "the manifest does not name the source"),
+        ("pass", "the command wrote no manifest"),
+    ],
+)
+def test_wrong_manifest_fails_its_file_alone(starts: Starts, text: str, error: str) -> None:
+    starts.with_manifest()
+    good = f"{WRITES}; note()"
+
+    results = starts.run({"a.txt": good, "b.txt": f"{WRITES}; {text}", "c.txt": good})
+
+    assert [result.outcome for result in results.values()] == [Outcome.SUCCEEDED, Outcome.FAILED, Outcome.SUCCEEDED]
+    assert results["b.txt"].error.startswith(error)
+
+
+def test_hanging_file_fails_alone_at_the_limit_of_one_start(starts: Starts) -> None:
+    results = starts.run({"a.txt": WRITES, "b.txt": "time.sleep(60)", "c.txt": WRITES}, limit_s=1.0)
+
+    assert [result.error for result in results.values()] == ["", "command takes longer than 1 s", ""]
+
+
+def test_runs_of_other_platforms_or_parameters_are_started_apart(starts: Starts) -> None:
+    orders = starts.orders({"a.txt": WRITES, "b.txt": WRITES})
+    orders += [replace(order, run_key=order.run_key + 10, params='{"size":1}') for order in orders]
+
+    for at, order in enumerate(orders):
+        if not starts.sharing.starts.knows(order.run_key):
+            builder_run.start_together(orders[at:], starts.builder, starts.sharing)
+    starts.sharing.starts.clear()
+
+    assert starts.counts() == [2, 2]
+
+
+def test_source_that_changes_during_a_start_is_stale(starts: Starts) -> None:
+    changes = f"open({str(starts.room.root / 'a.txt')!r}, 'a').write('#')"
+
+    results = starts.run({"a.txt": WRITES, "b.txt": f"{WRITES}; {changes}"})
+
+    assert [result.outcome for result in results.values()] == [Outcome.STALE, Outcome.SUCCEEDED]
+
+
+def test_engine_hands_a_worker_many_files_and_the_cache_equals_single_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_homes(tmp_path, monkeypatch)
+    (tmp_path / "tool.py").write_text(TOOL)
+    command = f"{sys.executable} {tmp_path / 'tool.py'} {{products_dir}} - "
+    settings = "scan_folders: [{name: game, path: assets}]\nsandbox: 'off'\nbuilders: [{name: out, patterns: ['*.txt'], %s}]\n"
+    files = {f"assets/{number}.txt": WRITES for number in range(12)} | {"assets/bad.txt": "sys.exit(1)"}
+    single = Project(tmp_path / "single", settings % f"command: '{command} {{source}}'")
+    single.engine_run(files)
+    (tmp_path / "starts").unlink()
+
+    batched = Project(tmp_path / "batched", settings % f"batch: 8, command: '{command} {{sources}}'")
+    batched.engine_run(files)
+
+    assert batched.products() == single.products()
+    assert (batched.statuses(), batched.errors()) == (single.statuses(), single.errors())
+    assert max(map(int, (tmp_path / "starts").read_text().split())) == 8
+    batched.check_rest()
