@@ -150,7 +150,7 @@ def test_feature_of_another_distribution_that_cannot_be_loaded_is_named_and_left
 
 
 _NAMES_USED_TWICE = {
-    "__main__": "what `python -m` starts",
+    "client": "`aptui.features.gateway.client` is the public name of the client of a gateway",
     "main": "what the command line and a worker start",
     "paths": "`azlmbr.paths` is O3DE's name",
 }

@@ -71,7 +71,7 @@ def settle(client: EngineClient, config: Config, options: RunOptions, reporter: 
         names = ", ".join(f"'{name}'" for name in others)
         printing.complain(f"the engine that runs was started with other values of {names}, and those count: 'aptui stop' ends it")
     if answer and isinstance(shared := answer.get("shared"), dict) and shared:
-        from aptui.shared.account import sum_of
+        from aptui.shared.result_store import sum_of
 
         summary.take_account(sum_of(shared), is_remote=config.sharing.is_remote)
     return summary

@@ -31,7 +31,7 @@ from aptui.store.queries.reader import JobRow, Reader, open_reader
 
 if TYPE_CHECKING:
     from aptui.config.configuration import Config
-    from aptui.shared.account import SharingSum
+    from aptui.shared.result_store import SharingSum
     from aptui.store.queries.checks import CheckFinding
 
 _MOST_SLOWER = 10
@@ -134,7 +134,7 @@ class Summary(Struct):
 
         `account` stays empty if no result was restored and no shared cache is configured.
         """
-        from aptui.shared.account import line
+        from aptui.shared.result_store import line
 
         self.account = line(total) if total.hits or is_remote else ""
         self.shared = to_builtins(total)

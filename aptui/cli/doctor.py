@@ -33,7 +33,7 @@ from aptui.link.places import NETWORK, filesystem
 from aptui.shared import printing
 from aptui.shared.errors import KnownError, install_advice
 from aptui.shared.health import DoctorCheck
-from aptui.store.queries import integrity
+from aptui.store.queries.checks import faults, folder_count, has_wal_reset_bug, sqlite_version
 from aptui.store.queries.reader import Reader, open_reader
 
 T = TypeVar("T")
@@ -124,8 +124,8 @@ def _checks(arguments: Namespace) -> Iterator[DoctorCheck]:
 
 
 def _sqlite() -> DoctorCheck:
-    version = ".".join(map(str, integrity.sqlite_version()))
-    if integrity.has_wal_reset_bug():
+    version = ".".join(map(str, sqlite_version()))
+    if has_wal_reset_bug():
         message = f"{version}: has the WAL-reset bug (fixed in 3.51.3), which aptui avoids by writing through one connection alone"
         return DoctorCheck("sqlite", "ok", message, "let no other program write to the asset database while an engine runs")
     return DoctorCheck("sqlite", "ok", version)
@@ -265,7 +265,7 @@ def _watches(config: Config) -> DoctorCheck:
         return DoctorCheck("watches", "ok", "this system has no inotify")
     limits = watch_limits.limits()
     limit = limits.max_user_watches
-    folders = _from_database(config, integrity.folder_count) or _count_folders(config)
+    folders = _from_database(config, folder_count) or _count_folders(config)
     if limit < max(folders, _LEAST_WATCHES):
         number = max(2 * folders, 8 * _LEAST_WATCHES)
         advice = f"sysctl {limits.watches_setting}={number}; 'aptui batch' needs none"
@@ -337,7 +337,7 @@ def _database(config: Config) -> DoctorCheck:
         refuse_other_user(config.cache_dir)
     except KnownError as error:
         return DoctorCheck("database", "fail", error.what, error.hint)
-    found = integrity.faults(path)
+    found = faults(path)
     if found:
         advice = f"move '{path}' away: the next 'aptui batch' rebuilds everything"
         return DoctorCheck("database", "fail", "; ".join(found), advice)

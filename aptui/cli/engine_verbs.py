@@ -20,7 +20,7 @@ from aptui.batch.options import adopt_argument, adopt_cache, load_config, load_l
 from aptui.batch.run import INTERRUPTED
 from aptui.config.configuration import Config
 from aptui.config.dirs import refuse_other_user
-from aptui.link import gateways, places, port
+from aptui.link import places, port
 from aptui.link.client import EngineClient, EngineGone, NoEngine
 from aptui.shared import printing
 from aptui.shared.errors import BusyError, HostError, UserError
@@ -125,7 +125,7 @@ def start(arguments: Namespace) -> int:
         return printing.say_answer(arguments.json, answer, text)
     record = _gateway(config)
     answer |= {"gateway": record.url, "gateway_problem": record.problem}
-    printing.say_answer(arguments.json, answer, f"{text}; the gateway {gateways.words(record)}" if record.url else text)
+    printing.say_answer(arguments.json, answer, f"{text}; the gateway {places.describe_gateway(record)}" if record.url else text)
     if record.problem:
         printing.complain(f"aptui: the gateway does not run: {record.problem}")
     return HostError.exit_code if record.problem else 0
@@ -133,21 +133,21 @@ def start(arguments: Namespace) -> int:
 
 def _forget_gateway(config: Config) -> None:
     """Remove the record that the gateway of a crashed engine left; it could be mistaken for the record of the next gateway."""
-    record = gateways.find_gateway(config.cache_dir)
+    record = places.find_gateway(config.cache_dir)
     if record is not None and not record.is_alive:
-        gateways.retract(config.cache_dir)
+        places.retract_gateway(config.cache_dir)
 
 
-def _gateway(config: Config) -> gateways.GatewayRecord:
+def _gateway(config: Config) -> places.GatewayRecord:
     """Wait until the engine's gateway listens or fails, and return its record."""
     deadline = time.monotonic() + _GATEWAY_LIMIT_S
     while time.monotonic() < deadline:
-        record = gateways.find_gateway(config.cache_dir)
+        record = places.find_gateway(config.cache_dir)
         if record is not None and (record.is_alive or record.problem):
             return record
         time.sleep(_POLL_S)
     why = f"it did not begin to listen within {_GATEWAY_LIMIT_S:.0f} s; 'aptui status' says whether it does by now"
-    return gateways.GatewayRecord(0, 0, "", config.serve.address, config.serve.port, "", why)
+    return places.GatewayRecord(0, 0, "", config.serve.address, config.serve.port, "", why)
 
 
 def _running(config: Config) -> int:

@@ -21,8 +21,7 @@ from aptui.config.builders import params_of
 from aptui.config.configuration import Config
 from aptui.config.load import tree
 from aptui.config.own_files import is_own
-from aptui.config.yaml.nodes import Node
-from aptui.config.yaml.scalars import pattern_of
+from aptui.config.yaml.nodes import Node, pattern_of
 from aptui.core.model import PathKey, RelPath
 from aptui.core.paths import key_of
 from aptui.core.patterns import PatternSet, ignore_matcher, matches
@@ -107,14 +106,14 @@ def find_ignore_rule(rel: str, config: Config) -> str:
 
 def _rule(paths: list[str], config: Config) -> str:
     """Read the layers again to find the rule; the compiled configuration has only their merged values."""
-    from aptui.config.yaml import scalars
+    from aptui.config.yaml.nodes import ignore_regex
 
     try:
         rules = tree(config.project_dir).get("ignore")
     except KnownError:  # the file was changed since
         return ""
     for node in rules.value if rules is not None else ():
-        if any(re.fullmatch(scalars.ignore_regex(node), path, re.IGNORECASE) for path in paths):
+        if any(re.fullmatch(ignore_regex(node), path, re.IGNORECASE) for path in paths):
             shown = node.value if isinstance(node.value, str) else node.plain()
             return f"{shown!r} ({node.where})"
     return ""

@@ -23,15 +23,14 @@ from aptui.config.dirs import DATABASE, refuse_other_user
 from aptui.core.fingerprint import MISSING, Entry
 from aptui.core.model import describe_key
 from aptui.core.orders import Outcome
-from aptui.core.run_history import Made, RunStep, moments
+from aptui.core.rows import Made, RunStep, moments
 from aptui.link import port
 from aptui.link.client import EngineClient, NoAnswer
-from aptui.link.run_log import RunLogSoFar, make_run_log
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 from aptui.store import joblog
 from aptui.store.joblog import JobLogLine, lines_of
-from aptui.store.queries.logs import engine_logs
+from aptui.store.queries.logs import RunLogSoFar, engine_logs, make_run_log
 from aptui.store.queries.reader import JobRow, RunRow, open_reader
 
 if TYPE_CHECKING:

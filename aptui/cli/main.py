@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
 INTERRUPTED = 130
-_LEAN_START = "aptui.shared.lean.lean_start"
+_LEAN_START = "aptui.shared.lean_start"
 """Must be imported before any module that imports msgspec; `--version` and `--help` need neither this module nor msgspec."""
 _WITH_VALUE = frozenset({"-C", "--project", "--engine-path", "--theme", "--color"})
 """Options that are allowed before a verb and whose value is the next word."""

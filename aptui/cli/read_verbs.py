@@ -120,8 +120,7 @@ def _find_wanted_jobs(project: OpenedProject, arguments: Namespace, running: Map
 
 
 def _filter_rows(rows: list[JobRow], project: OpenedProject, text: str) -> Iterator[JobRow]:
-    from aptui.cli.job_columns import JobRowColumns
-    from aptui.store.jobs.filter import FilterError, parse
+    from aptui.store.jobs.filter import FilterError, JobRowColumns, parse
     from aptui.store.jobs.parts import read_facts
 
     try:
@@ -245,8 +244,8 @@ def status_arguments(parser: ArgumentParser) -> None:
 
 def status(arguments: Namespace) -> int:
     """Show totals."""
-    from aptui.link import gateways
-    from aptui.store.queries import integrity as health
+    from aptui.link import places
+    from aptui.store.queries import checks as health
 
     if arguments.openmetrics:
         return _print_figures(arguments)
@@ -258,7 +257,7 @@ def status(arguments: Namespace) -> int:
         slower_count, flaky_count = len(session_history.slower_jobs(project.database)), len(project.database.flaky_jobs())
         draft_count, found = len(project.database.draft_jobs()), findings(project.database, config.checks)
         product_bytes, last_ms = health.product_bytes(project.database), health.last_completed_ms(project.database)
-    engine, gateway = engine_process(config), gateways.find_gateway(config.cache_dir)
+    engine, gateway = engine_process(config), places.find_gateway(config.cache_dir)
     answer = engine_answer(config)  # an engine in trouble, as with a full disk, has released the cache's lock
     engine = engine or (answer["pid"] if answer else engine)
     if arguments.json:
@@ -296,7 +295,7 @@ def status(arguments: Namespace) -> int:
     for use in answer.get("resources", ()) if answer else ():
         printing.say(f"resource   {resource_line(use)}")
     if gateway is not None or config.serve.is_enabled:
-        printing.say(f"gateway    {printing.line(gateways.words(gateway))}")
+        printing.say(f"gateway    {printing.line(places.describe_gateway(gateway))}")
     printing.say(f"sources    {totals.sources:,}")
     printing.say(f"products   {totals.products:,}, {printing.size(product_bytes)}, in {printing.line(os.fspath(config.cache_dir))}")
     printing.say(f"last job   {printing.when(last_ms) or 'never'}")

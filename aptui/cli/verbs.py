@@ -87,7 +87,7 @@ VERBS: Mapping[str, VerbInfo] = {
     ),
     "help": VerbInfo("aptui.cli.manual", "show the help of a verb", "begin", ("aptui help batch", "aptui help cache gc")),
     "completion": VerbInfo(
-        "aptui.cli.completion",
+        "aptui.cli.manual",
         "print the completion script of bash, zsh or fish",
         "begin",
         ('eval "$(aptui completion bash)"', "aptui completion fish > ~/.config/fish/completions/aptui.fish"),

@@ -37,7 +37,7 @@ from aptui.core.state.commits import name_of
 from aptui.engine.loop.opening import with_intermediates
 from aptui.shared import printing
 from aptui.shared.errors import UserError
-from aptui.store.queries.integrity import Finding, OrphanFile, examine_products, orphans, still_orphans
+from aptui.store.queries.checks import Finding, OrphanFile, examine_products, orphans, still_orphans
 from aptui.store.queries.reader import JobRow, Reader
 from aptui.worker.file_access import FileChanged, hash_file
 

@@ -16,8 +16,8 @@ from aptui.core.fingerprint import MISSING
 from aptui.core.model import describe_key
 from aptui.core.paths import product_at
 from aptui.shared import printing
+from aptui.store.queries.assets import dependents, edge_type, makers, sentence
 from aptui.store.queries.reader import JobRow, Reader, RunRow, SourceRow
-from aptui.store.queries.reasons import dependents, edge_type, makers, sentence
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace

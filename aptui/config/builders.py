@@ -16,9 +16,8 @@ from msgspec.structs import replace
 from aptui.config import settings
 from aptui.config.configuration import Config, ResourceLimits, ToolSettings
 from aptui.config.merge import MergedTree, digests_of
-from aptui.config.packing import canonical
-from aptui.config.tools import identify, tools_digest
-from aptui.config.yaml import nodes, scalars
+from aptui.config.packing import canonical, identify, tools_digest
+from aptui.config.yaml import nodes
 from aptui.config.yaml.nodes import Node
 from aptui.core.command_template import PLACEHOLDER, TemplateError, examine_template
 from aptui.core.paths import builder_uuid
@@ -245,8 +244,8 @@ class BuilderCompiler:
             is_critical=values.get("critical", False),
             deletes_products_on_failure=values.get("on_failure") == "delete",
             analyse_limit_s=self._limits.analyse_s,
-            process_limit_s=scalars.seconds(values.get("time_limit", process_limit_s)),
-            memory_limit_bytes=scalars.byte_count(values.get("memory_limit", self._limits.memory_bytes)),
+            process_limit_s=nodes.seconds(values.get("time_limit", process_limit_s)),
+            memory_limit_bytes=nodes.byte_count(values.get("memory_limit", self._limits.memory_bytes)),
             asset_type=UUID(values["asset_type"]).bytes if "asset_type" in values else b"",
             undeclared_reads=UndeclaredReads(values["undeclared_reads"]) if "undeclared_reads" in values else None,
             traces_reads=values.get("trace_reads", False),
@@ -351,7 +350,7 @@ class BuilderCompiler:
             yield FileRule(self._plain_patterns(item.value["files"]), _json(item.value["params"]))
 
     def _pattern(self, node: Node) -> Pattern:
-        pattern = scalars.pattern_of(node)
+        pattern = nodes.pattern_of(node)
         if pattern.kind is PatternKind.GLOB and re.search(r"\{[^}]*,[^}]*\}|\[[^\]]+\]", pattern.text):
             self._tree.warnings.append(
                 f"{node.where}: braces and brackets stand for themselves in {nodes.describe_value(node)}; there is {{regex: …}}"
@@ -465,7 +464,7 @@ class BuilderCompiler:
     def _reference(self, node: Node) -> ReferenceRule:
         """Return a reference rule, whose regular expression must have every group that its path uses."""
         given: dict[str, Node] = node.value if isinstance(node.value, dict) else {"regex": node}
-        regex = scalars.compile_regex(given["regex"])
+        regex = nodes.compile_regex(given["regex"])
         path = given["path"].value if "path" in given else ""
         for group in re.findall(r"\{([^{}]*)\}", path):
             if group not in regex.groupindex:
@@ -485,7 +484,7 @@ class BuilderCompiler:
         )
 
     def _lifting(self, node: Node | None, groups: tuple[str, ...]) -> str:
-        found = self._tree.attempt(scalars.compile_regex, node) if node else None
+        found = self._tree.attempt(nodes.compile_regex, node) if node else None
         if node is None or found is None:
             return ""
         for group in found.groupindex.keys() - set(groups):

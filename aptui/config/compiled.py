@@ -17,9 +17,8 @@ from aptui.config import settings as config_cluster
 from aptui.config.configuration import Config, ResourceLimits, SharedCachePattern, SharedCacheSettings, ToolSettings
 from aptui.config.dirs import xdg
 from aptui.config.merge import refresh_variables
-from aptui.config.packing import canonical, digest_of, frozen, pack
+from aptui.config.packing import canonical, digest_of, frozen, pack, refresh_tools
 from aptui.config.settings import restore_gateway, restore_rule
-from aptui.config.tools import refresh_tools
 from aptui.core.asset_checks import Check, Limit
 from aptui.core.project import (
     Builder,

@@ -18,13 +18,13 @@ from aptui.config.dirs import host_platform, own_folder, store_dir
 from aptui.config.merge import MergedTree
 from aptui.config.packing import sign_project
 from aptui.config.trust import OPEN_STORE, OPEN_STORE_HINT, UNSEALED, flaw_of_address, is_own_store
-from aptui.config.yaml import nodes, scalars
-from aptui.config.yaml.nodes import Node
+from aptui.config.yaml import nodes
+from aptui.config.yaml.nodes import SIZE, Node, byte_count, compile_regex, ignore_regex, join_rules, pattern_of, seconds
+from aptui.core import asset_checks
 from aptui.core.asset_checks import Check, CheckLevel, Limit
 from aptui.core.patterns import wildcard_regex
 from aptui.core.project import Companion, Project, RetryFailed, ScanFolder, UndeclaredReads
 from aptui.core.run_report import NUMBER_FACTS
-from aptui.shared import comparisons
 from aptui.shared.errors import UserError
 
 # Scan folders of the configuration, and the files in them that are ignored.
@@ -92,14 +92,14 @@ class FolderCompiler:
 
     def ignore_regex(self, folders: tuple[ScanFolder, ...]) -> str:
         """Return one regular expression that matches all ignored paths."""
-        found = [self._tree.attempt(scalars.ignore_regex, node) for node in self._tree.items("ignore")]
+        found = [self._tree.attempt(ignore_regex, node) for node in self._tree.items("ignore")]
         rules = [rule for rule in found if rule is not None]
         if (
             len(folders) == 1
         ):  # with several folders a relative path would match in the others, too; the scanner skips own folders by absolute path
             below = [os.path.relpath(own, folders[0].path) for own in self._own if _contains(folders[0].path, own)]
             rules += [f"(?-i:{re.escape(rel)})(?s:/.*)?" for rel in below]
-        return scalars.join_rules(rules)
+        return join_rules(rules)
 
 
 def _contains(folder: str, path: str) -> bool:
@@ -133,11 +133,11 @@ def compile_shared_cache(tree: MergedTree, builders: set[str]) -> SharedCacheSet
         writers=tuple(node.value.lower() for node in shared.get("writers", Node([], "")).value),
         patterns=tuple(pattern for pattern in patterns if pattern is not None),
         builders=tuple((name, node.value) for name, node in names.items()),
-        deadline_s=scalars.seconds(shared["deadline"].value),
+        deadline_s=seconds(shared["deadline"].value),
         is_unsealed=shared["trust"].value == UNSEALED,
         waits_for_uploads=shared["upload"].value == "complete",
         local_store=tree.absolute(path) if local["enabled"].value else "",
-        local_limit_bytes=scalars.byte_count(local["size_limit"].value),
+        local_limit_bytes=byte_count(local["size_limit"].value),
         links=local["links"].value == "hard",
     )
 
@@ -160,7 +160,7 @@ def _compile_pattern(node: Node) -> SharedCachePattern:
     if len(found) != 1:
         raise UserError("a pattern has either a glob or a regex", where=node.where)
     is_glob, enabled = "glob" in node.value, node.get("enabled")
-    pattern = scalars.pattern_of(found[0] if is_glob else node)
+    pattern = pattern_of(found[0] if is_glob else node)
     return SharedCachePattern(node.value["name"].value, pattern, enabled is None or enabled.value)
 
 
@@ -197,7 +197,7 @@ def compile_checks(given: Mapping[str, Any]) -> tuple[Check, ...]:
             limits=tuple(_limit(field, limit[field]) for field in LIMITS if field in limit),
             formats=tuple(limit.get("formats", ())),
             power_of_two=limit.get("power_of_two", False),
-            budget_bytes=scalars.byte_count(limit.get("budget", 0)),
+            budget_bytes=byte_count(limit.get("budget", 0)),
             lint=tuple(limit.get("lint", ())),
             command=tuple(limit.get("command", ())),
         )
@@ -207,10 +207,10 @@ def compile_checks(given: Mapping[str, Any]) -> tuple[Check, ...]:
 
 def _limit(field: str, bounds: str | float) -> Limit:
     def size(text: str) -> float:
-        return scalars.byte_count(text) if re.match(scalars.SIZE, text) else comparisons.plain_number(text)
+        return byte_count(text) if re.match(SIZE, text) else asset_checks.plain_number(text)
 
     text = str(bounds)
-    return Limit(field, text, *comparisons.between(text, size if field == "bytes" else comparisons.plain_number))
+    return Limit(field, text, *asset_checks.between(text, size if field == "bytes" else asset_checks.plain_number))
 
 
 def mistakes(given: Node | None) -> Iterator[UserError]:
@@ -234,10 +234,10 @@ def _bad_patterns(check: Node) -> Iterator[UserError]:
     files = check.get("files")
     try:
         for pattern in files.value if files is not None else ():
-            scalars.pattern_of(pattern)
+            pattern_of(pattern)
         name = check.get("name")
         if name is not None:
-            scalars.compile_regex(name)
+            compile_regex(name)
     except UserError as error:
         yield error
 
@@ -246,7 +246,7 @@ def _bad_limit(field: str, limit: Node) -> Iterator[UserError]:
     try:
         _limit(field, limit.value)
     except ValueError:
-        hint = "write <= 4MiB, > 1kB or 1kB..4MiB" if field == "bytes" else f"write {comparisons.FORMS}"
+        hint = "write <= 4MiB, > 1kB or 1kB..4MiB" if field == "bytes" else f"write {asset_checks.FORMS}"
         yield UserError(f"'{limit.value}' is not a range of {field}", where=limit.where, hint=hint)
 
 
@@ -265,12 +265,12 @@ class Compiler:
         self._logs = self._tree.path("logs", str(own_folder(self._cache) / "logs"))
         limits = {key: node.value for key, node in root.value["limits"].value.items()}
         self._limits = ResourceLimits(
-            analyse_s=scalars.seconds(limits["analyse"]),
-            memory_bytes=scalars.byte_count(limits["memory"]),
-            all_memory_bytes=scalars.byte_count(limits["all_memory"]),
+            analyse_s=seconds(limits["analyse"]),
+            memory_bytes=byte_count(limits["memory"]),
+            all_memory_bytes=byte_count(limits["all_memory"]),
         )
         if limits["process"] != "auto":
-            process_s = scalars.seconds(limits["process"])
+            process_s = seconds(limits["process"])
             self._limits = replace(self._limits, process_s=process_s, shipped_process_s=process_s)
         self._platforms = DeclaredPlatforms(self._tree, self._host, wanted)
         self._folders = FolderCompiler(self._tree, self._platforms, (self._cache, self._logs))
@@ -310,7 +310,7 @@ class Compiler:
             serve=settings.compile_gateway(self._tree.plain_tree("serve"), self._tree.folder),
             on=settings.compile_alerts(self._tree.plain_tree("on")),
             cluster=cluster or config_cluster.ClusterSettings(),
-            meta_delay_ms=round(1000 * scalars.seconds(self._tree.plain("meta_delay", 0.0))),
+            meta_delay_ms=round(1000 * seconds(self._tree.plain("meta_delay", 0.0))),
             sharing=results,
             sandbox=self._tree.plain("sandbox", "auto"),
             sandbox_paths=self._tree.folders("sandbox_paths"),
@@ -344,7 +344,7 @@ class Compiler:
     def _companions(self) -> Iterator[Companion]:
         declared: dict[str, Node] = self._tree.plain("companions", {})
         for text, node in declared.items():
-            source = self._tree.attempt(scalars.pattern_of, Node(text, node.key_where))
+            source = self._tree.attempt(pattern_of, Node(text, node.key_where))
             for rule in node.value if isinstance(node.value, list) else [node]:
                 keys = (
                     {key: child.value for key, child in rule.value.items()}

@@ -22,7 +22,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from aptui.config.dirs import FILE_NAME, data_dir
-from aptui.config.yaml import nodes, scalars
+from aptui.config.yaml import nodes
 from aptui.config.yaml.nodes import Node
 from aptui.core.patterns import ignore_matcher
 from aptui.core.settings import is_settings
@@ -246,7 +246,7 @@ def propose(folder: Path, copy_patterns: Sequence[str] = ()) -> Proposal:
     ignore = ("*.tmp", *engine.ignore, *(_root_documents(folder) if root == "." else ()))
     if copy_patterns:
         for pattern in copy_patterns:
-            scalars.pattern_of(Node(pattern, "--copy"))
+            nodes.pattern_of(Node(pattern, "--copy"))
         rule = ProposedRule("files", "copy", tuple(copy_patterns), _count_matches(folder / root, ignore, copy_patterns))
         return Proposal(folder, engine, root, (rule,), ignore)
     own = _read_own_patterns(folder / "builders")
@@ -427,7 +427,7 @@ def _make_ignore_check(rules: Sequence[str]) -> Callable[[str], bool]:
     file = data_dir() / "config" / "defaults.yaml"
     shipped = nodes.read_yaml(file.read_bytes(), str(file)).value["ignore"].value
     every = [*shipped, *(Node(rule, "ignore") for rule in rules)]
-    return ignore_matcher(scalars.join_rules([scalars.ignore_regex(node) for node in every]))
+    return ignore_matcher(nodes.join_rules([nodes.ignore_regex(node) for node in every]))
 
 
 def _root_documents(folder: Path) -> list[str]:

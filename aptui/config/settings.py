@@ -100,10 +100,10 @@ class AlertSettings(Struct, frozen=True):
 
 def compile_alerts(given: Mapping[str, Any]) -> AlertSettings:
     """Return the settings in the checked mapping `on:`."""
-    from aptui.config.yaml import scalars
+    from aptui.config.yaml import nodes
 
     alerts = tuple(_alert({"event": event, **given[event]}) for event in EVENTS if event in given)
-    return AlertSettings(alerts, scalars.seconds(given["quiet"]) if "quiet" in given else QUIET_S)
+    return AlertSettings(alerts, nodes.seconds(given["quiet"]) if "quiet" in given else QUIET_S)
 
 
 def alert_mistakes(given: Node | None) -> list[UserError]:

@@ -120,7 +120,7 @@ def _take_signals(live: EngineSupervisor, *, is_detached: bool) -> None:
         signal.signal(signal.SIGINT, stop)
     signal.signal(signal.SIGHUP, reload if is_detached else stop)
     signal.signal(signal.SIGCONT, suspect)
-    signal.signal(signal.SIGIO, signal.SIG_IGN)  # a lease that was broken while we held it (shared/files/leases.py)
+    signal.signal(signal.SIGIO, signal.SIG_IGN)  # a lease that was broken while we held it (shared/files/replacing.py)
     faulthandler.register(signal.SIGUSR1)
 
 

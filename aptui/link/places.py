@@ -1,4 +1,4 @@
-"""Paths and records of one user's engines: state folder, sockets, registry of running engines, and the owner of a socket.
+"""Paths and records of one user's engines: state folder, sockets, running engines, their gateways, and the owner of a socket.
 
 The run-time directory would be the usual place, but it disappears with the last login session, and the user could not return to an
 engine that continues. A network mount cannot carry a socket between machines but would show it on all of them.
@@ -21,10 +21,11 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from aptui.config.dirs import engine_record, identity_of
 from aptui.shared.errors import BusyError, HostError, KnownError
-from aptui.shared.files.replacing import replace_bytes
+from aptui.shared.files.replacing import PRIVATE, replace_bytes
 from aptui.shared.forms import prepare_form
 
 Folder: TypeAlias = "str | os.PathLike[str]"
@@ -328,3 +329,76 @@ def remove_stale(path: str) -> None:
                 hint="check its permissions and the free space on its disk",
             ) from error
     raise BusyError(f"a process answers on socket '{path}'", hint="another engine runs; stop it")
+
+
+# The record of the gateway beside an engine, in that engine's private folder: where it listens, or why it does not run.
+
+_GATEWAY_RECORD = "gateway.json"
+
+
+class GatewayRecord(Struct, frozen=True):
+    """A gateway: its process, its address, and the token of its user; or `problem`: why it does not run."""
+
+    pid: int
+    pid_started: int
+    url: str
+    address: str
+    port: int
+    token: str
+    problem: str = ""
+    cache_id: str = ""
+    """Device and inode of the cache: another folder may have taken its path."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process still runs."""
+        return self.pid_started != 0 and process_start(self.pid) == self.pid_started
+
+
+def gateway_record(cache_dir: Folder) -> Path:
+    """Return the path of the record of a cache's gateway."""
+    return engine_dir(cache_dir) / _GATEWAY_RECORD
+
+
+def announce_gateway(cache_dir: Folder, record: GatewayRecord) -> None:
+    """Write a gateway's record atomically, readable only by its user.
+
+    Raises:
+        HostError: it cannot be written.
+    """
+    path = gateway_record(cache_dir)
+    make_private(path.parent)
+    record = replace(record, cache_id=identity_of(cache_dir))
+    replace_bytes(path, msgspec.json.encode(record), mode=PRIVATE, is_synced=False)
+
+
+def retract_gateway(cache_dir: Folder) -> None:
+    """Remove the record of this process's gateway, or of one that has ended."""
+    record = _read_gateway(gateway_record(cache_dir))
+    if record is None or record.pid == os.getpid() or not record.is_alive:
+        with contextlib.suppress(OSError):
+            os.unlink(gateway_record(cache_dir))
+
+
+def find_gateway(cache_dir: Folder) -> GatewayRecord | None:
+    """Return the last announced gateway of a cache; `is_alive` says whether it still runs."""
+    record = _read_gateway(gateway_record(cache_dir))
+    if record is None or (record.is_alive and not is_same_cache(cache_dir, cache_dir, record.cache_id)):
+        return None
+    return record
+
+
+def _read_gateway(path: Path) -> GatewayRecord | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=prepare_form(GatewayRecord))
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def describe_gateway(record: GatewayRecord | None) -> str:
+    """Return the state of the gateway in words."""
+    if record is None:
+        return "not running"
+    if record.problem:
+        return f"not running: {record.problem}"
+    return f"listens at {record.url} (process {record.pid})" if record.is_alive else "not running: the last one died"

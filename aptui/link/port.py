@@ -142,7 +142,7 @@ class Settle(Struct, frozen=True):
 
     The answer is {epoch, seq, run, failed, seconds, shared, unknown, configuration, variables}.
 
-    `shared` are counts of results that were fetched (shared/account.py), {} if none were searched for; `unknown` are sentences
+    `shared` are counts of results that were fetched (shared/result_store.py), {} if none were searched for; `unknown` are sentences
     about source folders that cannot be read: their stored state stays; `variables` is {name: digest of the value, "" = not set} of
     the environment variables that the configuration names.
 

@@ -25,7 +25,7 @@ from msgspec import Struct, field
 
 from aptui.core.model import DependencyKind
 from aptui.sdk.parameters import check_params, library_versions, read_options, schema_of, trusted_params
-from aptui.shared.files.named_files import MOST_BYTES, ForbiddenNameError, NamedFileError, located, placed_name, read_named
+from aptui.shared.files.confinement import MOST_BYTES, ForbiddenNameError, NamedFileError, located, placed_name, read_named
 from aptui.shared.param_schema import ParamError
 from aptui.shared.param_schema import mistakes as param_mistakes
 

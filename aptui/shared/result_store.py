@@ -1,14 +1,126 @@
-"""The interface of stores for shared results, and their errors. Keys of records and digests of blobs are SHA-256 in hex.
+"""The interface of stores for shared results, their errors and their statistics. Keys and digests of blobs are SHA-256 in hex.
 
-Tests: `tests/features/sharing/stores/test_http_store.py`.
+Tests: `tests/features/sharing/stores/test_remote_stores.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
+from msgspec import Struct, field
+
 from aptui.shared.errors import HostError
+
+# Statistics of shared results per builder: hits and misses, bytes, time saved and spent.
+
+
+class SharingSum(Struct):
+    """Counts of one builder, or of all.
+
+    `unusable` counts results that were found but not used: damaged, not authentic, incomplete, or too slow. `built_ms` is the sum
+    of the original run times of restored results. `fetch_ms` is the time spent on finding and fetching results; parallel fetches
+    count once.
+    """
+
+    local_hits: int = 0
+    remote_hits: int = 0
+    misses: int = 0
+    unusable: int = 0
+    built_ms: int = 0
+    fetch_ms: int = 0
+    fetched_bytes: int = 0
+    stored: int = field(default=0, name="kept")
+    uploads: int = 0
+    uploaded_bytes: int = 0
+    not_uploaded: int = 0
+    differences: int = 0
+
+    @property
+    def hits(self) -> int:
+        """Number of results that were restored instead of made."""
+        return self.local_hits + self.remote_hits
+
+    @property
+    def saved_ms(self) -> int:
+        """Time saved; negative if fetching takes longer than making."""
+        return self.built_ms - self.fetch_ms
+
+    def since(self, before: SharingSum) -> SharingSum:
+        """Return the counts since `before`."""
+        return SharingSum(**{name: getattr(self, name) - getattr(before, name) for name in SharingSum.__struct_fields__})
+
+    def add(self, other: SharingSum) -> None:
+        """Add the counts of `other`."""
+        for name in SharingSum.__struct_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+def sum_of(counts: Mapping[str, int]) -> SharingSum:
+    """Return stored counts; names that only another version has are ignored."""
+    names = zip(SharingSum.__struct_fields__, SharingSum.__struct_encode_fields__, strict=True)
+    return SharingSum(**{name: int(counts.get(written, 0)) for name, written in names})
+
+
+class Account:
+    """The account of one run of an engine; several threads may write to it."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, SharingSum] = {}
+        self._lock = threading.Lock()
+
+    def count(self, builder: str, **counts: int) -> None:
+        """Add to the counts of a builder, named as the fields of `SharingSum`."""
+        with self._lock:
+            self._sums.setdefault(builder, SharingSum()).add(SharingSum(**counts))
+
+    def by_builder(self) -> dict[str, SharingSum]:
+        """Return {builder: its current counts}; builders that saved most come first."""
+        with self._lock:
+            copies = {name: total([one]) for name, one in self._sums.items()}
+        return dict(sorted(copies.items(), key=lambda item: (-item[1].saved_ms, item[0])))
+
+    def total(self) -> SharingSum:
+        """Return the counts of all builders."""
+        with self._lock:
+            return total(self._sums.values())
+
+    def line(self) -> str:
+        """Return the account in a line, "" if no result was requested."""
+        return line(self.total())
+
+
+def total(sums: Iterable[SharingSum]) -> SharingSum:
+    """Return the sum of several `SharingSum`."""
+    result = SharingSum()
+    for one in sums:
+        result.add(one)
+    return result
+
+
+def line(one: SharingSum) -> str:
+    """Return the effect of sharing: `96 % from cache: 41 min saved, 3 min fetching`; "" if no result was requested."""
+    asked = one.hits + one.misses
+    if not asked:
+        return ""
+    share = 100 * one.hits // asked
+    if not one.hits:
+        return f"{share} % from cache"
+    gain = f"{duration(one.saved_ms)} saved" if one.saved_ms >= 0 else f"{duration(-one.saved_ms)} lost"
+    return f"{share} % from cache: {gain}, {duration(one.fetch_ms)} fetching"
+
+
+def duration(milliseconds: int) -> str:
+    """Return a time in a readable unit: `0.4 s`, `12 s`, `41 min`, `3.5 h`."""
+    seconds = milliseconds / 1000
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
 
 
 class StoreError(HostError):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from aptui.config.dirs import asset_database
 from aptui.link.places import state_dir
 from aptui.shared.errors import UserError
-from aptui.shared.lean.imports import use_one_heap
+from aptui.shared.lean_imports import use_one_heap
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,7 +20,7 @@ import xxhash
 
 from aptui.core.orders import CopyOrder, HashOrder, HashResult, Outcome, RunResult, StagedProduct
 from aptui.core.paths import from_text
-from aptui.shared.files import leases, lfs
+from aptui.shared.files import lfs, replacing
 
 CHUNK_BYTES = 1 << 20
 SYNC_EACH_BELOW = 32
@@ -242,7 +242,7 @@ class _Copy:
 
     def is_being_written(self, descriptor: int) -> bool:
         """Whether another process is known to hold the file open for writing."""
-        is_written = leases.is_being_written(descriptor) if self._asks_writers else None
+        is_written = replacing.is_being_written(descriptor) if self._asks_writers else None
         self.is_asked = is_written is False
         return is_written is True
 

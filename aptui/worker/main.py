@@ -25,7 +25,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import aptui.shared.lean.lean_start  # noqa: F401  # before all that imports msgspec
+import aptui.shared.lean_start  # noqa: F401  # before all that imports msgspec
 from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, HashOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.project import SHARE_OF_MEMORY, Builder, BuilderKind
 from aptui.worker import processes, wire

@@ -19,8 +19,7 @@ from typing import Any
 from aptui.core.model import RelPath, RunKey
 from aptui.core.notices import JobChanged
 from aptui.link.codec import NoticeLine
-from aptui.store.jobs.job_table import JobTable
-from aptui.store.jobs.reading import read_job_table
+from aptui.store.jobs.job_table import JobTable, read_job_table
 from aptui.store.queries.reader import open_reader
 from aptui.tui.data.assets_store import Kind, read_tree
 from aptui.tui.data.feed import Batch, Feed

@@ -14,7 +14,7 @@ import verb_project
 from tools import MACHINE, needs
 
 from aptui import __version__
-from aptui.cli import completion, main
+from aptui.cli import main, manual
 from aptui.cli.log_verb import Followed, print_new
 from aptui.cli.verbs import all_verbs
 from aptui.shared import printing
@@ -195,7 +195,7 @@ def test_batch_without_work_or_with_one_copy_imports_nothing_heavy(tmp_path: Pat
 @pytest.mark.real
 @pytest.mark.parametrize("modules", ["read_verbs", "why_verb", "engine_verbs", "log_verb", "conversation"])
 def test_verbs_of_clients_import_nothing_heavy(modules: str) -> None:
-    script = f"import sys, aptui.shared.lean.lean_start, aptui.cli.{modules}; print(*sorted(sys.modules))"
+    script = f"import sys, aptui.shared.lean_start, aptui.cli.{modules}; print(*sorted(sys.modules))"
 
     ended = subprocess.run([sys.executable, "-c", script], env=_environment(), capture_output=True, text=True, check=True)
 
@@ -224,7 +224,7 @@ def test_output_to_a_file_keeps_the_start_lean(tmp_path: Path) -> None:
 @pytest.mark.real
 def test_lazy_modules_of_lean_start_work_on_demand() -> None:
     script = (
-        "import sys, aptui.shared.lean.lean_start, msgspec, pathlib, uuid; from aptui.config.configuration import Config\n"
+        "import sys, aptui.shared.lean_start, msgspec, pathlib, uuid; from aptui.config.configuration import Config\n"
         "print({'urllib.parse', 'platform', 'msgspec.inspect', 'msgspec._json_schema', 'typing_extensions'} & set(sys.modules))\n"
         "print(pathlib.Path('/a b').as_uri(), msgspec.json.schema(int), msgspec.inspect.type_info(int).gt, uuid.UUID(int=1))\n"
         "import platform; print(platform.python_implementation())"
@@ -335,7 +335,7 @@ def test_ignored_sigchld_is_reset_to_default() -> None:
     ],
 )
 def test_words_are_completed(words: list[str], offered: list[str]) -> None:
-    assert completion.complete_words(words) == offered
+    assert manual.complete_words(words) == offered
 
 
 @pytest.mark.real
@@ -346,9 +346,9 @@ def test_sources_and_jobs_are_completed_folder_by_folder(
     main.main(["batch"])
     capsys.readouterr()
 
-    assert "tables/" in completion.complete_words(["why", ""])
-    assert completion.complete_words(["why", "tables/b"]) == ["tables/bad.json"]
-    assert "#1" in completion.complete_words(["-C", str(project), "log", "#"])
+    assert "tables/" in manual.complete_words(["why", ""])
+    assert manual.complete_words(["why", "tables/b"]) == ["tables/bad.json"]
+    assert "#1" in manual.complete_words(["-C", str(project), "log", "#"])
 
 
 def test_unprocessed_project_offers_no_names(

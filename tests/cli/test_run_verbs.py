@@ -13,7 +13,7 @@ from verb_project import Run
 
 from aptui.cli import doctor, main
 from aptui.demo.demo_project import count_expected_products
-from aptui.store.queries import integrity
+from aptui.store.queries import checks
 
 pytestmark = pytest.mark.real
 
@@ -226,9 +226,9 @@ def test_file_system_is_that_of_the_longest_mount(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("version", "has_bug"), [((3, 40, 1), True), ((3, 51, 2), True), ((3, 51, 3), False), ((3, 54, 1), False)])
 def test_sqlite_wal_reset_bug_is_detected(monkeypatch: pytest.MonkeyPatch, version: tuple[int, ...], has_bug: bool) -> None:
-    monkeypatch.setattr(integrity, "sqlite_version", lambda: version)
+    monkeypatch.setattr(checks, "sqlite_version", lambda: version)
 
-    assert integrity.has_wal_reset_bug() is has_bug
+    assert checks.has_wal_reset_bug() is has_bug
 
 
 # ----------------------------------------------------------------------------------------------------------------- project

@@ -10,7 +10,7 @@ import pytest
 
 from aptui.config.configuration import ConfigErrors
 from aptui.config.load import load
-from aptui.config.yaml.scalars import byte_count
+from aptui.config.yaml.nodes import byte_count
 from aptui.shared.errors import UserError
 
 SMALL = "scan_folders: [{name: game, path: assets}]\n"

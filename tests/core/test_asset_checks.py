@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aptui.core.asset_checks import Check, CheckedProduct, Limit, find_block, flaws_of_name, flaws_of_product
+from aptui.core.asset_checks import Check, CheckedProduct, Limit, between, find_block, flaws_of_name, flaws_of_product
 from aptui.core.run_report import ContentFacts
-from aptui.shared.comparisons import between
 
 
 def limit(field: str, text: str) -> Limit:

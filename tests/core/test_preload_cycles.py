@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aptui.core.cycles import find_cycles
+from aptui.core.state.graph import find_cycles
 
 NAMES = {number: "gfedcba"[number] for number in range(7)}
 

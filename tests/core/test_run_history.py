@@ -7,9 +7,9 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aptui.core import run_history
+from aptui.core import rows
 from aptui.core.model import Digest, Product
-from aptui.core.run_history import BEGINNING, RunStep
+from aptui.core.rows import BEGINNING, RunStep
 
 NAMES = st.sampled_from(["a", "b.png", "Ärger", "x/y"])
 INPUTS = st.dictionaries(st.tuples(st.sampled_from(["source", "dependency", "rule"]), NAMES), st.sampled_from(["1", "2", "3"]))
@@ -32,7 +32,7 @@ def plain(state: RunStep) -> tuple[set[tuple[str, str, str]], set[tuple[str, str
 
 @given(MOMENTS, MOMENTS)
 def test_step_applied_to_one_state_gives_the_next(known: RunStep, wanted: RunStep) -> None:
-    assert plain(run_history.apply_step(known, run_history.step(known, wanted))) == plain(wanted)
+    assert plain(rows.apply_step(known, rows.step(known, wanted))) == plain(wanted)
 
 
 @given(st.lists(st.tuples(st.booleans(), MOMENTS), max_size=6))
@@ -42,12 +42,12 @@ def test_every_run_is_found_by_going_back(runs: list[tuple[bool, RunStep]]) -> N
         if succeeds and not state.inputs:
             continue  # a manifest is never empty
         if succeeds:
-            kept.append((True, run_history.make_committed_step(committed, state)))
+            kept.append((True, rows.make_committed_step(committed, state)))
             committed = state
         else:
-            kept.append((False, run_history.step(committed, RunStep(state.inputs, committed.products))))
+            kept.append((False, rows.step(committed, RunStep(state.inputs, committed.products))))
 
-    found = run_history.moments(committed, reversed(kept))
+    found = rows.moments(committed, reversed(kept))
 
     expected = [state if succeeds else RunStep(state.inputs) for succeeds, state in runs if not succeeds or state.inputs]
     assert [plain(state) for state in found] == [plain(state) for state in reversed(expected)]
@@ -56,8 +56,8 @@ def test_every_run_is_found_by_going_back(runs: list[tuple[bool, RunStep]]) -> N
 def test_first_run_is_stored_as_one_character_and_an_equal_run_as_none() -> None:
     state = RunStep((("source", "a.png", "00"),), (("linux/a.png", "00", 3),))
 
-    assert run_history.make_committed_step(RunStep(), state) == BEGINNING
-    assert run_history.make_committed_step(state, state) == ""
+    assert rows.make_committed_step(RunStep(), state) == BEGINNING
+    assert rows.make_committed_step(state, state) == ""
 
 
 @given(st.text())
@@ -65,11 +65,11 @@ def test_step_keeps_its_stored_form(text: str) -> None:
     known, wanted = RunStep((("source", text, "00"),), (("old", "00", 1),)), RunStep((("rule", text, text),), ((text, "11", 2),))
 
     parts = [[["rule", text, text]], [["source", text]], [[text, "11", 2]], ["old"] if text != "old" else []]
-    assert run_history.step(known, wanted) == json.dumps(parts, separators=(",", ":"), ensure_ascii=False)
+    assert rows.step(known, wanted) == json.dumps(parts, separators=(",", ":"), ensure_ascii=False)
 
 
 def test_product_of_a_run_is_stored_with_half_its_digest() -> None:
-    assert run_history.list_made((Product("linux/a", 0, bytes(16), 1, Digest(bytes(range(32))), 0, 3),)) == (
+    assert rows.list_made((Product("linux/a", 0, bytes(16), 1, Digest(bytes(range(32))), 0, 3),)) == (
         ("linux/a", bytes(range(16)).hex(), 3),
     )
 
@@ -78,6 +78,6 @@ def test_products_digest_ignores_order_and_depends_on_products() -> None:
     one = Product("linux/a", 0, bytes(16), 1, Digest(b"D" * 32), 0, 3)
     two = Product("linux/b", 1, bytes(16), 1, Digest(b"D" * 32), 0, 3)
 
-    assert len(run_history.digest((one,))) == 16
-    assert run_history.digest(()) == b""
-    assert run_history.digest((one, two)) == run_history.digest((two, one)) != run_history.digest((one,))
+    assert len(rows.digest_of_products((one,))) == 16
+    assert rows.digest_of_products(()) == b""
+    assert rows.digest_of_products((one, two)) == rows.digest_of_products((two, one)) != rows.digest_of_products((one,))

@@ -15,7 +15,7 @@ from waiting import until
 from aptui.cli import main
 from aptui.config import load
 from aptui.features.o3de.programs.run_request import ask_holder
-from aptui.link import gateways, places, port
+from aptui.link import places, port
 from aptui.link.client import EngineClient, NoEngine
 from aptui.link.engine_link import EngineLink
 from aptui.shared.errors import BusyError
@@ -231,11 +231,11 @@ def test_hello_of_an_engine_refutes_a_wrong_record(home: Copied) -> None:
 
 
 def test_gateway_record_of_another_folder_at_the_same_path_does_not_count(home: Copied) -> None:
-    own = gateways.GatewayRecord(os.getpid(), places.process_start(os.getpid()), "http://x", "x", 1, "secret")
-    gateways.announce(home.cache, own)
-    assert gateways.find_gateway(home.cache) is not None
+    own = places.GatewayRecord(os.getpid(), places.process_start(os.getpid()), "http://x", "x", 1, "secret")
+    places.announce_gateway(home.cache, own)
+    assert places.find_gateway(home.cache) is not None
 
     home.cache.rename(home.project / "moved")
     shutil.copytree(home.project / "moved", home.cache, ignore=shutil.ignore_patterns(".cookies"))
 
-    assert gateways.find_gateway(home.cache) is None
+    assert places.find_gateway(home.cache) is None

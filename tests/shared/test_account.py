@@ -1,6 +1,6 @@
 import pytest
 
-from aptui.shared.account import Account, duration
+from aptui.shared.result_store import Account, duration
 
 
 def test_line_reports_share_time_saved_and_time_spent():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aptui.config.yaml.scalars import DURATION, SIZE
+from aptui.config.yaml.nodes import DURATION, SIZE
 from aptui.core.run_report import NUMBER_FACTS
 
 Schema = dict[str, Any]

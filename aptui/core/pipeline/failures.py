@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
-from aptui.core import run_history
+from aptui.core import rows
 from aptui.core.fingerprint import Manifest
 from aptui.core.machine import Trigger
 from aptui.core.model import SETTLED, Job, JobState, RunKey
@@ -216,11 +216,11 @@ class Failures(PipelinePart):
         )  # fmt: skip
 
     def _step_of(self, job: Job) -> str:
-        """Return the step that the history keeps of a failed run (`core.run_history`)."""
+        """Return the step that the history keeps of a failed run (`core.rows`)."""
         if not job.planned:
             return ""
-        known = run_history.moment(job.inputs, job.products)
-        return run_history.step(known, run_history.RunStep(job.planned_inputs, known.products))
+        known = rows.moment(job.inputs, job.products)
+        return rows.step(known, rows.RunStep(job.planned_inputs, known.products))
 
     def _cause_of(self, job: Job) -> str:
         """Return the name of a failed dependency, "" if none failed; it is shown as the cause of the failed job."""

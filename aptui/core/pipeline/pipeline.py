@@ -8,6 +8,7 @@ Its parts decide; each handles one kind of event or answers one kind of question
 * `Plans`: the present inputs of a job, and whether it needs a run.
 * `Spread`: the dependents that a change affects.
 * `PlainCopies`: files that are only copied, decided in batches.
+* `Requests`: runs that users, clients or a damaged cache ask for.
 * `Files`: results of scans and of reading files.
 * `Analyses`: answers of analyses.
 * `Starts`: which jobs run next.
@@ -17,13 +18,14 @@ Its parts decide; each handles one kind of event or answers one kind of question
 A part uses only parts above it in this list. Parts do not call each other in depth: a job that may need another plan is put on
 `Jobs.todo` and evaluated after the event itself, so that a chain of ten thousand jobs needs no stack.
 
-Tests: `tests/core/pipeline/test_undeclared_reads.py`.
+Tests: `tests/core/state/test_undeclared_reads.py`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import assert_never
 
 from msgspec import Struct
@@ -33,11 +35,13 @@ from aptui.core.machine import Trigger
 from aptui.core.messages import (
     Command,
     CompareFiles,
+    DiscardStaging,
     Event,
     FilesHashed,
     FilesSeen,
     FolderSeen,
     FoldersUnchanged,
+    KillRuns,
     OutsideSeen,
     ProductsCommitted,
     ProductsLost,
@@ -49,26 +53,282 @@ from aptui.core.messages import (
     SlotsFree,
     StartRuns,
 )
-from aptui.core.model import SETTLED, Job, PathKey
+from aptui.core.model import SETTLED, Job, JobState, PathKey, Source, SourceUuid
 from aptui.core.notices import Notice
 from aptui.core.orders import AnalyseOrder, CopyOrder, PlannedInput, ProcessOrder
-from aptui.core.pipeline.analyses import Analyses
 from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.files import Files, Spread
-from aptui.core.pipeline.forecast import PendingWork, pending_work
 from aptui.core.pipeline.identities import Identities
-from aptui.core.pipeline.jobs import Jobs, PipelinePart
+from aptui.core.pipeline.jobs import UNKNOWN, Jobs, PipelinePart, Waiters
 from aptui.core.pipeline.plain_copies import PlainCopies
 from aptui.core.pipeline.plans import Plans
 from aptui.core.pipeline.reports import LogName
-from aptui.core.pipeline.requests import Requests
-from aptui.core.pipeline.run_results import Runs
-from aptui.core.pipeline.undeclared_reads import UndeclaredReadCheck
+from aptui.core.pipeline.run_results import Analyses, Runs
 from aptui.core.project import Project
 from aptui.core.quality import quality_of
 from aptui.core.rows import Archive, PlainCopy
 from aptui.core.state.commits import Commit, JobRow
-from aptui.core.state.working_set import list_declared
+from aptui.core.state.stale_results import UndeclaredReadCheck
+from aptui.core.state.working_set import list_declared, targets_of
+
+# Requests for runs (reprocess, escalate, cancel) from users, from clients, and from a cache that has lost products.
+
+_MOST_FOLLOWED = 2_000
+"""Maximum number of sources whose dependencies are boosted by one request."""
+_UUID_DIGITS = 32
+
+
+class Requests(PipelinePart):
+    """Handles requests of clients."""
+
+    def __init__(self, jobs: Jobs, plans: Plans) -> None:
+        super().__init__(jobs)
+        self._plans = plans
+
+    def carry_out(self, event: RequestReceived) -> None:
+        """Handle a request."""
+        if event.verb == "reprocess":
+            self._reprocess(event)
+        elif event.verb == "cancel":
+            self.cancel(event.job_ids)
+        elif event.verb == "escalate":
+            self._escalate(event)
+        elif event.verb == "analyse":
+            for job in [job for job in self._jobs.ready if job.is_analysis]:
+                self._escalate_job(job, event.value)
+        elif event.verb == "interest":
+            self._note_interest(event.keys, event.value)
+        elif event.verb == "expire":
+            for key in self._jobs.ready.interest.expire(event.value):
+                self._rank_again(key)
+        elif event.verb == "save":
+            self._jobs.save_unsaved(but_committing=True)
+        elif event.verb == "stop":
+            self._stop()
+
+    def _reprocess(self, event: RequestReceived) -> None:
+        for source in self._memory.load(self._chains.members(event.keys)):
+            for job in source.jobs.values():
+                self._plans.force(job, "asked for by a person")
+        self._force_jobs(event.job_ids)
+
+    def _force_jobs(self, job_ids: Iterable[int]) -> None:
+        wanted = set(job_ids)
+        for source in self._memory.load(sorted(set(self._memory.archive.key_of_jobs(sorted(wanted)).values()))):
+            for job in source.jobs.values():
+                if job.id in wanted and not job.is_analysis:
+                    self._plans.force(job, "asked for by a person")
+
+    def _escalate(self, event: RequestReceived) -> None:
+        """Raise the urgency of jobs that need a run, and of the dependencies of their sources. It is never lowered."""
+        wanted, keys = set(event.job_ids), set(event.keys)
+        named = []
+        for source in self._memory.sources.values():
+            jobs = [job for job in source.jobs.values() if source.key in keys or job.id in wanted]
+            for job in jobs:
+                self._escalate_job(job, event.value)
+            if jobs:
+                named.append(source)
+        for source in self._dependencies_of(named):
+            for job in source.jobs.values():
+                self._escalate_job(job, event.value)
+
+    def _escalate_job(self, job: Job, urgency: int) -> None:
+        if job.state not in SETTLED and job.escalation < urgency:
+            job.escalation = urgency
+            self._ledger.touched[job.source] = None
+            if job.state is JobState.QUEUED:
+                self._jobs.ready.push(job)
+
+    def _note_interest(self, keys: Iterable[PathKey], number: int) -> None:
+        """Boost the jobs of these sources, and of their dependencies that are in flight, up to a maximum."""
+        todo = [key for key in keys if self._jobs.ready.interest.note(key, number)]
+        followed = 0
+        while todo:
+            key = todo.pop()
+            self._rank_again(key)
+            source = self._memory.sources.get(key)
+            if source is None or followed >= _MOST_FOLLOWED:
+                continue
+            followed += 1
+            for target in targets_of(source):
+                needed = PathKey(target) if target in self._memory.sources else self._key_of(target)
+                if needed in self._memory.sources and self._jobs.ready.interest.note(needed, number):
+                    todo.append(needed)
+
+    def _key_of(self, target: str) -> PathKey:
+        """Return the key of the source that 32 hex digits name, else the same text."""
+        if len(target) != _UUID_DIGITS or "/" in target or "." in target:
+            return PathKey(target)
+        try:
+            return self._memory.key_of(SourceUuid(bytes.fromhex(target))) or PathKey(target)
+        except ValueError:
+            return PathKey(target)
+
+    def _rank_again(self, key: PathKey) -> None:
+        source = self._memory.sources.get(key)
+        for job in source.jobs.values() if source is not None else ():
+            if job.state is JobState.QUEUED:
+                self._jobs.ready.push(job)
+
+    def _dependencies_of(self, sources: Iterable[Source]) -> list[Source]:
+        """Return all dependencies of these sources, direct and indirect, that are in flight; settled jobs need no escalation."""
+        moving = self._memory.sources
+        todo, by_uuid = (
+            list(sources),
+            {source.uuid.hex(): source for source in moving.values()} if self._memory.edges.has_any else {},
+        )
+        found: dict[Source, None] = {}
+        known = set(todo)
+        while todo:
+            for target in targets_of(todo.pop()):
+                needed = moving.get(PathKey(target)) or by_uuid.get(target)
+                if needed is not None and needed not in known:
+                    known.add(needed)
+                    found[needed] = None
+                    todo.append(needed)
+        return list(found)
+
+    def cancel(self, job_ids: Iterable[int]) -> None:
+        """Cancel these jobs in any state; they stay cancelled until their sources change."""
+        wanted = set(job_ids)
+        for source in list(self._memory.sources.values()):
+            for job in source.jobs.values():
+                if job.id in wanted and job.state not in SETTLED and job.state is not None:
+                    self._jobs.feed(job, Trigger.CANCEL)
+                    job.is_forced = False
+                    job.planned = job.planned or UNKNOWN
+                    self._jobs.save(job)
+                    self._jobs.reports.report(job, is_settled=True)
+                    self._jobs.note_settled(job, is_changed=True)
+
+    def _stop(self) -> None:
+        """Kill every run; at the next start these jobs are pending again."""
+        self._jobs.save_unsaved()
+        if self._jobs.running:
+            self._ledger.order(KillRuns(self._ledger.cause, tuple(self._jobs.running)))
+            self._ledger.order(DiscardStaging(self._ledger.cause, tuple(self._jobs.running)))
+            self._jobs.running.clear()
+
+
+# Pending work in milliseconds: estimated from the last run of each job, or from runs of its builder if it never ran.
+#
+# The amount of work and its longest chain; `engine.loop.engine_reports`, which has a clock, computes the time that it takes.
+
+OVERHEAD_MS = 1.0
+"""Duration of a job apart from its builder's work; for copies and restored results it is the whole duration."""
+MOST_JOBS = 4_000
+"""Maximum number of jobs of each kind that are examined (5 ms); each other job counts as the average of these.
+
+With more waiting jobs, chains are ignored.
+"""
+_UNDER_WAY = -1.0
+
+
+class PendingWork(Struct, frozen=True):
+    """The work that is pending.
+
+    `work_ms`: total of all jobs; `chain_ms`: the longest chain of jobs that wait for each other, or for one resource;
+    `unknown_count`: jobs of builders that never ran; `job_count`: the number of jobs. New sources that wait for their bytes or
+    their analysis count with one job per platform.
+    """
+
+    work_ms: float
+    chain_ms: float
+    unknown_count: int
+    job_count: float = 0.0
+
+
+def pending_work(jobs: Jobs, elapsed_ms: Mapping[int, float], most: int = MOST_JOBS) -> PendingWork:
+    """Return the pending work.
+
+    Args:
+        elapsed_ms: {run key: ms since it started}.
+        most: maximum number of jobs of each kind that are examined.
+    """
+    usual = {builder: jobs.reports.usual_ms(builder) for builder in jobs.builders}
+
+    def estimate_ms(job: Job) -> float:
+        known = job.duration_ms if _is_measured(job) else usual.get(job.builder)
+        return OVERHEAD_MS + (known or 0.0)
+
+    waiting_count = sum(len(jobs.waiters.of(key)) for key in jobs.waiters.list_awaited())
+    after = _after(jobs.waiters, estimate_ms) if waiting_count <= most else {}
+    work = chain = job_count = 0.0
+    held: Counter[str] = Counter()
+    unknown = 0
+    for group, scale in _groups(jobs, most, waiting_count):
+        job_count += scale * len(group)
+        for job in group:
+            need = estimate_ms(job)
+            if job.state is JobState.RUNNING:
+                need = max(OVERHEAD_MS, need - elapsed_ms.get(job.run_key, 0.0))
+            work += need * scale
+            if jobs.resources is not None:
+                for name in jobs.resources.needs(job):
+                    held[name] += round(need * scale)
+            chain = max(chain, need + after.get(job.source.key, 0.0))
+            if not _is_measured(job) and usual.get(job.builder) is None:
+                unknown += 1
+    for builder, expected in _count_unplanned(jobs, most).items():
+        work += expected * (OVERHEAD_MS + (usual.get(builder) or 0.0))
+        job_count += expected
+        unknown += usual.get(builder) is None
+    if jobs.resources is not None:
+        chain = max(chain, *(held[name] / limit for name, limit in jobs.resources.limits.items()))
+    return PendingWork(work, chain, unknown, job_count)
+
+
+def _count_unplanned(jobs: Jobs, most: int) -> dict[bytes, float]:
+    """Return {builder: expected number of jobs} for new sources that are not read or analysed yet."""
+    planner, expected = jobs.planner, dict.fromkeys(jobs.builders, 0.0)
+    ready = [job for job in islice(jobs.ready, most) if job.is_analysis]
+    running = [job for job in jobs.running.values() if job.is_analysis]
+    for group, scale in ((ready, jobs.ready.analysis_count / len(ready) if ready else 1.0), (running, 1.0)):
+        for analysis in group:
+            siblings = (job for job in analysis.source.jobs.values() if job.builder == analysis.builder and not job.is_analysis)
+            if next(siblings, None) is None:
+                platforms = planner.platforms_of(jobs.builders[analysis.builder], analysis.source)
+                expected[analysis.builder] += scale * len(platforms)
+    unread = [key for key in islice(jobs.memory.hashing, most) if key not in jobs.memory.sources]
+    scale = len(jobs.memory.hashing) / most if len(jobs.memory.hashing) > most else 1.0
+    for fact in map(jobs.memory.hashing.__getitem__, unread):
+        for builder in planner.builders_for(fact.rel, fact.scan_folder):
+            expected[builder.uuid] += scale * len(planner.platforms_of(builder, fact))
+    return {builder: count for builder, count in expected.items() if count}
+
+
+def _is_measured(job: Job) -> bool:
+    return not (job.origin or job.is_fetched) and (job.duration_ms > 0 or job.completed_ms > 0)
+
+
+def _groups(jobs: Jobs, most: int, waiting_count: int) -> list[tuple[list[Job], float]]:
+    """Return the running, ready and waiting jobs; each group has the number of jobs that one examined job represents."""
+    running = [job for job in jobs.running.values() if not job.is_analysis]
+    ready = [job for job in islice(jobs.ready, most) if not job.is_analysis]
+    ready_count = len(jobs.ready) - jobs.ready.analysis_count
+    waiting = dict.fromkeys(islice(jobs.waiters, most))
+    blocked = [job for job in waiting if job.state is JobState.WAITING and not job.is_analysis]
+    return [(running, 1.0), (ready, ready_count / len(ready) if ready else 1.0), (blocked, max(1.0, waiting_count / most))]
+
+
+def _after(waiters: Waiters, expected: Callable[[Job], float]) -> dict[PathKey, float]:
+    """Return {key: total time of the jobs that wait for the key, one after the other}; a job that waits for itself counts once."""
+    found: dict[PathKey, float] = {}
+    for start in waiters.list_awaited():
+        stack = [start]
+        while stack:
+            key = stack[-1]
+            followers = [job for job in waiters.of(key) if job.state is JobState.WAITING and not job.is_analysis]
+            if key not in found:
+                found[key] = _UNDER_WAY
+                stack += [job.source.key for job in followers if job.source.key in waiters and job.source.key not in found]
+                continue
+            stack.pop()
+            if found[key] == _UNDER_WAY:
+                found[key] = max((expected(job) + max(0.0, found.get(job.source.key, 0.0)) for job in followers), default=0.0)
+    return found
+
 
 # Starts of runs: which jobs start, how many in one message, and the orders for their workers.
 

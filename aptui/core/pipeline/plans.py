@@ -18,8 +18,7 @@ from aptui.core.notices import SourcesChanged
 from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.feedback import ChainFeedback, Drafts
 from aptui.core.pipeline.identities import Identities
-from aptui.core.pipeline.jobs import UNKNOWN, Jobs, PipelinePart
-from aptui.core.pipeline.queues import Retries
+from aptui.core.pipeline.jobs import UNKNOWN, Jobs, PipelinePart, Retries
 from aptui.core.project import COMMON_PLATFORM, Builder
 from aptui.core.retry import ENDLESS
 from aptui.core.state.chains import CHAINS_END

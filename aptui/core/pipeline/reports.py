@@ -1,6 +1,6 @@
 """Reports about jobs: log records, notices, counts, durations; no job changes its state here.
 
-Tests: `tests/core/pipeline/test_reports.py`, `tests/core/pipeline/test_undeclared_reads.py`.
+Tests: `tests/core/pipeline/test_reports.py`, `tests/core/state/test_undeclared_reads.py`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct, field
 
-from aptui.core import rows, run_history
+from aptui.core import rows
 from aptui.core.fingerprint import Manifest
 from aptui.core.identity import duplicate_prefix, intermediate_uuid, path_uuids, render_new
 from aptui.core.messages import JobCommit
@@ -252,7 +252,7 @@ class Commits:
                 commit.log_file,
                 commit.fingerprint,
                 self._builders[job.builder].version,
-                run_history.digest(commit.products),
+                rows.digest_of_products(commit.products),
                 _step_back(commit),
                 result.origin,
             ),
@@ -296,9 +296,9 @@ def _change_of(had: tuple[Product, ...], made: tuple[Product, ...], *, is_other:
 def _step_back(commit: Commit) -> str:
     """Return the history step from the new state to the previous state; `BEGINNING` for a first run."""
     if not commit.job.inputs:
-        return run_history.BEGINNING
-    before, now = run_history.moment(commit.job.inputs, commit.had), run_history.moment(commit.inputs, commit.products)
-    return run_history.make_committed_step(before, now)
+        return rows.BEGINNING
+    before, now = rows.moment(commit.job.inputs, commit.had), rows.moment(commit.inputs, commit.products)
+    return rows.make_committed_step(before, now)
 
 
 def _describe_run(commit: Commit) -> None:

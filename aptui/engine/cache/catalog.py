@@ -14,7 +14,7 @@ before, 1 right after, 2 on demand). `legacy` are former asset ids. The asset id
 Intermediates are not listed. Equal databases give equal bytes.
 
 A catalog is written to a temporary file and renamed, so that no reader gets half of it. While engines run it may be older than the
-database, but never newer. The first change of a product removes the mark in the database (`store.db.catalog_mark`), and saving the
+database, but never newer. The first change of a product removes the mark in the database (`store.db.change_log`), and saving the
 catalogs restores the mark.
 """
 

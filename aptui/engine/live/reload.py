@@ -17,7 +17,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aptui.config import tools
+from aptui.config import packing
 from aptui.config.configuration import Config, ToolSettings
 from aptui.config.settings import GatewaySettings
 from aptui.core.project import Builder
@@ -63,10 +63,10 @@ class Tools:
             return
         if config is not self._config:
             self._config, self._seen = config, config.tools
-        now = tools.refresh_tools(replace(config, tools=self._seen or config.tools))
+        now = packing.refresh_tools(replace(config, tools=self._seen or config.tools))
         seen, before = (now.tools if now is not None else None), self._seen
         self._seen = seen
-        if (seen and tools.without_stamps(seen)) != (before and tools.without_stamps(before)):
+        if (seen and packing.without_stamps(seen)) != (before and packing.without_stamps(before)):
             self._changed()
 
 
@@ -155,4 +155,4 @@ class ConfigurationReload:
 
 def _decisive(config: Config) -> Config:
     """Return the parts of a configuration whose change needs another engine."""
-    return replace(config, layers=(), warnings=(), places={}, serve=GatewaySettings(), tools=tools.without_stamps(config.tools))
+    return replace(config, layers=(), warnings=(), places={}, serve=GatewaySettings(), tools=packing.without_stamps(config.tools))

@@ -22,8 +22,8 @@ from aptui.core.notices import ConnectionsChanged
 from aptui.link import places, port
 from aptui.link.port import Request
 from aptui.link.server import LinkServer
-from aptui.shared.account import SharingSum
 from aptui.shared.errors import BusyError, KnownError, UserError
+from aptui.shared.result_store import SharingSum
 
 if TYPE_CHECKING:
     from aptui.engine.live.supervisor import EngineSupervisor

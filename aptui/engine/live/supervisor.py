@@ -21,7 +21,7 @@ from aptui.config import dirs
 from aptui.config.configuration import Config
 from aptui.core.notices import EngineMessage, HealthChanged, JobChanged, JobProgress, LogLevel, Notice, Progress
 from aptui.core.project import Builder
-from aptui.core.run_history import SessionKind
+from aptui.core.rows import SessionKind
 from aptui.engine import registry
 from aptui.engine.live.changes import ChangeTracker
 from aptui.engine.live.reload import ConfigurationReload, LoadedConfiguration, ReloadCallback, Tools

@@ -19,7 +19,7 @@ from msgspec import Struct
 from aptui.core.model import FileFact, PathKey, RelPath
 from aptui.core.paths import is_below, key_of, parent
 from aptui.shared.files.clocks import is_coarse
-from aptui.shared.files.leases import is_open_for_writing
+from aptui.shared.files.replacing import is_open_for_writing
 
 if TYPE_CHECKING:
     from aptui.engine.loop.engine import Engine

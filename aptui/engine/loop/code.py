@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from aptui.config import tools
+from aptui.config import packing
 from aptui.config.configuration import Config
 from aptui.config.dirs import builders_record
 from aptui.core.project import Builder
@@ -84,7 +84,7 @@ def describe_anew(config: Config) -> tuple[Config, tuple[Builder, ...]]:
 
     memory = builders_record(config.cache_dir)
     registry.distrust(memory)
-    now = tools.refresh_tools(config)
+    now = packing.refresh_tools(config)
     if now is None:
         raise UserError("a tool of a builder is gone", hint="see 'tools' in aptui.yaml")
     return now, registry.complete(now, memory)

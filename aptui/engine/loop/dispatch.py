@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from aptui.engine.loop.context import EngineContext
     from aptui.engine.pool.pool import Pool
     from aptui.engine.pool.spawning import EarlyWorker
-    from aptui.shared.account import Account
+    from aptui.shared.result_store import Account
 
 
 # The paused queue: only jobs that `run-next` names may start; running jobs continue, and files are read.
@@ -289,7 +289,7 @@ class RunDispatcher:
         """Return the stored results, opened on first use."""
         context, sharing = self._context, self._context.config.sharing
         if self._shared is None and self.account is None and (sharing.local_store or sharing.is_remote):
-            from aptui.shared.account import Account
+            from aptui.shared.result_store import Account
 
             self.account = Account()
             open_results = feature.load_first("results")

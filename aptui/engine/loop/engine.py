@@ -25,8 +25,8 @@ from aptui.core.model import PathKey
 from aptui.core.notices import Progress
 from aptui.core.paths import parent
 from aptui.core.pipeline.pipeline import Pipeline
-from aptui.core.pipeline.undeclared_reads import with_default
-from aptui.core.run_history import SessionKind
+from aptui.core.rows import SessionKind
+from aptui.core.state.stale_results import with_default
 from aptui.engine.loop.code import CodeWatch
 from aptui.engine.loop.commands import CommandExecutor
 from aptui.engine.loop.context import ChangeSource, EngineContext, Inbox

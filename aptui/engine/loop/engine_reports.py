@@ -16,15 +16,15 @@ from msgspec.structs import replace
 
 from aptui import __version__
 from aptui.core.notices import EngineMessage, JobChanged, LogLevel, LogRecord, Notice, Progress
-from aptui.core.pipeline.forecast import OVERHEAD_MS, PendingWork
-from aptui.core.run_history import SessionEnd, SessionKind
+from aptui.core.pipeline.pipeline import OVERHEAD_MS, PendingWork
+from aptui.core.rows import SessionEnd, SessionKind
 from aptui.shared.errors import HostError
 from aptui.shared.files import git_commits
 from aptui.store.joblog import EngineLog
 
 if TYPE_CHECKING:
     from aptui.core.messages import Rows
-    from aptui.shared.account import Account
+    from aptui.shared.result_store import Account
 
 
 _PROGRESS_S = 0.1

@@ -24,7 +24,7 @@ from aptui.engine.scan.up_to_date import UpToDateCheck, are_as_they_were, check,
 from aptui.engine.scan.walk import ROOTS_STATE, RootGuard, Walk
 from aptui.shared.errors import UserError
 from aptui.store.db import schema
-from aptui.store.db.catalog_mark import CATALOG_STATE
+from aptui.store.db.change_log import CATALOG_STATE
 from aptui.store.db.last_run import LastRun
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from aptui import feature
-from aptui.core.cycles import CYCLE_PROBLEM, JOIN, find_cycles
 from aptui.core.messages import RequestReceived
 from aptui.core.notices import LogLevel
+from aptui.core.state.graph import CYCLE_PROBLEM, JOIN, find_cycles
 from aptui.engine.cache.catalog import Catalogs, platforms_of
 from aptui.shared.errors import InternalError
-from aptui.store.db.catalog_mark import CATALOG_STATE
+from aptui.store.db.change_log import CATALOG_STATE
 from aptui.store.queries import dependencies
 from aptui.store.queries.reader import Reader, open_reader
 

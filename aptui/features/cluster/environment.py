@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aptui
-from aptui.config import tools as config_tools
+from aptui.config import packing as config_tools
 from aptui.config.merge import digests_of
 from aptui.core.project import Builder, BuilderKind
 from aptui.engine.registry import ask_child

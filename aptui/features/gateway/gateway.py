@@ -21,7 +21,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from aptui.config import dirs
-from aptui.features.gateway import documents, tasks, wire_codec
+from aptui.features.gateway import documents, gateway_context, wire_codec
 from aptui.features.gateway.access import guard, tokens
 from aptui.features.gateway.access.guard import (
     GUARD,
@@ -36,11 +36,10 @@ from aptui.features.gateway.http import change_feed, demo_page, http_files
 from aptui.features.gateway.peers import peer_connections, proxy
 from aptui.features.gateway.ws.client_sessions import REVOKED, SESSIONS, RequestAnswer, WireSession, WireSessions
 from aptui.features.gateway.ws.news import NewsPublisher
-from aptui.link import gateways, places
+from aptui.link import places
 from aptui.link.engine_link import EngineLink
-from aptui.shared.connections.accepting import Acceptor
 from aptui.shared.connections.addresses import is_loopback
-from aptui.shared.connections.http_sockets import LimitedRunner
+from aptui.shared.connections.http_sockets import Acceptor, LimitedRunner
 from aptui.shared.errors import BusyError, UserError
 from aptui.shared.floods import ErrorReports
 from aptui.store.queries.reader_pool import Database
@@ -107,7 +106,7 @@ def build_app(parts: GatewayParts) -> web.Application:
     app[CONTEXT], app[GUARD], app[SESSIONS], parts.app = parts, parts.guard, parts.sessions, app
     app.on_response_prepare.append(guard.mark_response)
     app.router.add_get(wire_codec.PATH, parts.sessions.connect)
-    for module in (http_files, change_feed, documents, peer_connections, proxy, demo_page, documents):
+    for module in (http_files, change_feed, documents, peer_connections, proxy, demo_page):
         module.add_routes(app)
     return app
 
@@ -167,7 +166,7 @@ class Gateway:
                 refuses=parts.guard.refusal,
             )
             self._acceptor.start()
-            self._revoking = tasks.begin(_keep_watch(parts, connections), "checking tokens")
+            self._revoking = gateway_context.begin(_keep_watch(parts, connections), "checking tokens")
             parts.engine.start()
             parts.publisher.start()
         except BaseException:
@@ -324,7 +323,7 @@ def run(
 
 
 async def _run(config: Config, say: Callable[[str], object], reread: Callable[[], Config] | None, *, ends_with_input: bool) -> None:
-    loop, over = asyncio.get_running_loop(), tasks.end_signal()
+    loop, over = asyncio.get_running_loop(), gateway_context.end_signal()
     loop.set_exception_handler(ErrorReports().handle)
     if ends_with_input:
         loop.add_reader(sys.stdin.fileno(), over.set)
@@ -335,12 +334,12 @@ async def _run(config: Config, say: Callable[[str], object], reread: Callable[[]
         say(f"the gateway of '{config.project_dir}' listens at {place.url}")
         await over.wait()
     finally:
-        gateways.retract(config.cache_dir)
+        places.retract_gateway(config.cache_dir)
         await gateway.close()
 
 
 def announce(config: Config, place: ListenAddress) -> None:
     """Write the address and the token of the user who runs the gateway into a private file."""
     pid = os.getpid()
-    record = gateways.GatewayRecord(pid, places.process_start(pid), place.url, place.address, place.port, place.token)
-    gateways.announce(config.cache_dir, record)
+    record = places.GatewayRecord(pid, places.process_start(pid), place.url, place.address, place.port, place.token)
+    places.announce_gateway(config.cache_dir, record)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from aptui.core.notices import LogLevel
 from aptui.engine.live.helper_process import HelperProcess
-from aptui.link import gateways, places
+from aptui.link import places
 from aptui.shared.errors import KnownError
 
 if TYPE_CHECKING:
@@ -79,13 +79,13 @@ class GatewaySupervisor:
         self._process.end()
         self._retry_at, self._retry_s, self._problem = now, _RETRY_S[0], ""
         if not config.serve.is_enabled:
-            gateways.retract(config.cache_dir)
+            places.retract_gateway(config.cache_dir)
 
     def close(self) -> None:
         """End the gateway."""
         self._process.end()
         if self._live.config.serve.is_enabled:
-            gateways.retract(self._live.config.cache_dir)
+            places.retract_gateway(self._live.config.cache_dir)
 
     def _start(self, now: float) -> None:
         config = self._live.config
@@ -123,7 +123,9 @@ class GatewaySupervisor:
         self._retry_at, self._retry_s = now + self._retry_s, min(4 * self._retry_s, _RETRY_S[1])
         config = self._live.config
         with contextlib.suppress(KnownError):
-            gateways.announce(config.cache_dir, gateways.GatewayRecord(0, 0, "", config.serve.address, config.serve.port, "", why))
+            places.announce_gateway(
+                config.cache_dir, places.GatewayRecord(0, 0, "", config.serve.address, config.serve.port, "", why)
+            )
         if why != self._problem:
             self._problem = why
             if self._live.engine is not None:

@@ -29,7 +29,7 @@ from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database
 from aptui.config.load import ConfigMessage
 from aptui.features.gateway.peers import peer_settings
-from aptui.link import gateways
+from aptui.link import places
 from aptui.link.client import EngineClient, NoEngine
 from aptui.shared import printing
 from aptui.shared.errors import HostError, KnownError, UserError, install_advice
@@ -93,7 +93,7 @@ def gateway(arguments: Namespace) -> int:
 
 
 def _refuse_second(config: Config) -> None:
-    found = gateways.find_gateway(config.cache_dir)
+    found = places.find_gateway(config.cache_dir)
     if found is not None and found.is_alive:
         raise UserError(
             f"a gateway of this project already listens at {found.url} (process {found.pid})", hint="use that one, or stop it first"
@@ -571,7 +571,7 @@ def _check_gateway(config: Config) -> DoctorCheck:
     """Check whether the gateway runs if it is enabled."""
     from aptui.cli.read_verbs import engine_process
 
-    found = gateways.find_gateway(config.cache_dir)
+    found = places.find_gateway(config.cache_dir)
     if not config.serve.is_enabled and found is None:
         return DoctorCheck("gateway", "ok", "off: 'serve.enabled' is false")
     if find_spec("aiohttp") is None:
@@ -579,8 +579,8 @@ def _check_gateway(config: Config) -> DoctorCheck:
     if found is None and not engine_process(config):
         return DoctorCheck("gateway", "ok", "it starts with the engine, which is not running")
     if found is None or not found.is_alive:
-        return DoctorCheck("gateway", "warn", gateways.words(found), "'aptui gateway' prints the reason")
-    return DoctorCheck("gateway", "ok", gateways.words(found))
+        return DoctorCheck("gateway", "warn", places.describe_gateway(found), "'aptui gateway' prints the reason")
+    return DoctorCheck("gateway", "ok", places.describe_gateway(found))
 
 
 def _check_lists(config: Config) -> DoctorCheck:

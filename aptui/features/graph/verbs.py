@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
-from aptui.cli.naming import AskedAssets, AssetNames, as_text, database_argument, open_asked
-from aptui.cli.spelling import find_misspelt
+from aptui.cli.naming import AskedAssets, AssetNames, as_text, database_argument, find_misspelt, open_asked
 from aptui.core.model import EdgeKind
 from aptui.shared import printing
 from aptui.shared.errors import UserError

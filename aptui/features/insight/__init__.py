@@ -25,7 +25,7 @@ FEATURE = Feature(
             ("aptui report", "aptui report --by owner"),
         ),
         "trace": VerbInfo(
-            "aptui.features.insight.session_trace",
+            "aptui.features.insight.history_verb",
             "write where the time of a session went, as a trace for Perfetto",
             "look",
             ("aptui trace", "aptui trace last~1 --out trace.json"),

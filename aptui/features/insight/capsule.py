@@ -30,12 +30,12 @@ from aptui.config import load
 from aptui.config.configuration import SANDBOX_VARIABLE, Config
 from aptui.config.dirs import asset_database
 from aptui.config.own_files import note_written
-from aptui.config.yaml import scalars
+from aptui.config.yaml import nodes
 from aptui.core.fingerprint import MISSING
 from aptui.core.orders import Outcome
 from aptui.core.project import COMMON_PLATFORM, Builder
 from aptui.core.quality import QUALITY_VARIABLE, Quality, is_of_any_draft
-from aptui.core.run_history import Made, RunStep, moments
+from aptui.core.rows import Made, RunStep, moments
 from aptui.features.insight import received_capsule
 from aptui.features.insight.received_capsule import FACTS, FORMAT, SOURCES, TOP, ReceivedProject
 from aptui.shared import printing
@@ -380,7 +380,7 @@ def _run(file: str, arguments: Namespace) -> int:
 
 def _limit_of(text: str) -> int:
     try:
-        return scalars.byte_count(text)
+        return nodes.byte_count(text)
     except ValueError as error:
         raise UserError(f"--limit: {error}", hint="for example --limit 4GiB") from None
 

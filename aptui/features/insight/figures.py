@@ -11,7 +11,7 @@ from typing import Any
 
 from aptui.shared import openmetrics
 from aptui.shared.openmetrics import Family, Sample, gauge
-from aptui.store.queries import integrity, session_history
+from aptui.store.queries import checks, session_history
 from aptui.store.queries.reader import Reader
 from aptui.store.queries.session_history import sessions
 
@@ -38,7 +38,7 @@ def _of_database(reader: Reader, name_of: Callable[[bytes], str]) -> Iterator[Fa
     yield Family("aptui_jobs", "gauge", "Jobs by status.", [Sample(n, {"status": name}) for name, n in totals.jobs.items()])
     yield gauge("aptui_sources", "Sources that have jobs.", totals.sources)
     yield gauge("aptui_products", "Products in the cache.", totals.products)
-    yield gauge("aptui_product_bytes", "Size of all products together.", integrity.product_bytes(reader))
+    yield gauge("aptui_product_bytes", "Size of all products together.", checks.product_bytes(reader))
     yield gauge("aptui_log_warnings", "Warnings in the logs of completed jobs.", totals.warnings)
     yield gauge("aptui_log_errors", "Errors in the logs of completed jobs.", totals.errors)
     yield gauge(

@@ -10,8 +10,7 @@ from datetime import datetime
 
 from aptui.config.configuration import Config
 from aptui.core.asset_checks import CheckLevel
-from aptui.features.insight.history_verb import Comparison, JobComparison, compare, run_name, why
-from aptui.features.insight.session_trace import Timeline, timeline
+from aptui.features.insight.history_verb import Comparison, JobComparison, Timeline, compare, run_name, timeline, why
 from aptui.features.insight.size import SizeBy, add_growth, sizes
 from aptui.shared.sanitize import sanitize
 from aptui.store.queries.checks import findings

@@ -22,8 +22,8 @@ from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database, recovery_folder
 from aptui.core.paths import is_below, normalize
 from aptui.engine.cache.cache import Cache
-from aptui.features.relocation import moved_files, text_references
-from aptui.features.relocation.moved_files import native
+from aptui.features.relocation import moved_files
+from aptui.features.relocation.moved_files import Rename, UnreadableError, native
 from aptui.features.relocation.plan import Mention, Plan, group_items, make_plan, prefixes_of, renames_for
 from aptui.features.relocation.relocation_records import (
     Relocate,
@@ -33,7 +33,6 @@ from aptui.features.relocation.relocation_records import (
     Update,
     count_report,
 )
-from aptui.features.relocation.text_references import Rename, UnreadableError
 from aptui.shared.errors import HostError
 from aptui.shared.files.replacing import replace_bytes
 from aptui.store.queries.reader import open_reader
@@ -102,7 +101,7 @@ def stamp_of(file: str) -> Stamp:
 def digest_of(file: str) -> str:
     """Return the digest of a file's bytes (text form), "" if it cannot be read."""
     try:
-        return hashlib.sha256(text_references.read(native(file))).hexdigest()
+        return hashlib.sha256(moved_files.read(native(file))).hexdigest()
     except UnreadableError:
         return ""
 
@@ -190,9 +189,9 @@ def _rewrite_file(file: str, renames: Sequence[Rename], prefixes: Iterable[str])
     Raises:
         UnreadableError: the file is not text, or cannot be read or written.
     """
-    mended = text_references.mend(text_references.read(native(file)), renames, prefixes)
+    mended = moved_files.mend(moved_files.read(native(file)), renames, prefixes)
     if mended.count:
-        text_references.rewrite(native(file), mended.data)
+        moved_files.rewrite(native(file), mended.data)
     return mended.count
 
 
@@ -201,9 +200,7 @@ def _remove_temporary(journal: Journal) -> None:
     places = {os.path.dirname(native(path)) for each in journal.rewrites for path in (each.file, each.new_file)}
     begun = [f"{native(item.new_file)}{moved_files.BEGUN}" for item in journal.report.items if item.new_file]
     for folder in places:
-        begun += glob.glob(
-            f"{glob.escape(folder)}/{text_references.BEGUN_PREFIX}*{text_references.BEGUN_SUFFIX}", include_hidden=True
-        )
+        begun += glob.glob(f"{glob.escape(folder)}/{moved_files.BEGUN_PREFIX}*{moved_files.BEGUN_SUFFIX}", include_hidden=True)
     for path in begun:
         with contextlib.suppress(OSError):
             os.unlink(path)

@@ -36,13 +36,13 @@ FEATURE = Feature(
             ),
         ),
     },
-    requests={"restore": "aptui.features.sharing.restoring:Restore"},
-    answers="aptui.features.sharing.restoring:RestoreRequests",
+    requests={"restore": "aptui.features.sharing.job_results:Restore"},
+    answers="aptui.features.sharing.job_results:RestoreRequests",
     points={
         "store": "aptui.features.sharing.namespaces:open_store",
         "doctor": "aptui.features.sharing.verbs:doctor_lines",
         "results": "aptui.features.sharing.shared_cache:open_shared_cache",
-        "restore": "aptui.features.sharing.restoring:open_stored_run",
+        "restore": "aptui.features.sharing.job_results:open_stored_run",
     },
     panes={"cache": (6, "Cache", "Cache", "aptui.features.sharing.screen.screen:CachePane")},
 )

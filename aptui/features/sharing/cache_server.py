@@ -31,13 +31,12 @@ from typing import Any
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
-from aptui.features.sharing.seal import MAX_RECORD_BYTES, TRUSTED
+from aptui.features.sharing.record import MAX_RECORD_BYTES, TRUSTED
 from aptui.features.sharing.stores import placing
 from aptui.features.sharing.stores.folder_store import FolderStore
 from aptui.features.sharing.stores.placing import CHUNK_BYTES, write_all
-from aptui.shared.connections.accepting import HANDSHAKE_LIMIT_S, Acceptor
 from aptui.shared.connections.addresses import is_loopback
-from aptui.shared.connections.http_sockets import HttpSocket, LimitedRunner, SocketLimits
+from aptui.shared.connections.http_sockets import HANDSHAKE_LIMIT_S, Acceptor, HttpSocket, LimitedRunner, SocketLimits
 from aptui.shared.errors import BusyError, HostError, UserError
 from aptui.shared.result_store import StoreError
 

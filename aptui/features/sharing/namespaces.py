@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from aptui.config.configuration import SharedCacheSettings
 from aptui.config.trust import BUCKETS, refuse_others_store
-from aptui.features.sharing.seal import TRUSTED, Seal, read_key
+from aptui.features.sharing.record import TRUSTED, Seal, read_key
 from aptui.features.sharing.stores.local import LocalStore
 from aptui.shared.errors import HostError, KnownError, UserError
 from aptui.shared.result_store import Mismatch, Store
@@ -62,7 +62,7 @@ def open_store(address: str, namespace: str = TRUSTED, *, limit_s: float = 5.0) 
     """
     scheme, separator, rest = address.partition("://")
     if scheme in {"http", "https"} and separator:
-        from aptui.features.sharing.stores.http_store import HttpStore
+        from aptui.features.sharing.stores.remote_stores import HttpStore
 
         return HttpStore(address, namespace, token=os.environ.get(TOKEN_VARIABLE, ""), limit_s=limit_s)
     path = rest if scheme == "file" else address
@@ -71,7 +71,7 @@ def open_store(address: str, namespace: str = TRUSTED, *, limit_s: float = 5.0) 
 
         return FolderStore(path, namespace)
     if scheme in BUCKETS and separator:
-        from aptui.features.sharing.stores.object_store import ObjectStore
+        from aptui.features.sharing.stores.remote_stores import ObjectStore
 
         return ObjectStore(address, namespace, limit_s=max(limit_s, 1.0))
     raise UserError(f"'{address}' is not a location for a shared cache", hint="an absolute folder, http(s)://…, or s3://…")

@@ -15,12 +15,10 @@ from aptui.core.notices import LogLevel
 from aptui.core.orders import Outcome, RunResult
 from aptui.features.sharing import record as records
 from aptui.features.sharing.namespaces import Namespace, TroubleReporter
-from aptui.features.sharing.record import Discovered, JobFacts, Record, Variants, difference, variant_key
-from aptui.features.sharing.seal import Seal, part_sealed
+from aptui.features.sharing.record import Discovered, JobFacts, Record, Seal, Variants, difference, part_sealed, variant_key
 from aptui.features.sharing.stores.breaker import Breaker, DeadlineExecutor
-from aptui.shared.account import Account
 from aptui.shared.errors import KnownError
-from aptui.shared.result_store import Mismatch, Store, StoreError, StoreFull, StoreRefused
+from aptui.shared.result_store import Account, Mismatch, Store, StoreError, StoreFull, StoreRefused
 
 # A base key has a record; or, if a builder has found dependencies, a list of variants (`records.record`).
 

@@ -29,12 +29,11 @@ from aptui.features.sharing.publishing import MadeResult, Present, ResultUploade
 from aptui.features.sharing.record import JobFacts, Record, base_key, flaw_of_report
 from aptui.features.sharing.stores import placing
 from aptui.features.sharing.stores.breaker import Breaker, DeadlineExecutor, TooSlow
-from aptui.features.sharing.stores.http_store import SLOWEST_BYTES_PER_S
 from aptui.features.sharing.stores.local import LocalStore
 from aptui.features.sharing.stores.placing import Lease
-from aptui.shared.account import Account
+from aptui.features.sharing.stores.remote_stores import SLOWEST_BYTES_PER_S
 from aptui.shared.errors import KnownError
-from aptui.shared.result_store import Mismatch, Store, StoreError
+from aptui.shared.result_store import Account, Mismatch, Store, StoreError
 
 
 class Stopwatch:

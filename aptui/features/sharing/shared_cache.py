@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from aptui.engine.loop.context import EngineContext
     from aptui.features.sharing.record import JobFacts
     from aptui.features.sharing.service import CacheHit, Service
-    from aptui.shared.account import Account, SharingSum
+    from aptui.shared.result_store import Account, SharingSum
 
 
 class SharingRules:

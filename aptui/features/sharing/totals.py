@@ -13,9 +13,9 @@ from pathlib import Path
 from msgspec import Struct, to_builtins
 
 from aptui.config.dirs import OWN_FOLDER
-from aptui.shared.account import Account, SharingSum, sum_of
 from aptui.shared.errors import KnownError
 from aptui.shared.files.replacing import replace_bytes
+from aptui.shared.result_store import Account, SharingSum, sum_of
 
 _FILE = Path(OWN_FOLDER, "shared.json")
 

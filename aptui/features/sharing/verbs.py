@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from argparse import _ArgumentGroup
 
     from aptui.config.configuration import Config
-    from aptui.features.sharing.stores.maintenance import StoreMaintenance
-    from aptui.shared.account import SharingSum
+    from aptui.features.sharing.stores.local import StoreMaintenance
+    from aptui.shared.result_store import SharingSum
 
 
 INCOMPLETE = 1
@@ -124,8 +124,8 @@ def _store_of(config: Config) -> str:
 def gc(arguments: Namespace) -> int:
     """Remove the results that were not used for the longest time."""
     from aptui.config.edit import mistake_in, value_of
-    from aptui.config.yaml.scalars import byte_count
-    from aptui.features.sharing.stores import maintenance
+    from aptui.config.yaml.nodes import byte_count
+    from aptui.features.sharing.stores import local
 
     config = load_config(arguments)
     path = _store_of(config)
@@ -133,7 +133,7 @@ def gc(arguments: Namespace) -> int:
     if mistake_in("local_store.size_limit", size_limit):
         raise UserError(f"'{arguments.limit}' is not a size", hint="for example --limit 5GiB")
     limit = byte_count(size_limit) if arguments.limit else config.sharing.local_limit_bytes  # type: ignore[arg-type]  # the schema checks it
-    done = maintenance.gc(path, limit) if os.path.isdir(path) else maintenance.StoreMaintenance()
+    done = local.gc(path, limit) if os.path.isdir(path) else local.StoreMaintenance()
     if arguments.json:
         printing.say_json({"store": path, "limit_bytes": limit, **to_builtins(done)})
     elif done.is_busy:
@@ -145,7 +145,7 @@ def gc(arguments: Namespace) -> int:
 
 
 def _verify(arguments: Namespace) -> int:
-    from aptui.features.sharing.stores import maintenance
+    from aptui.features.sharing.stores import local
 
     config = load_to_run(arguments) if arguments.rebuild else load_config(arguments)
     path = _store_of(config)
@@ -155,7 +155,7 @@ def _verify(arguments: Namespace) -> int:
 
         with open_for_reading(arguments, config) as project:
             return rebuild_store(config, project, arguments.rebuild, arguments.seed, as_json=arguments.json)
-    found = maintenance.verify(path) if os.path.isdir(path) else maintenance.StoreMaintenance()
+    found = local.verify(path) if os.path.isdir(path) else local.StoreMaintenance()
     if arguments.json:
         printing.say_json({"store": path, **to_builtins(found)})
     else:
@@ -171,11 +171,11 @@ def _describe_held(found: StoreMaintenance) -> str:
 
 def _stats(arguments: Namespace) -> int:
     from aptui.features.sharing import totals as shared_totals
-    from aptui.features.sharing.stores import maintenance
+    from aptui.features.sharing.stores import local
 
     config = load_config(arguments)
     sharing, path = config.sharing, config.sharing.local_store
-    held = maintenance.count(path) if path and os.path.isdir(path) else maintenance.StoreMaintenance()
+    held = local.count(path) if path and os.path.isdir(path) else local.StoreMaintenance()
     totals = shared_totals.read(config.cache_dir)
     if arguments.json:
         printing.say_json(
@@ -202,7 +202,7 @@ def _stats(arguments: Namespace) -> int:
 
 
 def _print_totals(builders: Mapping[str, SharingSum], since_ms: int) -> None:
-    from aptui.shared.account import duration, line, total
+    from aptui.shared.result_store import duration, line, total
 
     if not builders:
         printing.say("nothing was looked up yet")
@@ -226,7 +226,7 @@ def _print_totals(builders: Mapping[str, SharingSum], since_ms: int) -> None:
 
 def _init(arguments: Namespace) -> int:
     """Make a key that seals results, unless it exists."""
-    from aptui.features.sharing.seal import make_key, read_key
+    from aptui.features.sharing.record import make_key, read_key
 
     arguments.set = [*(getattr(arguments, "set", None) or ()), "shared_cache.trust=unsealed"]  # the missing key is made here
     config = load_config(arguments)
@@ -326,7 +326,7 @@ def _serve(arguments: Namespace) -> int:
 
 def _tokens(file: str | None) -> dict[str, str]:
     """Return {token: the namespace it may write}: one token per line, with an optional namespace, `trusted` by default."""
-    from aptui.features.sharing.seal import TRUSTED
+    from aptui.features.sharing.record import TRUSTED
 
     if not file:
         return {}
@@ -363,7 +363,7 @@ def restore(arguments: Namespace) -> int:
     from aptui.batch.run import run
     from aptui.cli.naming import find_job, refuse_failed_analysis, refuse_unknown_run
     from aptui.cli.read_access import open_for_reading
-    from aptui.features.sharing.restoring import find_stored_run
+    from aptui.features.sharing.job_results import find_stored_run
 
     config = load_to_run(arguments)
     with open_for_reading(arguments, config) as project:
@@ -410,7 +410,7 @@ def _check_shared_cache(config: Config) -> DoctorCheck:
     is_sealed = bool(sharing.team_key_file or sharing.writers)
     risks = risks_of(sharing.store, is_used=sharing.is_remote, is_sealed=is_sealed)
     if sharing.team_key_file and sharing.is_remote:
-        from aptui.features.sharing.seal import read_key
+        from aptui.features.sharing.record import read_key
 
         try:
             read_key(sharing.team_key_file)

@@ -25,9 +25,8 @@ from msgspec import Struct, to_builtins
 
 from aptui.batch.options import load_config
 from aptui.batch.summary import findings_line
-from aptui.cli.naming import AskedAssets, AssetNames, database_argument, open_asked
+from aptui.cli.naming import AskedAssets, AssetNames, database_argument, find_misspelt, open_asked
 from aptui.cli.read_access import OpenedProject, open_for_reading, os_path
-from aptui.cli.spelling import find_misspelt
 from aptui.config import trust
 from aptui.config.own_files import note_written
 from aptui.core.asset_checks import Check, CheckLevel
@@ -37,7 +36,7 @@ from aptui.core.retry import FailureKind
 from aptui.features.shipping.asset_list import closure, orphans
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
-from aptui.shared.files.named_files import describe_difference, same_letters
+from aptui.shared.files.confinement import describe_difference, same_letters
 from aptui.store.queries.asset_graph import AssetGraph, Node
 from aptui.store.queries.checks import CheckFinding, ProductToCheck, findings, products_to_check
 from aptui.store.queries.source_edges import find_named_sources, list_same_but_for_case

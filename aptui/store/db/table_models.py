@@ -392,7 +392,7 @@ class MissingScansTable(OwnTable):
 class RunsTable(OwnTable):
     """The last runs of each job.
 
-    `products` is one digest over its products, `step` leads back to the run before (`core.run_history`).
+    `products` is one digest over its products, `step` leads back to the run before (`core.rows`).
     """
 
     job_id = IntegerField()

@@ -29,8 +29,7 @@ from aptui.core.messages import Rows
 from aptui.core.model import PathKey
 from aptui.shared import trace
 from aptui.shared.errors import HostError, InternalError, KnownError
-from aptui.store.db.catalog_mark import CatalogMark
-from aptui.store.db.change_log import ChangeLog
+from aptui.store.db.change_log import CatalogMark, ChangeLog
 from aptui.store.db.product_links import ProductLinkProjection
 from aptui.store.db.schema import has_rows, host_error
 from aptui.store.db.statements import STATEMENTS, Parameters, execute, id_list, reshape

@@ -1,6 +1,6 @@
 """Every job of the asset database as columns, for lists of a million rows.
 
-Only its owner uses a table; `ordering` sorts it. A row is named by its index, which never changes; deleted rows stay as dead ones
+Only its owner uses a table. A row is named by its index, which never changes; deleted rows stay as dead ones
 until everything is read again. A job is identified by its id. A failed analysis has no id, and is identified by a negative number
 of our own (`analysis_key`).
 """
@@ -20,13 +20,18 @@ from msgspec import Struct
 from aptui.core.model import LISTED_ANALYSIS, describe_key
 from aptui.core.notices import JobChanged
 from aptui.core.run_report import NO_FACTS, NUMBER_FACTS, WHOLE_FACTS, ContentFacts
+from aptui.shared.errors import InternalError
 from aptui.store.db.schema import uuid_text
+from aptui.store.jobs.parts import Beginning, Ending, JobPart, JobPiece, Piece, SourcePiece, read_job_parts
 from aptui.store.jobs.regex import Mask
 from aptui.store.jobs.texts import Codes, RecentTexts, TextPool, Texts
 from aptui.store.queries.checks import CheckMark
+from aptui.store.queries.reader import Reader
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+    from aptui.store.jobs.texts import Codes
 
 
 # Groups of failures: an error without the paths, names and numbers of the single job.
@@ -465,3 +470,199 @@ def group_failures(table: JobTable) -> list[tuple[str, bool, list[int]]]:
     return sorted(
         ((text, is_source, rows) for (text, is_source), rows in groups.items()), key=lambda group: (-len(group[2]), group[0])
     )
+
+
+# Sorts all rows of a table of jobs, by a column or with the most urgent jobs first.
+#
+# Rows may be added while the order is computed; the order contains only the rows that existed at its start.
+
+# Sorting of many numbers, whatever they mean.
+
+
+def argsort(keys: npt.NDArray[np.int64]) -> Codes:
+    """Return the stable order of `keys`.
+
+    Numpy sorts 16 bits in linear time. Two such sorts are faster than one of keys with indexes in their low bits, which is
+    faster than sorting indexes by keys.
+    """
+    count = len(keys)
+    if not count:
+        return np.empty(0, np.int32)
+    bits = count.bit_length()
+    least = keys.min()
+    span = int(keys.max()) - int(least)
+    if span < 1 << 32:
+        digits = (keys - least).astype(np.uint32)
+        low: Codes = np.argsort(digits.astype(np.uint16), kind="stable").astype(np.int32)
+        return low[np.argsort((digits >> 16).astype(np.uint16)[low], kind="stable")] if span >> 16 else low
+    if span >= 1 << (62 - bits):
+        return np.argsort(keys, kind="stable").astype(np.int32)
+    packed = (keys - least) << bits
+    packed |= np.arange(count, dtype=np.int64)
+    packed.sort()
+    packed &= (1 << bits) - 1
+    order: Codes = packed.astype(np.int32)
+    return order
+
+
+FAILED_FIRST = "failed_first"
+"""The default order: failed jobs, jobs with errors, jobs with warnings, the rest; in each the newest first, running ones last."""
+
+_WITH_WARNINGS = 2
+"""Urgency rank of completed jobs with warnings."""
+
+
+def order_rows(table: JobTable, field: str, *, is_descending: bool) -> Codes:
+    """Return all rows in the order of a column; rows with equal values stay in the order in which they were read.
+
+    Running jobs count as the newest, because they complete next, and as the longest, because their end is unknown. By reason,
+    failures come first, by their errors. Jobs of one status have the newest first, also in `FAILED_FIRST`.
+    """
+    count = table.row_count()  # rows that are added in the meantime are left out
+    status = _first(table, "status", count)
+    if field == "completed_ms":
+        keys = _moments(table, status)
+    elif field == FAILED_FIRST:
+        newest = argsort(-_moments(table, status))
+        places = _urgency(table, status)
+        places[places > _WITH_WARNINGS] = _WITH_WARNINGS + 1  # waiting, cancelled and completed jobs are one group
+        places[status == PROCESSING] = _WITH_WARNINGS + 2
+        return newest[argsort(places[newest])]
+    elif field == "duration_ms":
+        keys = _first(table, field, count).astype(np.int64)
+        keys[np.isin(status, (PENDING, CANCELLED))] = 0
+        keys[status == PROCESSING] = keys.max(initial=0) + 1
+    elif field in ("id", "warnings", "errors"):
+        keys = _first(table, field, count).astype(np.int64)
+    elif field == "status":
+        newest = argsort(-_moments(table, status))
+        urgency = _urgency(table, status)[newest]
+        return newest[argsort(-urgency if is_descending else urgency)]
+    elif field == "reason":
+        keys = _ranks(table, "reason", count)
+        is_failed = (status == FAILED) & (_first(table, "error", count) > 0)
+        errors = _ranks(table, "error", count)
+        keys[is_failed] = errors[is_failed] - 1 - errors.max(initial=0)
+    else:
+        keys = _ranks(table, field, count)
+    return argsort(-keys if is_descending else keys)
+
+
+def _first(table: JobTable, field: str, count: int) -> npt.NDArray[np.number]:
+    """Return a copy of the first rows of a column of numbers, because other threads may change the column."""
+    return table.number(field)[:count].copy()
+
+
+def _moments(table: JobTable, status: npt.NDArray[np.number]) -> npt.NDArray[np.int64]:
+    """Return when rows completed; 0 for waiting jobs, the newest of all for running ones."""
+    moments: npt.NDArray[np.int64] = _first(table, "completed_ms", len(status)).astype(np.int64)
+    moments[status == PENDING] = 0
+    moments[status == PROCESSING] = moments.max(initial=0) + 1
+    return moments
+
+
+def _ranks(table: JobTable, field: str, count: int) -> npt.NDArray[np.int64]:
+    codes, texts = table.text(field)
+    codes = codes[:count].copy()  # copied before the number of texts is read
+    ranks: npt.NDArray[np.int64] = texts.ranks(len(texts))[codes].astype(np.int64)
+    return ranks
+
+
+def _urgency(table: JobTable, status: npt.NDArray[np.number]) -> npt.NDArray[np.int64]:
+    """Return ranks of rows by status, problems first."""
+    warnings, errors = _first(table, "warnings", len(status)), _first(table, "errors", len(status))
+    places: npt.NDArray[np.int64] = np.array((4, 3, 6, 0, 5), np.int64)[status]
+    is_completed = status == COMPLETED
+    places[is_completed & (warnings > 0)] = _WITH_WARNINGS
+    places[is_completed & (errors > 0)] = 1
+    return places
+
+
+# Makes columns (`table`) of every job and every failed analysis of the asset database.
+
+
+def read_job_table(reader: Reader, builders: Mapping[bytes, str], analyses: AnalysisKeys | None = None) -> JobTable:
+    """Read every job and failed analysis, and the moment of this state, in one transaction; `builders` is {UUID: name}."""
+    return build_job_table(read_job_parts(reader), builders, analyses)
+
+
+def build_job_table(parts: Iterable[JobPart], builders: Mapping[bytes, str], analyses: AnalysisKeys | None = None) -> JobTable:
+    """Return a table of the parts that `read_job_parts` yields.
+
+    Raises:
+        InternalError: the last part (`Ending`) is missing.
+    """
+    table = JobTable(builders, analyses or AnalysisKeys())
+    sources = _Sources(table)
+    for part in parts:
+        match part:
+            case Beginning():
+                table.moment, table.folders = part.moment, part.folders
+                table.reserve(part.job_count)
+            case SourcePiece():
+                sources.extend(part.piece)
+            case JobPiece():
+                numbers = part.piece.arrays()
+                codes = sources.codes_of(numbers[1])
+                table.extend(numbers, [text.decode() for text in part.piece.texts], codes, sources.folders_of(codes))
+            case Ending():
+                _finish(table, part, sources)
+                return table
+    raise InternalError("the jobs were read without their end")
+
+
+class _Sources:
+    """The sources of a table: the code of a path is its index."""
+
+    def __init__(self, table: JobTable) -> None:
+        self._table = table
+        self._ids: list[npt.NDArray[np.int64]] = [np.empty(0, np.int64)]
+        self._owners: list[npt.NDArray[np.int64]] = [np.empty(0, np.int64)]
+        self._folders: Codes | None = None
+
+    def extend(self, piece: Piece) -> None:
+        """Add sources, all with higher ids than the existing ones."""
+        ids, owners = piece.arrays()
+        self._ids, self._owners = [*self._ids, ids], [*self._owners, owners]
+        self._table.text("source")[1].extend_joined(piece.texts[0].data, piece.count)
+
+    def codes_of(self, source_ids: npt.NDArray[np.int64] | int) -> Codes:
+        """Return the codes of sources."""
+        if len(self._ids) > 1:
+            self._ids = [np.concatenate(self._ids)]
+        codes: Codes = np.searchsorted(self._ids[0], source_ids).astype(np.int32)
+        return codes
+
+    def folders_of(self, codes: Codes) -> Codes:
+        """Return the codes of their scan folders' names."""
+        if self._folders is None:
+            names = np.zeros(max(self._table.folders, default=0) + 1, np.int32)
+            for number in self._table.folders:
+                names[number] = self._table.folder_code(number)
+            self._folders = names[np.concatenate(self._owners)]
+        return self._folders[codes]
+
+
+def _finish(table: JobTable, part: Ending, sources: _Sources) -> None:
+    table.set_errors(part.errors)
+    table.set_facts(part.facts)
+    table.set_flaky(part.flaky)
+    table.set_drafts(part.drafts)
+    numbers = {table.folder_code(number): number for number in table.folders}
+    for analysis in part.analyses:
+        _put_analysis(table, analysis, sources, numbers)
+    table.set_durations(part.foreign_durations)
+
+
+def _put_analysis(table: JobTable, analysis: tuple[Any, ...], sources: _Sources, numbers: Mapping[int, int]) -> None:
+    source_id, builder, warnings, errors, completed_ms, duration_ms, reason, error = analysis
+    code = sources.codes_of(source_id)
+    row = table.put(
+        JobValues(
+            0, table.text("source")[1][int(code)], numbers[int(sources.folders_of(code))], "all",
+            f"{LISTED_ANALYSIS}{uuid_text(builder)}", table.builder_name(builder), FAILED,
+            warnings, errors, completed_ms, duration_ms, reason, error, 0,
+        ),
+        int(code),
+    )  # fmt: skip
+    table.set_source_id(row, source_id)

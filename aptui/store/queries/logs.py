@@ -1,4 +1,4 @@
-"""Lists of the logs of jobs and of the engine; `joblog` parses their lines."""
+"""The logs of jobs and of the engine: lists of stored logs, and the log of a job that runs; `joblog` parses their lines."""
 
 from __future__ import annotations
 
@@ -9,15 +9,37 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from aptui.config.dirs import own_folder
-from aptui.core.notices import LogLevel
+from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.paths import from_text
 from aptui.shared.errors import KnownError
+from aptui.shared.forms import prepare_form
 from aptui.store import joblog
 from aptui.store.joblog import JobLogLine, parse_text
 from aptui.store.queries.reader import Reader, open_reader
+
+# The answer to `port.ReadRunLog`, for clients.
+
+
+class RunLogSoFar(Struct, frozen=True):
+    """The log of a run so far. `run_key` 0 = the job does not run; `records` None = nothing came since `stamp`."""
+
+    run_key: int = 0
+    stamp: int = -1
+    records: tuple[LogRecord, ...] | None = None
+
+
+def make_run_log(answer: object) -> RunLogSoFar:
+    """Return the record of an answer.
+
+    Raises:
+        msgspec.ValidationError: the answer has another form.
+    """
+    return msgspec.convert(answer, prepare_form(RunLogSoFar))
+
 
 _ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]")
 

@@ -87,7 +87,7 @@ ORDER BY 1"""
 
 
 RESTORED = ", restored by hand"
-"""End of the origin of a result that a user restored (`features.sharing.restoring`)."""
+"""End of the origin of a result that a user restored (`features.sharing.job_results`)."""
 
 
 class JobRow(Struct, frozen=True):
@@ -155,7 +155,7 @@ class ProductRow(Struct, frozen=True):
 class RunRow(Struct, frozen=True):
     """One run of a job's history; `outcome` is `core.orders.Outcome`.
 
-    `version` is the builder's, `products` one digest over its products (b"" for none), `step` as `core.run_history` packs it.
+    `version` is the builder's, `products` one digest over its products (b"" for none), `step` as `core.rows` packs it.
     """
 
     run_key: int

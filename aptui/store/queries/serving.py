@@ -1,4 +1,4 @@
-"""Queries of the gateway: the catalog by pages, products as runtimes know them, and search terms.
+"""Queries of editors and games: the catalog by pages, products as files, assets by id, path and search term.
 
 Tests: `tests/features/gateway/ws/test_frames.py`.
 """
@@ -6,18 +6,162 @@ Tests: `tests/features/gateway/ws/test_frames.py`.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from aptui.core.model import ProductFlag
-from aptui.store.queries.reader import JobRow, Reader
+from aptui.core.paths import normalize, to_text
+from aptui.core.project import ScanFolder
+from aptui.store.queries import dependencies
+from aptui.store.queries.assets import product_ids, source_by_id, source_ids
+from aptui.store.queries.reader import JobRow, Reader, SourceRow
+
+# Products as files in folders: by name or asset id, in a folder, below a folder, and the jobs that a file waits for.
+
+_FILE_COLUMNS = """p.ProductName, COALESCE(o.digest, x''), COALESCE(o.size, -1), s.SourceGuid, p.SubID, p.AssetType"""
+_JOINED = """CROSS JOIN Jobs j ON j.JobID = p.JobPK CROSS JOIN Sources s ON s.SourceID = j.SourcePK
+    LEFT JOIN aptui_products o ON o.product_id = p.ProductID"""
+_MOVING = "EXISTS (SELECT 1 FROM aptui_intents i WHERE i.name = p.ProductName)"
+_FIND_SQL = f"SELECT {_FILE_COLUMNS}, {_MOVING} FROM Products p {_JOINED} WHERE p.ProductName = ? ORDER BY p.ProductID DESC LIMIT 1"
+_BELOW_SQL = f"""SELECT {_FILE_COLUMNS} FROM Products p {_JOINED}
+    WHERE p.ProductName >= ? AND p.ProductName < ? ORDER BY p.ProductName, p.ProductID LIMIT ?"""
+_NEXT_SQL = "SELECT ProductName FROM Products WHERE ProductName >= ? ORDER BY ProductName LIMIT 1"
+_FILES_OF_ID_SQL = """SELECT p.ProductName FROM Sources s CROSS JOIN Jobs j ON j.SourcePK = s.SourceID
+    CROSS JOIN Products p ON p.JobPK = j.JobID
+    WHERE (s.SourceGuid = :uuid OR s.SourceID IN (SELECT source_id FROM aptui_legacy WHERE uuid = :uuid))
+    AND (:platform = '' OR j.Platform = :platform)
+    AND (p.SubID = :sub_id OR EXISTS (SELECT 1 FROM LegacySubIDs l WHERE l.ProductPK = p.ProductID AND l.SubID = :sub_id))
+    ORDER BY s.SourceGuid <> :uuid, p.SubID <> :sub_id, p.ProductName"""
+_UNSETTLED = "state NOT IN ('completed', 'failed', 'cancelled')"
+_OF_SOURCES_SQL = f"""SELECT s.SourceID, o.path_key, (SELECT COUNT(*) FROM aptui_analyses a WHERE a.source_id = s.SourceID
+    AND a.{_UNSETTLED})
+    + (SELECT COUNT(*) FROM Jobs j JOIN aptui_jobs w ON w.job_id = j.JobID WHERE j.SourcePK = s.SourceID AND w.{_UNSETTLED}
+        AND NOT EXISTS (SELECT 1 FROM aptui_drafts d WHERE d.job_id = w.job_id AND d.final = w.planned)
+        AND j.Platform IN (:platform, 'common')),
+    (SELECT COUNT(*) FROM aptui_analyses a WHERE a.source_id = s.SourceID AND a.state = 'failed')
+    + (SELECT COUNT(*) FROM Jobs j JOIN aptui_jobs w ON w.job_id = j.JobID WHERE j.SourcePK = s.SourceID AND w.state = 'failed'
+        AND j.Platform IN (:platform, 'common'))
+    FROM aptui_sources o JOIN Sources s ON s.SourceID = o.source_id WHERE """
+_CHUNK = 500
+
+
+class ProductFile(Struct, frozen=True):
+    """A product; `digest` b"" and `size` -1 when not known; `is_moving`: a commit may be replacing it now."""
+
+    name: str
+    digest: bytes
+    size: int
+    uuid: bytes
+    sub_id: int
+    asset_type: bytes
+    is_moving: bool = False
+
+    @property
+    def file_name(self) -> str:
+        """Return the last part of its name."""
+        return self.name.rpartition("/")[2]
+
+
+class Awaited(Struct, frozen=True):
+    """A source that a file may come from: number of its pending or running jobs, and of its failed jobs."""
+
+    source_id: int
+    key: str
+    pending_count: int
+    failed: int
+
+
+def find(reader: Reader, name: str) -> ProductFile | None:
+    """Return the product of this name."""
+    row = reader.ask(_FIND_SQL, (name,)).fetchone()
+    return ProductFile(*row) if row else None
+
+
+def names_of(reader: Reader, uuid: bytes, sub_id: int, platform: str = "") -> list[str]:
+    """Return the names of the products with an asset id, on one platform or ("") all; products that had it earlier come last."""
+    return [name for (name,) in reader.ask(_FILES_OF_ID_SQL, {"uuid": uuid, "sub_id": sub_id, "platform": platform})]
+
+
+def below(reader: Reader, folder: str, after: str = "", limit: int = -1) -> list[ProductFile]:
+    """Return the products below a folder ("" = all) whose names come after `after`, by name; `limit` at most (-1 = all)."""
+    start = after + "\0" if after else f"{folder}/" if folder else ""
+    rows = reader.ask(_BELOW_SQL, (start, f"{folder}0" if folder else "\U0010ffff", limit))  # "0" follows "/" in ASCII
+    return [ProductFile(*row) for row in rows]
+
+
+def platforms(reader: Reader) -> list[str]:
+    """Return the platforms that have products."""
+    found, start = [], ""
+    while row := reader.ask(_NEXT_SQL, (start,)).fetchone():
+        found.append(row[0].partition("/")[0])
+        start = f"{found[-1]}0"
+    return found
+
+
+def children(reader: Reader, folder: str) -> tuple[list[str], list[ProductFile]]:
+    """Return the names of the folders in `folder`, and the products in it; the content of those folders is not read."""
+    folders: list[str] = []
+    files: dict[str, ProductFile] = {}
+    start = f"{folder}/"
+    while True:
+        rows = reader.ask(_BELOW_SQL, (start, f"{folder}0", _CHUNK))
+        last = ""
+        for row in rows:
+            name, slash, _rest = row[0][len(folder) + 1 :].partition("/")
+            if slash:
+                folders.append(name)
+                last = f"{folder}/{name}0"
+                break
+            files[name] = ProductFile(*row)
+            last = row[0] + "\0"
+        if not last:
+            return folders, list(files.values())
+        start = last
+
+
+def find_awaited_by_id(reader: Reader, uuid: bytes, platform: str) -> list[Awaited]:
+    """Return the sources that have a UUID now or had it earlier."""
+    where = "s.SourceGuid = :uuid OR s.SourceID IN (SELECT source_id FROM aptui_legacy WHERE uuid = :uuid)"
+    return [Awaited(*row) for row in reader.ask(_OF_SOURCES_SQL + where, {"uuid": uuid, "platform": platform})]
+
+
+def find_awaited_by_name(reader: Reader, name: str) -> list[Awaited]:
+    """Return the sources that a product of this name may come from.
+
+    These are its last source, and the sources in the same relative folder whose name, up to its first dot, begins the product's
+    name.
+    """
+    platform, _, path = name.partition("/")
+    maker = reader.ask(
+        "SELECT j.SourcePK FROM Products p JOIN Jobs j ON j.JobID = p.JobPK WHERE p.ProductName = ?", (name,)
+    ).fetchone()
+    values = {"source_id": maker[0] if maker else 0, "platform": platform}
+    found = {row[0]: Awaited(*row) for row in reader.ask(f"{_OF_SOURCES_SQL} s.SourceID = :source_id", values)}
+    folder, slash, file_name = path.rpartition("/")
+    where = "o.path_key >= :place AND o.path_key < :end"
+    for start in _starts(file_name):
+        place = f"{folder}{slash}{start}"
+        bounds = {"place": place, "end": f"{place}/", "platform": platform}  # "/" follows "." in ASCII
+        for row in reader.ask(f"{_OF_SOURCES_SQL} {where}", bounds):
+            if row[1] == place or row[1].startswith(f"{place}."):
+                found[row[0]] = Awaited(*row)
+    return list(found.values())
+
+
+def _starts(file_name: str) -> Iterator[str]:
+    """Yield possible names of the source: the product's up to its first dot, then this name cut before each `_`, the last first."""
+    stem = file_name.partition(".")[0]
+    while stem:
+        yield stem
+        stem = stem.rpartition("_")[0]
+
 
 _COLUMNS = """p.ProductID, s.SourceGuid, p.SubID, p.ProductName, p.AssetType, COALESCE(o.size, -1), COALESCE(o.digest, x''),
     p.JobPK,
     s.SourceID"""
-_JOINED = """CROSS JOIN Jobs j ON j.JobID = p.JobPK CROSS JOIN Sources s ON s.SourceID = j.SourcePK
-    LEFT JOIN aptui_products o ON o.product_id = p.ProductID"""
 _FOR_RUNTIMES = f"p.Flags & {int(ProductFlag.INTERMEDIATE)} = 0"
 _PAGE_SQL = f"""SELECT {_COLUMNS} FROM Products p {_JOINED}
     WHERE p.ProductName > ? AND p.ProductName <= ? AND {_FOR_RUNTIMES} ORDER BY p.ProductName, p.ProductID LIMIT ?"""
@@ -165,3 +309,196 @@ def products_meant(reader: Reader, term: str, platforms: Sequence[str], limit: i
         for (number,) in reader.ask(sql, (f"{platform}/{term}", f"{platform}/{term}{_LAST}", limit))
     ]
     return products_by_id(reader, found[:limit])
+
+
+# Finds assets as clients name them: by id, by search term, by the path of a source or product. Every list has a maximum
+# length., `tests/features/gateway/ws/test_routing.py`.
+
+MOST = 1_000
+"""Maximum length of a list in an answer."""
+_SOURCES_MOST = 200
+UNSETTLED = ("pending", "processing")
+
+
+class AssetLookup(Struct, frozen=True):
+    """The asset that a request names; `uuid` b"" = by term, `platform` "" = on all platforms."""
+
+    platform: str
+    uuid: bytes
+    sub_id: int | None
+    term: str
+    is_exact: bool = False
+
+
+class FoundAsset(Struct, frozen=True):
+    """The rows of an asset: pending jobs, other jobs, products, sources."""
+
+    unsettled: tuple[JobRow, ...] = ()
+    rested: tuple[JobRow, ...] = ()
+    products: tuple[Served, ...] = ()
+    sources: tuple[str, ...] = ()
+
+    def status(self, lookup: AssetLookup, running: Iterable[int]) -> str:
+        """Return unknown (the lookup names no asset), missing, queued, processing, compiled or failed.
+
+        Args:
+            running: ids of running jobs; the database does not store that.
+        """
+        if not (lookup.uuid or lookup.term):
+            return "unknown"
+        if self.unsettled:
+            return "queued" if {row.job_id for row in self.unsettled}.isdisjoint(running) else "processing"
+        if any(row.status == "failed" for row in self.rested):
+            return "failed"
+        is_there = bool(self.products) or (bool(self.sources) and lookup.sub_id is None)
+        return "compiled" if is_there else "missing"
+
+    def pending_ids(self) -> tuple[int, ...]:
+        """Return the ids of the pending jobs that are saved."""
+        return tuple(row.job_id for row in self.unsettled if row.job_id)
+
+    def list_urgent_sources(self, lookup: AssetLookup) -> tuple[str, ...]:
+        """Return the sources (lower case, sorted) whose jobs a request makes more urgent, or the term if it matches nothing yet."""
+        keys = {source.lower() for source in self.sources if self.unsettled}
+        if lookup.term and "*" not in lookup.term and not (self.sources or self.products):
+            keys.add(lookup.term)  # the engine would treat a term with a star as a pattern
+        return tuple(sorted(keys))
+
+
+def find_asset(reader: Reader, lookup: AssetLookup, platforms: Sequence[str]) -> FoundAsset:
+    """Return the rows of an asset; `platforms` are those that the client is interested in."""
+    if lookup.uuid:
+        return _find_by_id(reader, lookup, platforms)
+    unsettled = find_pending_jobs(reader, lookup.term, lookup.platform, is_exact=lookup.is_exact)
+    if unsettled:
+        return FoundAsset(unsettled=tuple(unsettled[:MOST]), sources=tuple(dict.fromkeys(row.source for row in unsettled[:MOST])))
+    products = products_meant(reader, lookup.term, platforms, MOST)
+    if products:
+        rested = jobs_by_id(reader, {product.job_id for product in products})
+        return _of_jobs(rested, platforms, products, [row.source for row in rested])
+    numbers = sources_meant(reader, lookup.term, is_exact=lookup.is_exact, limit=_SOURCES_MOST)
+    return _find_sources(reader, numbers, platforms)
+
+
+def _find_by_id(reader: Reader, lookup: AssetLookup, platforms: Sequence[str]) -> FoundAsset:
+    found = _find_sources(reader, source_ids(reader, lookup.uuid), platforms)
+    if lookup.sub_id is None or found.unsettled:
+        return found
+    products = tuple(each for each in found.products if each.sub_id & 0xFFFFFFFF == lookup.sub_id)
+    makers = {each.job_id for each in products}
+    rested = tuple(row for row in found.rested if row.status == "failed" or row.job_id in makers)
+    return replace(found, products=products, rested=rested)
+
+
+def _find_sources(reader: Reader, numbers: Iterable[int], platforms: Sequence[str]) -> FoundAsset:
+    numbers = list(numbers)
+    rows = [row for number in numbers for row in reader.jobs_of(number)]
+    ids = [each.product_id for row in rows if row.job_id for each in reader.products_of(row.job_id)]
+    sources = [row.source for row in (source_by_id(reader, number) for number in numbers) if row is not None]
+    return _of_jobs(rows, platforms, products_by_id(reader, ids[:MOST]), sources)
+
+
+def _of_jobs(rows: Sequence[JobRow], platforms: Sequence[str], products: Sequence[Served], sources: Sequence[str]) -> FoundAsset:
+    mine = [row for row in rows if row.platform in (*platforms, "common", "all")]
+    return FoundAsset(
+        tuple(row for row in mine if _is_unsettled(row)),
+        tuple(row for row in mine if not _is_unsettled(row)),
+        tuple(each for each in products if each.name.partition("/")[0] in platforms),
+        tuple(dict.fromkeys(sources)),
+    )
+
+
+def _is_unsettled(row: JobRow) -> bool:
+    """Whether the job has no current result; a current draft is one, even if its final is pending."""
+    return row.status in UNSETTLED and not row.is_finishing
+
+
+def list_failed(reader: Reader, job_ids: Iterable[int]) -> list[JobRow]:
+    """Return those of these jobs that are failed."""
+    return [row for row in jobs_by_id(reader, set(job_ids)) if row.status == "failed"]
+
+
+# ------------------------------------------------------------------------------------------------------ paths and products
+
+
+class ProjectPaths(Struct, frozen=True):
+    """The folders of a project that paths in requests are relative to. `scan_folders`: the winning folder first."""
+
+    cache_dir: str
+    scan_folders: tuple[ScanFolder, ...]
+    platforms: tuple[str, ...]
+
+    @classmethod
+    def of(cls, cache_dir: os.PathLike[str], scan_folders: Iterable[ScanFolder], platforms: Iterable[str]) -> ProjectPaths:
+        """Return the folders of a project."""
+        folders = sorted(scan_folders, key=lambda folder: folder.order)
+        return cls(to_text(os.fsencode(cache_dir)), tuple(folders), tuple(platforms))
+
+    def find_source(self, reader: Reader, path: str) -> SourceRow | None:
+        """Return the source at a path, or the source of the product at this path."""
+        for relative in self._relatives(path):
+            row = reader.source(relative)
+            if row is not None:
+                return row
+        product = next(iter(self.find_products(reader, path)), None)
+        return source_by_id(reader, product.source_id) if product is not None else None
+
+    def find_products(self, reader: Reader, path: str, platform: str = "") -> list[Served]:
+        """Return the products at a path; `platform` "" = on all platforms."""
+        found = products_named(reader, self._product_names(path, platform))
+        return [each for each in found if platform in ("", each.name.partition("/")[0])]
+
+    def _relatives(self, path: str) -> list[str]:
+        """Return an absolute path as paths relative to the scan folders; a relative path is returned unchanged."""
+        text = normalize(path)
+        if not text.startswith("/"):
+            return [text.lower()]
+        return [text[len(folder.path) + 1 :].lower() for folder in self.scan_folders if text.startswith(f"{folder.path}/")]
+
+    def _product_names(self, path: str, platform: str) -> list[str]:
+        text = normalize(path)
+        if text.startswith("/"):
+            return [text[len(self.cache_dir) + 1 :].lower()] if text.startswith(f"{self.cache_dir}/") else []
+        lower = text.lower()
+        return [f"{platform}/{lower}"] if platform else [lower, *(f"{each}/{lower}" for each in self.platforms)]
+
+    def resolve_on_disk(self, path: str) -> tuple[ScanFolder, str] | None:
+        """Return the scan folder of a path, and the path relative to it.
+
+        The first folder that has the file wins; `..` may lead from one folder to another.
+        """
+        text = os.path.normpath(normalize(path))
+        candidates = [text] if text.startswith("/") else [os.path.normpath(f"{folder.path}/{text}") for folder in self.scan_folders]
+        for file in candidates:
+            inside = next((folder for folder in self.scan_folders if file.startswith(f"{folder.path}/")), None)
+            if inside is not None and (text.startswith("/") or os.path.lexists(file)):
+                return inside, file[len(inside.path) + 1 :]
+        return None
+
+
+def source_with_id(reader: Reader, uuid: bytes) -> SourceRow | None:
+    """Return the source with a UUID."""
+    return next((row for number in source_ids(reader, uuid) if (row := source_by_id(reader, number)) is not None), None)
+
+
+def products_with_id(reader: Reader, uuid: bytes, sub_id: int | None, platform: str = "") -> list[Served]:
+    """Return the products with an asset id, `sub_id` None = all of the source; `platform` "" = on all platforms."""
+    found = products_by_id(reader, product_ids(reader, uuid, None))
+    wanted = [each for each in found if sub_id in (None, each.sub_id & 0xFFFFFFFF)]
+    return [each for each in wanted if platform in ("", each.name.partition("/")[0])]
+
+
+def walk_dependencies(reader: Reader, product_id: int, *, is_all: bool) -> list[dependencies.AssetDependency]:
+    """Return the run-time dependencies of a product: direct ones or all, nearest first; at most `MOST` and a few more."""
+    todo, seen = [product_id], {product_id}
+    found: list[dependencies.AssetDependency] = []
+    while todo and len(found) <= MOST:
+        for each in dependencies.outgoing(reader, todo.pop(0)):
+            if each.product_id in seen:
+                continue
+            found.append(each)
+            if each.product_id:
+                seen.add(each.product_id)
+                if is_all:
+                    todo.append(each.product_id)
+    return found

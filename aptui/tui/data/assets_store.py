@@ -20,8 +20,7 @@ from msgspec import Struct
 
 from aptui.shared.errors import KnownError
 from aptui.store.jobs.filter import Filter, TextMatch, parse
-from aptui.store.jobs.job_table import Moment
-from aptui.store.jobs.ordering import argsort
+from aptui.store.jobs.job_table import Moment, argsort
 from aptui.store.jobs.parts import Packed, read_packed
 from aptui.store.jobs.regex import Mask
 from aptui.store.jobs.texts import Codes, Texts, rank

@@ -37,10 +37,9 @@ from aptui.core.notices import (
 from aptui.shared.connections.peers import GatewayReport
 from aptui.shared.errors import KnownError
 from aptui.shared.health import Connection, Health
-from aptui.shared.lean.imports import give_memory_back
-from aptui.store.jobs.job_table import AnalysisKeys, JobTable, Moment
+from aptui.shared.lean_imports import give_memory_back
+from aptui.store.jobs.job_table import AnalysisKeys, JobTable, Moment, build_job_table, read_job_table
 from aptui.store.jobs.parts import Beginning
-from aptui.store.jobs.reading import build_job_table, read_job_table
 from aptui.store.queries.reader import open_reader
 from aptui.tui.background import run_in_background
 

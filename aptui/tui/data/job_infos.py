@@ -15,8 +15,7 @@ from msgspec import Struct
 from aptui.core.asset_checks import CheckLevel
 from aptui.shared.errors import InternalError, KnownError
 from aptui.store.jobs.filter import STATUS_CODES, Filter
-from aptui.store.jobs.job_table import CANCELLED, COMPLETED, FAILED, PENDING, PROCESSING, JobTable, Rows, group_failures
-from aptui.store.jobs.ordering import order_rows
+from aptui.store.jobs.job_table import CANCELLED, COMPLETED, FAILED, PENDING, PROCESSING, JobTable, Rows, group_failures, order_rows
 from aptui.store.jobs.regex import Mask
 from aptui.store.jobs.texts import Codes
 from aptui.store.queries.checks import CheckMark

@@ -19,8 +19,7 @@ import numpy as np
 from aptui.core.notices import JobChanged, JobProgress
 from aptui.shared.errors import InternalError, KnownError
 from aptui.store.jobs.filter import STATUS_CODES, Filter, FilterError, TextMatch, parse
-from aptui.store.jobs.job_table import FAILED, PENDING, PROCESSING, AnalysisKeys, JobTable, Rows
-from aptui.store.jobs.ordering import FAILED_FIRST
+from aptui.store.jobs.job_table import FAILED, FAILED_FIRST, PENDING, PROCESSING, AnalysisKeys, JobTable, Rows
 from aptui.store.jobs.regex import Mask
 from aptui.store.jobs.texts import Codes
 from aptui.store.queries.checks import CheckMark

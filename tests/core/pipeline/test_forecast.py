@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from aptui.core.messages import SlotsFree
 from aptui.core.model import FileFact, PathKey
 from aptui.core.orders import RunResult
-from aptui.core.pipeline.forecast import OVERHEAD_MS, pending_work
+from aptui.core.pipeline.pipeline import OVERHEAD_MS, pending_work
 
 
 def a_project_that_ran(**texts: str) -> World:

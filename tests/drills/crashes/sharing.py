@@ -17,7 +17,7 @@ from unittest import mock
 
 from aptui.config.configuration import SharedCacheSettings
 from aptui.features.sharing.service import Service
-from aptui.features.sharing.stores import folder_store, maintenance, placing
+from aptui.features.sharing.stores import folder_store, local, placing
 from tests.features.sharing.room import all_here, facts, files_of, record
 
 from ..worlds.mutants import replace_members
@@ -122,7 +122,7 @@ def _look(world: Path, moment: str, report: Report) -> None:
         folder_store.sweep(str(root), time.time() + LATER_S)
         if left := os.listdir(root / "tmp"):
             report.violations.append(f"{moment}: {left} stay in '{root}'")
-        if damaged := maintenance.verify(str(root)).damaged:
+        if damaged := local.verify(str(root)).damaged:
             report.violations.append(f"{moment}: {damaged} are damaged")
 
 

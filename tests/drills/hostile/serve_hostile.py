@@ -33,7 +33,7 @@ from aptui.features.gateway.wire_records import Ping
 from aptui.link import places, port
 from aptui.link.client import EngineClient
 from aptui.shared import floods
-from aptui.shared.connections import accepting
+from aptui.shared.connections import http_sockets
 from aptui.shared.errors import KnownError
 from tests.features.gateway.live_served import CERTIFICATE, KEY
 from tests.waiting import PATIENCE_S
@@ -48,7 +48,7 @@ LOG_LIMIT_BYTES = 1 << 20
 _MISSED_S = 5.0
 """Timeout of the search for a broken rule (seconds); checks of rules that hold use the timeout of all tests."""
 HALF_OPEN = 1_000
-_HELD_MOST = guard.UNIDENTIFIED_LIMIT + accepting.PENDING_LIMIT + 16
+_HELD_MOST = guard.UNIDENTIFIED_LIMIT + http_sockets.PENDING_LIMIT + 16
 """Maximum number of connections that are not authenticated yet."""
 _SILENT = 20
 _SILENT_TLS = 400
@@ -77,7 +77,7 @@ def _open_doors() -> None:
 
 def _open_handshakes() -> None:
     """Break the contract: connections without a TLS handshake stay open and are not counted."""
-    accepting.Acceptor.__init__.__kwdefaults__.update(limit=1 << 30, handshake_s=600.0)
+    http_sockets.Acceptor.__init__.__kwdefaults__.update(limit=1 << 30, handshake_s=600.0)
 
 
 def _endless_followers() -> None:
@@ -300,7 +300,7 @@ def half_tls(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator[
         held = victim.descriptors() - before
         over.set()
         thread.join()
-    if held > accepting.PENDING_LIMIT + 16:
+    if held > http_sockets.PENDING_LIMIT + 16:
         yield f"{held} sockets before their handshake are held"
     if took_s > victim.limit_s:
         yield f"the owner got in after {took_s:.1f} s"

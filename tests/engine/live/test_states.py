@@ -15,7 +15,7 @@ from live_project import LiveProject, Request, own_live_project
 from aptui import feature
 from aptui.features.gateway.engine_requests import Barrier, OrderPeers, Readiness, ReportPeers, ShowSource, WriteCatalog
 from aptui.features.relocation.relocation_records import Relocate
-from aptui.features.sharing.restoring import Restore
+from aptui.features.sharing.job_results import Restore
 from aptui.features.shipping.missing_rows import ClearMissing, ScanMissing
 from aptui.link import port
 from aptui.shared.connections.peers import GatewayReport, PeerOrder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from aptui.core.notices import Progress
-from aptui.core.pipeline.forecast import PendingWork
+from aptui.core.pipeline.pipeline import PendingWork
 from aptui.engine.loop.engine_reports import Forecaster
 
 COUNTS = Progress(1, 0, 0, 0, 50, 2, 0, 0, is_scanning=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from aptui.features.gateway import tasks
+from aptui.features.gateway import gateway_context
 
 
 def told_of(error: BaseException) -> list[dict[str, Any]]:
@@ -17,7 +17,7 @@ def told_of(error: BaseException) -> list[dict[str, Any]]:
 
     async def main() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _loop, context: heard.append(context))
-        held = tasks.begin(fail(), "the watch")
+        held = gateway_context.begin(fail(), "the watch")
         await asyncio.wait([held])
         await asyncio.sleep(0)  # its callbacks
 

@@ -13,8 +13,8 @@ import pytest
 from aptui.config.configuration import Config
 from aptui.core.asset_checks import Check, Limit
 from aptui.core.model import EdgeKind
+from aptui.features.insight.history_verb import timeline
 from aptui.features.insight.session_lines import check_lines, history, sizes_lines, time_line
-from aptui.features.insight.session_trace import timeline
 from aptui.shared.errors import UserError
 from aptui.tui.frame.line import Parts
 from tests.features.insight.test_comparing import NOW

@@ -15,7 +15,7 @@ from relocation_room import RelocationRoom
 
 from aptui.config import load
 from aptui.engine.loop.opening import PreparedSession
-from aptui.features.relocation import moved_files, relocate, text_references
+from aptui.features.relocation import moved_files, relocate
 from aptui.shared.errors import HostError
 
 _STEPS = ("rename", "replace", "unlink", "rmdir", "fsync")
@@ -123,7 +123,7 @@ def test_new_file_at_a_deleted_place_stays(tmp_path: Path, monkeypatch: pytest.M
 def test_edited_file_is_not_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     room = make_project(tmp_path / "p")
     with monkeypatch.context() as patch:
-        patch.setattr(text_references, "rewrite", lambda *_arguments: (_ for _ in ()).throw(Killed))
+        patch.setattr(moved_files, "rewrite", lambda *_arguments: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
             room.do("m/*", "n/*", updates_references=True)
     room.write("assets/use0.scene", "mine: m/f0.txt")

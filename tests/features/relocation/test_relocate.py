@@ -19,7 +19,7 @@ from aptui.core.model import EdgeKind
 from aptui.core.paths import path_uuid, to_text
 from aptui.features.relocation import moved_files as relocate_files
 from aptui.features.relocation import relocate, verbs
-from aptui.features.relocation.dependants import dependants_of, needs_of, sources_in
+from aptui.features.relocation.plan import dependants_of, needs_of, sources_in
 from aptui.features.relocation.relocation_patterns import RelocationError
 from aptui.features.relocation.relocation_records import RelocationAction, shorten_report
 from aptui.shared.errors import BusyError, UserError

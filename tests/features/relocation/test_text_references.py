@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aptui.features.relocation.text_references import Rename, UnreadableError, mend, rewrite, why_not_writable, write_as_seen_from
+from aptui.features.relocation.moved_files import Rename, UnreadableError, mend, rewrite, why_not_writable, write_as_seen_from
 
 OLD, NEW = "00112233445566778899aabbccddeeff", "fedcba98765432100123456789abcdef"
 DASHED = "00112233-4455-6677-8899-aabbccddeeff"

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 from tools import MACHINE, skip_without
 
-from aptui.features.sharing.seal import Seal
+from aptui.features.sharing.record import Seal
 from aptui.features.sharing.stores.folder_store import FolderStore
-from aptui.features.sharing.stores.http_store import HttpStore
 from aptui.features.sharing.stores.local import LocalStore
-from aptui.features.sharing.stores.object_store import ObjectStore
+from aptui.features.sharing.stores.remote_stores import HttpStore, ObjectStore
 from tests.features.sharing import room
 
 

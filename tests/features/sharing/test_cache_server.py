@@ -15,11 +15,10 @@ from tools import MACHINE, needs
 pytest.importorskip("aiohttp")
 
 from aptui.features.sharing.cache_server import CacheServer, application, serve
-from aptui.features.sharing.record import base_key, seal_record
-from aptui.features.sharing.seal import Seal
-from aptui.features.sharing.stores import maintenance
-from aptui.features.sharing.stores.http_store import HttpStore
+from aptui.features.sharing.record import Seal, base_key, seal_record
+from aptui.features.sharing.stores import local as maintenance
 from aptui.features.sharing.stores.local import LocalStore
+from aptui.features.sharing.stores.remote_stores import HttpStore
 from aptui.shared.errors import BusyError, UserError
 from aptui.shared.result_store import StoreRefused
 from tests.features.sharing.conftest import serving

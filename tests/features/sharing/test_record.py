@@ -7,7 +7,9 @@ from msgspec.structs import replace
 from aptui.features.sharing import record as records
 from aptui.features.sharing.record import (
     MAX_PRODUCTS,
+    MAX_RECORD_BYTES,
     MAX_VARIANTS,
+    Seal,
     Variants,
     as_discovered,
     base_key,
@@ -15,10 +17,12 @@ from aptui.features.sharing.record import (
     flaw_of_report,
     is_name,
     open_record,
+    part_sealed,
+    read_key,
     seal_record,
     variant_key,
+    with_field,
 )
-from aptui.features.sharing.seal import MAX_RECORD_BYTES, Seal, part_sealed, read_key, with_field
 from aptui.shared.errors import UserError
 from aptui.shared.result_store import Mismatch
 from tests.features.sharing.room import TEAM, facts, key_file, product, record

@@ -2,8 +2,7 @@ import pytest
 
 from aptui.features.sharing import publishing
 from aptui.features.sharing.publishing import SharedResult
-from aptui.features.sharing.record import Variants, base_key, decode_record, seal_record, variant_key
-from aptui.features.sharing.seal import Seal
+from aptui.features.sharing.record import Seal, Variants, base_key, decode_record, seal_record, variant_key
 from aptui.shared.result_store import Mismatch
 from tests.features.sharing.room import TEAM, all_here, facts, record
 

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import Outcome, RunResult
 from aptui.features.sharing.publishing import obstacle
-from aptui.features.sharing.record import base_key
-from aptui.features.sharing.seal import Seal
+from aptui.features.sharing.record import Seal, base_key
 from aptui.features.sharing.service import THIS_MACHINE, Service
 from aptui.features.sharing.stores.local import LocalStore
 from aptui.shared.errors import UserError

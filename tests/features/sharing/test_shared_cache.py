@@ -20,7 +20,7 @@ from aptui.core.notices import JobChanged
 from aptui.engine.loop import engine as loop_engine
 from aptui.features.sharing import service as sharing
 from aptui.features.sharing import totals as shared_totals
-from aptui.shared.account import total
+from aptui.shared.result_store import total
 from aptui.store.queries.reader import open_reader
 
 pytestmark = pytest.mark.real

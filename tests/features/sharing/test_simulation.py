@@ -20,8 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from aptui.config.configuration import SharedCacheSettings
 from aptui.features.sharing import namespaces
-from aptui.features.sharing.record import base_key, open_record
-from aptui.features.sharing.seal import Seal
+from aptui.features.sharing.record import Seal, base_key, open_record
 from aptui.features.sharing.service import Service
 from aptui.shared.errors import KnownError
 from tests.features.sharing.lying import FAULTS, KINDS, LyingStore

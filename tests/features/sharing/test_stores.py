@@ -6,9 +6,8 @@ import threading
 import pytest
 
 from aptui.features.sharing.namespaces import open_store
-from aptui.features.sharing.record import base_key, seal_record
-from aptui.features.sharing.seal import Seal
-from aptui.features.sharing.stores.object_store import ObjectStore
+from aptui.features.sharing.record import Seal, base_key, seal_record
+from aptui.features.sharing.stores.remote_stores import ObjectStore
 from aptui.shared.errors import UserError
 from aptui.shared.result_store import Mismatch, StoreError
 from tests.features.sharing.room import digest_of, facts, files_of, record

@@ -14,8 +14,8 @@ from homes import own_project
 from verb_project import Run
 
 from aptui.features.sharing import verbs as cache_verbs
-from aptui.shared.account import SharingSum
 from aptui.shared.errors import UserError
+from aptui.shared.result_store import SharingSum
 
 pytestmark = pytest.mark.real
 

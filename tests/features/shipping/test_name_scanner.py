@@ -28,8 +28,7 @@ from aptui.features.shipping.missing_rows import (
     choose_scanned,
     results,
 )
-from aptui.features.shipping.name_readers import Readers, read_rules
-from aptui.features.shipping.name_scanner import MissingSearch, NamePlace, Tally
+from aptui.features.shipping.name_scanner import MissingSearch, NamePlace, Readers, Tally, read_rules
 from aptui.link import port
 from aptui.store.db import schema
 from aptui.store.db.writer import Writer

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aptui.shared.files.leases import is_open_for_writing
+from aptui.shared.files.replacing import is_open_for_writing
 
 pytestmark = pytest.mark.real
 

@@ -14,8 +14,7 @@ from aptui.shared.errors import HostError, UserError
 from aptui.store.db import foreign, schema
 from aptui.store.db.foreign import ForeignWriter, writer_of
 from aptui.store.db.table_models import own_tables_sql
-from aptui.store.jobs.job_table import FAILED
-from aptui.store.jobs.reading import read_job_table
+from aptui.store.jobs.job_table import FAILED, read_job_table
 from aptui.store.queries import assets, logs, metrics
 from aptui.store.queries.reader import Reader, open_reader
 

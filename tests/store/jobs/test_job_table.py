@@ -16,9 +16,7 @@ from aptui.core.rows import pack_plan
 from aptui.core.run_report import ContentFacts
 from aptui.store.jobs import parts
 from aptui.store.jobs.filter import STATUS_CODES, parse
-from aptui.store.jobs.job_table import AnalysisKeys, JobTable, JobValues
-from aptui.store.jobs.ordering import order_rows
-from aptui.store.jobs.reading import read_job_table
+from aptui.store.jobs.job_table import AnalysisKeys, JobTable, JobValues, order_rows, read_job_table
 from aptui.store.queries.reader import JobRow, open_reader
 from tests.bench import generate
 from tests.store.conftest import Store, job_row, product_row, source_row

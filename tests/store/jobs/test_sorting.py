@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from aptui.store.jobs.ordering import argsort
+from aptui.store.jobs.job_table import argsort
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aptui.core.model import FileFact, RelPath
-from aptui.store.queries import integrity
+from aptui.store.queries import checks
 
 from ..conftest import DIGEST, Store, job_row, product_row, source_row
 
@@ -20,7 +20,7 @@ def test_sqlite_version_is_that_of_the_loaded_library() -> None:
     with closing(sqlite3.connect(":memory:")) as database:
         said = database.execute("SELECT sqlite_version()").fetchone()[0]
 
-    assert ".".join(map(str, integrity.sqlite_version())) == said
+    assert ".".join(map(str, checks.sqlite_version())) == said
 
 
 @pytest.mark.parametrize(
@@ -30,22 +30,22 @@ def test_sqlite_version_is_that_of_the_loaded_library() -> None:
 def test_versions_that_may_damage_a_database_are_known(
     monkeypatch: pytest.MonkeyPatch, version: tuple[int, ...], has_bug: bool
 ) -> None:
-    monkeypatch.setattr(integrity.sqlite3, "sqlite_version_info", version)
+    monkeypatch.setattr(checks.sqlite3, "sqlite_version_info", version)
 
-    assert integrity.has_wal_reset_bug() is has_bug
+    assert checks.has_wal_reset_bug() is has_bug
 
 
 def test_a_sound_database_has_no_faults(store: Store) -> None:
     store.put(put_source=[source_row()], put_job=[job_row()])
 
-    assert integrity.faults(store.path) == []
+    assert checks.faults(store.path) == []
 
 
 def test_missing_or_invalid_database_is_a_fault(tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.sqlite"
     damaged.write_bytes(b"this is no database" * 100)
 
-    (missing,), (broken,) = integrity.faults(tmp_path / "missing.sqlite"), integrity.faults(damaged)
+    (missing,), (broken,) = checks.faults(tmp_path / "missing.sqlite"), checks.faults(damaged)
 
     assert "there is no asset database" in missing
     assert "cannot be used" in broken
@@ -60,13 +60,13 @@ def test_pages_that_were_overwritten_are_faults(store: Store) -> None:
         file.seek((pages - 10) * page_bytes)
         file.write(b"\xff" * 8 * page_bytes)
 
-    assert 1 <= len(integrity.faults(store.path)) <= 5
+    assert 1 <= len(checks.faults(store.path)) <= 5
 
 
 def test_new_database_has_counts_of_zero(store: Store) -> None:
     reader = store.reader()
 
-    assert (integrity.product_bytes(reader), integrity.last_completed_ms(reader), integrity.folder_count(reader)) == (0, 0, 0)
+    assert (checks.product_bytes(reader), checks.last_completed_ms(reader), checks.folder_count(reader)) == (0, 0, 0)
 
 
 def test_bytes_folders_and_last_completion_of_a_database_are_reported(store: Store) -> None:
@@ -79,4 +79,4 @@ def test_bytes_folders_and_last_completion_of_a_database_are_reported(store: Sto
     )
     reader = store.reader()
 
-    assert (integrity.product_bytes(reader), integrity.last_completed_ms(reader), integrity.folder_count(reader)) == (20, 3000, 2)
+    assert (checks.product_bytes(reader), checks.last_completed_ms(reader), checks.folder_count(reader)) == (20, 3000, 2)

@@ -6,7 +6,7 @@ import hashlib
 import os
 
 from aptui.core.paths import to_text
-from aptui.store.queries.integrity import amount, examine_products, mark_for_check, orphans, still_orphans
+from aptui.store.queries.checks import amount, examine_products, mark_for_check, orphans, still_orphans
 from tests.store.conftest import Store, job_row, product_row, source_row
 
 
@@ -64,7 +64,7 @@ def test_product_made_again_during_the_check_is_not_a_finding(store):
 
 
 def test_all_products_beyond_one_page_are_checked(store, monkeypatch):
-    monkeypatch.setattr("aptui.store.queries.integrity._BITE", 2)
+    monkeypatch.setattr("aptui.store.queries.checks._BITE", 2)
     put(store, *(f"linux/{number}.png" for number in range(5)))
 
     assert len(list(examine_products(store.reader(), store.path.parent))) == 5

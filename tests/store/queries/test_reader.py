@@ -335,7 +335,7 @@ def test_database_is_read_if_its_shared_memory_file_cannot_be_created(store: Sto
 @pytest.mark.real
 def test_reading_does_not_import_peewee(store: Store) -> None:
     code = (
-        "import sys, pathlib; from aptui.store.queries import integrity, reader; "
+        "import sys, pathlib; from aptui.store.queries import checks, reader; "
         f"reader.open_reader(pathlib.Path({str(store.path)!r})).close(); assert 'peewee' not in sys.modules"
     )
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from aptui.store.jobs import parts as packed
+from aptui.store.jobs.job_table import build_job_table, read_job_table
 from aptui.store.jobs.parts import JobPiece
-from aptui.store.jobs.reading import build_job_table, read_job_table
 from aptui.tui.data import early_read, feed
 from aptui.tui.data.early_read import EarlyRead
 from aptui.tui.data.feed import Feed

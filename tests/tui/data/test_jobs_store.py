@@ -15,8 +15,7 @@ from aptui.shared.errors import HostError
 from aptui.store.joblog import write as write_log
 from aptui.store.jobs import texts
 from aptui.store.jobs.filter import FilterError
-from aptui.store.jobs.job_table import AnalysisKeys, JobTable
-from aptui.store.jobs.reading import read_job_table
+from aptui.store.jobs.job_table import AnalysisKeys, JobTable, read_job_table
 from aptui.store.queries.logs import LogLines
 from aptui.store.queries.reader import open_reader
 from aptui.tui.data import job_infos

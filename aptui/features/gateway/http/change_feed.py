@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from aptui.features.gateway import tasks
+from aptui.features.gateway import gateway_context
 from aptui.features.gateway.access.guard import require
 from aptui.features.gateway.gateway_context import CONTEXT
 from aptui.features.gateway.wire_codec import Scope
@@ -76,7 +76,7 @@ class FeedPulse:
             )
         self._busy[identity.name] += 1
         if self._looking is None:
-            self._looking = tasks.begin(self._check(), "checking for changes")
+            self._looking = gateway_context.begin(self._check(), "checking for changes")
         try:
             yield
         finally:

@@ -18,7 +18,7 @@ from aiohttp import web
 from aptui.features.gateway.access.guard import require
 from aptui.features.gateway.gateway_context import CONTEXT, context_of
 from aptui.features.gateway.http.http_files import read_asked_path
-from aptui.features.gateway.http.product_opener import PRODUCT_OPENER
+from aptui.features.gateway.http.sending import PRODUCT_OPENER
 from aptui.features.gateway.wire_codec import Scope
 
 MARKER = b"# aptui demo project:"

@@ -29,18 +29,17 @@ from aptui.core.paths import from_text, to_text
 from aptui.features.gateway import engine_requests
 from aptui.features.gateway.access.guard import require
 from aptui.features.gateway.gateway_context import CONTEXT, GatewayContext, context_of
-from aptui.features.gateway.http.product_opener import PRODUCT_OPENER, ProductOpener
-from aptui.features.gateway.http.sending import send
+from aptui.features.gateway.http.sending import PRODUCT_OPENER, ProductOpener, send
 from aptui.features.gateway.wire_codec import RequestMistake, Scope
 from aptui.features.gateway.wire_mappers import asset_id, parse_asset_id
 from aptui.link import port
 from aptui.shared.errors import HostError, KnownError
 from aptui.shared.files.confinement import ConfinedRoot, open_confined
 from aptui.store.db.schema import uuid_text
-from aptui.store.queries import product_files
+from aptui.store.queries import serving
 from aptui.store.queries.change_tail import CurrentDatabase, Moment
-from aptui.store.queries.product_files import Awaited, ProductFile
 from aptui.store.queries.reader import Reader
+from aptui.store.queries.serving import Awaited, ProductFile
 
 # `wait=1` raises the priority of the product's jobs and answers when they have ended. It includes earlier changes on the disk.
 
@@ -187,8 +186,8 @@ async def _send_path(request: web.Request, path: str, *, is_folder: bool) -> web
     if _is_awaited(request):
         await _wait(
             request,
-            lambda reader: product_files.find_awaited_by_name(reader, path),
-            lambda reader: product_files.find(reader, path) is not None,
+            lambda reader: serving.find_awaited_by_name(reader, path),
+            lambda reader: serving.find(reader, path) is not None,
         )
     return await send_product(request, path)
 
@@ -224,10 +223,10 @@ async def asset(request: web.Request) -> web.StreamResponse:
             raise web.HTTPBadRequest(text="'platform' is missing: 'wait' needs it\n")
         await _wait(
             request,
-            lambda reader: product_files.find_awaited_by_id(reader, uuid, platform),
-            lambda reader: bool(product_files.names_of(reader, uuid, sub_id, platform)),
+            lambda reader: serving.find_awaited_by_id(reader, uuid, platform),
+            lambda reader: bool(serving.names_of(reader, uuid, sub_id, platform)),
         )
-    names = await context_of(request).database.ask(lambda reader: product_files.names_of(reader, uuid, sub_id, platform))
+    names = await context_of(request).database.ask(lambda reader: serving.names_of(reader, uuid, sub_id, platform))
     if not names:
         raise web.HTTPNotFound(text=f"there is no asset '{asset_id(uuid, sub_id)}'\n")
     if len({name.partition("/")[0] for name in names}) > 1:
@@ -270,8 +269,8 @@ def _timeout_s(request: web.Request) -> float:
 async def folder_of(context: GatewayContext, path: str) -> tuple[list[str], list[ProductFile]] | None:
     """Return the folders and products in a folder ("" = the platforms), None = the folder does not exist."""
     if not path:
-        return sorted({*await context.database.ask(product_files.platforms), *context.platforms}), []
-    folders, files = await context.database.ask(lambda reader: product_files.children(reader, path))
+        return sorted({*await context.database.ask(serving.platforms), *context.platforms}), []
+    folders, files = await context.database.ask(lambda reader: serving.children(reader, path))
     return (folders, files) if folders or files or path in context.platforms else None
 
 
@@ -330,7 +329,7 @@ async def tree(request: web.Request) -> web.StreamResponse:
 
 
 async def _tree_page(context: GatewayContext, path: str, after: str) -> list[ProductFile]:
-    return await context.database.ask(lambda reader: product_files.below(reader, path, after, _TREE_PAGE))
+    return await context.database.ask(lambda reader: serving.below(reader, path, after, _TREE_PAGE))
 
 
 # -------------------------------------------------------------------------------------------------------------------- logs

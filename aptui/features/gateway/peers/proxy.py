@@ -23,8 +23,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from aptui.features.gateway.access.guard import require
-from aptui.features.gateway.gateway_context import CONTEXT
-from aptui.features.gateway.tasks import HttpSession
+from aptui.features.gateway.gateway_context import CONTEXT, HttpSession
 from aptui.features.gateway.wire_codec import FRAME_LIMIT_BYTES, Scope
 from aptui.features.gateway.ws.client_sessions import SESSIONS
 from aptui.shared.errors import UserError

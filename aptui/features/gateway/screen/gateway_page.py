@@ -18,7 +18,7 @@ from aptui.features.gateway.engine_requests import OrderPeers
 from aptui.features.gateway.peers import peer_settings
 from aptui.features.gateway.screen import connection_rows as rows
 from aptui.features.gateway.screen.connection_rows import ConnectionTables, Fact
-from aptui.link import gateways
+from aptui.link import places
 from aptui.shared.connections.addresses import apply_order, canonical, split
 from aptui.shared.connections.peers import DEVICE_PORT, Dial, GatewayReport, Peer, PeerAction, PeerOrder, PeerSettings
 from aptui.shared.errors import KnownError, UserError
@@ -136,7 +136,7 @@ class Orders:
 
     def _read(self) -> _Found:
         settings, configured = peer_settings.read_stored(self.file, puts_aside=self._shell.can_ask), self._read_configured()
-        record = gateways.find_gateway(self._shell.session.cache_dir)
+        record = places.find_gateway(self._shell.session.cache_dir)
         return settings.effective_settings(configured), configured, settings.trouble, record.problem if record is not None else ""
 
     def _read_configured(self) -> PeerSettings:

@@ -1,25 +1,424 @@
-"""The Connections screen: two pages, the gateway's connections (`gateway_page`) and the engine's (`engine_page`).
+"""The Connections screen: the engine's page, and the gateway's (`gateway_page`).
 
 Tests: `tests/features/gateway/screen/test_screen.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from aptui.features.gateway.screen.engine_page import EnginePage
+from aptui.features.gateway.screen import connection_rows
+from aptui.features.gateway.screen.connection_rows import ConnectionTables, Fact
 from aptui.features.gateway.screen.gateway_page import GatewayPage
-from aptui.tui.frame.commandline import Command
+from aptui.link.port import Connections, Disconnect, ReadStatus, RestartWorker
+from aptui.shared.health import Connection, WorkerInfo
+from aptui.shared.sanitize import sanitize
+from aptui.tui.data.session import SessionState
+from aptui.tui.frame.commandline import Choice, Command
 from aptui.tui.frame.line import Part
 from aptui.tui.pane import Pane
-from aptui.tui.screens.bars import TabLine
+from aptui.tui.screens.bars import Bar, TabLine
+from aptui.tui.screens.jobs.job_texts import term
+from aptui.tui.screens.listing import ListedRow, ListedRows
+from aptui.tui.widgets.menu import Menu, MenuItem
+from aptui.tui.widgets.row_list import Rows
+from aptui.tui.widgets.table import SideTable
+from aptui.tui.words import brief, shorten, size_text
 
 if TYPE_CHECKING:
+    from aptui.core.notices import Progress
+    from aptui.link.port import Answer
     from aptui.tui.data.feed import Batch
+    from aptui.tui.pane import Shell
+
+
+# The engine's page of the Connections screen: the engine, its clients, its workers and the watched folders, and their keys.
+
+
+class EngineSteering:
+    """Disconnects clients and restarts workers; asks for confirmation if work would be lost.
+
+    Args:
+        done: called when the engine has executed an order.
+    """
+
+    def __init__(self, shell: Shell, done: Callable[[], object]) -> None:
+        self._shell, self._done = shell, done
+
+    def disconnect(self, row: ListedRow | None, typed: str = "") -> None:
+        """Disconnect a client after confirmation.
+
+        Args:
+            row: the client's row, None if no client has the typed number.
+            typed: the number that the user typed.
+        """
+        if row is None:
+            self._shell.show_toast(f"there is no client {typed}".rstrip(), "warning")
+            return
+        client: Connection = row.data
+        who = row.cells["name"].text or f"pid {client.pid}"
+        drop = partial(self._do, Disconnect(client.number), f"client {client.number} is disconnected")
+        self._shell.question(
+            f"disconnect {sanitize(client.kind)} {client.number}, {sanitize(who)}?",
+            [Choice("y", "disconnect", drop), Choice("n", "leave it")],
+        )
+
+    def restart(self, row: ListedRow | None, typed: str = "") -> None:
+        """Restart a worker; after confirmation if it runs a job, which then runs again."""
+        if row is None:
+            self._shell.show_toast(f"there is no worker {typed}".rstrip(), "warning")
+            return
+        worker: WorkerInfo = row.data
+        name, order = f"worker {worker.number}", RestartWorker(worker.number)
+        if not worker.job:
+            self._do(order, f"{name} restarts")
+            return
+        job = shorten(sanitize(worker.job), 60)
+        if worker.state == "ending":
+            text = f"{name} ends after {job}: end that now? It runs again"
+            yes, done = "end it now", f"{name} is ended; its job runs again"
+        else:
+            text = f"{name} is at {job}; restart it when that has ended?"
+            yes, done = "restart it then", f"{name} restarts when its job has ended"
+        self._shell.question(text, [Choice("y", yes, partial(self._do, order, done)), Choice("n", "let it work")])
+
+    def _do(self, verb: Disconnect | RestartWorker, done: str) -> None:
+        self._shell.ask(verb, done, lambda _answer: self._done())
+
+
+ASK_S = 1.0
+"""Minimum interval between two queries to the engine, in seconds."""
+_NOT_AT_REST = frozenset({"working", "starting", "ending", "lost"})
+
+
+class EngineInquiry:
+    """The latest facts about the engine, its clients and its workers, and the queries for them.
+
+    Notices report clients, but not ages and memory. While the screen is visible and a worker runs, the engine is queried once per
+    second; it is also queried after notices of ended work. An idle engine is not queried.
+
+    Args:
+        later: calls a function after a number of seconds in the app's thread.
+    """
+
+    def __init__(self, shell: Shell, later: Callable[[float, Callable[[], None]], object]) -> None:
+        self._shell, self._later = shell, later
+        self.status = connection_rows.EngineStatus()
+        self.workers: tuple[WorkerInfo, ...] = ()
+        self.connections: tuple[Connection, ...] = shell.session.connections
+        self._progress: Progress | None = shell.session.latest_progress
+        self._is_visible = self._shall_ask = False
+        self.is_armed = False
+        """Whether a timer for the next query runs."""
+        self._asked_s = -ASK_S
+        self._answers_pending = 0
+
+    def open(self) -> None:
+        """Subscribe to the state of the engine's connection."""
+        self._shell.session.on_state.append(self.renew)
+
+    def close(self) -> None:
+        """Unsubscribe."""
+        if self.renew in self._shell.session.on_state:
+            self._shell.session.on_state.remove(self.renew)
+
+    def show(self, *, is_visible: bool) -> None:
+        """Query the engine if the screen is visible now; else stop querying."""
+        self._is_visible = is_visible
+        self._shall_ask = self._shall_ask or is_visible
+
+    def renew(self) -> None:
+        """Query the engine in the next frame, because something changed; any thread may call."""
+        self._shall_ask = True
+        self._shell.wake()
+
+    def force(self) -> None:
+        """Query the engine in the next frame, without the minimum interval."""
+        self._shall_ask, self._asked_s = True, -ASK_S
+
+    def note(self, batch: Batch) -> None:
+        """Note connected and disconnected clients, and progress."""
+        if batch.connections is not None:
+            self.connections = batch.connections
+        if batch.progress is not None:
+            self._progress = batch.progress
+        if batch.connections is not None or batch.progress is not None or batch.health is not None or batch.messages:
+            self._shall_ask = True
+
+    @property
+    def is_working(self) -> bool:
+        """Whether jobs run, so that ages and memory change without notices."""
+        counts = self._progress
+        runs = counts is not None and counts.is_scanning + counts.analyses_running + counts.jobs_running > 0
+        return runs or any(worker.state in _NOT_AT_REST for worker in self.workers)
+
+    def ask_if_due(self) -> None:
+        """Query the engine if something changed: now, or when the minimum interval has passed."""
+        if not self._shall_ask:
+            return
+        if self._shell.session.state is not SessionState.ATTACHED:
+            self.status, self.workers, self.connections, self._shall_ask = connection_rows.EngineStatus(), (), (), False
+            return
+        if self._shell.session.is_read_only:
+            self._shall_ask = False
+            return
+        wait_s = self._asked_s + ASK_S - time.monotonic()
+        if wait_s > 0 or self._answers_pending:
+            self._arm(max(wait_s, 0.1))
+            return
+        self._shall_ask, self._asked_s = False, time.monotonic()
+        for verb, take in ((ReadStatus(), self._take_status), (Connections(), self._take_connections)):
+            self._answers_pending += 1
+            self._shell.session.ask(verb).add_done_callback(partial(self._pass_answer, take))
+
+    def _arm(self, wait_s: float) -> None:
+        if not self.is_armed:
+            self.is_armed = True
+            self._later(wait_s, self._due)
+
+    def _due(self) -> None:
+        self.is_armed = False
+        if self._is_visible and (self._shall_ask or self.is_working):
+            self.renew()
+
+    def _pass_answer(self, take: Callable[[Answer], None], answer: Future[Answer]) -> None:
+        """Pass an answer to the app's thread; a refusal is ignored, because the user did not ask."""
+        self._shell.in_ui(self._settle, take, None if answer.exception() else answer.result())
+
+    def _settle(self, take: Callable[[Answer], None], answer: Answer | None) -> None:
+        self._answers_pending -= 1
+        if answer is not None:
+            take(answer)
+        if self._is_visible:
+            if self.is_working:
+                self._arm(ASK_S)
+            self._shell.wake()
+
+    def _take_status(self, answer: Answer) -> None:
+        self.status = connection_rows.read_answer(connection_rows.EngineStatus, answer)
+
+    def _take_connections(self, answer: Answer) -> None:
+        found = connection_rows.read_answer(connection_rows.ConnectionsAnswer, answer)
+        self.workers, self.connections = found.workers, found.connections
+
+
+_LEAST_ROWS = 2
+_PARTS = (
+    ("clients", "Clients", connection_rows.CLIENTS),
+    ("workers", "Workers", connection_rows.WORKERS),
+    ("roots", "Scan folders and other watched folders", connection_rows.ROOTS),
+)
+
+
+class EnginePage(ConnectionTables):
+    """The page; the pane calls `put` to draw it. Its tables are `clients`, `workers` and `roots`."""
+
+    DEFAULT_CSS = """
+    EnginePage { width: 1fr; height: 1fr; layout: vertical; }
+    EnginePage Table { height: 3; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("c", "disconnect", "disconnect", id="connections.disconnect"),
+        Binding("r", "restart", "restart worker", id="connections.restart"),
+        Binding("y", "copy", "copy", show=False, id="connections.copy"),
+        Binding("full_stop", "menu", "menu", show=False, id="connections.menu"),
+        Binding("z", "zoom", "zoom", show=False, id="connections.zoom"),
+    ]
+
+    def __init__(self, shell: Shell) -> None:
+        super().__init__(id="connections-engine")
+        self._shell = shell
+        self.lists = {name: ListedRows() for name, _, _ in _PARTS}
+        self.inquiry = EngineInquiry(shell, self.set_timer)
+        self._steering = EngineSteering(shell, self.inquiry.renew)
+        self._is_zoomed = False
+        self._counts: list[int] = []
+
+    # ------------------------------------------------------------------------------------------------------------- the parts
+
+    def compose(self) -> ComposeResult:
+        """Yield the widgets."""
+        for _ in range(4):
+            yield Fact()
+        for name, title, columns in _PARTS:
+            yield Bar(partial(self._ends, name, title), id=f"connections-{name}-bar", rules=True)
+            yield SideTable(columns, id=f"connections-{name}")
+
+    def on_mount(self) -> None:
+        """Show the known facts."""
+        for name, model in self.lists.items():
+            self.table(name).set_model(model)
+        self.inquiry.open()
+
+    def on_unmount(self) -> None:
+        """Unsubscribe."""
+        self.inquiry.close()
+
+    def on_resize(self) -> None:
+        """Adapt the heights."""
+        self._share_height()
+
+    def _ends(self, name: str, title: str, _width: int) -> tuple[Sequence[Part], Sequence[Part]]:
+        count = self.lists[name].row_count()
+        return (Part(title, "title"),), ((Part(f"{count:,}", "muted"),) if count else ())
+
+    # ---------------------------------------------------------------------------------------------------------------- drawing
+
+    def put(self) -> None:
+        """Draw the known facts."""
+        session = self._shell.session
+        health = session.latest_health
+        for fact, facts in zip(self.query(Fact), self._facts(), strict=True):
+            fact.show(facts)
+        self.lists["clients"].put([connection_rows.client_row(each) for each in self.inquiry.connections])
+        self.lists["workers"].put([connection_rows.worker_row(each) for each in self.inquiry.workers])
+        config = self._shell.config
+        watched = health if session.state is SessionState.ATTACHED else None
+        roots = connection_rows.root_rows(watched, config.project if config else None, str(session.cache_dir))
+        self.lists["roots"].put(roots)
+        if self.table("roots").columns != (columns := connection_rows.root_columns(roots)):
+            self.table("roots").set_columns(columns)
+        for name in self.lists:
+            table = self.table(name)
+            table.empty_text = self._nothing(name)
+            table.refresh_model()
+        for bar in self.query(Bar):
+            bar.refresh_if_changed()
+        self._share_height()
+        counts = [model.row_count() for model in self.lists.values()]
+        if counts != self._counts:
+            self._counts = counts
+            self.refresh_bindings()
+
+    def _facts(self) -> list[list[tuple[str, str, str]]]:
+        session, status, config = self._shell.session, self.inquiry.status, self._shell.config
+        engine, is_attached = session.engine, session.state is SessionState.ATTACHED
+        cache = ("Cache  ", str(session.cache_dir), "path")
+        project = ("Project", f"{config.project_dir}" if config else "", "path")
+        if not is_attached:
+            absent = "no engine: this is a database without one" if session.state is SessionState.NONE else "no engine"
+            why = session.trouble if session.trouble and session.state is not SessionState.NONE else ""
+            hint = "':start' starts one" if self._shell.can_ask else ""
+            return [[("", absent, "warning"), ("", why, ""), ("", hint, "muted")], [project], [cache], []]
+        trouble = [(what, why, "warning") for what, why in connection_rows.troubles(session.latest_health)]
+        return [
+            [
+                ("Engine ", f"pid {engine.pid}", ""),
+                ("", status.state, {"idle": "completed", "working": "processing"}.get(status.state, "warning")),
+                ("", f"aptui {engine.version}", ""),
+                ("", f"up {brief(int(status.uptime_s * 1000))}" if status.pid else "", ""),
+                ("", size_text(status.rss_bytes) if status.rss_bytes else "", ""),
+                ("", f"epoch {engine.epoch}", "muted"),
+            ],
+            [project],
+            [cache, ("Socket", engine.socket, "path")],
+            trouble,
+        ]
+
+    def _nothing(self, name: str) -> str:
+        session = self._shell.session
+        if name == "workers" and session.is_read_only:
+            return "not asked: the screen was opened with '--read-only'"
+        return {"workers": "none; they start with the first work", "roots": "nothing is watched"}.get(name, "nobody")
+
+    def _share_height(self) -> None:
+        """Set the height of each table. If they do not fit, the largest tables shrink; after `z` only the focused one is shown."""
+        tables = [self.table(name) for name in self.lists]
+        is_attached = self._shell.session.state is SessionState.ATTACHED
+        focused = next((table for table in tables if table.has_focus), tables[0])
+        for table, bar in zip(tables, self.query(Bar), strict=True):
+            table.display = bar.display = is_attached and (not self._is_zoomed or table is focused)
+        shown = [table for table in tables if table.display]
+        free_height = self.size.height - sum(1 for fact in self.query(Fact) if fact.display) - len(shown)
+        if free_height <= 0 or not shown:
+            return
+        heights = [max(1, table.count_rows()) + 1 for table in shown]
+        while sum(heights) > free_height and max(heights) > _LEAST_ROWS:
+            heights[heights.index(max(heights))] -= 1
+        heights[-1] += max(0, free_height - sum(heights))
+        for table, height in zip(shown, heights, strict=True):
+            if table.styles.height is None or table.styles.height.value != height:
+                table.styles.height = height
+
+    def action_zoom(self) -> None:
+        """Show one table only, or all tables."""
+        self._is_zoomed = not self._is_zoomed
+        self._share_height()
+
+    def on_descendant_focus(self) -> None:
+        """Update the offered keys."""
+        if self._is_zoomed:
+            self._share_height()
+        self.refresh_bindings()
+
+    # ------------------------------------------------------------------------------------------------------ clients and workers
+
+    def commands(self) -> Sequence[Command]:
+        """Return the commands of this page."""
+        return tuple(
+            Command(name, words, partial(self._run_command, do, which), partial(self._numbers, which), needs_engine=True)
+            for name, words, do, which in (
+                ("disconnect", "drop a client, by its number", self._steering.disconnect, "clients"),
+                ("restart-worker", "restart a worker, by its number", self._steering.restart, "workers"),
+            )
+        )
+
+    def _numbers(self, name: str) -> list[str]:
+        return [f"{row.key}" for row in self.lists[name].records]
+
+    def _run_command(self, do: Callable[[ListedRow | None, str], None], name: str, rest: str) -> None:
+        do(self.lists[name].row(int(rest)) if rest.isdecimal() else self.current(name), rest)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer the keys of the focused table if an engine is connected."""
+        if action in {"disconnect", "restart"}:
+            name = "clients" if action == "disconnect" else "workers"
+            return self._shell.can_ask and self.is_mounted and self.focused == name and self.lists[name].row_count() > 0
+        return super().check_action(action, parameters)
+
+    def action_disconnect(self) -> None:
+        """Disconnect the client under the cursor after confirmation."""
+        self._steering.disconnect(self.current("clients"))
+
+    def action_restart(self) -> None:
+        """Restart the worker under the cursor."""
+        self._steering.restart(self.current("workers"))
+
+    @on(Rows.Opened, "#connections-workers")
+    def _open(self, event: Rows.Opened) -> None:
+        event.stop()
+        self.go_to_job()
+
+    def go_to_job(self) -> None:
+        """Show the current job of the worker under the cursor on the Jobs screen."""
+        if source := self._source():
+            self._shell.reveal("jobs", term("source", source, is_whole=True))
+
+    def _source(self) -> str:
+        """Return the source of the job of the worker under the cursor, "" = the worker is idle."""
+        row = self.current("workers")
+        return connection_rows.source_of(row.data.job) if row else ""
+
+    def action_menu(self, place: tuple[int, int] | None = None) -> None:
+        """Open the menu of this page."""
+        has, has_job = self.check_action, self.focused == "workers" and bool(self._source())
+        actions: dict[str, tuple[MenuItem, Callable[[], object]]] = {
+            "disconnect": (MenuItem("disconnect", "Disconnect…", "c", has("disconnect", ()) is True), self.action_disconnect),
+            "restart": (MenuItem("restart", "Restart the worker", "r", has("restart", ()) is True), self.action_restart),
+            "job": (MenuItem("job", "Show in Jobs", "enter", has_job), self.go_to_job),
+            "copy": (MenuItem("copy", "Copy the row", "y"), self.action_copy),
+        }
+        items = [item for item, _ in actions.values()]
+        Menu.ask(self._shell.app, items, lambda what: actions[what][1]() if what else None, title="Connections", place=place)
+
 
 _PAGES = ("Gateway", "Engine")
 _GATEWAY, _ENGINE = 0, 1

@@ -25,16 +25,15 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from aptui.config.settings import GatewaySettings
-from aptui.features.gateway import gateway, tasks
+from aptui.features.gateway import gateway, gateway_context
 from aptui.features.gateway.access import guard, tokens
 from aptui.features.gateway.access.guard import GUARD, UNIDENTIFIED_LIMIT, Audit, ConnectionLimits, Guard
 from aptui.features.gateway.gateway import Gateway, announce
 from aptui.features.gateway.gateway_context import DrawTexture
 from aptui.features.gateway.http.demo_page import PAGE
 from aptui.features.gateway.wire_codec import Scope
-from aptui.link import gateways
-from aptui.shared.connections.accepting import Acceptor
-from aptui.shared.connections.http_sockets import LimitedRunner
+from aptui.link import places
+from aptui.shared.connections.http_sockets import Acceptor, LimitedRunner
 from aptui.shared.errors import UserError, install_advice
 
 if TYPE_CHECKING:
@@ -230,7 +229,7 @@ def run(config: Config, command: Sequence[str], port: int, say: Callable[[str], 
 
 
 async def _run(stage: TerminalPage, say: Callable[[str], object]) -> None:
-    over, address = tasks.end_signal(), await stage.open()
+    over, address = gateway_context.end_signal(), await stage.open()
     try:
         say(address)
         await over.wait()
@@ -253,7 +252,7 @@ def run_demo(config: Config, opened: Callable[[str], object], draw_texture: Draw
 
 
 async def _run_demo(config: Config, opened: Callable[[str], object], draw_texture: DrawTexture) -> None:
-    over = tasks.end_signal()
+    over = gateway_context.end_signal()
     config = replace(config, serve=replace(config.serve, address="127.0.0.1", port=0, tls_cert="", tls_key=""))
     with tempfile.TemporaryDirectory(prefix="aptui-demo-") as folder:
         token_file = Path(folder, tokens.FILE)
@@ -268,5 +267,5 @@ async def _run_demo(config: Config, opened: Callable[[str], object], draw_textur
             await over.wait()
         finally:
             with contextlib.suppress(OSError):
-                gateways.retract(config.cache_dir)
+                places.retract_gateway(config.cache_dir)
             await gateway.close()

@@ -25,7 +25,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui import __version__
-from aptui.features.gateway import tasks, wire_codec
+from aptui.features.gateway import gateway_context, wire_codec
 from aptui.features.gateway import wire_records as notices
 from aptui.features.gateway.access.guard import SUBPROTOCOL, ClientIdentity, require
 from aptui.features.gateway.gateway_context import CONTEXT
@@ -345,7 +345,7 @@ class WireSession:
 
     async def serve(self) -> None:
         """Exchange hello and welcome, then answer requests until the connection ends."""
-        writer = tasks.begin(self._write(), "sending notifications")
+        writer = gateway_context.begin(self._write(), "sending notifications")
         try:
             if await self._read_hello():
                 for callback in self._sessions.hello_callbacks:
@@ -427,7 +427,7 @@ class WireSession:
             return
         self.last_request, self.last_s = name, monotonic()
         await self._slots.acquire()
-        task = tasks.begin(self._answer(number, name, request), f"the request '{name}'")
+        task = gateway_context.begin(self._answer(number, name, request), f"the request '{name}'")
         self._tasks.add(task)
         task.add_done_callback(self._on_answered)
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from aptui.core.notices import JobChanged, JobProgress, ProductsChanged, Progress, ShowRequested, SourcesChanged
 from aptui.core.paths import from_text
-from aptui.features.gateway import engine_requests, tasks, wire_codec, wire_records
+from aptui.features.gateway import engine_requests, gateway_context, wire_codec, wire_records
 from aptui.features.gateway import wire_records as notices
 from aptui.features.gateway.wire_mappers import asset_id, asset_of, job_of_news
 from aptui.features.gateway.ws.client_sessions import frame_of, is_wanted, wait_until_taken
@@ -78,8 +78,8 @@ class NewsPublisher:
     def start(self) -> None:
         """Start publishing; called in the event loop."""
         self._tasks = [
-            tasks.begin(self._publish_all(), "publishing notifications"),
-            tasks.begin(self._watch_readiness(), "checking critical jobs"),
+            gateway_context.begin(self._publish_all(), "publishing notifications"),
+            gateway_context.begin(self._watch_readiness(), "checking critical jobs"),
         ]
 
     async def close(self) -> None:

@@ -23,21 +23,24 @@ from aptui.link import port
 from aptui.link.engine_link import EngineLink, NewsPulse
 from aptui.shared.errors import HostError, KnownError
 from aptui.store.queries import dependencies, logs
-from aptui.store.queries.asset_lookup import (
+from aptui.store.queries.assets import source_by_id
+from aptui.store.queries.reader import JobRow, Reader, SourceRow
+from aptui.store.queries.reader_pool import Database
+from aptui.store.queries.serving import (
     MOST,
     AssetLookup,
     FoundAsset,
     ProjectPaths,
+    Served,
     find_asset,
+    job_of_run,
+    jobs_with_key,
     list_failed,
     products_with_id,
     source_with_id,
+    sources_meant,
     walk_dependencies,
 )
-from aptui.store.queries.assets import source_by_id
-from aptui.store.queries.reader import JobRow, Reader, SourceRow
-from aptui.store.queries.reader_pool import Database
-from aptui.store.queries.serving import Served, job_of_run, jobs_with_key, sources_meant
 
 if TYPE_CHECKING:
     from aptui.features.o3de.connection.connection_settings import ConnectionSettings

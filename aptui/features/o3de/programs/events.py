@@ -9,10 +9,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from aptui.core.cycles import CYCLE_PROBLEM, JOIN
 from aptui.core.model import LISTED_ANALYSIS
 from aptui.core.notices import EngineMessage, JobChanged, LogLevel, Notice, Progress, SourcesChanged
 from aptui.core.paths import from_text
+from aptui.core.state.graph import CYCLE_PROBLEM, JOIN
 from aptui.features.o3de.programs import phrases
 from aptui.features.o3de.programs.phrases import ProgramConsole
 from aptui.features.o3de.project_facts import StatsForm

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from aptui.config.yaml import scalars
+from aptui.config.yaml import nodes
 from aptui.config.yaml.nodes import Node
 from aptui.core.patterns import wildcard_regex
 from aptui.features.o3de.project_facts import DELETES_ON_FAILURE, JobOverride
@@ -121,7 +121,7 @@ class AssetRules:
     def _absolute(self, regex: str, node: Node) -> Node | None:
         pattern = replace(node, value={"regex": replace(node, value=regex), "absolute": replace(node, value=True)})
         try:
-            scalars.pattern_of(pattern)
+            nodes.pattern_of(pattern)
         except UserError as mistake:
             self._warn(node, f"{mistake.what}; the rule is not used")
             return None
@@ -195,7 +195,7 @@ class AssetRules:
                 self._warn(node, f"exclude '{name}' has neither 'glob' nor 'pattern'; it is not used")
                 continue
             try:
-                scalars.ignore_regex(rule)
+                nodes.ignore_regex(rule)
             except UserError as mistake:
                 self._warn(node, f"{mistake.what}; exclude '{name}' is not used")
             else:

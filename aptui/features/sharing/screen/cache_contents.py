@@ -1,4 +1,4 @@
-"""The contents of a cache for the Shared cache screen: amounts by platform, folder and builder, and searches for problems.
+"""The contents of a cache for the Shared cache screen: amounts by platform, folder and builder, and checks for problems.
 
 The queries run in a thread.
 
@@ -12,25 +12,31 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from aptui.config.dirs import asset_database
+from aptui.core.paths import cache_path, key_of
 from aptui.shared.errors import HostError, KnownError
 from aptui.shared.printing import count
 from aptui.store.db.schema import translate_errors, uuid_text
-from aptui.store.queries.integrity import OrphanFile, amount, examine_products, orphans, still_orphans
+from aptui.store.queries.checks import OrphanFile, amount, examine_products, mark_for_check, orphans, still_orphans
 from aptui.store.queries.metrics import Amount, builder_names, cache_contents
 from aptui.store.queries.reader import open_reader
 from aptui.tui.background import BackgroundTask
+from aptui.tui.frame.commandline import Choice
 from aptui.tui.frame.line import Part
+from aptui.tui.screens.external_programs import native
 from aptui.tui.terminal.safety import glyph, make_safe
 from aptui.tui.widgets.cells import share_bar
-from aptui.tui.words import clock, size_text
+from aptui.tui.widgets.menu import Menu, MenuItem
+from aptui.tui.words import clock, shorten, size_text
 
 if TYPE_CHECKING:
+    from aptui.shared.errors import KnownError
     from aptui.tui.data.feed import Batch
     from aptui.tui.pane import Shell
 
@@ -286,3 +292,287 @@ def gauge(share: float, cells: int) -> tuple[Part, ...]:
     """Return a bar of `cells` cells, filled up to `share`; the other cells are drawn as a rule."""
     filled = share_bar(share, cells)
     return Part(filled, "accent"), Part(glyph("rule") * (cells - len(filled)), "rule")
+
+
+# Checks of the cache on the Shared cache screen.
+#
+# Products that differ from their records (`verify`), files without a product (`unowned`).
+#
+# A check runs in a thread and reports its findings so far. Repairs are requests to the engine; the screen deletes no files.
+
+_CANCELLED = -1
+
+
+class CacheExamination:
+    """The running check, or the last one.
+
+    Args:
+        found: called in the app's thread with all findings so far.
+        turned: called when a check starts, ends, is cancelled or fails, or when findings are removed.
+        ended: called when a check has completed.
+    """
+
+    def __init__(
+        self, shell: Shell, found: Callable[[CheckProgress], object], turned: Callable[[], object], ended: Callable[[], object]
+    ) -> None:
+        self._shell, self._found, self._turned, self._ended = shell, found, turned, ended
+        self._task = BackgroundTask("aptui-cache-look", shell.in_ui)
+        self.kind = ""
+        """"verify" or "unowned": the running or last check."""
+        self.progress: CheckProgress | None = None
+        """Progress and findings so far, None = no check was started."""
+        self.ended_ms = 0
+        """When the check ended; 0 = it is running, negative = it was cancelled."""
+
+    def close(self) -> None:
+        """Cancel the running check."""
+        self._task.close()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a check is running."""
+        return self._task.is_busy
+
+    @property
+    def problems(self) -> tuple[CacheProblem, ...]:
+        """The findings."""
+        return self.progress.problems if self.progress else ()
+
+    def has_found(self, *kinds: str) -> bool:
+        """Whether there are findings of these kinds."""
+        return any(each.kind in kinds for each in self.problems)
+
+    def verify(self) -> None:
+        """Compare every product with its digest."""
+        self._start("verify", verify)
+
+    def find_unowned(self) -> None:
+        """Search for files without a product."""
+        config = self._shell.config
+        platforms = tuple(platform.id for platform in config.project.platforms) if config else ()
+        self._start("unowned", lambda task, cache_dir, report: find_unowned(task, cache_dir, platforms, report))
+
+    def _start(self, kind: str, check: Callable[..., CheckProgress]) -> None:
+        cache_dir = self._shell.session.cache_dir
+
+        def work(task: BackgroundTask) -> CheckProgress:
+            refuse_unreadable(cache_dir)
+            return check(task, cache_dir, partial(self._shell.in_ui, self._take))
+
+        if not self._task.start(work, self._end, self._fail, self._note_cancelled):
+            self._shell.show_toast("the cache is being read already; 'c' cancels that", "warning")
+            return
+        self.kind, self.ended_ms = kind, 0
+        self._take(CheckProgress())
+        self._turned()
+
+    def cancel(self) -> None:
+        """Cancel the check; its findings stay."""
+        self._task.cancel()
+
+    def forget(self, gone: set[str]) -> None:
+        """Remove findings whose files no longer exist."""
+        if self.progress is not None and gone:
+            rest = tuple(each for each in self.progress.problems if each.name not in gone)
+            self._take(CheckProgress(self.progress.done, 0, self.progress.count, 0, 0, rest))
+            self._turned()
+
+    def _take(self, progress: CheckProgress) -> None:
+        self.progress = progress
+        self._found(progress)
+
+    def _end(self, progress: CheckProgress) -> None:
+        self.ended_ms = int(time.time() * 1000)
+        self._take(progress)
+        self._turned()
+        self._ended()
+
+    def _fail(self, error: KnownError) -> None:
+        self.kind, self.progress = "", None
+        self._shell.show_toast(str(error), "error", 10)
+        self._turned()
+
+    def _note_cancelled(self) -> None:
+        self.ended_ms = _CANCELLED
+        self._turned()
+
+    # ---------------------------------------------------------------------------------------------------------- in a sentence
+
+    def verdict(self, width: int, *, are_going: bool = False) -> tuple[Sequence[Part], Sequence[Part]]:
+        """Return the text about the check for the line above the findings.
+
+        Args:
+            are_going: whether the engine was asked to delete some of the files.
+        """
+        progress = self.progress
+        if progress is None:
+            return (), ()
+        title = "Verify" if self.kind == "verify" else "Unowned files"
+        if self.is_busy:
+            return _progress_line(title, progress, width)
+        if self.kind == "verify":
+            text = _compare(progress) + (" so far" if self.ended_ms < 0 else "")
+        elif are_going:
+            text = f"{count(len(progress.problems), 'file')} left to delete; the engine is asked"
+        else:
+            text = _of_no_product(progress.problems)
+        ended = "cancelled" if self.ended_ms < 0 else f"at {clock(self.ended_ms)}"
+        role = "warning" if progress.problems else "completed"
+        return (Part(title, "title"), Part(f"  {text}", role)), (Part(ended, "muted"),)
+
+
+def _compare(progress: CheckProgress) -> str:
+    products, found = count(progress.count, "product"), len(progress.problems)
+    rest = f", {progress.without_digest:,} without a digest" if progress.without_digest else ""
+    return (f"{found:,} of {products} not as recorded" if found else f"{products} as recorded") + rest
+
+
+def _of_no_product(problems: Sequence[CacheProblem]) -> str:
+    total_bytes = sum(max(0, each.size_bytes) for each in problems)
+    if not problems:
+        return "every file belongs to a product"
+    return f"{count(len(problems), 'file')}, {size_text(total_bytes)}"
+
+
+def _progress_line(title: str, progress: CheckProgress, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
+    cancels = (Part("c", "key"), Part(" cancels", "muted"))
+    found = f", {len(progress.problems):,} found" if progress.problems else ""
+    if not progress.whole:
+        text = f"  {count(progress.done, 'folder')} looked into{found}"
+        return (Part(title, "title"), Part(text, "processing")), cancels
+    read = f"{size_text(progress.done)} of {size_text(progress.whole)}"
+    text = f"  {progress.count:,} of {count(progress.of_count, 'product')}, {read}{found}  "
+    cells = max(0, min(30, width - len(title) - len(text) - 24))
+    return (Part(title, "title"), Part(text, "processing"), *gauge(progress.done / progress.whole, cells)), cancels
+
+
+_NAME_CELLS = 30
+"""Maximum length of a name in a question, so that the answers stay visible."""
+
+
+class RepairCommands:
+    """Repairs of findings: the engine runs jobs again or deletes files.
+
+    Args:
+        problems: returns all findings.
+        gone: called with the names of files that the engine has deleted.
+    """
+
+    def __init__(self, shell: Shell, problems: Callable[[], Sequence[CacheProblem]], gone: Callable[[set[str]], object]) -> None:
+        self._shell, self._problems, self._gone = shell, problems, gone
+        self._checking = BackgroundTask("aptui-cache-check", shell.in_ui)
+        self.going: list[CacheProblem] = []
+        """Files that the engine was asked to delete and that existed at the last check."""
+
+    def close(self) -> None:
+        """Cancel running work."""
+        self._checking.close()
+
+    # -------------------------------------------------------------------------------------------------------------- repair
+
+    def ask_to_repair(self, chosen: Sequence[CacheProblem] = ()) -> None:
+        """Ask whether to run the jobs of the sources of `chosen` or of all findings again."""
+        few, all_sources = _sources_of(chosen), _sources_of(self._problems())
+        if not all_sources:
+            return
+        choices = []
+        if few and len(few) < len(all_sources):
+            choices.append(Choice("t", _name_files(few), lambda: self._reprocess(few)))
+        choices += [
+            Choice("a", f"all, {count(len(all_sources), 'source')}", lambda: self._reprocess(all_sources)),
+            Choice("n", "no"),
+        ]
+        self._shell.question("run the jobs again of", choices)
+
+    def _reprocess(self, sources: Sequence[str]) -> None:
+        from aptui.link.port import ReprocessJobs  # keeps the start fast: the requests are loaded after the first paint
+
+        done = f"{count(len(sources), 'source')} asked for; verify again when the engine is idle"
+        self._shell.ask(ReprocessJobs(keys=tuple(key_of(source) for source in sources)), done)
+
+    # -------------------------------------------------------------------------------------------------------------- delete
+
+    def ask_to_delete(self) -> None:
+        """Ask whether the engine shall delete the files without a product; name the folders that it never checks."""
+        unowned = [each for each in self._problems() if each.kind == "unowned"]
+        gone, others = [each for each in unowned if each.is_watched], [each for each in unowned if not each.is_watched]
+        if not gone:
+            self._shell.show_toast(
+                f"the engine does not look there: no product lies in these folders; {_by_hand(others)}", "warning", 15
+            )
+            return
+        rest = f", {len(others):,} elsewhere stay" if others else ""
+        choices = [Choice("y", "delete", lambda: self._delete(gone)), Choice("n", "keep them")]
+        self._shell.question(f"delete {count(len(gone), 'file')}{rest}?", choices)
+
+    def _delete(self, gone: list[CacheProblem]) -> None:
+        """Request a rescan: the engine deletes files without a product in every folder whose time differs from the recorded one."""
+        from aptui.link.port import RescanSources  # keeps the start fast: the requests are loaded after the first paint
+
+        cache_dir = self._shell.session.cache_dir
+
+        def work(_task: BackgroundTask) -> int:
+            return mark_for_check(as_orphans(tuple(gone)), cache_dir)
+
+        def ask(_folders: int) -> None:
+            self.going = gone
+            done = "the engine looks into their folders; it tries failed jobs again, too"
+            self._shell.ask(RescanSources(), done, lambda _answer: self._shell.wake())
+            self._gone(set())
+
+        self._checking.start(work, ask, self._complain)
+
+    def find_gone(self) -> None:
+        """Check in a thread which of the files to delete still exist."""
+        cache_dir, going = self._shell.session.cache_dir, tuple(self.going)
+        if going:
+            self._checking.start(lambda _task: keep_unowned(cache_dir, going), self._take_left, self._complain)
+
+    def _take_left(self, left: tuple[CacheProblem, ...]) -> None:
+        gone = {each.name for each in self.going} - {each.name for each in left}
+        was_going, self.going = bool(self.going), list(left)
+        self._gone(gone)
+        if was_going and not left:
+            self._shell.show_toast("the unowned files are deleted")
+
+    def _complain(self, error: KnownError) -> None:
+        self._shell.show_toast(str(error), "error", 10)
+
+    # ---------------------------------------------------------------------------------------------------------------- menu
+
+    def open_menu(self, problem: CacheProblem, place: tuple[int, int] | None) -> None:
+        """Open the menu of one finding."""
+        items: list[MenuItem | None] = []
+        if problem.source and self._shell.can_ask:
+            items.append(MenuItem("repair", "Run its jobs again", "r"))
+        if problem.job_id and any(spec.id == "jobs" for spec in self._shell.panes):
+            items.append(MenuItem("job", "Show its job", "j"))
+        items += [None] if items else []
+        items.append(MenuItem("product", "Copy its path", "y"))
+        if problem.source:
+            items.append(MenuItem("source", "Copy the path of its source", "s"))
+        Menu.ask(self._shell.app, items, lambda what: self._do(what, problem), title=problem.name, place=place)
+
+    def _do(self, what: str | None, problem: CacheProblem) -> None:
+        match what:
+            case "repair":
+                self._reprocess([problem.source])
+            case "job":
+                self._shell.reveal("jobs", f"#{problem.job_id}")
+            case "product":
+                self._shell.copy_text(native(str(self._shell.session.cache_dir), cache_path(problem.name)))
+            case "source":
+                self._shell.copy_text(native(problem.source))
+
+
+def _sources_of(problems: Sequence[CacheProblem]) -> list[str]:
+    return list(dict.fromkeys(each.source for each in problems if each.source))
+
+
+def _name_files(sources: Sequence[str]) -> str:
+    return shorten(make_safe(sources[0].rpartition("/")[2]), _NAME_CELLS) if len(sources) == 1 else f"these {len(sources):,}"
+
+
+def _by_hand(problems: Sequence[CacheProblem]) -> str:
+    folders = list(dict.fromkeys(each.name.rpartition("/")[0] for each in problems))
+    return f"remove '{folders[0]}' by hand" + (f", and {len(folders) - 1:,} more" if len(folders) > 1 else "")

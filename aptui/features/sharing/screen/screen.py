@@ -14,14 +14,15 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
 
-from aptui.features.sharing.screen.cache_checks import CacheExamination, RepairCommands
 from aptui.features.sharing.screen.cache_contents import (
     WIDE_COLUMNS,
+    CacheExamination,
     CacheInventory,
     CacheProblem,
     CacheShare,
     CheckProgress,
     InventoryReader,
+    RepairCommands,
 )
 from aptui.features.sharing.screen.shared_settings import SharedSettings
 from aptui.shared.printing import count

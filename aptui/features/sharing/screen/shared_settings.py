@@ -25,7 +25,7 @@ from aptui.tui.widgets.menu import Menu, MenuItem, Prompt
 if TYPE_CHECKING:
     from aptui.config.configuration import SharedCacheSettings
     from aptui.features.sharing.namespaces import ProbeAnswer
-    from aptui.shared.account import SharingSum
+    from aptui.shared.result_store import SharingSum
     from aptui.tui.pane import Shell
 
 MODES = ("inactive", "client", "server")
@@ -113,7 +113,7 @@ class SharedSettings:
             self._saved = self.draft = now
         self._seen = now
         from aptui.features.sharing import totals as shared_totals  # keeps the start fast
-        from aptui.shared.account import line, total
+        from aptui.shared.result_store import line, total
 
         self._sums = shared_totals.read(self._shell.session.cache_dir).builders
         self.account = line(total(self._sums.values()))
@@ -297,7 +297,7 @@ class SharedSettings:
 
 def _savings(sums: Sequence[SharingSum]) -> list[str]:
     """Return the savings of each builder with aligned numbers; the time is left out if no time was saved or lost."""
-    from aptui.shared.account import duration  # keeps the start fast
+    from aptui.shared.result_store import duration  # keeps the start fast
 
     sentences = []
     here, shared, made = (

@@ -18,8 +18,7 @@ import secrets
 import stat
 from collections.abc import Iterable, Iterator
 
-from aptui.features.sharing.record import is_name
-from aptui.features.sharing.seal import MAX_RECORD_BYTES, TRUSTED
+from aptui.features.sharing.record import MAX_RECORD_BYTES, TRUSTED, is_name
 from aptui.features.sharing.stores.placing import CHUNK_BYTES, name_errors, read_verified, write_verified
 from aptui.shared.errors import UserError
 from aptui.shared.result_store import Mismatch, StoreError

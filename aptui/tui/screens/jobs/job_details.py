@@ -303,7 +303,7 @@ class RunningLog:
 
     def _accept_answer(self, known: RunningLines, answer: Future[Answer]) -> None:
         """Make lines from an answer, in the session's thread."""
-        from aptui.link.run_log import make_run_log
+        from aptui.store.queries.logs import make_run_log
 
         pid, found = 0, known
         try:

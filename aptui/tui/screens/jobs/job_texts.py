@@ -21,9 +21,9 @@ from aptui.core.notices import LogLevel
 from aptui.shared.errors import KnownError
 from aptui.shared.sanitize import sanitize
 from aptui.store.joblog import JobLogLine, spoken
+from aptui.store.queries.assets import edge_type, makers, sentence
 from aptui.store.queries.checks import CheckMark, check_marks
 from aptui.store.queries.reader import JobRow, Reader, RunRow, open_reader
-from aptui.store.queries.reasons import edge_type, makers, sentence
 from aptui.store.queries.session_history import OutcomeChange
 from aptui.tui.background import LatestOnly
 from aptui.tui.data.job_infos import JobRowInfo

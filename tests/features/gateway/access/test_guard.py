@@ -31,7 +31,7 @@ from aptui.features.gateway.access import tokens
 from aptui.features.gateway.access.guard import Rate
 from aptui.features.gateway.client import Client, Disconnected, Refusal
 from aptui.features.gateway.wire_codec import Scope
-from aptui.shared.connections.accepting import PENDING_LIMIT
+from aptui.shared.connections.http_sockets import PENDING_LIMIT
 from aptui.shared.errors import BusyError, HostError, UserError
 from aptui.shared.floods import ErrorReports
 from tests.features.gateway.live_served import CERTIFICATE, KEY
@@ -515,7 +515,7 @@ def test_client_may_send_again_some_time_after_the_rate_limit() -> None:
 
 def test_sec_6_local_token_is_readable_by_its_user_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder is 0700 before the file is created with 0600."""
-    from aptui.link import gateways
+    from aptui.link import places
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     settings = load.load(Project(tmp_path / "p", PLAIN).root)
@@ -525,14 +525,14 @@ def test_sec_6_local_token_is_readable_by_its_user_only(tmp_path: Path, monkeypa
     finally:
         os.umask(old)
 
-    file = gateways.path_of(settings.cache_dir)
+    file = places.gateway_record(settings.cache_dir)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
-    found = gateways.find_gateway(settings.cache_dir)
+    found = places.find_gateway(settings.cache_dir)
     assert found is not None
     assert (found.token, found.is_alive) == ("secret", True)
-    gateways.retract(settings.cache_dir)
-    assert gateways.find_gateway(settings.cache_dir) is None
+    places.retract_gateway(settings.cache_dir)
+    assert places.find_gateway(settings.cache_dir) is None
 
 
 def test_sec_11_audit_log_has_client_request_and_outcome(tmp_path: Path) -> None:

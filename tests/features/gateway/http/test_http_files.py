@@ -24,7 +24,7 @@ from homes import own_homes
 from waiting import until
 
 from aptui.features.gateway.http import sending
-from aptui.features.gateway.http.product_opener import PRODUCT_OPENER
+from aptui.features.gateway.http.sending import PRODUCT_OPENER
 from aptui.features.gateway.wire_codec import Scope
 from aptui.shared.files import confinement
 from aptui.store.db.schema import uuid_text
@@ -275,7 +275,7 @@ def test_every_address_needs_scope_read(place: Served, path: str) -> None:
 
 
 def test_symlink_instead_of_a_product_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aptui.features.gateway.http.product_opener._TIMEOUT_S", 0.05)
+    monkeypatch.setattr("aptui.features.gateway.http.sending._TIMEOUT_S", 0.05)
     project = _project(tmp_path, monkeypatch)
     with served(project, tmp_path / "tokens.json") as place:
         secret = project.write("secret", "hello world")
@@ -292,7 +292,7 @@ def test_symlink_instead_of_a_product_is_not_followed(tmp_path: Path, monkeypatc
 
 
 def test_modified_product_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aptui.features.gateway.http.product_opener._TIMEOUT_S", 0.05)
+    monkeypatch.setattr("aptui.features.gateway.http.sending._TIMEOUT_S", 0.05)
     project = _project(tmp_path, monkeypatch)
     with served(project, tmp_path / "tokens.json") as place:
         (project.cache / "linux/sub/a.txt").write_text("hello")
@@ -325,7 +325,7 @@ def test_small_product_is_reopened_only_after_a_modification(place: Served, monk
 
 
 def test_product_of_a_killed_engine_is_verified_before_sending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aptui.features.gateway.http.product_opener._TIMEOUT_S", 0.05)
+    monkeypatch.setattr("aptui.features.gateway.http.sending._TIMEOUT_S", 0.05)
     project = _project(tmp_path, monkeypatch)
     with closing(sqlite3.connect(project.cache / "assetdb.sqlite", isolation_level=None)) as database:
         database.execute("INSERT INTO aptui_intents VALUES (9, 9, 'linux/sub/a.txt', x'00', 11, '[]')")

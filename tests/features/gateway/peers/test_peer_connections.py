@@ -20,12 +20,11 @@ from waiting import until_async as until
 from aptui.config import load
 from aptui.config.settings import GatewaySettings
 from aptui.core.notices import PeerOrdered
-from aptui.features.gateway.access.peer_admission import Admission, local_addresses
 from aptui.features.gateway.client import Device, Disconnected
 from aptui.features.gateway.engine_requests import OrderPeers, ReportPeers
 from aptui.features.gateway.gateway_context import GatewayContext
 from aptui.features.gateway.peers import peer_connections, peer_settings
-from aptui.features.gateway.peers.peer_connections import Peers
+from aptui.features.gateway.peers.peer_connections import Admission, Peers, local_addresses
 from aptui.features.gateway.ws.client_sessions import WireSessions
 from aptui.features.gateway.ws.routing import answer
 from aptui.link import codec, places, port

@@ -10,9 +10,9 @@ from msgspec import to_builtins
 
 from aptui.core.notices import Progress
 from aptui.core.project import Platform, Project, ScanFolder
-from aptui.features.gateway.screen import engine_page
+from aptui.features.gateway.screen import screen
 from aptui.features.gateway.screen.connection_rows import root_columns, root_rows
-from aptui.features.gateway.screen.engine_page import EngineInquiry
+from aptui.features.gateway.screen.screen import EngineInquiry
 from aptui.link.port import Connections
 from aptui.shared.health import Connection, Health, WatchedRoot, WatchMode, WorkerInfo
 from aptui.tui.data.feed import Batch
@@ -31,7 +31,7 @@ class Room:
         self.session = SimpleNamespace(
             connections=(), latest_progress=None, on_state=[], state=SessionState.ATTACHED, is_read_only=False, ask=self.take
         )
-        monkeypatch.setattr(engine_page, "time", SimpleNamespace(monotonic=lambda: self.now_s))
+        monkeypatch.setattr(screen, "time", SimpleNamespace(monotonic=lambda: self.now_s))
         self.inquiry = EngineInquiry(self, lambda wait_s, do: self.timers.append((wait_s, do)))
 
     def take(self, verb) -> Future:
@@ -73,7 +73,7 @@ def test_busy_engine_is_queried_every_second(room):
     room.answer("working")
 
     ((wait_s, due),) = room.timers
-    assert wait_s == engine_page.ASK_S
+    assert wait_s == screen.ASK_S
     room.now_s += wait_s
     due()
     room.inquiry.ask_if_due()

@@ -16,9 +16,9 @@ from tui.widget_zoo import PAYLOADS
 from aptui.core.notices import ConnectionsChanged, EngineMessage, HealthChanged, LogLevel, Progress
 from aptui.features.gateway.engine_requests import OrderPeers
 from aptui.features.gateway.peers import peer_settings
-from aptui.features.gateway.screen import engine_page
+from aptui.features.gateway.screen import screen
 from aptui.features.gateway.screen.connection_rows import ConnectionsAnswer, EngineStatus, read_answer, source_of
-from aptui.link import gateways
+from aptui.link import places
 from aptui.link.port import Connections, Disconnect, ReadStatus, RestartWorker
 from aptui.shared.connections.peers import Dial, GatewayReport, Peer, PeerAction, PeerOrder, PeerSettings, PeerState, TurnedAway
 from aptui.shared.health import Connection, Health, WatchedRoot, WatchMode, WorkerInfo
@@ -106,7 +106,7 @@ def _own_homes(tmp_path, monkeypatch):
     monkeypatch.setattr("aptui.tui.drawing.FRAME_S", 0.01)
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setattr(engine_page, "ASK_S", 0.15)
+    monkeypatch.setattr(screen, "ASK_S", 0.15)
 
 
 def visit(tmp_path, do: Callable, *, session=None, size=LARGE):
@@ -584,7 +584,7 @@ def test_page_shows_why_the_gateway_did_not_start(tmp_path):
 
     async def fail(app, pilot, session, _page):
         await until(pilot, lambda: "no gateway runs: 'serve: {enabled: true}'" in text(app))
-        gateways.announce(session.cache_dir, gateways.GatewayRecord(0, 0, "", "127.0.0.1", 1, "", "aiohttp is not installed"))
+        places.announce_gateway(session.cache_dir, places.GatewayRecord(0, 0, "", "127.0.0.1", 1, "", "aiohttp is not installed"))
         session.say(EngineMessage(0, LogLevel.ERROR, "there is no gateway: aiohttp is not installed"))
         await until(pilot, lambda: "no gateway runs: aiohttp is not installed" in text(app))
         session.turn(SessionState.REATTACHING)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from aptui.core.cycles import CYCLE_PROBLEM, JOIN
 from aptui.core.model import RelPath, RunKey
 from aptui.core.notices import EngineMessage, JobChanged, LogLevel, LogRecord, Notice, Progress
+from aptui.core.state.graph import CYCLE_PROBLEM, JOIN
 from aptui.features.o3de.programs.events import EventPrinter
 from aptui.features.o3de.programs.phrases import BATCH, ProgramConsole, ProgramLog
 from aptui.store import joblog

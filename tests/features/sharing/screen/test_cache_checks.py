@@ -6,9 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from aptui.features.sharing.screen import cache_checks
-from aptui.features.sharing.screen.cache_checks import CacheExamination
-from aptui.features.sharing.screen.cache_contents import CacheProblem, CheckProgress
+from aptui.features.sharing.screen import cache_contents
+from aptui.features.sharing.screen.cache_contents import CacheExamination, CacheProblem, CheckProgress
 from aptui.shared.errors import HostError
 
 STRAY = CacheProblem("unowned", "linux/stray.tmp", "", 2, is_watched=True)
@@ -44,8 +43,8 @@ class Task:
 
 @pytest.fixture
 def room(monkeypatch, tmp_path):
-    monkeypatch.setattr(cache_checks, "BackgroundTask", Task)
-    monkeypatch.setattr(cache_checks.held, "refuse_unreadable", lambda _cache_dir: None)
+    monkeypatch.setattr(cache_contents, "BackgroundTask", Task)
+    monkeypatch.setattr(cache_contents, "refuse_unreadable", lambda _cache_dir: None)
     room = SimpleNamespace(found=[], turns=0, ends=0, told=[])
     shell = SimpleNamespace(
         in_ui=lambda do, *given: do(*given), show_toast=lambda text, *_: room.told.append(text), config=None,
@@ -68,7 +67,7 @@ def finds(monkeypatch, *steps: CheckProgress) -> None:
             tell(step)
         return steps[-1]
 
-    monkeypatch.setattr(cache_checks.held, "find_unowned", look)
+    monkeypatch.setattr(cache_contents, "find_unowned", look)
 
 
 def test_findings_are_reported_before_the_end(room, monkeypatch):
@@ -94,7 +93,7 @@ def test_second_cache_check_is_refused_while_the_first_one_runs(room, monkeypatc
 
 
 def test_cancelled_check_keeps_its_findings(room, monkeypatch):
-    monkeypatch.setattr(cache_checks.held, "verify", lambda *_: CheckProgress(count=7))
+    monkeypatch.setattr(cache_contents, "verify", lambda *_: CheckProgress(count=7))
     room.look.verify()
     room.look._take(CheckProgress(count=5))
     room.look.cancel()
@@ -107,7 +106,7 @@ def test_failed_check_reports_the_reason(room, monkeypatch):
     def fail(*_):
         raise HostError("cannot be read")
 
-    monkeypatch.setattr(cache_checks.held, "verify", fail)
+    monkeypatch.setattr(cache_contents, "verify", fail)
     room.look.verify()
     room.look._task.run()
 

@@ -6,7 +6,7 @@ import pytest
 
 from aptui.config.load import load
 from aptui.features.sharing import totals as shared_totals
-from aptui.shared.account import Account
+from aptui.shared.result_store import Account
 from aptui.tui.pane import PaneSpec
 from aptui.tui.widgets.menu import Menu, Prompt
 from tests.tui.database import database

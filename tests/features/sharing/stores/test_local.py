@@ -7,8 +7,7 @@ import time
 import pytest
 from waiting import until
 
-from aptui.features.sharing.record import base_key, seal_record
-from aptui.features.sharing.seal import Seal, with_field
+from aptui.features.sharing.record import Seal, base_key, seal_record, with_field
 from aptui.features.sharing.stores import placing
 from aptui.features.sharing.stores.local import LocalStore
 from aptui.shared.errors import HostError
@@ -230,11 +229,11 @@ def test_impossible_store_is_a_host_error(tmp_path):
 
 _BUSY = """
 import hashlib, os, random, sys
-from aptui.features.sharing.stores import maintenance as upkeep
+from aptui.features.sharing.stores import local as upkeep
 from aptui.features.sharing.record import base_key
 from aptui.features.sharing.stores.placing import Lease
 from aptui.features.sharing.stores.local import LocalStore
-from aptui.features.sharing.seal import Seal
+from aptui.features.sharing.record import Seal
 from aptui.shared.result_store import Mismatch
 root, own, seed = sys.argv[1], sys.argv[2], int(sys.argv[3])
 random.seed(seed)
@@ -274,7 +273,7 @@ _PUTTER = """
 import os, sys
 from aptui.features.sharing.stores import placing
 from aptui.features.sharing.stores.local import LocalStore
-from aptui.features.sharing.seal import Seal
+from aptui.features.sharing.record import Seal
 root, source, digest = sys.argv[1:]
 placing.reflink = lambda *_: False
 store = LocalStore(root, Seal(), links=False)

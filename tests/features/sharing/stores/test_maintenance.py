@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from aptui.features.sharing.record import base_key, seal_record
-from aptui.features.sharing.seal import Seal
-from aptui.features.sharing.stores import maintenance, placing
+from aptui.features.sharing.record import Seal, base_key, seal_record
+from aptui.features.sharing.stores import local as maintenance
+from aptui.features.sharing.stores import placing
 from aptui.features.sharing.stores.local import LocalStore
 from aptui.features.sharing.stores.placing import Lease, living
 from tests.features.sharing.room import digest_of, facts, files_of, record

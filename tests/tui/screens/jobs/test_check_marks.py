@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from aptui.core.asset_checks import Check, Limit
-from aptui.store.jobs.job_table import AnalysisKeys
-from aptui.store.jobs.reading import read_job_table
+from aptui.store.jobs.job_table import AnalysisKeys, read_job_table
 from aptui.store.queries.checks import check_marks, findings_of
 from aptui.store.queries.reader import open_reader
 from aptui.tui.data.feed import Batch

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from aptui.shared.lean.imports import defer, substitute, without
+from aptui.shared.lean_imports import defer, substitute, without
 
 
 @pytest.fixture(autouse=True)

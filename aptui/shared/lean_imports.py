@@ -1,7 +1,4 @@
-"""Imports of libraries without parts that this process does not need, or does not need yet.
-
-Tests: `tests/shared/lean/test_imports.py`.
-"""
+"""Imports of libraries without parts that this process does not need, or does not need yet."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from itertools import permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aptui.core.cycles import components
+from aptui.core.state.graph import components
 
 EDGES = st.dictionaries(st.integers(0, 6), st.lists(st.integers(0, 6), max_size=3, unique=True), max_size=7)
 

@@ -12,9 +12,9 @@ from aptui.core.model import Job
 from aptui.core.notices import LogLevel
 from aptui.core.orders import AnalyseResult, Read
 from aptui.core.patterns import below_matcher
-from aptui.core.pipeline.undeclared_reads import with_default
 from aptui.core.project import BuilderKind, Companion, UndeclaredReads
 from aptui.core.run_report import outside_file
+from aptui.core.state.stale_results import with_default
 
 ADDS = Setup(builders=(copier(), scripter(undeclared_reads=UndeclaredReads.ADD)))
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 
-from aptui.shared.lean.imports import defer, substitute, without
+from aptui.shared.lean_imports import defer, substitute, without
 
 with substitute("platform", system=lambda: os.uname().sysname):
     import uuid  # noqa: F401

@@ -1,1 +1,0 @@
-"""Imports that load less, and memory that is returned, for fast starts."""
