@@ -2,7 +2,8 @@
 
 **Transport.** TCP. A frame is three numbers of 32 bits, little-endian: type, size of the payload, serial; then the payload. The
 type is the CRC-32 of the message's name in lower case. The client chooses a request's serial; the answer has the same type, and the
-serial with bit 31 set. Serial 0 is a message that is not answered, 0x0fffffff a negotiation.
+serial with bit 31 set. Serial 0 is a message that is not answered, 0x0fffffff a negotiation. A request that is not served has an
+empty answer, because clients wait for answers without a limit.
 
 **Payload.** One object in the binary form of ObjectStream (`binary_stream`): the message's class with its version, its base class
 as the element `BaseClass1`, its fields. `o3de_messages` lists all messages with their type ids.

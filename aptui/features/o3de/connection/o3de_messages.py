@@ -423,7 +423,7 @@ EXCHANGES = (
     _file("FileTree", ("6838CC3C-2CF1-443C-BFBF-A530003B6A71", ""),
           ("0F7854DA-63FA-4D59-B298-53D84150DFF9", f"{_RESULT} Files:names Folders:names")),
 )  # fmt: skip
-"""All known requests. Other requests are not answered, and the client stays connected, as in O3DE."""
+"""All known requests. Other requests have an empty answer, which O3DE's client takes for a failure; it stays connected."""
 BY_TYPE = {each.type_number: each for each in EXCHANGES}
 BY_NAME = {each.request.name: each for each in EXCHANGES}
 
@@ -451,7 +451,8 @@ SENT = {
 UNSERVED = {
     "FileInfosNotificationMessage": "not sent: rows of files have other ids",
     "WantAssetBrowserShowRequest": "not sent: the Editor's window needs no permission on Linux",
-    "GetAbsoluteAssetDatabaseLocationRequest": "refused: the asset database has tables of its own",
-    "BuilderHelloRequest, CreateJobsRequest, ProcessJobRequest": "refused: builders run in this engine's own workers",
+    "GetAbsoluteAssetDatabaseLocationRequest": "refused by an empty answer: the asset database has tables of its own",
+    "BuilderHelloRequest, CreateJobsRequest, ProcessJobRequest": "refused by an empty answer: builders run in this engine's own "
+    "workers",
 }
 """{message: why it is not served}."""

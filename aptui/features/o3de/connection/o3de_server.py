@@ -348,7 +348,9 @@ class O3deServer:
                 exchange = BY_TYPE.get(number)
                 found = None if exchange is None else answers.find_handler(exchange.request.name)
                 if exchange is None or found is None:
-                    continue  # like O3DE: an unknown request has no answer
+                    if serial and not serial & ANSWER_FLAG:
+                        session.send(number, serial | ANSWER_FLAG, b"")  # a client of O3DE would wait without a limit
+                    continue
                 try:
                     request = decode(exchange.request, payload)
                 except ValueError as error:

@@ -87,6 +87,9 @@ class Node:
         return [child.text for child in self.children]
 
 
+NOTHING = Node(0, 0, uuid.UUID(int=0))
+
+
 def read(payload: bytes) -> Node:
     """Return the object in a payload."""
     assert payload[:5] == b"\0\0\0\0\3"
@@ -122,7 +125,7 @@ class O3deClient:
 
     def __init__(self, port: int) -> None:
         self.channel = socket.create_connection(("127.0.0.1", port), LIMIT_S)
-        self.bulk = Node(0, 0, uuid.UUID(int=0))
+        self.bulk = NOTHING
         self.notifications: list[tuple[int, Node]] = []
         self._serial = 0
 
@@ -145,9 +148,9 @@ class O3deClient:
         return data
 
     def receive(self) -> tuple[int, int, Node]:
-        """Return type, serial and object of the next frame."""
+        """Return type, serial and object of the next frame; the object of an empty frame is `NOTHING`."""
         kind, size, serial = struct.unpack("<III", self._exactly(12))
-        return kind, serial, read(self._exactly(size))
+        return kind, serial, read(self._exactly(size)) if size else NOTHING
 
     def ask(self, name: str, payload: bytes) -> Node:
         """Return the answer to a request; notifications that arrive before it are stored."""

@@ -229,12 +229,26 @@ def test_slow_answer_does_not_delay_others(serving: Serving) -> None:
         assert (serial, answer["AssetStatus"].number) == (77 | 1 << 31, 4)
 
 
-def test_unknown_request_and_serial_0_have_no_answer(serving: Serving) -> None:
+@pytest.mark.parametrize("name", ["AssetSystem::Unknown", "AssetProcessor::GetAbsoluteAssetDatabaseLocationRequest"])
+def test_unserved_request_has_an_empty_answer(serving: Serving, name: str) -> None:
+    """O3DE's client waits without a limit for the answer to a request, and takes an empty one for a failure."""
     with serving.connect() as editor:
-        editor.send("AssetSystem::Unknown", b"anything", 5)
-        editor.send("AssetSystem::RequestPing", PING, 0)
+        assert editor.ask(name, b"anything") is client.NOTHING
+        assert editor.ask("AssetSystem::RequestPing", PING) is not client.NOTHING
 
-        assert editor.ask("AssetSystem::RequestPing", PING)
+
+def test_message_with_serial_0_or_an_answer_has_no_answer(serving: Serving) -> None:
+    with serving.connect() as editor:
+        editor.send("AssetSystem::Unknown", b"anything", 0)
+        editor.send("AssetSystem::Unknown", b"anything", 5 | 1 << 31)
+        editor.send("AssetSystem::RequestPing", PING, 0)
+        editor.send("AssetSystem::RequestPing", PING, 6)
+
+        received = {editor.receive()[:2] for _ in range(2)}
+    assert received == {
+        (client.crc("AssetProcessorManager::BulkAssetNotification"), 0),
+        (client.crc("AssetSystem::RequestPing"), 6 | 1 << 31),
+    }
 
 
 def test_internal_error_in_an_answer_ends_only_that_connection(serving: Serving) -> None:
