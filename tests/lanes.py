@@ -1,8 +1,7 @@
-"""Lanes and retries of the tests: marks fast tests and checks them, sorts the tests, and limits the number of retries.
+"""Lanes of the tests: marks fast tests and checks them, sorts the tests, and notes the skipped ones.
 
 A test without the mark `real` or `slow` is `fast`: it starts no process, opens no socket and never sleeps, and fails when it
-does. A test that changes the current folder and does not restore it fails. A test may be retried once (`retry`) if its mark gives a
-reason; a run with more than `MOST_RETRIES` retries fails.
+does. A test that changes the current folder and does not restore it fails.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from typing import Any
 
 import pytest
 
-MOST_RETRIES = 3
 _REAL = {
     "subprocess.Popen": "starts a process",
     "os.posix_spawn": "starts a process",
@@ -121,17 +119,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark fast tests, allow a retry for tests with a reason, and put the longest modules first."""
+    """Mark fast tests, and put the longest modules first."""
     items.sort(key=lambda item: not item.nodeid.startswith(_LONGEST))
     for item in items:
         if not any(item.get_closest_marker(name) for name in ("real", "slow")):
             item.add_marker("fast")
-        if item.get_closest_marker("flaky"):
-            raise pytest.UsageError(f"{item.nodeid}: mark it `retry`, with the reason")
-        for node, mark in item.iter_markers_with_node("retry"):
-            if node is not item or not (mark.args and str(mark.args[0]).strip()):
-                raise pytest.UsageError(f"{item.nodeid}: `retry` is for single tests, and takes the reason")
-            item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -176,21 +168,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         _skipped[report.nodeid] = report.longrepr[2].removeprefix("Skipped: ")
 
 
-def _retries(config: pytest.Config) -> int:
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
-    return len(reporter.stats.get("rerun", ())) if reporter else 0
-
-
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print the number of retried tests."""
-    if not config.option.collectonly:
-        terminalreporter.write_line(f"retries: {_retries(config)}; {MOST_RETRIES} at most")
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the skipped tests, if wanted; fail the run if too many tests were retried."""
+    """Write the skipped tests, if wanted."""
     if (file := os.environ.get("APTUI_TEST_SKIPS")) and not hasattr(session.config, "workerinput"):
         Path(file).write_text(json.dumps(_skipped), encoding="utf-8")
-    if session.exitstatus == pytest.ExitCode.OK and _retries(session.config) > MOST_RETRIES:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED

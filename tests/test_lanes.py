@@ -1,4 +1,4 @@
-"""Lanes and retries, tested with small separate suites."""
+"""Lanes, tested with small separate suites."""
 
 from __future__ import annotations
 
@@ -14,22 +14,10 @@ from aptui.link.places import state_dir
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.real  # the test has to do the forbidden action
 
-_SECOND = """
-    import pytest
-    seen = set()
-    @pytest.mark.retry("the machine may be late")
-    @pytest.mark.parametrize("number", range({count}))
-    def test_second(number):
-        if number not in seen:
-            seen.add(number)
-            assert False
-"""
-
 
 @pytest.fixture
 def suite(pytester: pytest.Pytester) -> pytest.Pytester:
-    marks = "fast\n    real\n    slow\n    retry(reason)"
-    pytester.makeini(f"[pytest]\naddopts = --strict-markers\nmarkers =\n    {marks}\n")
+    pytester.makeini("[pytest]\naddopts = --strict-markers\nmarkers =\n    fast\n    real\n    slow\n")
     return pytester
 
 
@@ -139,29 +127,6 @@ def test_modules_that_take_longest_come_first(suite: pytest.Pytester) -> None:
     assert [name.partition("::")[0] for name in order] == [
         "tests/drills/hostile/test_serve_hostile.py", "tests/batch/test_a.py", "tests/tui/test_z.py"
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize(("count", "code"), [(3, pytest.ExitCode.OK), (4, pytest.ExitCode.TESTS_FAILED)])
-def test_too_many_second_tries_fail_the_run(suite: pytest.Pytester, count: int, code: pytest.ExitCode) -> None:
-    suite.makepyfile(_SECOND.format(count=count))
-
-    result = run(suite)
-
-    assert result.ret == code
-    result.stdout.fnmatch_lines([f"retries: {count}; 3 at most"])
-
-
-@pytest.mark.parametrize("mark", ["flaky(reruns=1)", "retry", "retry(' ')"])
-def test_a_second_try_without_a_reason_is_refused(suite: pytest.Pytester, mark: str) -> None:
-    suite.makepyfile(f"import pytest\n@pytest.mark.{mark}\ndef test_it(): pass\n")
-
-    assert run(suite).ret == pytest.ExitCode.USAGE_ERROR
-
-
-def test_a_second_try_of_a_whole_module_is_refused(suite: pytest.Pytester) -> None:
-    suite.makepyfile("import pytest\npytestmark = pytest.mark.retry('they are late')\ndef test_it(): pass\n")
-
-    assert run(suite).ret == pytest.ExitCode.USAGE_ERROR
 
 
 def test_the_folders_of_tests_leave_room_for_sockets(tmp_path: Path) -> None:
