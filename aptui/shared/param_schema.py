@@ -66,12 +66,9 @@ def _is_scalar(rule: Schema, value: object) -> bool:
         case "string":
             return isinstance(value, str) and re.search(rule.get("pattern", ""), value) is not None
         case "integer" | "number" as kind:
-            return is_number and (kind == "number" or isinstance(value, int)) and _is_between(rule, value)
+            is_between = is_number and rule.get("minimum", value) <= value <= rule.get("maximum", value)
+            return bool(is_between) and (kind == "number" or isinstance(value, int))
     return True
-
-
-def _is_between(rule: Schema, value: Any) -> bool:
-    return bool(rule.get("minimum", value) <= value <= rule.get("maximum", value))
 
 
 def _describe_expected(rule: Schema) -> str:

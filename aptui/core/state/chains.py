@@ -140,7 +140,14 @@ class Chains:
             seen.add(source.key)
             name = _PREFIX + source.key
             makers = [*making, *(maker for maker in self.producers((source.key,)) if maker not in making)]
-            maker = next((each for each in makers if name in (making[each] if each in making else _names_of(each))), None)
+            maker = next(
+                (
+                    each
+                    for each in makers
+                    if name in (making[each] if each in making else {product.name for product in each.products})
+                ),
+                None,
+            )
             if maker is None:
                 return True
             source = maker.source
@@ -189,10 +196,6 @@ def intermediates(jobs: Iterable[Job]) -> list[PathKey]:
     """Return the keys of the intermediates that these jobs made."""
     made = (product.name for job in jobs for product in job.products if product.flags & ProductFlag.INTERMEDIATE)
     return [PathKey(name[len(_PREFIX) :]) for name in made]
-
-
-def _names_of(job: Job) -> set[str]:
-    return {product.name for product in job.products}
 
 
 def _is_made_of(job: Job, key: PathKey) -> bool:

@@ -77,7 +77,11 @@ def closure(graph: AssetGraph, seeds: Collection[Node], words: Sequence[str], pl
     narrow = graph.narrow((Link.PRODUCT,))
     reached = narrow.walk(sorted(seeds))
     facts = {node: fact for node, fact in narrow.facts(reached).items() if isinstance(fact, ProductFact)}
-    products = [_list_product(facts[node], edge, facts) for node, edge in reached.items() if node in facts and _ships(facts[node])]
+    products = [
+        _list_product(facts[node], edge, facts)
+        for node, edge in reached.items()
+        if node in facts and not facts[node].is_intermediate
+    ]
     return AssetList(platform, tuple(words), tuple(sorted(products, key=lambda item: item.name)), tuple(_loose_ends(narrow, facts)))
 
 
@@ -91,10 +95,6 @@ def orphans(graph: AssetGraph, seeds: Collection[Node], platform: str) -> AssetL
         reached = {edge.needed for edge in narrow.list_needed(sorted(everything)) if edge.needed != edge.needs}
     left = [_list_product(fact, None, {}) for node, fact in everything.items() if node not in reached]
     return AssetList(platform, (), tuple(left))
-
-
-def _ships(fact: ProductFact) -> bool:
-    return not fact.is_intermediate
 
 
 def _list_product(fact: ProductFact, edge: Edge | None, facts: dict[Node, ProductFact]) -> ListedProduct:

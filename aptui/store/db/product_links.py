@@ -401,7 +401,7 @@ class ProductLinkProjection:
         self._note_owners(_OWNERS_AFTER)
         preloaders = {product_id for (product_id,) in self._database.execute(_PRELOADERS)}
         if self._fresh:
-            preloaders |= self._put_assets()
+            preloaders |= self._put_asset_rows(self._database.execute(_FRESH_ASSETS).fetchall())
             self._database.execute(_PUT_FRESH_UNMET)
         self._database.execute(_PUT_FOUND)
         self._database.execute(_FORGET_UNMET)
@@ -414,10 +414,6 @@ class ProductLinkProjection:
             self.owners.update(owner for (owner,) in self._database.execute(sql))
             if len(self.owners) > MOST_NAMES:
                 self.owners = None
-
-    def _put_assets(self) -> set[int]:
-        """Put the rows of links by asset id; return the products with such a row that is a preload dependency."""
-        return self._put_asset_rows(self._database.execute(_FRESH_ASSETS).fetchall())
 
     def _put_asset_rows(self, links: Iterable[tuple[int, bytes, int, str, int]]) -> set[int]:
         rows: dict[tuple[int, bytes, int], tuple[object, ...]] = {}

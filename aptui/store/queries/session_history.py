@@ -274,7 +274,7 @@ def paces(reader: Reader, job_ids: Iterable[int]) -> dict[int, JobPace]:
     """Return the pace of those of these jobs that have run."""
     durations: dict[int, list[float]] = defaultdict(list)
     makes_drafts: dict[int, int] = {}
-    for job_id, duration_ms, is_draft in reader.ask(_HISTORY_SQL, (_format_ids(job_ids),)):
+    for job_id, duration_ms, is_draft in reader.ask(_HISTORY_SQL, (str([*job_ids]),)):
         if makes_drafts.setdefault(job_id, is_draft) == is_draft:
             durations[job_id].append(duration_ms)
     return {job_id: pace(listed[0], listed[1:]) for job_id, listed in durations.items()}
@@ -302,7 +302,3 @@ def slower_builders(reader: Reader) -> dict[bytes, JobPace]:
         if len(listed) >= _LEAST_JOBS and middle > 100 * (1 + _LEAST_SHARE) and middle - _NOISES * noise > 100:
             found[builder] = JobPace(middle, 100.0, noise, len(listed))
     return found
-
-
-def _format_ids(job_ids: Iterable[int]) -> str:
-    return f"[{','.join(map(str, job_ids))}]"
