@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial, reduce
 from pathlib import Path
@@ -183,9 +184,13 @@ def _read_shipped(data: bytes, name: str) -> Node:
 
 @lru_cache(maxsize=SHIPPED_LAYERS)
 def _parse_layer(data: bytes, name: str) -> Node:
+    """Parse a shipped layer without its comments, most of its bytes: the YAML reader steps through them character by character.
+
+    Texts of several lines, in which `#` is no comment, do not occur in these files.
+    """
     from aptui.config.yaml import nodes
 
-    return nodes.read_yaml(data, name)
+    return nodes.read_yaml(re.sub(rb"(?m)^ *#.*$", b"", data), name)
 
 
 def _merge(base: Node, top: Node, path: tuple[str, ...] = ()) -> Node:
