@@ -14,11 +14,12 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
-from aptui.config import compiled, configuration, dirs, packing
+from aptui.config import compiled, configuration, dirs, merge, packing
 from aptui.config import load as config_load
 from aptui.config.builders import SHIPPED_BUILDERS
 from aptui.config.configuration import Config
 from aptui.config.load import load
+from aptui.config.yaml.nodes import read_yaml
 from aptui.core.paths import name_uuid
 from aptui.core.patterns import ignore_matcher
 from aptui.core.project import SHARE_OF_MEMORY, BuilderKind, Platform, ReferenceRule
@@ -277,6 +278,13 @@ def test_ignore_rules_match_as_in_gitignore(write: Write, path: str, expected: b
     folder = write(f"scan_folders: [{{name: game, path: .}}]\n{rules}")
 
     assert ignore_matcher(load(folder).project.ignore_regex)(path) is expected
+
+
+@pytest.mark.parametrize("file", config_load.find_shipped_files(), ids=lambda file: file.name)
+def test_shipped_layer_without_comments_has_the_same_values_and_places(file: Path) -> None:
+    data = file.read_bytes()
+
+    assert merge._parse_layer(data, file.name) == read_yaml(data, file.name)
 
 
 def test_shipped_ignore_rules_can_be_left_out(write: Write) -> None:
