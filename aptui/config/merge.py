@@ -186,7 +186,7 @@ def _read_shipped(data: bytes, name: str) -> Node:
 def _parse_layer(data: bytes, name: str) -> Node:
     """Parse a shipped layer without its comments, most of its bytes: the YAML reader steps through them character by character.
 
-    Texts of several lines, in which `#` is no comment, do not occur in these files.
+    No text in these files has several lines, so every line that begins with `#` is a comment.
     """
     from aptui.config.yaml import nodes
 
