@@ -103,7 +103,7 @@ Do = Callable[[AptuiApp, object, JobsPane], Awaitable[None]]
 
 
 def in_jobs(
-    tmp_path: Path, do: Do, *, size=LARGE, read_only=False, running=(), filler=fill, memory=None, panes=(PANES[0],)
+    tmp_path: Path, do: Do, *, size=LARGE, read_only=False, running=(), filler=fill, memory=None, panes=(PANES[0],), platforms=()
 ) -> AptuiApp:
     """Open the Jobs screen over the database, wait for its rows and the first log, call `do(app, pilot, pane)`."""
     cache = tmp_path / "cache"
@@ -117,7 +117,7 @@ def in_jobs(
         app.config = SimpleNamespace(
             checks=(),
             project=SimpleNamespace(
-                platforms=(),
+                platforms=[SimpleNamespace(id=each) for each in platforms],
                 builders=(SimpleNamespace(uuid=BUILDER, name="image", patterns=(SimpleNamespace(text="*.png"),)),),
                 scan_folders=(SimpleNamespace(path="/project/assets", is_intermediate=False),),
             ),

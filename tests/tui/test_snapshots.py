@@ -30,7 +30,7 @@ TOUR = {
     "jobs": [("1", "2 lines")],
     "jobs-filter": [("/ s t a t u s : f a i l e d", "2 of 74"), ("enter", "Expecting")],
     "jobs-menu": [("right-click", "Run again")],
-    "assets": [("escape escape 2", "▸ words")],
+    "assets": [("escape escape 2", "Sources▾")],
     "assets-source": [("right", "palette"), ("down down down down", "▌    palette.json")],
     "assets-picture": [("G k k right", "▾ sprites"), ("down", "▌    moth.png"), ("enter", "▀")],
     "logs": [("3", "failed data/broken.json")],
@@ -57,7 +57,7 @@ def toured(size: tuple[int, int]) -> dict[str, str]:
             for at, (name, keys) in enumerate(TOUR.items()):
                 for pressed, words in keys:
                     if pressed == "right-click":
-                        await hands.click(offset=(20, 6), button=3)
+                        await hands.click(offset=(20, 5), button=3)
                     else:
                         await hands.press(*pressed.split())
                     if not await _becomes(lambda words=words: words in "\n".join(here.lines(app)), patience_s):

@@ -24,7 +24,7 @@ from aptui.shared.errors import InternalError
 from aptui.store.db.schema import uuid_text
 from aptui.store.jobs.parts import Beginning, Ending, JobPart, JobPiece, Piece, SourcePiece, read_job_parts
 from aptui.store.jobs.regex import Mask
-from aptui.store.jobs.texts import Codes, RecentTexts, TextPool, Texts
+from aptui.store.jobs.texts import Codes, RecentTexts, TextIndex, TextPool, Texts
 from aptui.store.queries.checks import CheckMark
 from aptui.store.queries.reader import Reader
 
@@ -91,7 +91,9 @@ class CheckColumn:
     def has_findings(self, rows: npt.NDArray[np.integer]) -> Mask:
         """Return which of these rows have findings."""
         codes = self._held[0]
-        found: Mask = np.isin(rows, np.flatnonzero(codes))
+        found: Mask = np.zeros(len(rows), np.bool_)
+        known = rows < len(codes)
+        found[known] = codes[rows[known]] > 0
         return found
 
     def __bool__(self) -> bool:
@@ -195,6 +197,7 @@ class JobTable:
         self._late: dict[int, int] = {}
         for name in ("reason", "error", "cause", "group"):
             self._texts[name].append("")  # code 0
+        self._sources = TextIndex(self._texts["source"])
         self._recent = {name: RecentTexts(self._texts[name]) for name in ("reason", "error", "group")}
 
     # ----------------------------------------------------------------------------------------------------------- looking
@@ -365,7 +368,7 @@ class JobTable:
         paths, sources = self._texts["source"], self._columns["source"]
         for row, item in zip(rows.tolist(), news, strict=True):
             if paths[int(sources[row])] != item.source:
-                sources[row] = paths.append(item.source)
+                sources[row] = self._sources.code(item.source)
         self._columns["folder"][rows] = [self.folder_code(item.scan_folder) for item in news]
 
     def _write(
@@ -437,7 +440,7 @@ class JobTable:
             for column in self._columns.values():
                 column[row] = 0
             self._columns["id"][row], self._late[key] = key, row
-            self._columns["source"][row] = source if source >= 0 else self._texts["source"].append(item.source)
+            self._columns["source"][row] = source if source >= 0 else self._sources.code(item.source)
             self._columns["folder"][row] = self.folder_code(item.scan_folder)
             self._count += 1  # from now on other threads may read the row
         if not self._columns["alive"][row]:
@@ -505,10 +508,18 @@ def argsort(keys: npt.NDArray[np.int64]) -> Codes:
     return order
 
 
+def gather(codes: npt.NDArray[np.integer], *, by_last: bool) -> Codes:
+    """Return the order that puts equal codes together, each group at the place of its first or last member."""
+    count = len(codes)
+    first = np.full(int(codes.max(initial=-1)) + 1, -1 if by_last else count, np.int64)
+    (np.maximum if by_last else np.minimum).at(first, codes, np.arange(count))
+    return argsort(first[codes])
+
+
 FAILED_FIRST = "failed_first"
 """The default order: failed jobs, jobs with errors, jobs with warnings, the rest; in each the newest first, running ones last."""
 
-_WITH_WARNINGS = 2
+WITH_WARNINGS = 2
 """Urgency rank of completed jobs with warnings."""
 
 
@@ -524,9 +535,9 @@ def order_rows(table: JobTable, field: str, *, is_descending: bool) -> Codes:
         keys = _moments(table, status)
     elif field == FAILED_FIRST:
         newest = argsort(-_moments(table, status))
-        places = _urgency(table, status)
-        places[places > _WITH_WARNINGS] = _WITH_WARNINGS + 1  # waiting, cancelled and completed jobs are one group
-        places[status == PROCESSING] = _WITH_WARNINGS + 2
+        places = urgency_of(table, status, slice(count))
+        places[places > WITH_WARNINGS] = WITH_WARNINGS + 1  # waiting, cancelled and completed jobs are one group
+        places[status == PROCESSING] = WITH_WARNINGS + 2
         return newest[argsort(places[newest])]
     elif field == "duration_ms":
         keys = _first(table, field, count).astype(np.int64)
@@ -536,7 +547,7 @@ def order_rows(table: JobTable, field: str, *, is_descending: bool) -> Codes:
         keys = _first(table, field, count).astype(np.int64)
     elif field == "status":
         newest = argsort(-_moments(table, status))
-        urgency = _urgency(table, status)[newest]
+        urgency = urgency_of(table, status, slice(count))[newest]
         return newest[argsort(-urgency if is_descending else urgency)]
     elif field == "reason":
         keys = _ranks(table, "reason", count)
@@ -546,6 +557,28 @@ def order_rows(table: JobTable, field: str, *, is_descending: bool) -> Codes:
     else:
         keys = _ranks(table, field, count)
     return argsort(-keys if is_descending else keys)
+
+
+def order_of_sources(table: JobTable, rows: Codes, field: str, *, is_descending: bool) -> Codes:
+    """Return ordered rows with those of each source together, at the place of the job whose value a line of the source shows.
+
+    That is the job with the largest number, the latest time or the worst status; for texts, the first job.
+    """
+    if field == "status":
+        by_last = is_descending
+    else:
+        by_last = field in ("completed_ms", "duration_ms", "id", "warnings", "errors") and not is_descending
+    return rows[gather(table.text("source")[0][rows], by_last=by_last)]
+
+
+def urgency_of(table: JobTable, status: npt.NDArray[np.number], rows: npt.NDArray[np.integer] | slice) -> npt.NDArray[np.int64]:
+    """Return ranks of rows by their `status`, problems first: 0 = failed, 1 = with errors, 2 = with warnings, up to 6."""
+    warnings, errors = table.number("warnings")[rows], table.number("errors")[rows]
+    places: npt.NDArray[np.int64] = np.array((4, 3, 6, 0, 5), np.int64)[status]
+    is_completed = status == COMPLETED
+    places[is_completed & (warnings > 0)] = WITH_WARNINGS
+    places[is_completed & (errors > 0)] = 1
+    return places
 
 
 def _first(table: JobTable, field: str, count: int) -> npt.NDArray[np.number]:
@@ -566,16 +599,6 @@ def _ranks(table: JobTable, field: str, count: int) -> npt.NDArray[np.int64]:
     codes = codes[:count].copy()  # copied before the number of texts is read
     ranks: npt.NDArray[np.int64] = texts.ranks(len(texts))[codes].astype(np.int64)
     return ranks
-
-
-def _urgency(table: JobTable, status: npt.NDArray[np.number]) -> npt.NDArray[np.int64]:
-    """Return ranks of rows by status, problems first."""
-    warnings, errors = _first(table, "warnings", len(status)), _first(table, "errors", len(status))
-    places: npt.NDArray[np.int64] = np.array((4, 3, 6, 0, 5), np.int64)[status]
-    is_completed = status == COMPLETED
-    places[is_completed & (warnings > 0)] = _WITH_WARNINGS
-    places[is_completed & (errors > 0)] = 1
-    return places
 
 
 # Makes columns (`table`) of every job and every failed analysis of the asset database.

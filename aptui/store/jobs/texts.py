@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _SEPARATOR = "\0"
 _RECENT = 4096
 """Number of recently added texts that are cached, so that frequent texts are stored once."""
+_LEAST_INDEXED = 4096
+"""Number of new texts that a dictionary holds before they are sorted into the index; more if the column is large."""
 _MOST_SORTED_BYTES = 256 << 20
 """If texts of one width need more memory than this, Python sorts them, which holds the interpreter's lock."""
 
@@ -180,3 +182,39 @@ class RecentTexts:
                 self._codes = {"": 0}
             code = self._codes[text] = self._texts.append(text)
         return code
+
+
+class TextIndex:
+    """Finds the code of a text in a column: 12 bytes for each text, and a dictionary of the newest ones."""
+
+    def __init__(self, texts: Texts) -> None:
+        self._texts = texts
+        self._hashes, self._codes = np.empty(0, np.int64), np.empty(0, np.int32)
+        self._late: dict[str, int] = {}
+
+    def code(self, text: str) -> int:
+        """Return the code of a text, which is added if it is new."""
+        are_others_added = len(self._codes) + len(self._late) != len(self._texts)
+        if are_others_added or len(self._late) > max(_LEAST_INDEXED, len(self._codes) // 4):
+            self._index()
+        code = self._late.get(text, -1)
+        if code < 0:
+            code = self._find(text)
+        if code < 0:
+            code = self._late[text] = self._texts.append(text)
+        return code
+
+    def _index(self) -> None:
+        hashes = np.fromiter(map(hash, self._texts), np.int64, len(self._texts))
+        self._codes = np.argsort(hashes, kind="stable").astype(np.int32)
+        self._hashes = hashes[self._codes]
+        self._late.clear()
+
+    def _find(self, text: str) -> int:
+        wanted = hash(text)
+        at = int(np.searchsorted(self._hashes, wanted))
+        while at < len(self._hashes) and self._hashes[at] == wanted:
+            if self._texts[int(self._codes[at])] == text:
+                return int(self._codes[at])
+            at += 1
+        return -1

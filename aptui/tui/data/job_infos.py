@@ -15,7 +15,20 @@ from msgspec import Struct
 from aptui.core.asset_checks import CheckLevel
 from aptui.shared.errors import InternalError, KnownError
 from aptui.store.jobs.filter import STATUS_CODES, Filter
-from aptui.store.jobs.job_table import CANCELLED, COMPLETED, FAILED, PENDING, PROCESSING, JobTable, Rows, group_failures, order_rows
+from aptui.store.jobs.job_table import (
+    CANCELLED,
+    COMPLETED,
+    FAILED,
+    PENDING,
+    PROCESSING,
+    WITH_WARNINGS,
+    JobTable,
+    Rows,
+    group_failures,
+    order_of_sources,
+    order_rows,
+    urgency_of,
+)
 from aptui.store.jobs.regex import Mask
 from aptui.store.jobs.texts import Codes
 from aptui.store.queries.checks import CheckMark
@@ -61,12 +74,73 @@ def source_cell(table: JobTable, row: int, spans: Sequence[tuple[int, int]]) -> 
     return Cell(f"{sign}{path}", "", tuple((start + len(sign), end + len(sign)) for start, end in spans))
 
 
-def needs_of(table: JobTable, rows: Sequence[int]) -> dict[str, int]:
-    """Return the width that the texts of these rows need, by column; the longest 5 % of paths are left out."""
+class SourceJobs(Struct, frozen=True):
+    """The shown jobs of one source: their rows, the worst of them, and how many are in its state, of how many jobs."""
+
+    rows: Rows
+    worst: int
+    count: int
+    job_count: int
+
+
+def jobs_of_source(table: JobTable, rows: Rows, job_count: int) -> SourceJobs:
+    """Return the jobs of a source; `job_count` also counts those that the filter hides."""
+    urgency = _urgency(table, rows)
+    at = int(np.argmin(urgency))
+    return SourceJobs(rows, int(rows[at]), int(np.count_nonzero(urgency == urgency[at])), max(job_count, len(rows)))
+
+
+def is_worse(table: JobTable, row: int, other: int) -> bool:
+    """Return whether a job has a problem (failed, errors, warnings) that is worse than the state of the other job."""
+    mine, others = (int(_urgency(table, np.array([each]))[0]) for each in (row, other))
+    return mine <= WITH_WARNINGS and mine < others
+
+
+def _urgency(table: JobTable, rows: Rows) -> Rows:
+    status = table.number("status")[rows]
+    urgency = urgency_of(table, status, rows)
+    if table.checks:
+        has_findings = (status == COMPLETED) & table.checks.has_findings(rows)
+        urgency[has_findings] = np.minimum(urgency[has_findings], WITH_WARNINGS)
+    return urgency
+
+
+def source_jobs_cell(
+    table: JobTable, jobs: SourceJobs, column_id: str, now_ms: int, began_ms: int | None, percent: int = -1
+) -> Cell:
+    """Return a cell of the line of a source: state and reason of its worst job, the latest time, the longest duration.
+
+    The column of platforms has the number of jobs in that state.
+    """
+    rows, status = jobs.rows, table.value("status", jobs.worst)
+    if column_id in _TEXT_COLUMNS and column_id != "reason":
+        value_count = len(set(table.text(column_id)[0][rows].tolist()))
+        if column_id == "platform":
+            return Cell(f"{jobs.count} of {jobs.job_count}{' jobs' if value_count < len(rows) else ''}")
+        return Cell(table.words(column_id, jobs.worst) if value_count == 1 else f"{value_count} {column_id}s")
+    if column_id == "number":
+        return Cell("")
+    field = {"completed": "completed_ms", "duration": "duration_ms"}.get(column_id, column_id)
+    if field in ("completed_ms", "duration_ms", "warnings", "errors") and status not in (PENDING, PROCESSING):
+        row = int(rows[np.argmax(table.number(field)[rows])])
+        return job_cell(
+            table, row if table.value("status", row) not in (PENDING, PROCESSING) else jobs.worst, column_id, now_ms, None
+        )
+    return job_cell(table, jobs.worst, column_id, now_ms, began_ms, percent)
+
+
+def needs_of(table: JobTable, rows: Sequence[int], margin: int) -> dict[str, int]:
+    """Return the width that the texts of these rows need, by column; the longest 5 % of paths are left out.
+
+    Args:
+        margin: cells before each path.
+    """
     if not rows:
         return {}
-    paths = sorted(width_of(source_cell(table, row, ()).text) for row in rows)
+    paths = sorted(width_of(source_cell(table, row, ()).text) + margin for row in rows)
     needs = {name: max(width_of(table.words(name, row)) for row in rows) for name in ("platform", "key")}
+    if margin and len(set(zip(*(table.number(name)[rows].tolist() for name in ("source", "platform")), strict=True))) < len(rows):
+        needs["platform"] = max(needs["platform"], len("2 of 3 jobs"))
     needs["status"] = max(width_of(_status(table, row).text) for row in rows)
     needs["reason"] = max(width_of(_reason(table, row).text) for row in rows)
     return {**needs, "source": paths[(len(paths) - 1) * 19 // 20]}
@@ -202,18 +276,19 @@ def alike_columns(table: JobTable) -> frozenset[str]:
     return frozenset(name for name in ("reason", "platform", "key") if _are_alike(table.text(name)[0][alive]))
 
 
-def next_with(table: JobTable, rows: Rows, word: str, at: int, step: int) -> int | None:
-    """Return the index of the row nearest before (-1) or after (1) `at` that failed or has errors ("errors"), or has warnings.
-
-    It wraps around; None = no other row.
-    """
+def find_with(table: JobTable, rows: Rows, word: str) -> Rows:
+    """Return the positions of rows that failed or have errors ("errors"), or that have warnings."""
     status = table.number("status")[rows]
     mask = (status == COMPLETED) & (table.number(word)[rows] > 0)
     if word == "errors":
         mask |= status == FAILED
     elif table.checks:
         mask |= (status == COMPLETED) & table.checks.has_findings(rows)
-    places = np.flatnonzero(mask)
+    return np.flatnonzero(mask)
+
+
+def nearest(places: Rows, at: int, step: int) -> int | None:
+    """Return the place nearest before (-1) or after (1) `at`, from the other end if there is none; None = no other place."""
     places = places[places != at]
     if not len(places):
         return None
@@ -250,12 +325,14 @@ class ViewRequest(Struct, frozen=True):
     is_descending: bool
     changes: int
     sorts_anew: bool
+    by_source: bool = False
 
 
 class View(Struct, frozen=True):
     """Rows in order; if it is not complete, the first screenful. `error` is the reason for a view without rows.
 
-    `needs` is the width of texts by column, of the first screenful and a sample of the other rows.
+    `needs` is the width of texts by column, of the first screenful and a sample of the other rows. Rows of one source are
+    together if the request says `by_source`.
     """
 
     request: ViewRequest
@@ -330,7 +407,7 @@ class ViewWorker:
             rows = order[:_PEEK]
             first = rows[request.filter.matches(table, rows, check) & alive[rows]]
             if len(first) >= _SCREENFUL:
-                self._publish(View(request, first, is_complete=False))
+                self._publish(View(request, _gather(request, first), is_complete=False))
         mask = request.filter.matches(table, None, check)[:count] & alive
         self._publish(_complete(request, order[mask[order]]))
 
@@ -357,7 +434,19 @@ class ViewWorker:
         self._wake()
 
 
+def _gather(request: ViewRequest, rows: Codes) -> Codes:
+    """Return rows with those of each source together, if the view has lines of sources."""
+    if not request.by_source:
+        return rows
+    return order_of_sources(request.table, rows, request.field, is_descending=request.is_descending)
+
+
+SIGN_CELLS = 2
+"""Cells before a path for the sign of a source with several jobs."""
+
+
 def _complete(request: ViewRequest, rows: Codes) -> View:
+    rows = _gather(request, rows)
     step = max(1, len(rows) // _SAMPLE)
     sample = np.concatenate([rows[:_SCREENFUL], rows[_SCREENFUL::step]])
-    return View(request, rows, is_complete=True, needs=needs_of(request.table, sample.tolist()))
+    return View(request, rows, is_complete=True, needs=needs_of(request.table, sample.tolist(), SIGN_CELLS * request.by_source))

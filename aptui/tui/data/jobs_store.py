@@ -2,6 +2,7 @@
 
 Rows do not jump under the user. A changed row stays in its place. A new row that passes the filter is added last. A row that no
 longer passes is removed, but not while it is on the screen (`hold`), so that a failed job that turns green stays visible.
+A line shows one job, or all shown jobs of a source (`group_by_source`); the key of such a line is that of the source.
 `is_out_of_order` shows that the rows differ from filter and order; `resort`, or another filter or order, corrects that. A table
 that was read again replaces the old one together with its view; rows keep their keys.
 
@@ -19,27 +20,35 @@ import numpy as np
 from aptui.core.notices import JobChanged, JobProgress
 from aptui.shared.errors import InternalError, KnownError
 from aptui.store.jobs.filter import STATUS_CODES, Filter, FilterError, TextMatch, parse
-from aptui.store.jobs.job_table import FAILED, FAILED_FIRST, PENDING, PROCESSING, AnalysisKeys, JobTable, Rows
+from aptui.store.jobs.job_table import FAILED, FAILED_FIRST, PENDING, PROCESSING, AnalysisKeys, JobTable, Rows, gather
 from aptui.store.jobs.regex import Mask
 from aptui.store.jobs.texts import Codes
 from aptui.store.queries.checks import CheckMark
 from aptui.store.queries.logs import LogLines
 from aptui.tui.data.feed import Batch, JobNews
 from aptui.tui.data.job_infos import (
+    SIGN_CELLS,
     CauseGroup,
     JobRowInfo,
+    SourceJobs,
     View,
     ViewRequest,
     ViewWorker,
     alike_columns,
     failure_groups,
+    find_with,
     has_failed,
+    is_worse,
     job_cell,
     job_info,
-    next_with,
+    jobs_of_source,
+    nearest,
     source_cell,
+    source_jobs_cell,
     status_counts,
 )
+from aptui.tui.data.source_lines import SourceLines, is_source_key, job_of_key, source_key
+from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
 
 _LEAST_SIZE = 1024
@@ -47,24 +56,54 @@ _LEAST_SIZE = 1024
 
 
 class ShownRows:
-    """The shown rows in order; `lingering` are those that stay only because they are on the screen."""
+    """The shown rows in order; `lingering` are those that stay only because they are on the screen.
+
+    With `lines`, a line shows a source, and the rows of a source are together.
+    """
 
     def __init__(self) -> None:
         self.rows: Codes = np.empty(0, np.int32)
         self.lingering: set[int] = set()
         self.late_count = 0
         """Number of rows at the end that arrived after the last sorting."""
+        self.lines: SourceLines | None = None
         self._is_shown: Mask = np.zeros(0, np.bool_)
         self._held = (0, 0)
 
+    @property
+    def line_count(self) -> int:
+        """Number of lines."""
+        return len(self.rows) if self.lines is None else self.lines.count
+
+    def rows_of(self, line: int) -> Codes:
+        """Return the rows of a line."""
+        start, end = (line, line + 1) if self.lines is None else self.lines.rows_of(line)
+        return self.rows[start:end]
+
     def index_of(self, row: int) -> int | None:
-        """Return the index of a row, None = not shown."""
+        """Return the line of a row, None = not shown."""
         if row < 0 or row >= len(self._is_shown) or not self._is_shown[row]:
             return None
-        return int(np.argmax(self.rows == row))
+        return int(self.lines_of(np.array([np.argmax(self.rows == row)]))[0])
+
+    def places_of_source(self, row: int, sources: Rows) -> tuple[int, int]:
+        """Return the range in `rows` of the source of a row; without lines, that of its first row. It is empty if none is shown."""
+        if self.lines is not None and 0 <= row < len(self._is_shown) and self._is_shown[row]:
+            return self.lines.rows_around(int(np.argmax(self.rows == row)))
+        places = np.flatnonzero(sources[self.rows] == sources[row])
+        if not len(places):
+            return 0, 0
+        return (int(places[0]), int(places[0]) + 1) if self.lines is None else self.lines.rows_around(int(places[0]))
+
+    def lines_of(self, places: Rows) -> Rows:
+        """Return the lines of these places in `rows`."""
+        return places if self.lines is None else self.lines.lines_of(places)
 
     def hold(self, start: int, end: int) -> None:
-        """Set the range that is on the screen: its rows are not removed."""
+        """Set the range of lines that is on the screen: their rows are not removed."""
+        if self.lines is not None and self.lines.count:
+            first, last = (self.lines.rows_of(min(line, self.lines.count - 1)) for line in (start, max(start, end - 1)))
+            start, end = first[0], last[1]
         self._held = (start, end)
 
     def replace(self, rows: Codes, row_count: int) -> None:
@@ -94,9 +133,21 @@ class ShownRows:
             self._leave(leave)
         if len(come):
             self._is_shown[come] = True
-            self.rows = np.concatenate([self.rows, come.astype(np.int32)])
-            self.late_count += len(come)
+            self._add(come.astype(np.int32), None if self.lines is None else table.text("source")[0])
         return bool(len(come) or len(leave))
+
+    def _add(self, rows: Codes, sources: Rows | None) -> None:
+        """Add rows: below those of their source, or last."""
+        if sources is None:
+            self.rows = np.concatenate([self.rows, rows])
+            self.late_count += len(rows)
+            return
+        rows = rows[gather(sources[rows], by_last=False)]
+        shown, wanted = sources[self.rows], sources[rows].tolist()
+        found = np.flatnonzero(np.isin(shown, wanted))
+        last = dict(zip(shown[found].tolist(), found.tolist(), strict=True))
+        self.rows = np.insert(self.rows, [last.get(source, len(shown) - 1) + 1 for source in wanted], rows)
+        self.late_count += len(set(wanted) - last.keys())
 
     def _leave(self, rows: Rows) -> None:
         if len(rows):
@@ -146,6 +197,12 @@ class JobsStore:
         self._touched: set[int] = set()
         self._running: dict[int, int] = {}
         self._percents: dict[int, JobProgress] = {}
+        self._by_source = False
+        self._expanded: set[int] = set()
+        """A job of each expanded source."""
+        self._sources: dict[int, SourceJobs] = {}
+        self._sources_version = -1
+        self._job_counts: tuple[int, Rows] = (-1, np.empty(0, np.int64))
         self._spans: dict[int, tuple[tuple[int, int], ...]] = {}
         self._found: Mapping[int, CheckMark] = {}
         self.log_lines: LogLines | None = None
@@ -164,24 +221,139 @@ class JobsStore:
     # -------------------------------------------------------------------------------------------------- the table's rows
 
     def row_count(self) -> int:
-        """Return the number of shown rows."""
-        return len(self._shown.rows)
+        """Return the number of lines."""
+        return self._shown.line_count
 
     def key(self, index: int) -> int:
-        """Return the key of a row, which does not depend on filter and order."""
-        return self._table.value("id", int(self._shown.rows[index]))
+        """Return the key of a line, a job or a source; it does not depend on filter and order."""
+        rows = self._shown.rows_of(index)
+        return self._table.value("id", int(rows[0])) if len(rows) == 1 else source_key(self._table.number("id")[rows])
 
     def index_of(self, key: int) -> int | None:
-        """Return the index of a job's row, None = not shown."""
-        return self._shown.index_of(self._table.row_of(key))
+        """Return the line of a job or source, None = not shown; a job of a collapsed source is in the line of its source."""
+        row = self._table.row_of(job_of_key(key))
+        if row < 0 or not is_source_key(key):
+            return self._shown.index_of(row)
+        start, end = self._shown.places_of_source(row, self._table.text("source")[0])
+        if start == end:
+            return None
+        return start if self._shown.lines is None else self._shown.lines.top_of(start)
 
     def cell(self, index: int, column_id: str) -> Cell:
         """Return the content of a cell."""
-        row, table = int(self._shown.rows[index]), self._table
+        rows, lines = self._shown.rows_of(index), self._shown.lines
+        if lines is not None and column_id == "source":
+            return self._source_line(index, rows, lines)
+        if len(rows) == 1:
+            return self._job_cell(int(rows[0]), column_id, index)
+        found = self._jobs_at(rows)
+        key = self._table.value("id", found.worst)
+        return source_jobs_cell(self._table, found, column_id, self._clock_ms(), self._running.get(key), self.percent_of(key))
+
+    def _source_line(self, index: int, rows: Codes, lines: SourceLines) -> Cell:
+        """Return the path of a source, after a sign if it has several jobs; a job below it has its key instead."""
+        if lines.is_member(index):
+            return Cell(f"    {self._table.words('key', int(rows[0]))}", "muted")
+        sign = "" if len(rows) == 1 else glyph("open" if lines.is_expanded(index) else "closed")
+        text, role, spans = self._job_cell(int(rows[0]), "source", index)
+        spans = tuple((start + SIGN_CELLS, end + SIGN_CELLS) for start, end in spans)
+        return Cell(f"{sign:<{SIGN_CELLS}}{text}", role, spans)
+
+    def _job_cell(self, row: int, column_id: str, index: int = -1) -> Cell:
+        table = self._table
         if column_id == "source":
-            return source_cell(table, row, self._spans_at(index, row))
+            return source_cell(table, row, self._spans_at(index, row) if index >= 0 else ())
         key = table.value("id", row)
         return job_cell(table, row, column_id, self._clock_ms(), self._running.get(key), self.percent_of(key))
+
+    def job_text(self, key: int, column_ids: Sequence[str]) -> str:
+        """Return the row of a job as text, with tabs between cells; "" for an unknown job."""
+        row = self._table.row_of(key)
+        return "" if row < 0 else "\t".join(self._job_cell(row, column_id).text.strip() for column_id in column_ids)
+
+    def _jobs_at(self, rows: Codes) -> SourceJobs:
+        """Return the jobs of a line; computed once for each version, because every cell needs them."""
+        if self._sources_version != self.version:
+            self._sources_version = self.version
+            self._sources.clear()
+        first = int(rows[0])
+        if first not in self._sources:
+            self._sources[first] = jobs_of_source(self._table, rows, self._count_jobs(first))
+        return self._sources[first]
+
+    def _count_jobs(self, row: int) -> int:
+        """Return the number of jobs of a row's source, also of those that the filter hides."""
+        if not self._filter.terms:
+            return 0  # all are shown
+        if self._job_counts[0] != self.version:
+            alive = self._table.number("alive").astype(np.bool_)
+            self._job_counts = self.version, np.bincount(self._table.text("source")[0][alive])
+        return int(self._job_counts[1][self._table.value("source", row)])
+
+    # ----------------------------------------------------------------------------------------------------------- sources
+
+    @property
+    def by_source(self) -> bool:
+        """Whether a line shows a source instead of a job."""
+        return self._by_source
+
+    @property
+    def source_count(self) -> int:
+        """Number of sources that are shown, 0 = lines show jobs."""
+        return 0 if self._shown.lines is None else self._shown.lines.source_count
+
+    def group_by_source(self, *, on: bool) -> None:
+        """Show a source in each line, or a job."""
+        if on != self._by_source:
+            self._by_source = on
+            self._request_view()
+
+    def jobs_of(self, key: int) -> list[int]:
+        """Return the shown jobs of a source's key; of any other key, the key itself."""
+        if not is_source_key(key):
+            return [key]
+        row = self._table.row_of(job_of_key(key))
+        if row < 0:
+            return []
+        start, end = self._shown.places_of_source(row, self._table.text("source")[0])
+        return [int(job) for job in self._table.number("id")[self._shown.rows[start:end]]]
+
+    def job_at(self, key: int, current: int | None = None) -> int:
+        """Return the job whose log belongs to a line: for a source the worst.
+
+        Args:
+            current: the job whose log is shown; it stays if it is one of them and none has a worse problem.
+        """
+        jobs = self.jobs_of(key)
+        if not is_source_key(key) or not jobs:
+            return job_of_key(key)
+        worst = jobs_of_source(self._table, self._table.rows_of(jobs), 0).worst
+        if current in jobs and not is_worse(self._table, worst, self._table.row_of(current)):
+            return current
+        return self._table.value("id", worst)
+
+    def expand(self, index: int, *, on: bool) -> int | None:
+        """Show or hide the jobs of a line's source; return the line of the source, None if nothing changed."""
+        lines = self._shown.lines
+        if lines is None or index >= lines.count or lines.is_expanded(index) == on:
+            return None
+        key = self.key(index)
+        if on and not is_source_key(key):
+            return None
+        row = self._table.row_of(job_of_key(key))
+        sources = self._table.text("source")[0]
+        self._expanded = {job for job in self._expanded if (at := self._table.row_of(job)) >= 0 and sources[at] != sources[row]}
+        if on:
+            self._expanded.add(job_of_key(key))
+        self._lay_lines()
+        self.version += 1
+        return self.index_of(key if on else source_key(self._table.number("id")[row : row + 1]))
+
+    def _lay_lines(self) -> None:
+        """Compute which line shows which rows."""
+        if self._shown.lines is not None:
+            sources, expanded = self._table.text("source")[0], self._table.rows_of(sorted(self._expanded))
+            self._shown.lines.update(sources[self._shown.rows], sources[expanded[expanded >= 0]])
 
     # ------------------------------------------------------------------------------------------------------------- facts
 
@@ -245,6 +417,12 @@ class JobsStore:
         """The columns in which all jobs have the same text."""
         return alike_columns(self._table)
 
+    @property
+    def platform_count(self) -> int:
+        """Number of platforms that jobs were made for; failed analyses have none."""
+        is_job = (self._table.number("id") > 0) & self._table.number("alive").astype(np.bool_)
+        return len(np.unique(self._table.number("platform")[is_job]))
+
     def find_field(self, word: str) -> str:
         """Return the field ("platform", "key" or "builder") whose text is this word in at least one job; "" = no field."""
         for field in ("platform", "key", "builder"):
@@ -257,16 +435,21 @@ class JobsStore:
         return status_counts(self._table)
 
     def info(self, key: int) -> JobRowInfo | None:
-        """Return the facts of a job's row, shown or not."""
-        return job_info(self._table, key)
+        """Return the facts of a job, shown or not; of a source, those of its worst job."""
+        return job_info(self._table, self.job_at(key))
 
     def keys(self, start: int, end: int) -> list[int]:
-        """Return the keys of a range of rows."""
-        return [int(key) for key in self._table.number("id")[self._shown.rows[start:end]]]
+        """Return the keys of a range of lines."""
+        return [self.key(index) for index in range(start, min(end, self.row_count()))]
 
     def next_with(self, word: str, index: int, step: int) -> int | None:
-        """Return the index of the nearest row before (-1) or after (1) that failed or has errors ("errors"), or has warnings."""
-        return next_with(self._table, self._shown.rows, word, index, step)
+        """Return the nearest line before (-1) or after (1) that failed or has errors ("errors"), or has warnings."""
+        return nearest(self._shown.lines_of(find_with(self._table, self._shown.rows, word)), index, step)
+
+    def count_failed_above(self, index: int) -> int:
+        """Return the number of lines before a line that failed or have errors."""
+        lines = self._shown.lines_of(find_with(self._table, self._shown.rows, "errors"))
+        return int(np.searchsorted(lines, index))
 
     def find_failed(self) -> set[int]:
         """Return the keys of all failed jobs, without analyses."""
@@ -368,8 +551,10 @@ class JobsStore:
         table = self._next or self._table
         self._touched.clear()
         self._worker.request(
-            ViewRequest(self._number, table, self._wanted, self._field, self._is_descending, self._changes, sorts_anew)
-        )
+            ViewRequest(
+                self._number, table, self._wanted, self._field, self._is_descending, self._changes, sorts_anew, self._by_source
+            )
+        )  # fmt: skip
 
     def _adopt(self, view: View) -> None:
         self.version += 1
@@ -386,6 +571,8 @@ class JobsStore:
         self._filter, self._is_complete = view.request.filter, view.is_complete
         self._spans.clear()
         self._shown.replace(view.rows, self._table.row_count())
+        self._shown.lines = SourceLines() if view.request.by_source else None
+        self._lay_lines()
         if view.is_complete:
             self.needs = view.needs
             self._done, self._sorted_changes = view.request.number, view.request.changes
@@ -456,8 +643,9 @@ class JobsStore:
 
     def _reconsider(self, changed: Rows | set[int]) -> None:
         """Add and remove changed rows by the filter."""
-        if len(changed) and self._is_complete:
-            self.version += self._shown.reconsider(self._table, self._filter, changed)
+        if len(changed) and self._is_complete and self._shown.reconsider(self._table, self._filter, changed):
+            self._lay_lines()
+            self.version += 1
 
     def _spans_at(self, index: int, row: int) -> tuple[tuple[int, int], ...]:
         """Return the hits of the filter in a row's path; searches rows around it at once, because each search has a fixed cost."""
@@ -467,9 +655,9 @@ class JobsStore:
         if code not in self._spans:
             if len(self._spans) > _MOST_SPANS:
                 self._spans.clear()
-            around = self._shown.rows[max(0, index - _SPANS_AROUND // 2) : index + _SPANS_AROUND]
+            lines = range(max(0, index - _SPANS_AROUND // 2), min(index + _SPANS_AROUND, self.row_count()))
             codes, texts = self._table.text("source")
-            wanted = sorted({int(code) for code in codes[around]})
+            wanted = sorted({code, *(int(codes[self._shown.rows_of(line)[0]]) for line in lines)})
             self._spans.update(zip(wanted, self._filter.spans([texts[code] for code in wanted]), strict=True))
         return self._spans[code]
 

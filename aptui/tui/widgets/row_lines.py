@@ -124,6 +124,10 @@ class RowView(ScrollView, PlainLines):  # in this order: rules for `ScrollView` 
         """Return the current index of a row."""
         raise NotImplementedError
 
+    def keys_below(self, key: int) -> list[int]:
+        """Return the keys that a row stands for in marks and actions: its own, or those of the rows that it groups."""
+        return [key]
+
     def row_state(self, index: int) -> tuple[object, ...]:
         """Return everything that the picture of a row depends on, except the theme; rows of equal state look alike."""
         raise NotImplementedError

@@ -39,7 +39,7 @@ class RowMarks:
 
     def has(self, index: int, key: int) -> bool:
         """Return whether a row is marked, or will be when the range ends."""
-        if key in self.keys:
+        if self.keys and self.keys.issuperset(self._view.keys_below(key)):
             return True
         if self._anchor is None:
             return False
@@ -50,13 +50,14 @@ class RowMarks:
         """Return the rows for an action: the marked ones in the order of the view (hidden ones last), else the cursor's row."""
         keys = self.keys | set(self._range())
         if not keys:
-            return [] if self._view.cursor_key is None else [self._view.cursor_key]
+            return [] if self._view.cursor_key is None else self._view.keys_below(self._view.cursor_key)
         order = {key: self._view.index_of(key) for key in keys}
         return sorted(keys, key=lambda key: (order[key] is None, order[key] or 0, key))
 
     def toggle(self, key: int) -> None:
         """Mark or unmark a row."""
-        self.keys ^= {key}
+        keys = set(self._view.keys_below(key))
+        self.keys = self.keys - keys if keys <= self.keys else self.keys | keys
 
     def toggle_range(self) -> None:
         """Begin a range of marks at the cursor, or end it."""
@@ -76,7 +77,7 @@ class RowMarks:
         if anchor is None or not self._view.shown_count:
             return []
         low, high = sorted((anchor, self._view.cursor))
-        return [self._view.key_of(index) for index in range(low, high + 1)]
+        return [key for index in range(low, high + 1) for key in self._view.keys_below(self._view.key_of(index))]
 
 
 _WHEEL_ROWS = 3

@@ -273,6 +273,11 @@ class Table(Rows):
         self._sort = value
         self._forget_layout()
 
+    @property
+    def offset_cells(self) -> int:
+        """Number of cells by which long texts are scrolled."""
+        return self._offset
+
     def visible_columns(self) -> set[str]:
         """Return the ids of the columns that have room."""
         return {column.id for column, _ in self._lay_columns()}

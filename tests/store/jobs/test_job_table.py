@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from aptui.core.model import JobPlan, describe_key
 from aptui.core.rows import pack_plan
 from aptui.core.run_report import ContentFacts
-from aptui.store.jobs import parts
+from aptui.store.jobs import parts, texts
 from aptui.store.jobs.filter import STATUS_CODES, parse
 from aptui.store.jobs.job_table import AnalysisKeys, JobTable, JobValues, order_rows, read_job_table
 from aptui.store.queries.reader import JobRow, open_reader
@@ -261,3 +261,26 @@ def test_draft_mark_is_deleted_with_its_job(store: Store) -> None:
 
     with closing(sqlite3.connect(store.path)) as database:
         assert database.execute("SELECT COUNT(*) FROM aptui_drafts").fetchone() == (0,)
+
+
+def test_texts_are_found_in_a_column_whether_read_or_added_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(texts, "_LEAST_INDEXED", 3)
+    column = texts.Texts(["a", "b", "a"])
+    index = texts.TextIndex(column)
+
+    assert (index.code("b"), column[index.code("a")], index.code("ä")) == (1, "a", 3)
+    column.extend(["added by another way"])
+    assert index.code("added by another way") == 4
+    names = [f"{number}" for number in range(20)]
+    assert [index.code(name) for name in names] == [index.code(name) for name in names] == list(range(5, 25))
+    assert len(column) == 25
+
+
+def test_jobs_that_arrive_later_have_the_source_of_existing_jobs() -> None:
+    table = JobTable({}, AnalysisKeys())
+    table.text("source")[1].extend(["a.png", "b.png"])
+
+    rows = [table.put(JobValues(at, name, 1, "linux", "Image", "image", 2, 0, 0, 0, 0, "", "", 0)) for at, name in
+            enumerate(["b.png", "new.png", "new.png", "a.png"], 1)]  # fmt: skip
+
+    assert table.number("source")[rows].tolist() == [1, 2, 2, 0]

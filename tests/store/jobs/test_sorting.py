@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from aptui.store.jobs.job_table import argsort
+from aptui.store.jobs.job_table import argsort, gather
 
 
 @pytest.mark.parametrize(
@@ -13,3 +13,11 @@ def test_sorting_is_stable_whatever_the_range(keys: list[int]) -> None:
     expected = sorted(range(len(keys)), key=keys.__getitem__)
 
     assert argsort(np.array(keys, np.int64)).tolist() == expected
+
+
+@pytest.mark.parametrize(("by_last", "expected"), [(False, [0, 2, 1, 4, 3]), (True, [0, 2, 3, 1, 4])])
+def test_gathered_codes_are_together_at_the_place_of_first_or_last_member(by_last: bool, expected: list[int]) -> None:
+    codes = np.array([5, 2, 5, 9, 2])
+
+    assert gather(codes, by_last=by_last).tolist() == expected
+    assert gather(np.empty(0, np.int32), by_last=by_last).tolist() == []

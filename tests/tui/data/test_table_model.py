@@ -69,7 +69,7 @@ FILTERS: dict[str, Callable[[Row], object]] = {
     "warnings": lambda row: row.status == "completed" and row.warnings,
 }
 ORDERS: dict[str, Callable[[Row], Any]] = {
-    "failed": lambda row: (row.status != "processing", min(row.urgency, 3) if row.status != "processing" else 0, -row.ends),
+    "failed": lambda row: (row.status == "processing", min(row.urgency, 3), -row.ends),
     "completed": lambda row: row.ends,
     "duration": lambda row: row.takes,
     "status": lambda row: row.urgency,
@@ -90,6 +90,7 @@ STEPS = st.one_of(
     st.sampled_from(tuple(FILTERS)),
     st.tuples(st.sampled_from(tuple(ORDERS)), st.booleans()),
     st.tuples(st.just("hold"), st.integers(0, 4)),
+    st.tuples(st.just("expand"), st.integers(0, 4)),
 )
 
 
@@ -98,34 +99,54 @@ def told(row: Row) -> JobNews:
     return JobNews(notice(row.key, row.source, row.status, **changes), is_later=True, received_ms=NOW_MS)
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.lists(STEPS, min_size=1, max_size=14))
-def test_settled_rows_equal_a_plain_filter_and_sort(steps: list[object]) -> None:
-    store = JobsStore(clock_ms=lambda: NOW_MS)
-    store.apply(Batch(table=JobTable({}, AnalysisKeys())))
-    store.settle()
-    rows: dict[int, Row] = {}
-    text, (order, is_descending) = "", store.sort
-    try:
+class Played:
+    """A table after some steps, the rows that a plain list has then, and the words of the filter."""
+
+    def __init__(self, steps: list[object], *, by_source: bool = False) -> None:
+        self.store = JobsStore(clock_ms=lambda: NOW_MS)
+        self.rows: dict[int, Row] = {}
+        self.text = ""
+        try:
+            self._play(self.store, steps, by_source=by_source)
+        except BaseException:
+            self.store.close()
+            raise
+
+    def _play(self, store: JobsStore, steps: list[object], *, by_source: bool) -> None:
+        store.group_by_source(on=by_source)
+        store.apply(Batch(table=JobTable({}, AnalysisKeys())))
+        store.settle()
         for step in steps:
             match step:
                 case list():
                     store.apply(Batch(jobs=tuple(map(told, {row.key: row for row in step}.values()))))
-                    rows |= {row.key: row for row in step}
+                    self.rows |= {row.key: row for row in step}
                 case int():
                     store.apply(Batch(jobs=(JobNews(notice(step, status=""), is_later=True, received_ms=NOW_MS),)))
-                    rows.pop(step, None)
+                    self.rows.pop(step, None)
+                case "expand", int(line):
+                    store.settle()
+                    if store.row_count():
+                        store.expand(line % store.row_count(), on=line < 4)
                 case "hold", int(count):
                     store.hold(0, count)
                 case str():
-                    text = step
-                    store.set_filter(text)
+                    self.text = step
+                    store.set_filter(step)
                 case str(order), bool(is_descending):
                     store.set_sort(order, is_descending=is_descending)
         if store.is_out_of_order or store.is_busy:
             store.resort()
         store.settle()
 
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(STEPS, min_size=1, max_size=14))
+def test_settled_rows_equal_a_plain_filter_and_sort(steps: list[object]) -> None:
+    played = Played(steps)
+    store, rows, text = played.store, played.rows, played.text
+    order, is_descending = store.sort
+    try:
         shown = [store.key(index) for index in range(store.row_count())]
         assert sorted(shown) == sorted(key for key, row in rows.items() if FILTERS[text](row))
         assert [store.index_of(key) for key in shown] == list(range(len(shown)))
@@ -139,6 +160,66 @@ def test_settled_rows_equal_a_plain_filter_and_sort(steps: list[object]) -> None
             assert (info.source, info.status) == (rows[key].source, "warnings" if rows[key].urgency == 2 else rows[key].status)
     finally:
         store.close()
+
+
+VALUES: dict[str, Callable[[list[Row]], Any]] = {
+    "failed": lambda jobs: min(ORDERS["failed"](row) for row in jobs),
+    "completed": lambda jobs: max(row.ends for row in jobs),
+    "duration": lambda jobs: max(row.takes for row in jobs),
+    "status": lambda jobs: min(row.urgency for row in jobs),
+    "number": lambda jobs: max(row.key for row in jobs),
+}
+"""{order: value of a source by which its line is sorted}; by platform, it is the first job in that order."""
+
+
+def some(*keys: int, status: str = "completed") -> list[Row]:
+    return [Row(key, status, NOW_MS - key * 1000, key, 0) for key in keys]
+
+
+@settings(max_examples=120, deadline=None)
+@example([some(1, 5, 9, 2), ("expand", 0), some(6)])  # two sources with several jobs
+@example([some(1, 2, 3), ("expand", 0), some(5, 6), ("expand", 1), ("expand", 0), "failed", ""])
+@example([some(1, 5, 9), some(5, status="failed"), ("expand", 0), "failed", 1, ""])
+@given(st.lists(STEPS, min_size=1, max_size=14))
+def test_settled_lines_of_sources_equal_a_plain_list(steps: list[object]) -> None:
+    played = Played(steps, by_source=True)
+    store = played.store
+    order, is_descending = store.sort
+    passing: dict[str, list[Row]] = {}
+    for row in played.rows.values():
+        if FILTERS[played.text](row):
+            passing.setdefault(row.source, []).append(row)
+    try:
+        lines = [store.key(index) for index in range(store.row_count())]
+        assert [store.index_of(key) for key in lines] == list(range(len(lines)))
+        assert len(set(lines)) == len(lines)
+        tops = [key for key, index in zip(lines, range(len(lines)), strict=True) if not is_member(store, index)]
+        sources = [played.rows[store.jobs_of(key)[0]].source for key in tops]
+        assert sorted(sources) == sorted(passing)
+        assert (store.source_count, store.hit_count) == (len(passing), sum(map(len, passing.values())))
+        for key, source in zip(tops, sources, strict=True):
+            jobs, index = passing[source], lines.index(key)
+            assert sorted(store.jobs_of(key)) == sorted(row.key for row in jobs)
+            worst = min(row.urgency for row in jobs)
+            assert played.rows[store.job_at(key)].urgency == worst
+            sign = store.cell(index, "source").text[0]
+            below = lines[index + 1 : index + 1 + len(jobs)] if sign == "▾" else []
+            assert sorted(below) == (sorted(row.key for row in jobs) if below else [])
+            assert (sign == " ") == (len(jobs) == 1)
+            if len(jobs) > 1:
+                count, of = sum(row.urgency == worst for row in jobs), sum(row.source == source for row in played.rows.values())
+                assert store.cell(index, "platform").text.removesuffix(" jobs") == f"{count} of {of}"
+            assert all(store.index_of(row.key) == (lines.index(row.key) if below else index) for row in jobs)
+        if order in VALUES:
+            values = [VALUES[order](passing[source]) for source in sources]
+            assert values == sorted(values, reverse=is_descending and order != "failed")
+    finally:
+        store.close()
+
+
+def is_member(store: JobsStore, index: int) -> bool:
+    """Return whether a line is that of a job below its source, by its indent."""
+    return store.cell(index, "source").text.startswith("    ")
 
 
 FOLDERS = ("game", "shared")

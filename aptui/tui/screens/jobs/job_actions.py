@@ -75,14 +75,15 @@ class RowActions:
             group = action.group
             key = keys.get(f"jobs.{action.id}")
             items.append(MenuItem(action.id, action.label, ",".join(key.keys) if key else "", self._is_possible(action.id, infos)))
-        title = infos[0].source if len(infos) == 1 else f"{len(infos):,} jobs"
+        jobs = f"{len(infos):,} jobs"
+        title = jobs if len(_sources(infos)) > 1 else infos[0].source if len(infos) == 1 else f"{infos[0].source}: {jobs}"
         Menu.ask(self._shell.app, items, lambda what: self._run(what, infos) if what else None, title=title, place=place)
 
     def _is_possible(self, action_id: str, infos: Infos) -> bool:
         if action_id == "cancel":
             return any(info.status in ("pending", "processing") for info in infos)
         if action_id == "capsule":
-            return len(infos) == 1 and infos[0].key > 0 and self._shell.config is not None
+            return len(_sources(infos)) == 1 and infos[0].key > 0 and self._shell.config is not None
         if action_id in ("pager", "log_editor", "log_folder"):
             return bool(self._log_of(infos[0])) or (action_id == "pager" and self._is_logging(infos[0]))
         return True
@@ -93,7 +94,7 @@ class RowActions:
         if not infos or not self.can(action_id):
             return
         changes_something = next(each.needs_engine for each in ROW_ACTIONS if each.id == action_id)
-        if changes_something and len(infos) == 1 and self._view.resting.has_just_flipped:
+        if changes_something and not self._view.table.marks and self._view.resting.has_just_flipped:
             self._shell.show_toast(f"the row changed just now to {infos[0].source}: press the key again to act on it", "warning")
             return
         self._run(action_id, infos)
@@ -148,7 +149,9 @@ class RowActions:
         self._go("builders", infos[0].builder)
 
     def products(self, infos: Infos) -> None:
-        """Show the product on the Assets screen; ask for one if there are several."""
+        """Show a product of the first job's source on the Assets screen; ask for one if there are several."""
+        source = infos[0].source
+        keys = [info.key for info in infos if info.source == source]
 
         def ask(names: list[str]) -> None:
             if not names:
@@ -159,7 +162,7 @@ class RowActions:
                 items = [MenuItem(name, name) for name in names[:_MOST_PRODUCTS]]
                 Menu.ask(self._shell.app, items, lambda name: self._go("assets", name) if name else None, title="Products")
 
-        self.query(lambda reader: [product.name for product in reader.products_of(infos[0].key)], ask)
+        self.query(lambda reader: [product.name for key in keys for product in reader.products_of(key)], ask)
 
     def why(self, infos: Infos) -> None:
         """Show the sheet that explains the state of the job."""
@@ -180,7 +183,7 @@ class RowActions:
 
     def copy(self, infos: Infos) -> None:
         """Open the menu of texts to copy."""
-        word = "s" if len(infos) > 1 else ""
+        word, plural = "s" if len(infos) > 1 else "", "s" if len(_sources(infos)) > 1 else ""
         shown = self._find_details(infos[0])
         project_dir = str(self._shell.config.project_dir) if self._shell.config else ""
         commands = [command for info in infos if (command := job_texts.rerun_command(info, project_dir))]
@@ -188,12 +191,12 @@ class RowActions:
         choices: list[MenuChoice] = [
             (MenuItem("error", f"Copy first error{word} with details", "e"), lambda: self._copy_errors(infos)),
             (
-                MenuItem("path", f"Copy path{word}", "y"),
-                lambda: self.query(lambda reader: [path_of(reader, info) for info in infos], copy_files),
+                MenuItem("path", f"Copy path{plural}", "y"),
+                lambda: self.query(lambda reader: [path_of(reader, info) for info in _sources(infos)], copy_files),
             ),
             (
-                MenuItem("relative", f"Copy path{word} in the scan folder", "r"),
-                lambda: copy_files([info.source for info in infos]),
+                MenuItem("relative", f"Copy path{plural} in the scan folder", "r"),
+                lambda: copy_files([info.source for info in _sources(infos)]),
             ),
             (MenuItem("product", "Copy product paths", "p"), lambda: self.query(partial(self._product_paths, infos), copy_files)),
             (
@@ -201,7 +204,7 @@ class RowActions:
                 lambda: copy_files([shown.log if shown else ""]),
             ),
             (
-                MenuItem("uuid", f"Copy source UUID{word}", "u"),
+                MenuItem("uuid", f"Copy source UUID{plural}", "u"),
                 lambda: self.query(lambda reader: _uuids(reader, infos), lambda found: copy_text("\n".join(found))),
             ),
             (
@@ -220,7 +223,9 @@ class RowActions:
         Menu.run_one(self._shell.app, choices, title="Copy")
 
     def _copy_errors(self, infos: Infos) -> None:
-        """Copy the first error of each job; logs that are not shown are read."""
+        """Copy the first error of each job, once if the jobs of a source's line failed alike; logs that are not shown are read."""
+        if not self._view.table.marks:
+            infos = list({info.error or info.key: info for info in reversed(infos)}.values())[::-1]
 
         def read() -> list[JobDetails]:
             reader = self._view.event_log.reader
@@ -424,6 +429,11 @@ ROW_ACTIONS = (
 def _split(infos: Infos) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """Return the keys of sources whose analysis failed, and the ids of jobs."""
     return tuple(info.source.lower() for info in infos if info.key < 0), tuple(info.key for info in infos if info.key > 0)
+
+
+def _sources(infos: Infos) -> list[JobRowInfo]:
+    """Return the first job of each source."""
+    return list({info.source: info for info in reversed(infos)}.values())[::-1]
 
 
 def _uuids(reader: Reader, infos: Infos) -> list[str]:

@@ -67,7 +67,9 @@ class Head:
             return ""
         if self._store.is_filtering and self._choices.mistake() is None:  # a mistake keeps the last valid view
             return "filtering…"  # the rows are still those of the previous filter
-        return f"{hits:,} of {total:,}" if self._store.filter.terms else count(total, "job")
+        words = f"{hits:,} of {total:,}" if self._store.filter.terms else count(total, "job")
+        sources = self._store.source_count
+        return f"{count(sources, 'source')}, {words}" if sources and self._jobs.shell.app.size.width >= _ROOMY else words
 
     def ends(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
         """Return both ends of the line."""
@@ -191,6 +193,7 @@ class JobsPane(ThreePanes):
         Binding("x", "row('why')", "why", id="jobs.why"),
         Binding("plus", "row('escalate')", "run next", id="jobs.escalate"),
         Binding("f", "causes", "causes", id="jobs.causes"),
+        Binding("t", "lines", "sources or jobs", show=False, id="jobs.lines"),
         Binding("full_stop", "menu", "menu", id="jobs.menu"),
         Binding("c", "row('cancel')", "cancel", id="jobs.cancel"),
         Binding("z", "zoom", "zoom", id="jobs.zoom"),
@@ -235,6 +238,7 @@ class JobsPane(ThreePanes):
         self.goal = CursorGoal(self.store, lambda: self.table, lambda: self.choices.filter_by(""), self.shell.show_toast)
         self.by_cause = CausesView(self, self._causes, self.selection, self.choices, self.goal, self._show_counts)
         self._is_warm = False
+        self._knows_platforms = self.shell.config is not None
         self._trouble = ""
         self.resting = Resting()
         self.changes = TableChanges(self, self.store, self.resting)
@@ -251,7 +255,7 @@ class JobsPane(ThreePanes):
                 disabled=True,
             )
             yield RunningStrip(self, self.store)
-            yield JobsTableView(id="jobs-table")
+            yield JobsTableView(self.store, id="jobs-table")
             yield CausesTable(id="jobs-causes")
         yield EventLog(is_wide=WIDE <= self.app.size.width < BESIDE)  # a wrong guess would style everything twice
 
@@ -290,8 +294,10 @@ class JobsPane(ThreePanes):
         return asset_database(self.shell.session.cache_dir)
 
     def list_selected(self) -> list[JobRowInfo]:
-        """Return the jobs for an action: the marked ones, or the one under the cursor."""
+        """Return the jobs for an action: the marked ones, or those of the line under the cursor, the shown one first."""
         keys = self.table.list_selected_keys()
+        if not self.table.marks and self.selection.key in keys:
+            keys = list(dict.fromkeys([self.selection.key, *keys]))
         return [info for key in keys if (info := self.store.info(key)) is not None]
 
     def name_awaited(self, focused: Widget | None) -> str:
@@ -379,6 +385,9 @@ class JobsPane(ThreePanes):
             self.store.set_checks(found)
         if self.store.is_loaded:
             self.table.empty_text = self._explain_empty()
+            if not self._knows_platforms:
+                self._knows_platforms = True
+                self.choices.group_by_source(platform_count=self.store.platform_count)
             self.last_visit.compare()
         elif self._trouble:
             self.table.empty_text = sanitize(self._trouble)
@@ -445,7 +454,7 @@ class JobsPane(ThreePanes):
         """Show the log of the job under the cursor."""
         event.stop()
         if event.rows is self.table:
-            if event.key != self.selection.key:
+            if self.store.job_at(event.key, self.selection.key) != self.selection.key:
                 if self.selection.key is not None:
                     self.resting.note_cursor(self.shell.touched_s)
                 self.selection.show_job(event.key)
@@ -456,7 +465,7 @@ class JobsPane(ThreePanes):
         """Go to the log of a job, or to the jobs of a cause."""
         event.stop()
         if event.rows is self.table:
-            if event.key != self.selection.key:
+            if self.store.job_at(event.key, self.selection.key) != self.selection.key:
                 self.selection.show_job(event.key)
             self.table.is_held = True
             self.go_to("log")
@@ -527,6 +536,11 @@ class JobsPane(ThreePanes):
         """Open the menu of statuses, of sort columns, or of columns."""
         ask = {"statuses": self.choices.ask_statuses, "order": self.choices.ask_order, "columns": self.choices.ask_columns}
         ask[what]()
+
+    def action_lines(self) -> None:
+        """Show a source in each line, or a job."""
+        self.by_cause.close()
+        self.choices.turn_lines()
 
     def action_failed_first(self) -> None:
         """Sort failed jobs first, and go to the top."""

@@ -6,18 +6,19 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
+from textual import events
 from textual.binding import Binding, BindingType
 
 from aptui.shared.errors import KnownError
 from aptui.store.jobs.filter import FilterError, parse, with_statuses
-from aptui.tui.data.job_infos import CauseGroup
+from aptui.tui.data.job_infos import SIGN_CELLS, CauseGroup
 from aptui.tui.data.jobs_store import JobsStore
 from aptui.tui.frame.commandline import Command
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.menu import Checks, Menu, MenuItem
-from aptui.tui.widgets.table import Column, Table
+from aptui.tui.widgets.table import GAP, Column, Table
 from aptui.tui.words import ROLES
 
 if TYPE_CHECKING:
@@ -113,10 +114,61 @@ class JobsTableView(Table):
     is_held = False
     """Whether the cursor stays on its job even in the first row: the user acted on the job and has not moved since."""
 
+    def __init__(self, store: JobsStore, *, id: str) -> None:  # noqa: A002  # Textual's name
+        super().__init__(id=id)
+        self._store = store
+
     def move_cursor(self, index: int) -> None:
         """Put the cursor on a row; a held job is released."""
         self.is_held = False
         super().move_cursor(index)
+
+    def move_to_key(self, key: int) -> bool:
+        """Put the cursor on a job, whose source is expanded if it has several; return whether the view has the job."""
+        index = self.index_of(key)
+        if index is not None:
+            self._expand(index, on=True)
+        return super().move_to_key(key)
+
+    def keys_below(self, key: int) -> list[int]:
+        """Return the jobs of a source, or the job itself."""
+        return self._store.jobs_of(key)
+
+    def row_text(self, key: int) -> str:
+        """Return a job as text for copying."""
+        return self._store.job_text(key, [column.id for column in self.columns])
+
+    def action_shift(self, steps: int) -> None:
+        """Show or hide the jobs of a source, otherwise scroll long texts; scrolled texts go back first."""
+        if (steps < 0 and self.offset_cells) or not self._expand(self.cursor, on=steps > 0):
+            super().action_shift(steps)
+
+    def on_click(self, event: events.Click) -> None:
+        """Show or hide the jobs of a source whose sign is clicked."""
+        place = event.get_content_offset(self)
+        if place is None or event.button != 1 or place.x not in self._sign_cells():
+            return
+        index = self.row_lines.row_at(place.y)
+        if index is not None and not self._expand(index, on=True):
+            self._expand(index, on=False)
+
+    def _sign_cells(self) -> range:
+        """Return the columns of cells that the signs of sources are in."""
+        start = 1
+        for column, width in self._lay_columns():
+            if column.id == "source":
+                return range(start, start + SIGN_CELLS)
+            start += width + len(GAP)
+        return range(0)
+
+    def _expand(self, index: int, *, on: bool) -> bool:
+        """Show or hide the jobs of a line's source; the cursor is on the source's line then. Return whether anything changed."""
+        line = self._store.expand(index, on=on)
+        if line is None:
+            return False
+        self.refresh_model()
+        self.move_cursor(line)
+        return True
 
 
 class Causes:
@@ -210,6 +262,8 @@ class Choices:
         order = self.memory.get("jobs.sort", [FAILED_FIRST, False])
         if len(order) == 2 and order[0] in _ORDER_KEYS:
             self._store.set_sort(str(order[0]), is_descending=bool(order[1]))
+        config = self.shell.config
+        self.group_by_source(platform_count=len(config.project.platforms) if config is not None else 0)
         self._show_columns()
         self._jobs.table.sort = self._store.sort
         self.filter_by(self.memory.get("jobs.filter", ""))
@@ -312,7 +366,19 @@ class Choices:
         except KnownError:
             return ()
 
-    # ------------------------------------------------------------------------------------------------------ order, columns
+    # --------------------------------------------------------------------------------------------- lines, order, columns
+
+    def group_by_source(self, *, platform_count: int) -> None:
+        """Show a source in each line if the user chose that; by default, if there are several platforms."""
+        chosen = self.memory.get("jobs.by_source", None)
+        self._store.group_by_source(on=platform_count > 1 if chosen is None else bool(chosen))
+
+    def turn_lines(self) -> None:
+        """Show a source in each line instead of a job, or the reverse; the cursor stays on its job."""
+        on = not self._store.by_source
+        self.memory.put("jobs.by_source", on)
+        self._store.group_by_source(on=on)
+        self.shell.show_toast("one line for each source: → shows its jobs" if on else "one line for each job", seconds=2)
 
     def sort_by(self, order: str) -> None:
         """Sort by a column, or failed first; the current column is reversed."""

@@ -60,9 +60,9 @@ class SelectedJob:
         """(status, run key) of the last notice; the database is read until it agrees."""
 
     def show_job(self, key: int | None) -> None:
-        """Show another job, None = no job."""
-        self.key, self._is_stale, self._expects = key, False, None
-        self._log().show(None if key is None else self._store.info(key))
+        """Show another job, of a source its worst one; None = no job."""
+        self.key, self._is_stale, self._expects = None if key is None else self._store.job_at(key), False, None
+        self._log().show(None if self.key is None else self._store.info(self.key))
 
     def mark_stale(self) -> None:
         """Have the selected job read again with the next frame."""
@@ -78,11 +78,13 @@ class SelectedJob:
                 self._expects = (news.notice.status, news.notice.run_key) if is_over else None
 
     def follow(self, cursor_key: int | None) -> None:
-        """Show the current state of the selected job; show no job if the table is empty."""
+        """Show the current state of the selected job, or a worse job of its source; show no job if the table is empty."""
         if self.key is None:
             return
         if cursor_key is None:
             self.show_job(None)
+        elif self.key in self._store.jobs_of(cursor_key) and self._store.job_at(cursor_key, self.key) != self.key:
+            self.show_job(cursor_key)
         elif self._is_stale or self._store.info(self.key) != self._log().info:
             self._log().show(self._store.info(self.key), expects=self._expects, run_key=self._log().chosen_run)
             self._is_stale, self._expects = False, None
