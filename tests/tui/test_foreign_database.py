@@ -57,7 +57,8 @@ def bytes_of(game: Path) -> dict[str, bytes]:
 
 
 PANES = {
-    "1": ["Textures/Rock.png", "Levels/Main/Main.prefab", "! 3 warnings", "1.50 s", "▶ processing", "· pending", "9 jobs"],
+    "1": ["▸ Textures/Rock.png", "7 sources, 9 jobs"],
+    "t": ["Textures/Rock.png", "Levels/Main/Main.prefab", "! 3 warnings", "1.50 s", "▶ processing", "· pending", "9 jobs"],
     "2": ["Sources▾ 6", "Textures", "Levels", "Terrain"],
     "3": ["AP_Batch.log", "Batch Processing Started", "! Warning", "a gem is old"],
     "4": ["this is a database without one"],
