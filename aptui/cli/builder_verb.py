@@ -29,6 +29,7 @@ from aptui.core.orders import AnalyseOrder, Outcome, PlannedInput, ProcessOrder
 from aptui.core.paths import key_of, path_uuid, to_text
 from aptui.core.patterns import below_matcher, wildcard
 from aptui.core.project import COMMON_PLATFORM, Builder, BuilderKind, Platform
+from aptui.core.run_report import NO_FACTS
 from aptui.core.settings import SettingsTree
 from aptui.shared import printing
 from aptui.shared.errors import UserError
@@ -173,15 +174,10 @@ def _run(config: Config, name: str, path: str, platform: str) -> int:
         if read.path not in planned and os.path.isfile(os_path(read.path)):
             printing.say(f"  warning: reads '{printing.line(read.path)}' without declaring it ({read.where})", "yellow")
     for product in result.products:
-        facts = "".join(f", {key} {value}" for key, value in _list_facts(product.facts))
+        facts = "".join(f", {key} {printing.line(str(value))}" for key, value in (product.facts or NO_FACTS).all.items())
         printing.say(f"  {printing.line(product.name)}  {printing.size(product.size)}, sub id {product.sub_id}{facts}")
     printing.say(f"kept in {staging}")
     return 0 if result.outcome is Outcome.SUCCEEDED else 1
-
-
-def _list_facts(facts: object) -> list[tuple[str, object]]:
-    names = getattr(facts, "__struct_fields__", ())
-    return [(name, value) for name in names if (value := getattr(facts, name))]
 
 
 def _say_step(what: str, started_s: float, error: str, count: int, word: str) -> None:

@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import asdict
-
 from aptui import feature
 from aptui.batch.options import load_config, load_last_config
 from aptui.batch.summary import findings_line, log_path
@@ -201,7 +199,7 @@ def _status(row: JobRow, slow: session_history.JobPace | None, percent: int) -> 
 
 def facts_json(facts: ContentFacts | None) -> dict[str, Any]:
     """Return the facts about products for `--json`, without unknown ones."""
-    return {} if facts is None else {name: value for name, value in asdict(facts).items() if value}
+    return {} if facts is None else facts.all
 
 
 def _figures(row: JobRow) -> tuple[str, str, str, str]:

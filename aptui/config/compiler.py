@@ -21,10 +21,10 @@ from aptui.config.trust import OPEN_STORE, OPEN_STORE_HINT, UNSEALED, flaw_of_ad
 from aptui.config.yaml import nodes
 from aptui.config.yaml.nodes import SIZE, Node, byte_count, compile_regex, ignore_regex, join_rules, pattern_of, seconds
 from aptui.core import asset_checks
-from aptui.core.asset_checks import Check, CheckLevel, Limit
+from aptui.core.asset_checks import OTHER, Check, CheckLevel, Limit
 from aptui.core.patterns import wildcard_regex
 from aptui.core.project import Companion, Project, RetryFailed, ScanFolder, UndeclaredReads
-from aptui.core.run_report import NUMBER_FACTS
+from aptui.core.run_report import FACT_NAME, NUMBER_FACTS
 from aptui.shared.errors import UserError
 
 # Scan folders of the configuration, and the files in them that are ignored.
@@ -182,7 +182,7 @@ def compile_cluster(tree: MergedTree) -> config_cluster.ClusterSettings:
 # `checks:` in `aptui.yaml`: each check has a name and its limits; `core.asset_checks` applies them.
 
 LIMITS = ("bytes", "pixels", *NUMBER_FACTS)
-_KEYS = ("name", *LIMITS, "formats", "power_of_two", "budget", "lint", "command")
+_KEYS = ("name", *LIMITS, "facts", "formats", "power_of_two", "budget", "lint", "command")
 _OF_MANY = ("budget", "lint", "command")
 
 
@@ -194,7 +194,10 @@ def compile_checks(given: Mapping[str, Any]) -> tuple[Check, ...]:
             level=limit.get("level", CheckLevel.WARN.value),
             files=tuple(text["regex"] if isinstance(text, dict) else wildcard_regex(text) for text in limit.get("files", ())),
             file_name=limit.get("name", ""),
-            limits=tuple(_limit(field, limit[field]) for field in LIMITS if field in limit),
+            limits=(
+                *(_limit(field, limit[field]) for field in LIMITS if field in limit),
+                *(_limit_of_fact(fact, bounds) for fact, bounds in limit.get("facts", {}).items()),
+            ),
             formats=tuple(limit.get("formats", ())),
             power_of_two=limit.get("power_of_two", False),
             budget_bytes=byte_count(limit.get("budget", 0)),
@@ -213,6 +216,12 @@ def _limit(field: str, bounds: str | float) -> Limit:
     return Limit(field, text, *asset_checks.between(text, size if field == "bytes" else asset_checks.plain_number))
 
 
+def _limit_of_fact(fact: str, bounds: str | float | list[str]) -> Limit:
+    if isinstance(bounds, list):
+        return Limit(f"{OTHER}{fact}", ", ".join(bounds), words="\n".join(bounds))
+    return _limit(f"{OTHER}{fact}", bounds)
+
+
 def mistakes(given: Node | None) -> Iterator[UserError]:
     """Yield the mistakes in `checks:` that its schema does not find, each with its place."""
     for name, check in (given.value if given is not None else {}).items():
@@ -223,6 +232,13 @@ def mistakes(given: Node | None) -> Iterator[UserError]:
             limit = check.get(field)
             if limit is not None:
                 yield from _bad_limit(field, limit)
+        for fact, limit in check.value["facts"].value.items() if "facts" in check.value else ():
+            if FACT_NAME.fullmatch(fact) is None:
+                yield UserError(
+                    f"'{fact}' is not the name of a fact", where=limit.key_where, hint="lower-case letters, digits and _"
+                )
+            elif not isinstance(limit.value, list):
+                yield from _bad_limit(fact, limit)
         level = check.get("level")
         for key in _OF_MANY:
             if level is not None and level.value == CheckLevel.BLOCK and key in check.value:

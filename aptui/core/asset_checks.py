@@ -51,6 +51,8 @@ def between(text: str, number_of: Callable[[str], float] = plain_number) -> tupl
     return {">": (after, math.inf), ">=": (number, math.inf), "<": (0.0, number), "<=": (0.0, after)}.get(sign, (number, after))
 
 
+OTHER = "facts."
+"""Prefix of a fact by its name in `Limit.field`."""
 BLOCKED_BY = "check '"
 """Beginning of the error of a job whose products a check blocks; the check's name follows."""
 
@@ -64,12 +66,16 @@ class CheckLevel(StrEnum):
 
 
 class Limit(Struct, frozen=True):
-    """A number must be at least `least` and less than `most`, as `text` says; `field` is bytes, pixels or a fact."""
+    """A number must be at least `least` and less than `most`, as `text` says; `field` is bytes, pixels, a fact or `facts.<name>`.
+
+    With `words`, one in each line, the value must be one of them instead.
+    """
 
     field: str
     text: str
-    least: float
-    most: float
+    least: float = 0.0
+    most: float = 0.0
+    words: str = ""
 
 
 class Check(Struct, frozen=True):
@@ -114,8 +120,9 @@ def flaws_of_product(check: Check, product: CheckedProduct) -> Iterator[str]:
     facts = product.facts or NO_FACTS
     for limit in check.limits:
         value = _value(limit.field, product.size, facts)
-        if value is not None and not limit.least <= value < limit.most:
-            yield f"{limit.field} is {value:,}, wanted: {limit.text}"
+        if value is not None and not _keeps_to(value, limit):
+            shown = value if isinstance(value, str) else f"{value:,}"
+            yield f"{limit.field.removeprefix(OTHER)} is {shown}, wanted: {limit.text}"
     if check.formats and facts.format and facts.format not in check.formats:
         yield f"format is {facts.format}, wanted: {', '.join(check.formats)}"
     if check.power_of_two and facts.width and facts.height and not (_is_power(facts.width) and _is_power(facts.height)):
@@ -137,9 +144,17 @@ def find_block(checks: Sequence[Check], rel: str, products: Iterable[CheckedProd
     return ""
 
 
-def _value(field: str, size: int, facts: ContentFacts) -> float | None:
+def _keeps_to(value: float | str, limit: Limit) -> bool:
+    if limit.words:
+        return str(value) in limit.words.split("\n")
+    return not isinstance(value, str) and limit.least <= value < limit.most
+
+
+def _value(field: str, size: int, facts: ContentFacts) -> float | str | None:
     if field == "bytes":
         return size
+    if field.startswith(OTHER):
+        return facts.all.get(field.removeprefix(OTHER))
     value: float = facts.width * facts.height if field == "pixels" else getattr(facts, field)
     return value or None
 

@@ -480,7 +480,7 @@ ROW_OPERATIONS: dict[str, str] = {
     "put_product": "product_id, job_id, name, sub_id, asset_type, hash64, flags, digest, size",
     "put_link": "product_id, job_id, at, kind, platform, path, prefix|None, is_exclusion, source_uuid, sub_id, flags",
     "put_legacy_sub_id": "product_id, job_id, sub_id",
-    "put_facts": "product_id, job_id, width, height, triangles, rate, seconds, format",
+    "put_facts": "product_id, job_id, width, height, triangles, rate, seconds, format, more",
     "put_missing": "product_id, scanner, version, source_fingerprint, uuid, sub_id, text, when, scanned_s, product_name, digest",
     "put_missing_scan": "product_id, digest, terms, names_blob, product_name",
     "put_edge": "source_uuid, builder_uuid, kind, target, type_bits, sub_ids, from_asset_id, source_id",

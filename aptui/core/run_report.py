@@ -11,29 +11,39 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import Any
 
 from msgspec import Struct, field
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from aptui.shared.files.clocks import stamp_read_at
 
 # Facts that builders report about products besides their bytes: width, duration, triangles; pure values.
 #
-# Filters and checks use these names. A product without facts has no record, and no row in the database.
+# A fact has any name, and a number or a short text as its value. Those with a column of their own are fast in filters; the others
+# are stored together. A product without facts has no record, and no row in the database.
 
 WHOLE_FACTS = ("width", "height", "triangles", "rate")
 """Facts that are whole numbers; `seconds` is the other number, `format` a word."""
 NUMBER_FACTS = (*WHOLE_FACTS, "seconds")
 FACTS = (*NUMBER_FACTS, "format")
+"""Facts with columns of their own."""
+FACT_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+MOST_FACTS, LONGEST_TEXT = 64, 256
+"""Limits of the other facts of one product."""
 MOST = (1 << 53) - 1
 """The highest whole number that every reader of JSON represents exactly."""
 LONGEST_FORMAT = 32
 
 
 class ContentFacts(Struct, frozen=True):
-    """Facts of one product, 0 and "" if not reported: pixels, triangles, sample rate in Hz, duration, format."""
+    """Facts of one product, 0 and "" if not reported: pixels, triangles, sample rate in Hz, duration, format.
+
+    `more` are the other facts as canonical JSON, {name: number or text}.
+    """
 
     width: int = 0
     height: int = 0
@@ -41,9 +51,42 @@ class ContentFacts(Struct, frozen=True):
     rate: int = 0
     seconds: float = 0.0
     format: str = ""
+    more: str = ""
+
+    @property
+    def others(self) -> dict[str, float | str]:
+        """The facts without columns of their own."""
+        return dict(json.loads(self.more)) if self.more else {}
+
+    @property
+    def all(self) -> dict[str, float | str]:
+        """All reported facts by name."""
+        named = {name: value for name in FACTS if (value := getattr(self, name))}
+        return {**named, **self.others}
 
 
 NO_FACTS = ContentFacts()
+
+
+def content_facts(given: Mapping[str, Any]) -> ContentFacts:
+    """Return the record of facts that `fault_of` accepted."""
+    own: dict[str, Any] = {name: float(value) if name == "seconds" else value for name, value in given.items() if name in FACTS}
+    return ContentFacts(**own, more=_dump({name: value for name, value in given.items() if name not in FACTS}))
+
+
+def _dump(others: Mapping[str, float | str]) -> str:
+    return json.dumps(others, sort_keys=True, separators=(",", ":"), ensure_ascii=False) if others else ""
+
+
+def fault_of_others(text: str) -> str:
+    """Return why `ContentFacts.more` of another program is wrong, "" if it is right."""
+    try:
+        others = json.loads(text)
+    except ValueError:
+        return "not JSON"
+    if not isinstance(others, dict) or len(others) > MOST_FACTS or _dump(others) != text:
+        return "not a mapping of facts"
+    return next((fault for name, value in others.items() if (fault := "known" if name in FACTS else fault_of(name, value))), "")
 
 
 def fault_of(name: str, value: object) -> str:
@@ -51,11 +94,16 @@ def fault_of(name: str, value: object) -> str:
     if name == "format":
         is_word = isinstance(value, str) and value.isprintable() and value == value.lower() and 0 < len(value) <= LONGEST_FORMAT
         return "" if is_word else f"not a word in lower case of at most {LONGEST_FORMAT} characters"
+    if FACT_NAME.fullmatch(name) is None:
+        return "a fact whose name is not lower-case letters, digits and _"
+    if name not in FACTS and isinstance(value, str):
+        return "" if value.isprintable() and len(value) <= LONGEST_TEXT else f"not a text of at most {LONGEST_TEXT} characters"
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return "not a number"
+        return "not a number" if name in FACTS else "not a number or a text"
     if name in WHOLE_FACTS:
         return "" if isinstance(value, int) and 0 <= value <= MOST else "not a whole number from 0 to 2⁵³"
-    return "" if 0 <= value <= MOST else "not a number from 0 to 2⁵³"
+    least = 0 if name in FACTS else -MOST
+    return "" if least <= value <= MOST else f"not a number from {'0' if not least else '-2⁵³'} to 2⁵³"
 
 
 def together(products: Iterable[ContentFacts | None]) -> ContentFacts | None:
@@ -63,7 +111,20 @@ def together(products: Iterable[ContentFacts | None]) -> ContentFacts | None:
     present = [facts for facts in products if facts is not None]
     if len(present) <= 1:
         return present[0] if present else None
-    return ContentFacts(*(max(values) for values in zip(*map(astuple, present), strict=True)))
+    combined = ContentFacts(*(max(values) for values in zip(*map(astuple, present), strict=True)))
+    return replace(combined, more=combine_others(facts.more for facts in present))
+
+
+def combine_others(texts: Iterable[str]) -> str:
+    """Return the maximum of each fact in several `ContentFacts.more`; a text counts as higher than a number."""
+    others: dict[str, float | str] = {}
+    listed = [text for text in texts if text]
+    if len(listed) == 1:
+        return listed[0]
+    for text in listed:
+        for name, value in json.loads(text).items():
+            others[name] = max(others.get(name, value), value, key=lambda each: (isinstance(each, str), each))
+    return _dump(others)
 
 
 Stamp = tuple[int, ...]

@@ -255,8 +255,9 @@ class JobProduct(Struct):
 
     `folder` is for intermediates alone: a folder, relative to the scan folders, that stands in place of the source's.
 
-    `facts` are for filters and checks: `width` and `height` in pixels, `format` (in lower case), `seconds`, `triangles`, `rate`
-    (samples a second); they affect nothing else.
+    `facts` are for filters and checks, {name: number or text}: `width` and `height` in pixels, `format` (in lower case), `seconds`,
+    `triangles`, `rate` (samples a second), which filters know, and any others (lower-case letters, digits and _). They affect
+    nothing else.
     """
 
     path: str

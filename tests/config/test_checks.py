@@ -60,6 +60,8 @@ def test_only_blocking_checks_change_the_signature_of_the_project(folder: Path) 
     [
         ("checks: {a: {level: fail}}", "3:13", "the check 'a' covers nothing"),
         ("checks: {a: {widht: 1}}", "3:14", "unknown key 'widht' in 'checks.a'"),
+        ("checks: {a: {facts: {bones: many}}}", "3:29", "'many' is not a range of bones"),
+        ("checks: {a: {facts: {Bones: 1}}}", "3:22", "'Bones' is not the name of a fact"),
         ("checks: {a: {width: wide}}", "3:21", "'wide' is not a range of width"),
         ("checks: {a: {bytes: <= 4 parsecs}}", "3:21", "'<= 4 parsecs' is not a range of bytes"),
         ("checks: {a: {name: '['}}", "3:20", "not a regular expression"),

@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 
 from aptui.core.asset_checks import Check, CheckedProduct, Limit, between, find_block, flaws_of_name, flaws_of_product
-from aptui.core.run_report import ContentFacts
+from aptui.core.run_report import ContentFacts, content_facts
 
 
 def limit(field: str, text: str) -> Limit:
     return Limit(field, text, *between(text))
+
+
+RIGS = Limit("facts.rig", "a, b", words="a\nb")
 
 
 def product(facts: ContentFacts | None = None, size: int = 100) -> CheckedProduct:
@@ -23,6 +26,15 @@ def product(facts: ContentFacts | None = None, size: int = 100) -> CheckedProduc
         (Check("x", limits=(limit("width", "<= 64"),)), ContentFacts(64), []),
         (Check("x", limits=(limit("width", "<= 64"),)), ContentFacts(seconds=1.0), []),
         (Check("x", limits=(limit("width", "> 64"),)), None, []),
+        (Check("x", limits=(limit("facts.bones", "<= 64"),)), content_facts({"bones": 65}), ["bones is 65, wanted: <= 64"]),
+        (Check("x", limits=(limit("facts.bones", "<= 64"),)), content_facts({"bones": "many"}), ["bones is many, wanted: <= 64"]),
+        (Check("x", limits=(limit("facts.bones", "<= 64"),)), content_facts({"rig": "x"}), []),
+        (
+            Check("x", limits=(Limit("facts.rig", "a, b", words="a\nb"),)),
+            content_facts({"rig": "c"}),
+            ["rig is c, wanted: a, b"],
+        ),
+        (Check("x", limits=(RIGS,)), content_facts({"rig": "b"}), []),
         (Check("x", limits=(limit("pixels", "< 4096"),)), ContentFacts(64, 64), ["pixels is 4,096, wanted: < 4096"]),
         (Check("x", limits=(limit("bytes", "<= 99"),)), None, ["bytes is 100, wanted: <= 99"]),
         (Check("x", formats=("webp",)), ContentFacts(format="png"), ["format is png, wanted: webp"]),

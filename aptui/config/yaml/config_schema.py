@@ -402,6 +402,16 @@ CHECK = record(
     name=text("a regular expression", "Must match the whole file name; case matters."),
     bytes=RANGE | {"description": "Size of each product: <= 4MiB."},
     pixels=RANGE | {"description": "Width times height of each product."},
+    facts={
+        "type": "object",
+        "title": "a mapping from fact to range or list",
+        "description": "Other facts that builders report: a range, or a list of allowed texts.",
+        "additionalProperties": {
+            **list_of(text("a text"), "a list of texts"),
+            "type": ["string", "number", "array"],
+            "title": "a number, a range, or a list of texts",
+        },
+    },
     formats=list_of(text("a format"), "a list of formats", "Allowed formats of products: png, webp, wav, glb …"),
     power_of_two=flag("Width and height must be powers of two."),
     budget=size("Maximum size of all products of these sources together."),

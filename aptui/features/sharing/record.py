@@ -27,7 +27,7 @@ from aptui.core.model import LinkKind, ProductFlag, ProductLink
 from aptui.core.notices import LogRecord
 from aptui.core.orders import StagedProduct
 from aptui.core.project import COMMON_PLATFORM
-from aptui.core.run_report import FACTS, ContentFacts, fault_of
+from aptui.core.run_report import FACTS, ContentFacts, fault_of, fault_of_others
 from aptui.shared.errors import UserError
 from aptui.shared.forms import prepare_form
 from aptui.shared.result_store import Mismatch
@@ -435,7 +435,9 @@ def _check_product(product: StagedProduct) -> None:
     if not all(map(_is_link, product.links)):
         raise Mismatch(f"product '{product.name}' needs what no product can need")
     facts = product.facts or _NO_FACTS
-    if any(fault_of(name, value) for name in FACTS if (value := getattr(facts, name)) != getattr(_NO_FACTS, name)):
+    if any(fault_of(name, value) for name in FACTS if (value := getattr(facts, name)) != getattr(_NO_FACTS, name)) or (
+        facts.more and fault_of_others(facts.more)
+    ):
         raise Mismatch(f"product '{product.name}' has facts that no product can have")
 
 

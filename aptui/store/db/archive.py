@@ -62,7 +62,7 @@ SELECT l.ProductPK, l.SubID FROM json_each(?) k JOIN Products p ON p.JobPK = k.v
     JOIN LegacySubIDs l ON l.ProductPK = p.ProductID
 ORDER BY l.ProductPK, l.SubID"""
 _FACTS_SQL = """
-SELECT f.product_id, f.width, f.height, f.triangles, f.rate, f.seconds, f.format
+SELECT f.product_id, f.width, f.height, f.triangles, f.rate, f.seconds, f.format, f.more
 FROM json_each(?) k JOIN Products p ON p.JobPK = k.value JOIN aptui_facts f ON f.product_id = p.ProductID"""
 _RETRIES_SQL = """
 SELECT t.job_id, t.kinds FROM json_each(?) k JOIN aptui_retries t ON t.job_id = k.value

@@ -18,14 +18,14 @@ from aptui.store.db.foreign import read_only_uri
 
 O3DE_VERSION = 40
 """Version of O3DE's tables that we read and write (`dbinfo.Version`)."""
-OWN_VERSION = 11
+OWN_VERSION = 12
 """Version of the tables that begin with `aptui_`. A database with an older version is set aside, and everything is rebuilt."""
 VERSION_KEY = "schema"
 """Key of `OWN_VERSION` in `aptui_state`."""
 RUN_KEY_STATE = "run_keys"
 """Key in `aptui_state` of the highest run key that is reserved, in decimal."""
 
-SCHEMA_DIGEST = "4540ac45bb698dda2974ffafc8ea1348"
+SCHEMA_DIGEST = "35daa24ab5a8725c2c2d3083f5e57eb5"
 """Digest of the schema that `table_models.creation_sql` makes. A comparison with it does not import peewee."""
 SCHEMA_SQL = "SELECT type, name, sql FROM sqlite_master WHERE name NOT GLOB 'sqlite_*' ORDER BY name"
 """Lists the objects of a schema except SQLite's own, whose prefix other programs cannot use."""

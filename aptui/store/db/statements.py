@@ -191,7 +191,7 @@ _SQL: dict[str, tuple[Statement, ...]] = {
     ),
     "put_link": ((_replace("aptui_product_links", 10), itemgetter(0, *range(2, 11))),),
     "put_legacy_sub_id": (("INSERT INTO LegacySubIDs(ProductPK, SubID) VALUES (?, ?)", itemgetter(0, 2)),),
-    "put_facts": ((_replace("aptui_facts", 7), itemgetter(0, *range(2, 8))),),
+    "put_facts": ((_replace("aptui_facts", 8), itemgetter(0, *range(2, 9))),),
     "drop_missing": (("DELETE FROM MissingProductDependencies WHERE ProductPK = ?", None),),
     "put_missing": (
         (

@@ -347,7 +347,7 @@ class OwnProductsTable(OwnTable):
 
 
 class FactsTable(OwnTable):
-    """Facts that builders report about products (`core.run_report`); most products have no row."""
+    """Facts that builders report about products (`core.run_report`); most products have no row. `more` is JSON, "" = nothing."""
 
     product_id = IntegerField(primary_key=True)
     width = IntegerField()
@@ -356,6 +356,7 @@ class FactsTable(OwnTable):
     rate = IntegerField()
     seconds = FloatField()
     format = TextField()
+    more = TextField()
     Meta = make_meta("aptui_facts")
 
 

@@ -57,7 +57,7 @@ _DECLARED = {
     ),
     "put_facts": (
         "aptui_facts",
-        """SELECT f.product_id, f.width, f.height, f.triangles, f.rate, f.seconds, f.format
+        """SELECT f.product_id, f.width, f.height, f.triangles, f.rate, f.seconds, f.format, f.more
         FROM json_each(?) k CROSS JOIN aptui_facts f ON f.product_id = k.value""",
     ),
 }

@@ -7,12 +7,14 @@ Tests: `tests/store/jobs/test_job_table.py`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from aptui.core.run_report import ContentFacts
+from aptui.core.run_report import ContentFacts, combine_others
 from aptui.store.db.foreign import job_stat_sql
 from aptui.store.queries.reader import CRITICAL_SQL, ERROR_SQL, REASON_SQL, SHOWN, STATUSES, Reader
 
@@ -116,7 +118,8 @@ _JOBS = Packed(
     ("j.Platform", "j.JobKey", "hex(j.BuilderGuid)", f"COALESCE({REASON_SQL}, '')"),
 )  # fmt: skip
 # Errors are queried only for jobs that are not completed, because there is an index of these jobs.
-_FACTS_SQL = """SELECT p.JobPK, MAX(f.width), MAX(f.height), MAX(f.triangles), MAX(f.rate), MAX(f.seconds), MAX(f.format)
+_FACTS_SQL = """SELECT p.JobPK, MAX(f.width), MAX(f.height), MAX(f.triangles), MAX(f.rate), MAX(f.seconds), MAX(f.format),
+    json_group_array(f.more) FILTER (WHERE f.more <> '')
 FROM aptui_facts f JOIN Products p ON p.ProductID = f.product_id GROUP BY p.JobPK"""
 _ERRORS_SQL = f"""SELECT j.JobID, {ERROR_SQL}, COALESCE(o.failure_cause, '') FROM Jobs j
     LEFT JOIN aptui_jobs o ON o.job_id = j.JobID
@@ -179,5 +182,6 @@ def read_job_parts(reader: Reader) -> Generator[JobPart, None, None]:
 
 def read_facts(reader: Reader) -> Iterator[tuple[int, ContentFacts]]:
     """Yield the combined facts of the products of jobs, by job id; jobs without facts are left out."""
-    for job_id, *values in reader.ask(_FACTS_SQL):
-        yield job_id, ContentFacts(*values)
+    for job_id, *values, more in reader.ask(_FACTS_SQL):
+        others = combine_others(json.loads(more)) if more != "[]" else ""
+        yield job_id, replace(ContentFacts(*values), more=others)

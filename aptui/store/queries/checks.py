@@ -229,7 +229,7 @@ def unwell_sources(reader: Reader) -> list[tuple[int, int, int]]:
 
 
 _PRODUCTS_SQL = """SELECT s.SourceName, j.Platform, j.JobID, p.ProductName, COALESCE(o.size, 0),
-    f.width, f.height, f.triangles, f.rate, f.seconds, f.format
+    f.width, f.height, f.triangles, f.rate, f.seconds, f.format, f.more
 FROM Sources s JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID
 LEFT JOIN aptui_products o ON o.product_id = p.ProductID LEFT JOIN aptui_facts f ON f.product_id = p.ProductID"""
 _SOURCES_SQL = "SELECT SourceName FROM Sources ORDER BY SourceName"

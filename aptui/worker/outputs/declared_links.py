@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -18,31 +17,30 @@ from aptui.core.model import LinkKind, ProductLink
 from aptui.core.notices import LogLevel
 from aptui.core.orders import ProcessOrder, StagedProduct
 from aptui.core.paths import key_of, to_text
-from aptui.core.run_report import FACTS, ContentFacts, fault_of
+from aptui.core.run_report import MOST_FACTS, ContentFacts, content_facts, fault_of
 from aptui.sdk import JobProduct, PathDependency, PathDependencyKind, ProductDependency
 from aptui.worker.answers import AnswerRefused
 from aptui.worker.log import RunLog, valid_text
 
-# Facts that a builder gives with a product, checked: known names, numbers that a database can hold.
+# Facts that a builder gives with a product, checked: names, numbers that a database can hold, short texts.
 
 
 def facts_of(product: JobProduct) -> ContentFacts | None:
     """Return the facts that the builder gives about a product, None without facts.
 
     Raises:
-        AnswerRefused: an unknown fact, or a value that it cannot have; the text names product and fact.
+        AnswerRefused: a name or a value that a fact cannot have; the text names product and fact.
     """
     if not product.facts:
         return None
     if not isinstance(product.facts, dict):
         raise AnswerRefused(f"product {product.path!r} has a {type(product.facts).__name__} as its facts, not a dict")
     for name, value in product.facts.items():
-        if name not in FACTS:
-            raise AnswerRefused(f"product {product.path!r} has the fact {name!r}, known are {', '.join(FACTS)}")
-        if problem := fault_of(name, value):
+        if problem := fault_of(str(name), value):
             raise AnswerRefused(f"product {product.path!r}: its {name} is {value!r}, which is {problem}")
-    given_facts: dict[str, Any] = {name: float(value) if name == "seconds" else value for name, value in product.facts.items()}
-    return ContentFacts(**given_facts)
+    if len(product.facts) > MOST_FACTS:
+        raise AnswerRefused(f"product {product.path!r} has {len(product.facts)} facts, more than {MOST_FACTS}")
+    return content_facts(product.facts)
 
 
 _HIGHEST_FLAGS = (1 << 63) - 1

@@ -38,7 +38,7 @@ def made(store: Store) -> Store:
     store.put(put_source=[source_row()], put_job=[job_row()])
     store.put(
         put_product=[product(1, "linux/a"), product(2, "linux/b", sub_id=1)], put_link=[link(1, "b")],
-        put_legacy_sub_id=[(1, 1, 77)], put_facts=[(1, 1, 4, 4, 0, 0, 0.5, "png")],
+        put_legacy_sub_id=[(1, 1, 77)], put_facts=[(1, 1, 4, 4, 0, 0, 0.5, "png", "")],
     )  # fmt: skip
     return store
 
@@ -51,7 +51,7 @@ def written(store: Store, rows: Rows) -> int:
 
 
 DECLARED: dict[str, Any] = {
-    "put_link": [link(8, "b")], "put_legacy_sub_id": [(8, 1, 77)], "put_facts": [(8, 1, 4, 4, 0, 0, 0.5, "png")],
+    "put_link": [link(8, "b")], "put_legacy_sub_id": [(8, 1, 77)], "put_facts": [(8, 1, 4, 4, 0, 0, 0.5, "png", "")],
 }  # fmt: skip
 
 
@@ -166,7 +166,7 @@ def rows_of(runs: list[tuple[int, list[tuple[str, int, bytes, str, bool, bool]]]
             if has_former:
                 rows.setdefault("put_legacy_sub_id", []).append((first_id, job_id, 9))
             if has_facts:
-                rows.setdefault("put_facts", []).append((first_id, job_id, len(digest), 1, 1, 1, 0.5, "png"))
+                rows.setdefault("put_facts", []).append((first_id, job_id, len(digest), 1, 1, 1, 0.5, "png", ""))
         found.append(rows)
     return found
 

@@ -111,7 +111,7 @@ def test_facts_of_products_are_columns_and_are_empty_without_stored_facts(store:
         put_product=[product_row(1, 1, "linux/a.png"), product_row(2, 1, "linux/a.mip1.png"), product_row(3, 2, "mac/a.png")],
     )
     bare = read_job_table(store.reader(), {})
-    store.put(put_facts=[(1, 1, 8, 2, 0, 0, 0.0, "png"), (2, 1, 4, 16, 0, 0, 0.0, "png")])
+    store.put(put_facts=[(1, 1, 8, 2, 0, 0, 0.0, "png", ""), (2, 1, 4, 16, 0, 0, 0.0, "png", "")])
 
     table = read_job_table(store.reader(), {})
 

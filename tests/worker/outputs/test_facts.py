@@ -8,7 +8,7 @@ import pytest
 from run_room import Room, made, write
 
 from aptui.core.orders import Outcome
-from aptui.core.run_report import ContentFacts, together
+from aptui.core.run_report import ContentFacts, content_facts, fault_of_others, together
 from aptui.sdk import JobProduct
 from aptui.worker.wire import FrameKind, decode, encode
 
@@ -35,6 +35,15 @@ def test_facts_travel_to_the_engine(room):
     assert product.facts == ContentFacts(width=4096, seconds=2.0, format="png")
 
 
+def test_facts_of_any_name_have_numbers_and_texts(room):
+    facts = {"width": 8, "offset": -1.5, "bones": 12, "rig": "Humanoid ä"}
+
+    (product,) = decode(FrameKind.RAN, encode(FrameKind.RAN, run(room, facts))[5:]).products
+
+    assert product.facts.all == facts
+    assert fault_of_others(product.facts.more) == ""
+
+
 def test_product_without_facts_has_no_facts_record(room):
     assert [product.facts for product in run(room, {}).products] == [None]
 
@@ -42,7 +51,12 @@ def test_product_without_facts_has_no_facts_record(room):
 @pytest.mark.parametrize(
     ("facts", "said"),
     [
-        ({"widht": 1}, "has the fact 'widht', known are width, height, triangles, rate, seconds, format"),
+        ({"Bones": 1}, "its Bones is 1, which is a fact whose name is not lower-case letters, digits and _"),
+        ({"bones": True}, "its bones is True, which is not a number or a text"),
+        ({"bones": [1]}, "its bones is [1], which is not a number or a text"),
+        ({"bones": math.inf}, "its bones is inf, which is not a number from -2"),
+        ({"note": "x" * 257}, "which is not a text of at most 256 characters"),
+        ({f"n{at}": at for at in range(65)}, "has 65 facts, more than 64"),
         ({"width": -1}, "its width is -1, which is not a whole number"),
         ({"width": 1.5}, "its width is 1.5, which is not a whole number"),
         ({"width": True}, "its width is True, which is not a number"),
@@ -68,3 +82,19 @@ def test_facts_of_a_job_are_the_maxima_of_its_products():
     assert together([ContentFacts(8, 2, format="png"), None, ContentFacts(4, 16, format="png")]) == ContentFacts(
         8, 16, format="png"
     )
+
+
+def test_other_facts_of_a_job_are_the_maxima_of_its_products():
+    products = [
+        content_facts(each) for each in ({"bones": 9, "rig": "a"}, {"bones": 12, "lod": 1}, {"rig": "b", "width": 4}, {"lod": "x"})
+    ]
+
+    facts = together(products)
+
+    assert facts is not None
+    assert facts.all == {"width": 4, "bones": 12, "rig": "b", "lod": "x"}
+
+
+@pytest.mark.parametrize("text", ["x", "[]", '{"bones": 1}', '{"width":1}', '{"B":1}', '{"b":true}', '{"b":1,"a":1}'])
+def test_other_facts_of_another_program_are_checked(text):
+    assert fault_of_others(text)
