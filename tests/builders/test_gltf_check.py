@@ -480,3 +480,26 @@ def test_any_changed_document_is_accepted_or_fails_with_a_named_mistake():
             assert not again.errors
 
     assert accepted > 10
+
+
+def test_missing_texture_coordinates_of_a_material_are_a_warning():
+    sample = Sample()
+    sample.tree["materials"][0]["normalTexture"] = {"index": 0, "texCoord": 1}
+
+    _, warnings = mistakes(embedded(sample).tree, sample.numbers)
+
+    assert warnings == ["mesh 0 ('rock'), primitive 0: its material needs TEXCOORD_1, which it does not have"]
+
+
+def test_texture_of_a_material_without_index_is_an_error():
+    sample = Sample()
+    sample.tree["materials"][0]["normalTexture"] = {"scale": 1}
+
+    assert mistakes(embedded(sample).tree, sample.numbers)[0] == ["material 0: normalTexture has no index"]
+
+
+def test_message_about_a_huge_number_is_short():
+    sample = Sample()
+    sample.tree["bufferViews"][0]["byteOffset"] = 1e308
+
+    assert mistakes(embedded(sample).tree, sample.numbers)[0][0] == "buffer view 0: byteOffset is 1e+308, which is too large"

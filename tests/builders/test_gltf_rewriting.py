@@ -212,3 +212,15 @@ def test_encoding_of_polygons_by_the_order_of_triangles_is_dropped(sample):
 
     assert "extensionsUsed" not in tree
     assert "extensions" not in tree["meshes"][0]["primitives"][0]
+
+
+def test_rewriting_lists_used_extensions_once_and_drops_empty_lists(sample):
+    info = sample.tree["materials"][0]["pbrMetallicRoughness"]["baseColorTexture"]
+    info["extensions"] = {"KHR_texture_transform": {"scale": [2, 2]}}
+    sample.tree |= {"extensionsUsed": ["KHR_materials_unlit", "KHR_materials_unlit"], "cameras": [], "extras": []}
+
+    tree, _ = rewritten(sample)
+
+    assert tree["extensionsUsed"] == ["KHR_materials_unlit", "KHR_texture_transform"]
+    assert "cameras" not in tree
+    assert tree["extras"] == []

@@ -11,7 +11,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from aptui.builders.gltf.data import FLOAT, INDEX_TYPES, NAMES, GltfContents, Object, as_object, as_objects, count_of, is_number
+from aptui.builders.gltf.data import (
+    FLOAT,
+    INDEX_TYPES,
+    NAMES,
+    GltfContents,
+    Object,
+    as_object,
+    as_objects,
+    coordinates_of,
+    count_of,
+    is_number,
+    texture_infos,
+)
 from aptui.builders.gltf.file import BrokenGltfError, media_type, picture_mistake, uri_bytes
 
 _ATTRIBUTE_TYPES = {
@@ -23,6 +35,7 @@ _ATTRIBUTE_TYPES = {
     "JOINTS": ("VEC4",),
     "WEIGHTS": ("VEC4",),
 }
+_TEXTURES = frozenset({"baseColorTexture", "metallicRoughnessTexture", "normalTexture", "occlusionTexture", "emissiveTexture"})
 _TARGET_TYPES = {"POSITION": ("VEC3",), "NORMAL": ("VEC3",), "TANGENT": ("VEC3",), "TEXCOORD": ("VEC2",), "COLOR": ("VEC3", "VEC4")}
 _RESTARTS = {5121: 0xFF, 5123: 0xFFFF, 5125: 0xFFFFFFFF}
 """{componentType: the index that no primitive may have} (§3.7.2.1)."""
@@ -141,6 +154,8 @@ class Checker(GltfContents):
         for key, value in holder.items():
             if not isinstance(value, dict):
                 continue
+            if key in _TEXTURES and "index" not in value:
+                raise BrokenGltfError(f"{way}{key} has no index")
             if key.endswith("Texture") and "index" in value:
                 self._index("textures", value["index"], f"{way}{key}.index")
             if key != "extras":
@@ -156,6 +171,7 @@ class Checker(GltfContents):
         for number, primitive in enumerate(primitives):
             with self._name_errors(f"{name}, primitive {number}"):
                 self._check_primitive(primitive)
+                self._check_coordinates(f"{name}, primitive {number}", primitive)
 
     def _check_primitive(self, primitive: Object) -> None:
         attributes = as_object(primitive.get("attributes"))
@@ -173,6 +189,14 @@ class Checker(GltfContents):
         indices = self._one("accessors", primitive, "indices")
         if indices is not None and indices not in self._bad:
             self._check_indices(indices, count)
+
+    def _check_coordinates(self, name: str, primitive: Object) -> None:
+        """Warn of texture coordinates that the material needs and the primitive does not have (§3.9.2)."""
+        if "material" in primitive:
+            material = self._all("materials")[primitive["material"]]
+            for channel in sorted({coordinates_of(info) for info in texture_infos(material)}):
+                if f"TEXCOORD_{channel}" not in primitive["attributes"]:
+                    self.warnings.append(f"{name}: its material needs TEXCOORD_{channel}, which it does not have")
 
     def _vertex_count(self, attributes: Object, types: dict[str, tuple[str, ...]]) -> int:
         """Return how many vertices all `attributes` have."""

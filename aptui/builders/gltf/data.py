@@ -27,6 +27,8 @@ FREE_EXPANDED_BYTES = 256 << 20
 LARGEST_ACCESSOR_BYTES = 1 << 30
 """Maximum size of an accessor, even of one whose bytes are not read here: a program that loads the model allocates it."""
 
+_LARGEST_COUNT = 1 << 62
+
 COMPONENTS = {5120: "<i1", 5121: "<u1", 5122: "<i2", 5123: "<u2", 5125: "<u4", 5126: "<f4"}
 FLOAT = 5126
 SHAPES = {"SCALAR": (1, 1), "VEC2": (1, 2), "VEC3": (1, 3), "VEC4": (1, 4), "MAT2": (2, 2), "MAT3": (3, 3), "MAT4": (4, 4)}
@@ -322,6 +324,22 @@ def as_objects(value: object) -> list[Object]:
     return [as_object(each) for each in value] if isinstance(value, list) else []
 
 
+def texture_infos(holder: Object, names: frozenset[str] = frozenset()) -> Iterator[Object]:
+    """Yield every `…Texture` below a material, also in its extensions; with `names` only those."""
+    for key, value in holder.items():
+        if isinstance(value, dict) and key != "extras":
+            if key.endswith("Texture") and "index" in value and (not names or key in names):
+                yield value
+            yield from texture_infos(value, names)
+
+
+def coordinates_of(info: Object) -> int:
+    """Return which set of texture coordinates a `…Texture` of a material uses."""
+    transform = as_object(as_object(info.get("extensions")).get("KHR_texture_transform"))
+    channel = transform.get("texCoord", info.get("texCoord", 0))
+    return channel if isinstance(channel, int) else 0
+
+
 def is_number(value: object) -> bool:
     """Return whether `value` is a number, and not true or false."""
     return isinstance(value, int | float) and not isinstance(value, bool)
@@ -338,4 +356,6 @@ def count_of(holder: Object, key: str, *, least: int = 0) -> int:
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise BrokenGltfError(f"{key} is {holder.get(key)!r}, which must be an integer from {least}")
+    if value > _LARGEST_COUNT:
+        raise BrokenGltfError(f"{key} is {float(value)!r}, which is too large")
     return value

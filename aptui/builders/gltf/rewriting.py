@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 from aptui.builders.gltf import geometry
-from aptui.builders.gltf.data import SHAPES, GltfContents, Object, as_object, as_objects
+from aptui.builders.gltf.data import SHAPES, GltfContents, Object, as_object, as_objects, coordinates_of, texture_infos
 from aptui.builders.gltf.file import MESHOPT, BrokenGltfError, Document, has_no_bytes
 from aptui.builders.gltf.tangents import compute_tangents
 
@@ -93,7 +93,7 @@ def rewrite(document: Document, contents: GltfContents, *, quantises: bool, adds
     for holder, key in _other_accessors(tree):
         _check_index(tree, holder[key], "accessors")
     _prune(tree)
-    _drop_order(tree)
+    _tidy(tree)
     writer = _Writer(tree, contents)
     _Geometry(tree, contents, writer, adds_tangents, quantises=quantises).rewrite()
     for holder, key in _other_accessors(tree):
@@ -139,18 +139,9 @@ def _inner_holders(name: str, each: Object) -> Iterator[Object]:
                 variants = as_object(as_object(primitive.get("extensions")).get("KHR_materials_variants"))
                 yield from (primitive, *as_objects(variants.get("mappings")))
         case "materials":
-            yield from _texture_infos(each)
+            yield from texture_infos(each)
         case _:
             yield from map(as_object, as_object(each.get("extensions")).values())
-
-
-def _texture_infos(holder: Object, names: frozenset[str] = frozenset()) -> Iterator[Object]:
-    """Yield every `…Texture` below a material, also in its extensions; with `names` only those."""
-    for key, value in holder.items():
-        if isinstance(value, dict) and key != "extras":
-            if key.endswith("Texture") and "index" in value and (not names or key in names):
-                yield value
-            yield from _texture_infos(value, names)
 
 
 def _check_index(tree: Object, value: object, kind: str) -> None:
@@ -218,16 +209,16 @@ def _prune_animations(tree: Object, seen: set[tuple[str, int]]) -> None:
         del tree["animations"]
 
 
-def _drop_order(tree: Object) -> None:
-    used = tree.get("extensionsUsed", [])
-    if _ORDER in used:
-        used.remove(_ORDER)
-    if not used:
-        tree.pop("extensionsUsed", None)
+def _tidy(tree: Object) -> None:
+    """Drop the extension of the order of triangles and empty lists, and list all other extensions."""
     for primitive in (each for mesh in tree.get("meshes", ()) for each in mesh["primitives"]):
         extensions = primitive.get("extensions")
         if isinstance(extensions, dict) and extensions.pop(_ORDER, None) is not None and not extensions:
             del primitive["extensions"]
+    used = dict.fromkeys((*tree.get("extensionsUsed", ()), *sorted(set(_list_extensions(tree)))))
+    tree["extensionsUsed"] = [name for name in used if name != _ORDER]
+    for key in [key for key, value in tree.items() if value == [] and key != "extras"]:
+        del tree[key]  # §3.3: no list is empty
 
 
 # ---------------------------------------------------------------------------------------------------------------- geometry
@@ -335,10 +326,8 @@ class _Geometry:
         """Return the set of texture coordinates of the first normal map that a primitive shows, None without normal map."""
         for holder in _inner_holders("meshes", {"primitives": [primitive]}):
             if "material" in holder:
-                for info in _texture_infos(self._tree["materials"][holder["material"]], _NORMAL_MAPS):
-                    transform = as_object(as_object(info.get("extensions")).get("KHR_texture_transform"))
-                    channel = transform.get("texCoord", info.get("texCoord", 0))
-                    return channel if isinstance(channel, int) else 0
+                for info in texture_infos(self._tree["materials"][holder["material"]], _NORMAL_MAPS):
+                    return coordinates_of(info)
         return None
 
     def _indices(self, primitive: Object) -> Array | None:
