@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import posixpath
 from collections.abc import Iterator
@@ -138,6 +139,7 @@ class MsdfParams(Struct, frozen=True, kw_only=True):
     mode: Annotated[Literal["msdf", "mtsdf", "psdf", "sdf"], Meta(description="kind of the distance fields")] = "msdf"
     size: Annotated[int, Meta(ge=4, le=512, description="pixels of an em")] = 48
     distance: Annotated[int, Meta(ge=1, le=64, description="pixels that a field covers around the outline, in all")] = 6
+    kerning: bool = True
     strict: bool = False
 
 
@@ -159,17 +161,26 @@ class MsdfBuilder(SimpleBuilder):
         """Draw the glyphs of one font."""
         options: MsdfParams = request.options
         charset, page = os.path.join(request.temp_dir, "charset.txt"), f"{request.stem}.png"
-        with _open_font(read_font(request), options, request) as (_, codes, _), open(charset, "w", encoding="ascii") as file:
+        with _open_font(read_font(request), options, request) as (font, codes, report):
+            units, names = _read_metrics(font).units, font.getBestCmap()
+            glyphs = [Glyph(code, names[code], 0.0) for code in codes]
+            kerning = _kern(font, glyphs, report) if options.kerning else {}
+        with open(charset, "w", encoding="ascii") as file:
             file.write(", ".join(map(hex, codes)))
         made = os.path.join(request.temp_dir, "metrics.json")
         request.run_program([
             "msdf-atlas-gen", "-font", request.full_path, "-charset", charset, "-type", options.mode, "-format", "png",
             "-size", str(options.size), "-pxrange", str(options.distance), "-pots", "-threads", str(request.threads),
-            "-imageout", request.product_path(page), "-json", made,
+            "-nokerning", "-imageout", request.product_path(page), "-json", made,
         ])  # fmt: skip
-        request.add_product(page, sub_id=1, asset_type=PAGE_ASSET_TYPE, facts={"format": "png"})
         with open(made, "rb") as file:
-            write_metrics(f"{request.stem}.json", file.read(), 1, request)
+            metrics = json.load(file)
+        # The program reads the table 'kern' alone, which fonts with OpenType's kerning do not have.
+        metrics["kerning"] = _describe_kerning(glyphs, kerning, units)
+        facts = {"width": metrics["atlas"]["width"], "height": metrics["atlas"]["height"], "format": "png"}
+        request.add_product(page, sub_id=1, asset_type=PAGE_ASSET_TYPE, facts=facts)
+        write_metrics(f"{request.stem}.json", write_json(metrics), 1, request)
+        request.log.info(f"{request.source}: {len(glyphs)} characters, {len(kerning)} pairs of kerning")
 
 
 def declare_files(request: CreateJobsRequest) -> None:
@@ -384,11 +395,15 @@ def _describe_json(
             "underlineY": metrics.underline_y, "underlineThickness": metrics.underline_thickness,
         },
         "glyphs": listed,
-        "kerning": [
-            {"unicode1": first, "unicode2": second, "advance": round(distance / metrics.units, 6)}
-            for first, second, distance in _pair_codes(glyphs, kerning)
-        ],
+        "kerning": _describe_kerning(glyphs, kerning, metrics.units),
     }  # fmt: skip
+
+
+def _describe_kerning(glyphs: list[Glyph], kerning: Pairs, units: int) -> list[dict[str, Any]]:
+    return [
+        {"unicode1": first, "unicode2": second, "advance": round(distance / units, 6)}
+        for first, second, distance in _pair_codes(glyphs, kerning)
+    ]
 
 
 def _bounds(left: float, bottom: float, right: float, top: float) -> dict[str, float]:

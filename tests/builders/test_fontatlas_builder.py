@@ -184,7 +184,7 @@ echo "$@" > "$APTUI_TEST_WORDS"
 while [ $# -gt 1 ]; do
   case $1 in
     -imageout) printf page > "$2";;
-    -json) printf '{"glyphs": []}' > "$2";;
+    -json) printf '{"atlas": {"width": 64, "height": 32}, "glyphs": []}' > "$2";;
     -charset) cat "$2" >> "$APTUI_TEST_WORDS";;
   esac
   shift
@@ -195,7 +195,7 @@ done
 @pytest.mark.real
 def test_msdf_runs_the_program_with_the_chosen_characters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = BuilderBench(MsdfBuilder(), tmp_path / "bench")
-    source = bench.write("lantern.ttf", TTF)
+    source = bench.write("lantern.ttf", add_kerning("feature kern { pos L a -80; } kern;"))
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "msdf-atlas-gen"
     program.write_text(FAKE)
@@ -203,8 +203,13 @@ def test_msdf_runs_the_program_with_the_chosen_characters(tmp_path: Path, monkey
     monkeypatch.setenv("APTUI_TEST_WORDS", str(tmp_path / "words"))
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
 
-    assert bench.build(source, distance=8) == {"lantern.png": b"page", "lantern.json": b'{"glyphs": []}'}
+    products = bench.build(source, distance=8)
 
+    assert products["lantern.png"] == b"page"
+    assert json.loads(products["lantern.json"]) == {
+        "atlas": {"width": 64, "height": 32}, "glyphs": [], "kerning": [{"unicode1": 76, "unicode2": 97, "advance": -0.08}],
+    }  # fmt: skip
+    assert [product.facts.get("width") for product in bench.products] == [64, None]
     words = (tmp_path / "words").read_text()
     assert "-type msdf -format png -size 48 -pxrange 8 " in words
     assert words.endswith("0x4c, 0x61, 0x6d, 0x70")
