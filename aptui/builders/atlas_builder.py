@@ -2,7 +2,8 @@
 
 An `.atlas` file is JSON: `{"sprites": ["ui/*.png"], "frames": {"ui/button.png": {"slice": [8, 8, 8, 8], "pivot": [0.5, 1]}}}`.
 `sprites` are patterns relative to the scan folders, or to the file's own folder if they begin with `./`. A sprite that is added,
-changed or removed runs this one job.
+changed or removed runs this one job. A pattern may match Aseprite's JSON of a sprite sheet: its frames are sprites, its tags become
+lists of frames, and its slices give 9-slice borders and pivots.
 
 Equal pictures are stored once. Sprites are sorted by size and name before they are packed, so equal sprites give equal pages.
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from uuid import UUID
 
@@ -29,6 +31,7 @@ from aptui.sdk import (
     CreateJobsRequest,
     JobError,
     MatchedFile,
+    NamedFileError,
     ProcessJobRequest,
     ProductDependency,
     SimpleBuilder,
@@ -45,6 +48,8 @@ PAGE_ASSET_TYPE = UUID("3c9d5c1e-7f0b-5b64-8f0e-2a4c9d7e1e02")
 """Asset type of a page: a picture, as the `image` builder makes them."""
 
 MOST_SPRITES = 10_000
+_MOST_EMPTY = 1 << 22
+"""Maximum number of pixels by which a frame may be larger than its sheet: transparent borders that Aseprite trimmed."""
 _LEAST_RATIO = 1.02
 """Minimum ratio of a page's area to the area of its sprites; below it, packing hardly ever succeeds and is not tried."""
 _SMALLEST_SIDE, _STEP = 16, 8
@@ -61,7 +66,10 @@ class AtlasParams(Struct, frozen=True, kw_only=True):
     extrude: Annotated[int, Meta(ge=0, le=16, description="pixels by which the edge of each sprite is repeated")] = 1
     trim: Annotated[bool, Meta(description="cut transparent borders off; the frame keeps the original size")] = True
     rotate: Annotated[bool, Meta(description="allow sprites to be turned by 90 degrees clockwise")] = False
-    format: Annotated[Literal["hash", "array"], Meta(description="form of the JSON: frames by name, or as a list")] = "hash"
+    format: Annotated[
+        Literal["hash", "array", "phaser", "godot"],
+        Meta(description="TexturePacker's frames by name or as a list, Phaser's multi-atlas, or Godot's <stem>.tpsheet"),
+    ] = "hash"
     max_megapixels: Annotated[
         float,
         Meta(gt=0, le=100_000, description="larger sprites are refused", extra_json_schema={"is_trusted_only": True}),
@@ -82,8 +90,83 @@ class AtlasFile(Struct, frozen=True, forbid_unknown_fields=True):
     frames: dict[str, FrameSettings] = {}
 
 
+class Box(Struct, frozen=True):
+    """A rectangle in pixels."""
+
+    x: int
+    y: int
+    w: Side
+    h: Side
+
+
+class Size(Struct, frozen=True):
+    """A size in pixels."""
+
+    w: Side
+    h: Side
+
+
+class SheetFrame(Struct, frozen=True, rename="camel"):
+    """A frame of Aseprite's JSON: its place on the sheet, and in the sprite if it is trimmed; `duration` in milliseconds."""
+
+    frame: Box
+    filename: str = ""
+    rotated: bool = False
+    sprite_source_size: Box | None = None
+    source_size: Size | None = None
+    duration: int | None = None
+
+
+class SheetTag(Struct, frozen=True):
+    """A tag of Aseprite's JSON: an animation from one frame to another, both included."""
+
+    name: str
+    first: int = msgspec.field(name="from")
+    last: int = msgspec.field(name="to")
+    direction: str = "forward"
+
+
+class Point(Struct, frozen=True):
+    """A place in pixels."""
+
+    x: int
+    y: int
+
+
+class SliceKey(Struct, frozen=True):
+    """A slice at a frame: its rectangle in the sprite, and in the rectangle the centre of a 9-slice and a pivot."""
+
+    bounds: Box
+    center: Box | None = None
+    pivot: Point | None = None
+
+
+class Slice(Struct, frozen=True):
+    """A slice of Aseprite's JSON; only its first key counts."""
+
+    keys: list[SliceKey]
+
+
+class SheetMeta(Struct, frozen=True, rename="camel"):
+    """The part of Aseprite's JSON about the whole sheet; `image` is the path of its picture from the JSON."""
+
+    image: str
+    frame_tags: list[SheetTag] = []
+    slices: list[Slice] = []
+
+
+class Sheet(Struct, frozen=True):
+    """A sprite sheet that Aseprite exported."""
+
+    frames: dict[str, SheetFrame] | list[SheetFrame]
+    meta: SheetMeta
+
+
 class Sprite(Struct):
-    """A sprite: its trimmed pixels (height, width, 4), its original size and the left top corner of the trimmed part."""
+    """A sprite: its trimmed pixels (height, width, 4), its original size and the left top corner of the trimmed part.
+
+    `duration` is that of a frame of an animation, in milliseconds.
+    """
 
     name: str
     pixels: Any
@@ -92,11 +175,20 @@ class Sprite(Struct):
     page: int = 0
     place: tuple[int, int] = (0, 0)
     is_rotated: bool = False
+    duration: int | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
         """Width and height of the trimmed part."""
         return self.pixels.shape[1], self.pixels.shape[0]
+
+
+class Contents(Struct):
+    """Everything that goes into an atlas; `animations` are {name: names of frames}."""
+
+    sprites: list[Sprite] = []
+    frames: dict[str, FrameSettings] = {}
+    animations: dict[str, list[str]] = {}
 
 
 class AtlasBuilder(SimpleBuilder):
@@ -109,9 +201,16 @@ class AtlasBuilder(SimpleBuilder):
     requires: ClassVar[tuple[str, ...]] = ("rectpack>=0.2.2", "Pillow")
 
     def analyse(self, request: CreateJobsRequest) -> None:
-        """Depend on all sprites that the patterns match."""
+        """Depend on all sprites that the patterns match, and on the pictures of sheets."""
+        for platform in request.platforms:
+            options: AtlasParams = request.options_for(platform.id)
+            if options.format == "godot" and options.rotate:
+                raise JobError("Godot's atlases have no turned sprites; set rotate: false")
         for pattern in _list_patterns(request.read_source(), request.source):
-            request.matching(pattern)
+            for file in request.matching(pattern):
+                with suppress(JobError, OSError):  # the job reports the mistake
+                    if _is_sheet(file.path):
+                        request.depends_on(_read_sheet(file)[1])
 
     def build(self, request: ProcessJobRequest) -> None:
         """Pack one atlas."""
@@ -121,11 +220,9 @@ class AtlasBuilder(SimpleBuilder):
         found = {each.path: each for pattern in patterns for each in request.matching(pattern)}
         if not found:
             raise JobError(f"{request.source}: no file matches {', '.join(patterns)}")
-        if len(found) > MOST_SPRITES:
-            raise JobError(f"{request.source}: {len(found)} sprites; an atlas holds {MOST_SPRITES}")
-        sprites = list(_read_sprites([found[path] for path in sorted(found)], options, request))
-        settings = read_atlas_file(data, request.source).frames
-        if unknown := sorted(settings.keys() - found.keys()):
+        contents = _read_contents([found[path] for path in sorted(found)], options, request)
+        sprites, settings = contents.sprites, read_atlas_file(data, request.source).frames
+        if unknown := sorted(settings.keys() - {each.name for each in sprites}):
             request.log.warning(f"{request.source}: 'frames' names {unknown[0]}, which is not among the sprites")
         sizes = pack(sprites, options, request.source)
         pages = [_draw_page(size, [each for each in sprites if each.page == number], options) for number, size in enumerate(sizes)]
@@ -134,11 +231,18 @@ class AtlasBuilder(SimpleBuilder):
             page.save(request.product_path(name))
             facts = {"width": page.width, "height": page.height, "format": "png"}
             request.add_product(name, sub_id=number + 1, asset_type=PAGE_ASSET_TYPE, facts=facts)
-        text = describe_frames(sprites, settings, names, sizes, options)
+        contents.frames.update(settings)
+        text = describe_frames(contents, names, sizes, options)
         # Dependencies by asset id, because the path of a picture would mean its source.
         needs = [ProductDependency(request.source_uuid, number + 1) for number in range(len(pages))]
+        extension = "tpsheet" if options.format == "godot" else "json"
         request.write_product(
-            f"{request.stem}.json", text, sub_id=0, asset_type=FRAMES_ASSET_TYPE, dependencies=needs, dependencies_handled=True
+            f"{request.stem}.{extension}",
+            text,
+            sub_id=0,
+            asset_type=FRAMES_ASSET_TYPE,
+            dependencies=needs,
+            dependencies_handled=True,
         )
         used = sum(width * height for width, height in {id(each.pixels): each.shape for each in sprites}.values())
         share = 100 * used // sum(width * height for width, height in sizes)
@@ -176,24 +280,117 @@ def _list_patterns(data: bytes, source: str) -> list[str]:
     return [posixpath.normpath(posixpath.join(folder, each)) if each.startswith(("./", "../")) else each for each in patterns]
 
 
-def _read_sprites(files: list[MatchedFile], options: AtlasParams, request: ProcessJobRequest) -> Iterator[Sprite]:
-    """Yield the decoded sprites; those with equal pixels share one array."""
+def _is_sheet(path: str) -> bool:
+    return path.lower().endswith(".json")
+
+
+def _read_sheet(file: MatchedFile) -> tuple[Sheet, str]:
+    """Return a sprite sheet and the path of its picture.
+
+    Raises:
+        JobError: it is not Aseprite's JSON.
+    """
+    with open(file.full_path, "rb") as opened:
+        data = opened.read()
+    try:
+        sheet = msgspec.json.decode(data, type=Sheet)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise JobError(f"{file.path}: this is not Aseprite's JSON of a sprite sheet: {one_line(error)}") from None
+    return sheet, posixpath.normpath(posixpath.join(posixpath.dirname(file.path), sheet.meta.image.replace("\\", "/")))
+
+
+def _read_contents(files: list[MatchedFile], options: AtlasParams, request: ProcessJobRequest) -> Contents:
+    """Return the decoded sprites; those with equal pixels share one array."""
     import numpy as np
 
+    made = Contents()
     known: dict[tuple[tuple[int, ...], bytes], Pixels] = {}
-    reading = {"strict": False, "max_megapixels": options.max_megapixels, "grayscale": False, "format": "png"}
     for number, file in enumerate(files):
-        try:
+        for name, picture, duration in _read_file(file, made, options, request):
+            box = (picture.getbbox(alpha_only=True) or (0, 0, 1, 1)) if options.trim else (0, 0, *picture.size)
+            pixels = np.asarray(picture.crop(box))
+            pixels = known.setdefault((pixels.shape, pixels.tobytes()), pixels)
+            made.sprites.append(Sprite(name, pixels, picture.size, box[:2], duration=duration))
+            if len(made.sprites) > MOST_SPRITES:
+                raise JobError(f"{request.source}: more than {MOST_SPRITES} sprites")
+        request.progress((number + 1) / len(files) / 2)
+    if not made.sprites:
+        raise JobError(f"{request.source}: its sheets have no frames")
+    return made
+
+
+def _read_file(
+    file: MatchedFile, made: Contents, options: AtlasParams, request: ProcessJobRequest
+) -> Iterator[tuple[str, Any, int | None]]:
+    """Yield (name, picture, duration) of the sprites of a file; add the settings and animations of a sheet to `made`."""
+    reading = {"strict": False, "max_megapixels": options.max_megapixels, "grayscale": False, "format": "png"}
+    path = file.path
+    try:
+        if _is_sheet(path):
+            sheet, path = _read_sheet(file)
+            data = request.read_named(path, named_by=file.path)
+        else:
             with open(file.full_path, "rb") as opened:
                 data = opened.read()
-            picture = decode_rgba(data, PictureJob(request, reading, name=file.path))
-        except (PictureError, OSError) as error:
-            raise JobError(f"{file.path}: {one_line(error)}") from None
-        box = (picture.getbbox(alpha_only=True) or (0, 0, 1, 1)) if options.trim else (0, 0, *picture.size)
-        pixels = np.asarray(picture.crop(box))
-        pixels = known.setdefault((pixels.shape, pixels.tobytes()), pixels)
-        yield Sprite(file.path, pixels, picture.size, box[:2])
-        request.progress((number + 1) / len(files) / 2)
+        picture = decode_rgba(data, PictureJob(request, reading, name=path))
+    except NamedFileError as error:
+        raise JobError(str(error)) from None
+    except (PictureError, OSError) as error:
+        raise JobError(f"{path}: {one_line(error)}") from None
+    if _is_sheet(file.path):
+        yield from _cut_sheet(file.path, sheet, picture, made)
+    else:
+        yield path, picture, None
+
+
+def _cut_sheet(path: str, sheet: Sheet, picture: Any, made: Contents) -> Iterator[tuple[str, Any, int | None]]:
+    """Yield (name, picture, duration) of the frames of a sheet."""
+    from PIL import Image
+
+    stem = posixpath.splitext(path)[0]
+    listed = sheet.frames.items() if isinstance(sheet.frames, dict) else [(each.filename, each) for each in sheet.frames]
+    names = [f"{stem}/{name.removesuffix('.aseprite').removesuffix('.ase')}" for name, _frame in listed]
+    if len(set(names)) < len(names):
+        raise JobError(f"{path}: two frames have one name; export them with {{frame}} in the name")
+    for name, (_, frame) in zip(names, listed, strict=True):
+        place, size = frame.frame, frame.source_size or Size(frame.frame.w, frame.frame.h)
+        width, height = (place.h, place.w) if frame.rotated else (place.w, place.h)
+        if min(place.x, place.y) < 0 or place.x + width > picture.width or place.y + height > picture.height:
+            raise JobError(
+                f"{path}: frame '{name}' lies outside of {sheet.meta.image}, which has {picture.width}x{picture.height} pixels"
+            )
+        part = picture.crop((place.x, place.y, place.x + width, place.y + height))
+        if frame.rotated:
+            part = part.transpose(Image.Transpose.ROTATE_90)
+        if min(size.w, size.h) == 0 or size.w * size.h > picture.width * picture.height + _MOST_EMPTY:
+            raise JobError(f"{path}: frame '{name}' has a size of {size.w}x{size.h} pixels")
+        whole = Image.new("RGBA", (size.w, size.h))
+        corner = frame.sprite_source_size
+        whole.paste(part, (corner.x, corner.y) if corner else (0, 0))
+        made.frames[name] = _read_slices(sheet.meta.slices, size)
+        yield name, whole, frame.duration
+    for tag in sheet.meta.frame_tags:
+        if not 0 <= tag.first <= tag.last < len(names):
+            raise JobError(f"{path}: tag '{tag.name}' names frames {tag.first} to {tag.last}, there are {len(names)}")
+        made.animations[f"{stem}/{tag.name}"] = _order_frames(names[tag.first : tag.last + 1], tag.direction)
+
+
+def _order_frames(names: list[str], direction: str) -> list[str]:
+    """Return the frames of an animation in the order in which they are shown; a pingpong shows its ends once."""
+    shown = list(reversed(names)) if "reverse" in direction else names
+    return shown + shown[-2:0:-1] if direction.startswith("pingpong") else shown
+
+
+def _read_slices(slices: list[Slice], size: Size) -> FrameSettings:
+    """Return the borders of the first 9-slice and the first pivot of a sheet."""
+    borders, pivot = None, None
+    for key in (each.keys[0] for each in reversed(slices) if each.keys):
+        if key.center is not None:
+            left, top = key.bounds.x + key.center.x, key.bounds.y + key.center.y
+            borders = (left, top, max(0, size.w - left - key.center.w), max(0, size.h - top - key.center.h))
+        if key.pivot is not None:
+            pivot = ((key.bounds.x + key.pivot.x) / size.w, (key.bounds.y + key.pivot.y) / size.h)
+    return FrameSettings(borders, pivot)
 
 
 def pack(sprites: list[Sprite], options: AtlasParams, source: str) -> list[tuple[int, int]]:
@@ -284,34 +481,64 @@ def _draw_page(size: tuple[int, int], sprites: list[Sprite], options: AtlasParam
     return Image.fromarray(page, "RGBA")
 
 
-def describe_frames(
-    sprites: list[Sprite], settings: dict[str, FrameSettings], names: list[str], sizes: list[tuple[int, int]], options: AtlasParams
-) -> str:
-    """Return the JSON of an atlas in TexturePacker's form; with several pages each frame names its page."""
-    frames = {}
-    for each in sprites:
-        width, height = each.shape
-        frame: dict[str, Any] = {
-            "frame": _box(*each.place, width, height),
-            "rotated": each.is_rotated,
-            "trimmed": each.shape != each.size,
-            "spriteSourceSize": _box(*each.corner, width, height),
-            "sourceSize": {"w": each.size[0], "h": each.size[1]},
+def describe_frames(contents: Contents, names: list[str], sizes: list[tuple[int, int]], options: AtlasParams) -> str:
+    """Return the list of frames in the form that `format` names."""
+    frames = {each.name: _describe_frame(each, contents.frames.get(each.name, FrameSettings())) for each in contents.sprites}
+    pages: list[dict[str, Any]] = [{"image": name, "size": _size(size)} for name, size in zip(names, sizes, strict=True)]
+    by_page = [[each for each in contents.sprites if each.page == number] for number in range(len(names))]
+    meta: dict[str, Any] = {"app": "aptui atlas"}
+    made: dict[str, Any]
+    if options.format == "godot":
+        made = {
+            "textures": [
+                {**page, "sprites": list(map(_describe_region, found))} for page, found in zip(pages, by_page, strict=True)
+            ]
         }
+    elif options.format == "phaser":
+        texels = {"format": "RGBA8888", "scale": 1}
+        made = {
+            "textures": [
+                {**page, **texels, "frames": [{"filename": each.name, **frames[each.name]} for each in found]}
+                for page, found in zip(pages, by_page, strict=True)
+            ]
+        }
+    else:
+        meta |= {"format": "RGBA8888", "image": names[0], "scale": "1", "size": pages[0]["size"]}
         if len(names) > 1:
-            frame["page"] = names[each.page]
-        extra = settings.get(each.name, FrameSettings())
-        if extra.pivot is not None:
-            frame["pivot"] = {"x": extra.pivot[0], "y": extra.pivot[1]}
-        if extra.slice is not None:
-            left, top, right, bottom = extra.slice
-            frame["scale9Borders"] = _box(left, top, each.size[0] - left - right, each.size[1] - top - bottom)
-        frames[each.name] = frame
-    meta: dict[str, Any] = {"app": "aptui atlas", "format": "RGBA8888", "image": names[0], "scale": "1", "size": _size(sizes[0])}
-    if len(names) > 1:
-        meta["pages"] = [{"image": name, "size": _size(size)} for name, size in zip(names, sizes, strict=True)]
-    listed = frames if options.format == "hash" else [{"filename": name, **frame} for name, frame in frames.items()]
-    return json.dumps({"frames": listed, "meta": meta}, indent=1, ensure_ascii=False) + "\n"
+            meta["pages"] = pages
+            for each in contents.sprites:
+                frames[each.name]["page"] = names[each.page]
+        is_hash = options.format == "hash"
+        made = {"frames": frames if is_hash else [{"filename": name, **frame} for name, frame in frames.items()]}
+    if contents.animations:
+        made["animations"] = contents.animations
+    return json.dumps({**made, "meta": meta}, indent=1, ensure_ascii=False) + "\n"
+
+
+def _describe_frame(sprite: Sprite, extra: FrameSettings) -> dict[str, Any]:
+    width, height = sprite.shape
+    frame: dict[str, Any] = {
+        "frame": _box(*sprite.place, width, height),
+        "rotated": sprite.is_rotated,
+        "trimmed": sprite.shape != sprite.size,
+        "spriteSourceSize": _box(*sprite.corner, width, height),
+        "sourceSize": _size(sprite.size),
+    }
+    if sprite.duration is not None:
+        frame["duration"] = sprite.duration
+    if extra.pivot is not None:
+        frame["pivot"] = {"x": extra.pivot[0], "y": extra.pivot[1]}
+    if extra.slice is not None:
+        left, top, right, bottom = extra.slice
+        frame["scale9Borders"] = _box(left, top, sprite.size[0] - left - right, sprite.size[1] - top - bottom)
+    return frame
+
+
+def _describe_region(sprite: Sprite) -> dict[str, Any]:
+    """Return a sprite of Godot: its region of the page, and the trimmed margin (left, top, whole width, whole height)."""
+    (width, height), (whole_width, whole_height) = sprite.shape, sprite.size
+    margin = _box(*sprite.corner, whole_width - width, whole_height - height)
+    return {"filename": sprite.name, "region": _box(*sprite.place, width, height), "margin": margin}
 
 
 def _box(x: int, y: int, width: int, height: int) -> dict[str, int]:

@@ -122,6 +122,107 @@ def test_slices_and_pivots_of_frames_are_written_as_an_array(bench: BuilderBench
     assert bench.dependencies("menu/hud.atlas") == ["menu/ui/*.png"]
 
 
+SHEET = {
+    "frames": {
+        "hero 0.aseprite": {
+            "frame": {"x": 0, "y": 0, "w": 4, "h": 6}, "rotated": False, "trimmed": True,
+            "spriteSourceSize": {"x": 2, "y": 1, "w": 4, "h": 6}, "sourceSize": {"w": 8, "h": 8}, "duration": 100,
+        },
+        "hero 1.aseprite": {"frame": {"x": 4, "y": 0, "w": 8, "h": 8}, "duration": 50},
+        "hero 2.aseprite": {"frame": {"x": 12, "y": 0, "w": 8, "h": 8}, "duration": 50},
+    },
+    "meta": {
+        "app": "https://www.aseprite.org/", "image": "hero.png", "format": "RGBA8888", "size": {"w": 20, "h": 8}, "scale": "1",
+        "frameTags": [
+            {"name": "walk", "from": 0, "to": 2, "direction": "pingpong", "color": "#000000ff"},
+            {"name": "back", "from": 1, "to": 2, "direction": "reverse"},
+        ],
+        "slices": [{"name": "body", "keys": [{
+            "frame": 0, "bounds": {"x": 1, "y": 1, "w": 6, "h": 6}, "center": {"x": 1, "y": 2, "w": 3, "h": 2},
+            "pivot": {"x": 3, "y": 5},
+        }]}],
+    },
+}  # fmt: skip
+
+
+def write_sheet(bench: BuilderBench, **changes: Any) -> np.ndarray:
+    """Write an atlas of a sheet that Aseprite exported; return the pixels of the sheet."""
+    pixels = np.random.default_rng(2).integers(0, 256, (8, 20, 4)).astype(np.uint8)
+    pixels[..., 3] = 255
+    write_sprite(bench, "art/hero.png", pixels)
+    bench.write("art/hero.json", json.dumps({**SHEET, **changes}))
+    bench.write("hud.atlas", '{"sprites": ["art/*.json"]}')
+    return pixels
+
+
+@pytest.mark.parametrize("is_array", [False, True])
+def test_frames_of_a_sheet_of_aseprite_are_sprites_and_tags_are_animations(bench: BuilderBench, is_array: bool) -> None:
+    frames = SHEET["frames"]
+    listed = [{"filename": name, **frame} for name, frame in frames.items()] if is_array else frames
+    pixels = write_sheet(bench, frames=listed)
+
+    products = bench.build("hud.atlas")
+
+    found, said = unpack(products), json.loads(products["hud.json"])
+    assert list(found) == ["art/hero/hero 0", "art/hero/hero 1", "art/hero/hero 2"]
+    assert (found["art/hero/hero 0"][1:7, 2:6] == pixels[0:6, 0:4]).all()
+    assert (found["art/hero/hero 2"] == pixels[:, 12:]).all()
+    assert {name: [each[-1] for each in shown] for name, shown in said["animations"].items()} == {
+        "art/hero/walk": ["0", "1", "2", "1"], "art/hero/back": ["2", "1"],
+    }  # fmt: skip
+    first = said["frames"]["art/hero/hero 0"]
+    assert (first["duration"], first["sourceSize"], first["trimmed"]) == (100, {"w": 8, "h": 8}, True)
+    assert first["scale9Borders"] == {"x": 2, "y": 3, "w": 3, "h": 2}
+    assert first["pivot"] == {"x": 0.5, "y": 0.75}
+    assert bench.dependencies("hud.atlas") == ["art/*.json", "art/hero.png"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"frames": {"a": {"frame": {"x": 15, "y": 0, "w": 8, "h": 8}}}}, "frame 'art/hero/a' lies outside of hero.png"),
+        ({"frames": {"a": {"frame": {"x": 0, "y": 0, "w": 8, "h": 8}, "sourceSize": {"w": 9999, "h": 9999}}}}, "9999x9999 pixels"),
+        ({"frames": [{"frame": {"x": 0, "y": 0, "w": 8, "h": 8}}] * 2}, "two frames have one name"),
+        ({"frames": {}, "meta": {"image": "hero.png"}}, "its sheets have no frames"),
+        ({"meta": {"image": "hero.png", "frameTags": [{"name": "walk", "from": 1, "to": 3}]}}, "tag 'walk' names frames 1 to 3"),
+        ({"meta": {"image": "gone.png"}}, "gone.png"),
+        ({"meta": {"image": "../../secret.png"}}, "secret.png"),
+        ({"meta": {}}, "art/hero.json: this is not Aseprite's JSON of a sprite sheet: Object missing required field `image`"),
+    ],
+)
+def test_mistake_of_a_sheet_is_explained(bench: BuilderBench, changes: dict[str, Any], message: str) -> None:
+    write_sheet(bench, **changes)
+
+    assert message in bench.fail("hud.atlas")
+
+
+def test_phaser_gets_one_texture_with_a_list_of_frames_for_each_page(bench: BuilderBench) -> None:
+    sprites = draw_sprites(bench, 30)
+    bench.write("hud.atlas", '{"sprites": ["ui/*.png"]}')
+
+    products = bench.build("hud.atlas", format="phaser", max_size=128)
+
+    textures = json.loads(products["hud.json"])["textures"]
+    assert sorted(each["image"] for each in textures) == [name for name in products if name.endswith(".png")]
+    assert len(textures) > 1
+    assert sorted(frame["filename"] for each in textures for frame in each["frames"]) == sorted(sprites)
+
+
+def test_godot_gets_regions_and_margins(bench: BuilderBench) -> None:
+    draw_sprites(bench, 3)
+    bench.write("hud.atlas", '{"sprites": ["ui/*.png"]}')
+
+    products = bench.build("hud.atlas", format="godot")
+
+    (texture,) = json.loads(products["hud.tpsheet"])["textures"]
+    page = np.asarray(Image.open(BytesIO(products["hud.png"])))
+    for sprite in texture["sprites"]:
+        region, margin = sprite["region"], sprite["margin"]
+        assert margin == {"x": 3, "y": 3, "w": 6, "h": 6}
+        assert (page[region["y"] : region["y"] + region["h"], region["x"] : region["x"] + region["w"], 3] == 255).all()
+    assert "set rotate: false" in bench.analyse("hud.atlas", {"format": "godot", "rotate": True}).error
+
+
 def test_equal_sprites_give_equal_bytes(bench: BuilderBench) -> None:
     draw_sprites(bench, 30)
     bench.write("hud.atlas", '{"sprites": ["ui/*.png"]}')
