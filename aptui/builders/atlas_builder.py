@@ -155,7 +155,7 @@ class SheetMeta(Struct, frozen=True, rename="camel"):
     slices: list[Slice] = []
 
 
-class Sheet(Struct, frozen=True):
+class SpriteSheet(Struct, frozen=True):
     """A sprite sheet that Aseprite exported."""
 
     frames: dict[str, SheetFrame] | list[SheetFrame]
@@ -284,7 +284,7 @@ def _is_sheet(path: str) -> bool:
     return path.lower().endswith(".json")
 
 
-def _read_sheet(file: MatchedFile) -> tuple[Sheet, str]:
+def _read_sheet(file: MatchedFile) -> tuple[SpriteSheet, str]:
     """Return a sprite sheet and the path of its picture.
 
     Raises:
@@ -293,7 +293,7 @@ def _read_sheet(file: MatchedFile) -> tuple[Sheet, str]:
     with open(file.full_path, "rb") as opened:
         data = opened.read()
     try:
-        sheet = msgspec.json.decode(data, type=Sheet)
+        sheet = msgspec.json.decode(data, type=SpriteSheet)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise JobError(f"{file.path}: this is not Aseprite's JSON of a sprite sheet: {one_line(error)}") from None
     return sheet, posixpath.normpath(posixpath.join(posixpath.dirname(file.path), sheet.meta.image.replace("\\", "/")))
@@ -343,7 +343,7 @@ def _read_file(
         yield path, picture, None
 
 
-def _cut_sheet(path: str, sheet: Sheet, picture: Any, made: Contents) -> Iterator[tuple[str, Any, int | None]]:
+def _cut_sheet(path: str, sheet: SpriteSheet, picture: Any, made: Contents) -> Iterator[tuple[str, Any, int | None]]:
     """Yield (name, picture, duration) of the frames of a sheet."""
     from PIL import Image
 

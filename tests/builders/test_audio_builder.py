@@ -177,6 +177,20 @@ def test_lossy_formats_keep_pitch_and_level(bench, form, name, kind, subtype, ra
     assert bench.build(source, format=form) == products
 
 
+@pytest.mark.parametrize(("quality", "kilobits"), [(1, 26), (30, 35), (60, 63), (100, 130)])
+@pytest.mark.parametrize("channels", [1, 2])
+def test_quality_of_opus_gives_the_bit_rates_of_vorbis_for_music(bench, quality, kilobits, channels):
+    """The expected rates (kbit/s for each channel) are about those that Vorbis has for music."""
+    times = np.arange(4 * RATE) / RATE
+    music = 0.2 * sum(np.sin(2 * np.pi * 110 * number * times + number) / number for number in range(1, 40))
+    noise = np.random.default_rng(3).normal(0, 0.02, (len(times), channels))
+    source = bench.write("music.wav", encoded(music[:, None] + noise))
+
+    (data,) = bench.build(source, format="opus", quality=quality).values()
+
+    assert 0.6 < len(data) * 8 / 4000 / channels / kilobits < 1.5
+
+
 @pytest.mark.parametrize("form", ["vorbis", "opus", "mp3"])
 def test_better_quality_takes_more_bytes(bench, form):
     noise = np.random.default_rng(1).normal(0, 0.1, (RATE, 1))
