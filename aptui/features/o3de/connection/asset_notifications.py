@@ -123,9 +123,10 @@ class AssetNotifications:
         present = {name: digest for name, digest in digests.items() if digest}
         rows = await self._database.read_products(present, moment) if present else {}
         sources = await self._database.ask(lambda reader: _read_sources(reader, pending))
-        for news in pending:
+        for at, news in enumerate(pending):
             match news.notice:
                 case ProductsChanged(products=products):
+                    self._send_starts(_list_jobs_of(pending, at), sources)  # jobs have started before their products changed
                     for name, _digest in products:
                         self._send_product(name, digests, rows)
                 case SourcesChanged(sources=changed):
@@ -152,17 +153,24 @@ class AssetNotifications:
             uuid, sub_id = self._ids.pop(name)
             self._send((path, _REMOVED, 0, (uuid, sub_id & 0xFFFF_FFFF), NO_UUID, (), platform), platform)
 
-    def _send_job(self, notice: JobChanged, sources: dict[str, SourceRow]) -> None:
+    def _send_starts(self, notices: Iterable[JobChanged], sources: dict[str, SourceRow]) -> None:
+        """Report that jobs started, and changes of their sources, unless that is reported already."""
+        for notice in notices:
+            self._send_start(notice, sources)
+
+    def _send_start(self, notice: JobChanged, sources: dict[str, SourceRow]) -> None:
         if notice.is_of_its_source and self._changed.get(notice.source) != notice.reason:
             if len(self._changed) >= _REMEMBERED:
                 self._changed.clear()
             self._changed[notice.source] = notice.reason
             self._send_source(notice.source, _SOURCE_CHANGED, sources)
-        has_ended = notice.status == "failed" or (notice.status == "completed" and bool(notice.run_key))
-        if notice.job_id and (notice.status == "processing" or has_ended) and notice.job_id not in self._started:
+        if notice.job_id and (notice.status == "processing" or _has_ended(notice)) and notice.job_id not in self._started:
             self._started.add(notice.job_id)
             self._send_job_state(notice, _STARTED)
-        if notice.job_id and has_ended:
+
+    def _send_job(self, notice: JobChanged, sources: dict[str, SourceRow]) -> None:
+        self._send_start(notice, sources)
+        if notice.job_id and _has_ended(notice):
             self._send_job_state(notice, _FAILED if notice.status == "failed" else _COMPLETED)
         if notice.status == "failed":
             self._send_source(notice.source, _SOURCE_FAILED, sources)
@@ -195,6 +203,21 @@ class AssetNotifications:
     def _send(self, change: tuple[Any, ...], platform: str) -> None:
         values = dict(zip((name for name, _kind in CHANGE.fields), change, strict=True))
         self.server.broadcast(CHANGE, encode(O3deMessage(CHANGE, values)), platform)
+
+
+def _has_ended(notice: JobChanged) -> bool:
+    return notice.status == "failed" or (notice.status == "completed" and bool(notice.run_key))
+
+
+def _list_jobs_of(pending: Sequence[NoticeLine], at: int) -> list[JobChanged]:
+    """Return the notices of jobs that follow the notice about their products, which is at `at`."""
+    found: list[JobChanged] = []
+    for number in range(at + 1, len(pending)):
+        notice = pending[number].notice
+        if not isinstance(notice, JobChanged) or notice.cause != pending[at].notice.cause:
+            break
+        found.append(notice)
+    return found
 
 
 def _read_sources(reader: Reader, pending: Iterable[NoticeLine]) -> dict[str, SourceRow]:

@@ -345,12 +345,11 @@ EXCHANGES = (
                 "Found:bool ErrorString:text Dependencies:needs NoLoadSet:no_load PreloadAssetList:preload"),
          "in part: by load behaviour all dependencies are listed, and the sets for preloading are empty"),
     _ask("AssetProcessor::GetScanFoldersRequest",
-         _shape("GetScanFoldersRequest", "A3D7FD31-C260-4D6C-B970-D565B43F1316", 1, has_base=False),
-         _shape("GetScanFoldersResponse", "13100365-009E-4C82-A682-A8E3646EB0E0", 1, "ScanFolders:texts", has_base=False)),
+         _shape("GetScanFoldersRequest", "A3D7FD31-C260-4D6C-B970-D565B43F1316", 1, has_base=False, has_value=True),
+         _shape("GetScanFoldersResponse", "13100365-009E-4C82-A682-A8E3646EB0E0", 1, "ScanFolders:texts")),
     _ask("AssetProcessor::GetAssetSafeFoldersRequest",
-         _shape("GetAssetSafeFoldersRequest", "9A7951B1-257C-45F0-B334-A52A42A5A871", 1, has_base=False),
-         _shape("GetAssetSafeFoldersResponse", "36C1AA51-8940-4909-A01B-19454B6312E5", 1, "AssetSafeFolders:texts",
-                has_base=False)),
+         _shape("GetAssetSafeFoldersRequest", "9A7951B1-257C-45F0-B334-A52A42A5A871", 1, has_base=False, has_value=True),
+         _shape("GetAssetSafeFoldersResponse", "36C1AA51-8940-4909-A01B-19454B6312E5", 1, "AssetSafeFolders:texts")),
     _ask("AssetProcessor::AssetJobsInfoRequest",
          _shape("AssetJobsInfoRequest", "E5DEF45C-C4CF-47ED-843F-97B3C4A3D5B3", 4,
                 "SearchTerm:os EscalateJobs:bool IsSearchTermJobKey:bool AssetId:asset"),
@@ -442,7 +441,8 @@ NOTIFICATIONS = {
 """{name of a notification: the name whose CRC is its type}."""
 SENT = {
     "AssetNotificationMessage": "sent: AssetChanged, AssetRemoved, JobStarted, JobCompleted, JobFailed to clients of the platform, "
-    "in the order in which they became true; JobCount of all platforms; JobFileClaimed and JobFileReleased are not needed",
+    "in the order in which they became true; JobStarted waits for the end of the job, and comes before its products; JobCount of "
+    "all platforms; JobFileClaimed and JobFileReleased are not needed",
     "BulkAssetNotificationMessage": "sent on connection: all products of the client's platforms, a thousand in each",
     "SourceFileNotificationMessage": "sent: FileChanged, FileRemoved, FileFailed",
     "AssetBrowserShowRequest": "sent to the Editor when a user shows an asset there",

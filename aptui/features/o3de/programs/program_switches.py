@@ -264,12 +264,20 @@ switch is reported in one line on standard output, with the reason. Names are O3
 for the asset processor, `/` before them.
 
 The last section is about the Editor, launchers and devices: they connect to a running engine through O3DE's own asset processor
-protocol, at `remote_port`. This is *experimental*: it was written from the engine's public source, and tried with vectors of
-bytes and a client of our own; no program of O3DE has connected yet, and AzCore was not built to judge it. An engine that stays up
-(`aptui`, `aptui serve`, `aptui start`) serves them in an O3DE project, and in other projects if `serve: {o3de: true}` says so;
-`--set serve.o3de=false` switches it off. The protocol has no password: programs of the engine's user connect, other users and
-other machines need an entry in `/Amazon/AzCore/Bootstrap/allowed_list` or `serve.allowed`, and cannot move or delete sources.
-Virtual files lie below `@products@` (read only), `@user@`, `@usercache@` and `@log@`; other paths fail.
+protocol, at `remote_port`. An engine that stays up (`aptui`, `aptui serve`, `aptui start`) serves them in an O3DE project, and in
+other projects if `serve: {o3de: true}` says so; `--set serve.o3de=false` switches it off. The protocol has no password: programs of
+the engine's user connect, other users and other machines need an entry in `/Amazon/AzCore/Bootstrap/allowed_list` or
+`serve.allowed`, and cannot move or delete sources. Virtual files lie below `@products@` (read only), `@user@`, `@usercache@` and
+`@log@`; other paths fail.
+
+This is *experimental*: no Editor, launcher or device has connected yet. A program that was built from the sources of O3DE's own
+AzCore, AzFramework and the Editor's asset classes (branch development, commit 354a2acc of 8 August 2025) has connected. Its
+`AssetSystemComponent` negotiated, was refused for another project and another branch token, waited for jobs, made jobs more
+urgent, and connected again after restarts. Its `AssetCatalog` loaded `assetcatalog.xml`, and followed changed, new and removed
+products. Its `RemoteFileIO` read, wrote and moved files. Its Editor classes asked for paths, assets and jobs, and received
+changes of sources and the request to show an asset in the Asset Browser. Messages that its classes pack are equal to this
+engine's, byte for byte. Not tried: the Asset Browser itself, which also reads O3DE's own asset database, and this engine's has
+tables of its own.
 `aptui/features/o3de/connection/__init__.py` describes frames and negotiation.
 """
 

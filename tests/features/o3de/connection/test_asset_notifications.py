@@ -122,6 +122,16 @@ def test_notifications_keep_the_order_of_notices_and_report_the_last_change_of_e
     ]  # fmt: skip
 
 
+def test_start_of_a_short_job_is_reported_before_its_products() -> None:
+    """The engine reports a short job after its products, when it has ended."""
+    database = _Database()
+    database.add("linux/a.txt")
+
+    assert list_sent([products("linux/a.txt"), job("completed")], database=database) == [
+        (STARTED, "a.txt", "linux"), (CHANGED, "a.txt", "linux"), (COMPLETED, "a.txt", "linux"),
+    ]  # fmt: skip
+
+
 def test_change_notification_has_size_type_and_dependencies() -> None:
     database, server = _Database(), _Server()
     database.add("linux/a.txt")

@@ -1,8 +1,9 @@
-"""Messages of O3DE's protocol: bytes written by hand from the format's rules, round trips, unknown fields, and damaged data."""
+"""Messages of O3DE's protocol: bytes written by hand and by O3DE's own classes, round trips, unknown fields, and damaged data."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import struct
 from typing import Any
 
@@ -88,6 +89,68 @@ def test_ids_of_strings_and_types_equal_those_of_the_engine() -> None:
 SHAPES = [shape for each in EXCHANGES for shape in (each.request, each.response) if shape is not None] + [
     CHANGE, CHANGES, SHOW, SOURCE,
 ]  # fmt: skip
+
+
+DEFAULTS_OF_AZCORE = (  # the beginnings of the SHA-256 of all messages, by name
+    "b1fa610f feb55b77 d8cf3650 f4fb92d9 21675fdc 525044b7 321cc370 e765e512 d67143de d3e5e02a d50846f0 63aae5f1 9fcaf9d7 "
+    "914b609b 91e3577f 1d529bde a86953c2 15fb4920 ac8e74bd d46eb210 81f60c09 b002b599 21cce979 057aa027 8d406e82 224e4a17 "
+    "9ee1682a 49d2dc4f 6636164f 8f84cc7d a361453b 958745e7 1b5abd8a 90f5be28 cea2dc6f d4789cb5 88539578 e5062410 4c0e7d93 "
+    "32f1e6e2 5c32d79c a5354512 d5a245a0 38da62df 7717b800 5649c420 a78da76e 6055e765 c7f3e74b 53166a66 df69834b b1d6f79c "
+    "6070a196 92bf8430 5ab3d442 b0a34752 84fefad6 bd367348 7cea299e 3ce7fe59 570106c3 082e94ca 151672c0 ad792836 3f91eb70 "
+    "8dfcb64a de01f71d dd0f6d59 9d5aee06 30c8f02c af22ef3d 731af92d 3562818e 37e90a28 180a2ae4 f4f8e279 49772a42 1c702980 "
+    "1dd5b841 84435630 6e22d328 b4bb9734 0b3001c4 6b8c042f 4bd81595 1ee26a53 a4052325 6118abd4 "
+)
+"""The bytes of a program that was built from O3DE's AzCore, AzFramework and the Editor's asset classes (branch development, commit
+354a2acc of 8 August 2025): each class packed as it is constructed."""
+OTHER_DEFAULTS: dict[str, tuple[bool, dict[str, Any]]] = {
+    "AssetDependencyInfoRequest": (False, {"DependencyType": 1}),
+    "AssetFingerprintClearRequest": (True, {}),
+    "AssetJobLogRequest": (True, {}),
+    "AssetJobsInfoRequest": (True, {"EscalateJobs": True}),
+    "AssetProcessorPendingPlatformAssetsResponse": (False, {"NumberOfPendingJobs": -1}),
+    "NegotiationMessage": (False, {"ApiVersion": 7}),
+    "RequestAssetStatus": (True, {}),
+}
+"""{message: (whether it asks for a barrier, values)} of classes whose constructors set other values than the format's defaults."""
+_HERO, _OTHER = (
+    (bytes.fromhex("AB1CE6C6ED6E5115835D8FDBA5FB803A"), 0x80000007),
+    (bytes.fromhex("3857B672471852EAB426EBA0622E44BD"), 3),
+)
+_CHANGED = (
+    "textures/hero.dds", 0, 0x123456789, _HERO, bytes.fromhex("11111111222243338444555555555555"),
+    ((_OTHER, 0x8000000000000102), (_OTHER, 0)), "pc",
+)  # fmt: skip
+_JOB = ("a/b.png", "pc", _HERO[0], "key", 1234567890123, 4, 0, "", 0, "", -5, "l", 77, "/w", 1, 2)
+FILLED_BY_AZCORE: list[tuple[str, bool, dict[str, Any], str]] = [
+    ("NegotiationMessage", False,
+     {"ApiVersion": 7, "Identifier": "EDITOR", "NegotiationInfo": {0: "4711", 1: "pc,server", 2: "0xC062CDFC", 3: "Game"}},
+     "5e103155"),
+    ("RequestAssetStatus", True,
+     {"SearchTerm": "tëxtures/hero.png", "IsStatusRequest": True, "AssetId": _HERO, "SearchType": 1}, "e337b014"),
+    ("AssetNotificationMessage", False, dict(zip((name for name, _ in CHANGE.fields), _CHANGED, strict=True)), "5c10cedf"),
+    ("BulkAssetNotificationMessage", False,
+     {"Type": 1, "Messages": (_CHANGED, ("x" * 300, *_CHANGED[1:5], (), "pc"))}, "2c0fbc7b"),
+    ("AssetDependencyInfoResponse", False, {"Found": True, "ErrorString": "none", "Dependencies": ((_HERO, 0),)}, "3c279f60"),
+    ("FileReadResponse", False, {"Data": b"A" * 70_000}, "92341bec"),
+    ("FindFilesResponse", False, {"Files": ("@products@/a", "@products@/b")}, "1b998b94"),
+    ("AssetInfoResponse", False,
+     {"Found": True, "AssetInfo": (_HERO, "a.dds", 9, bytes(16)), "RootFolder": "/cache/pc"}, "9a1f5655"),
+    ("FileSeekRequest", False, {"FileHandle": 7, "Offset": -5}, "9943d8ef"),
+    ("AssetChangeReportResponse", False, {"Report": ("one", "two"), "Success": True}, "d9e9724d"),
+    ("AssetJobsInfoResponse", False, {"JobList": (_JOB,), "Success": True}, "31aeeb5c"),
+]  # fmt: skip
+"""Messages that the same program filled: (message, whether it asks for a barrier, values, SHA-256)."""
+VECTORS = [
+    (name, *OTHER_DEFAULTS.get(name, (False, {})), digest)
+    for name, digest in zip(sorted({shape.name for shape in SHAPES}), DEFAULTS_OF_AZCORE.split(), strict=True)
+] + FILLED_BY_AZCORE
+
+
+@pytest.mark.parametrize(("name", "needs_barrier", "values", "digest"), VECTORS)
+def test_messages_equal_bytes_that_azcore_wrote(name: str, needs_barrier: bool, values: dict[str, Any], digest: str) -> None:
+    shape = next(shape for shape in SHAPES if shape.name == name)
+
+    assert hashlib.sha256(encode(O3deMessage(shape, values, needs_barrier))).hexdigest()[:8] == digest
 
 
 def sample(name: str, default: Any) -> Any:
