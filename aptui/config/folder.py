@@ -8,20 +8,24 @@ Tests: `tests/engine/test_folder_settings.py`.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
 import sys
 from collections.abc import Callable, Iterator
 
-from aptui.config.configuration import one_line
+from msgspec import Struct
+from msgspec.structs import replace
+
+from aptui.config.configuration import Config, one_line
 from aptui.config.packing import canonical
 from aptui.config.yaml.checking import check_folder
 from aptui.config.yaml.nodes import Node, read_yaml
-from aptui.core.paths import from_text, to_text
+from aptui.core.paths import from_text, key_of, to_text
 from aptui.core.patterns import ignore_matcher
 from aptui.core.project import Project
-from aptui.core.settings import FILE_NAME, place_key
+from aptui.core.settings import FILE_NAME, SettingsTree, place_key
 from aptui.shared.errors import UserError
 
 MOST_BYTES = 32 << 10
@@ -168,3 +172,45 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+# ---------------------------------------------------------------------------------------------------- effective parameters
+
+
+class EffectiveParam(Struct, frozen=True):
+    """A parameter of a builder for one source: its value and the place that sets it, with the platforms for which both apply."""
+
+    builder: bytes
+    builder_name: str
+    name: str
+    value: object
+    where: str
+    platforms: tuple[str, ...]
+
+
+def list_effective_params(config: Config, rel: str) -> list[EffectiveParam]:
+    """Return the configured parameters that apply to a source, with file and line of each; defaults are left out.
+
+    Wrong parameters are included, so that the user sees where they come from.
+    """
+    texts: dict[str, str] = {key_of(folder): read(_os_path(path), file) for folder, file, path in files_above(rel, config.project)}
+    builders = tuple(replace(builder, params_schema="") for builder in config.project.builders)
+    tree = SettingsTree(replace(config.project, builders=builders), texts, config.places)
+    found: dict[tuple[bytes, str, str, str], EffectiveParam] = {}
+    for builder in builders:
+        adjustment = tree.adjustment(key_of(rel), builder)
+        overrides = dict(builder.platform_params)
+        for platform in builder.platforms:
+            params: dict[str, tuple[object, str]] = {}
+            for text, scope, adjusted in ((builder.params, "params", ""), (overrides.get(platform, "{}"), platform, platform)):
+                own = json.loads(text).items()
+                places = {name: config.places.get(place_key((builder.name, scope, name)), "") for name, _value in own}
+                params |= {name: (value, places[name]) for name, value in own}
+                changes = adjustment.values.items()
+                params |= {name: (change.value, change.where) for (where, name), change in changes if where == adjusted}
+            for name, (value, where) in params.items() if platform not in adjustment.skips else ():
+                slot = builder.uuid, name, canonical(value), where
+                platforms = (*found[slot].platforms, platform) if slot in found else (platform,)
+                found[slot] = EffectiveParam(builder.uuid, builder.name, name, value, where, platforms)
+    order = [builder.uuid for builder in builders]
+    return sorted(found.values(), key=lambda each: (order.index(each.builder), each.name))

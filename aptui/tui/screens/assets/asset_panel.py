@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from aptui.config.folder import find_spelling
+from aptui.config.configuration import Config
+from aptui.config.folder import find_spelling, list_effective_params
+from aptui.config.packing import canonical
 from aptui.core.asset_checks import Check, CheckLevel
 from aptui.core.model import describe_key
 from aptui.core.paths import cache_path
@@ -36,13 +38,14 @@ OUT, IN = "out", "in"
 class AssetPlaces(Struct, frozen=True):
     """Facts that the database does not have: the cache folder, the order of scan folders by name, the checks.
 
-    `roots` are (name, path) of the scan folders in order of precedence.
+    `roots` are (name, path) of the scan folders in order of precedence; `config` has the parameters of builders, None = unknown.
     """
 
     cache_dir: str
     orders: Mapping[str, int] = field(default_factory=dict)
     checks: tuple[Check, ...] = ()
     roots: tuple[tuple[str, str], ...] = ()
+    config: Config | None = None
 
 
 class Ref(NamedTuple):
@@ -135,6 +138,7 @@ def _of_source(reader: Reader, kind: Kind, details: SourceDetails, places: Asset
         ReferenceGroup("Dependencies in", tuple(map(_dependency_ref, details.incoming))),
         ReferenceGroup("Intermediates", tuple(_intermediate_ref(row, made, source.uuid) for row, made in details.intermediates)),
         ReferenceGroup("Jobs", tuple(_job_ref(row, max(len(each.platform) for each in details.jobs)) for row in details.jobs)),
+        ReferenceGroup("Parameters", tuple(_list_params(source.source, details.jobs, places.config))),
     ]
     if found := findings_of(reader, places.checks, source.source):
         groups.insert(-5, ReferenceGroup("Checks", tuple(map(_finding_ref, found))))
@@ -142,6 +146,17 @@ def _of_source(reader: Reader, kind: Kind, details: SourceDetails, places: Asset
         kind, source.source_id, source.source, tuple(facts), tuple(groups), file, source.source, details.uuid, details.uuid,
         tuple(native(places.cache_dir, cache_path(row.name)) for row in details.products),
     )  # fmt: skip
+
+
+def _list_params(source: str, jobs: Sequence[JobRow], config: Config | None) -> Iterator[Ref]:
+    """Yield the parameters of the jobs' builders, each with its file and line, as `aptui explain` prints them."""
+    builders = {job.builder for job in jobs}
+    for param in list_effective_params(config, source) if config is not None else ():
+        if param.builder in builders:
+            every = next(each.platforms for each in config.project.builders if each.uuid == param.builder) if config else ()
+            only = "" if param.platforms == every else f" ({', '.join(param.platforms)})"
+            where = param.where.removeprefix(f"{config.project_dir}/") if config else ""
+            yield Ref("", 0, f"{param.builder_name}.{param.name} = {canonical(param.value)}{only}", where)
 
 
 def _folder_text(name: str, places: AssetPlaces) -> str:

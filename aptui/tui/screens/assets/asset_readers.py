@@ -118,6 +118,7 @@ class AssetReaders:
             {folder.name: folder.order for folder in folders},
             config.checks if config else (),
             tuple((folder.name, folder.path) for folder in folders),
+            config,
         )
 
     def close(self) -> None:

@@ -1,13 +1,19 @@
 """Panels of files beside the tree."""
 
 import os
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+from disk_project import Project
+from homes import own_homes
+
+from aptui.config import load
 from aptui.store.queries.reader import JobRow, open_reader
 from aptui.tui.data.assets_store import Kind
-from aptui.tui.screens.assets.asset_panel import AssetPlaces, _file_facts, _job_ref, moment, read_panel
+from aptui.tui.screens.assets.asset_panel import AssetPlaces, _file_facts, _job_ref, find, moment, read_panel
 from tests.store.conftest import source_row
 from tui.database import database
 
@@ -36,6 +42,47 @@ def test_panel_marks_draft_beside_job_status() -> None:
     assert draft.note.endswith("completed, draft")
     assert warned.note.endswith("2 warnings, draft")
     assert _job_ref(row).note.endswith("completed")
+
+
+SETTINGS = """\
+scan_folders: [{name: game, path: assets}]
+platforms: {linux: {}, server: {}}
+builders:
+  - name: up
+    patterns: ['*.txt']
+    command: 'tr a-z {params.to} < {source} > {products_dir}/{stem}.up'
+    params: {to: A-Z, size: 1}
+    rules: [{files: ['ui/*'], params: {size: 2}}]
+    platforms: {server: {size: 3}}
+"""
+
+
+@pytest.mark.real
+def test_panel_of_a_source_lists_its_parameters_and_the_place_of_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_homes(tmp_path, monkeypatch)
+    project = Project(tmp_path / "p", SETTINGS)
+    project.write("assets/ui/.aptui.yaml", "files: {'a*': {up: {params: {to: X}}}}\n")
+    project.engine_run({"assets/ui/a.txt": "a", "assets/b.txt": "b"})
+    with closing(open_reader(project.cache / "assetdb.sqlite")) as reader:
+        places = AssetPlaces(str(project.cache), config=load.load(project.root))
+        keys = [find(reader, path, places) for path in ("ui/a.txt", "b.txt")]
+        panels = [read_panel(reader, *key, places) for key in keys if key is not None]
+
+    ui, plain = (
+        [(ref.text, ref.note) for group in panel.groups if group.title == "Parameters" for ref in group.refs]
+        for panel in panels
+        if panel is not None
+    )
+    assert ui == [
+        ("up.size = 2 (linux)", "aptui.yaml:8:40"),
+        ("up.size = 3 (server)", "aptui.yaml:9:26"),
+        ('up.to = "X"', "ui/.aptui.yaml:1:30"),
+    ]
+    assert plain == [
+        ("up.size = 1 (linux)", "aptui.yaml:7:23"),
+        ("up.size = 3 (server)", "aptui.yaml:9:26"),
+        ('up.to = "A-Z"', "aptui.yaml:7:14"),
+    ]
 
 
 def test_panel_names_files_hidden_in_later_scan_folders(tmp_path: Path) -> None:
