@@ -101,7 +101,7 @@ _TALL, _TALLEST = 30, 45
 class RunningStrip(Line):
     """The running jobs with their ages, and the rate of the last seconds, above the table while jobs run.
 
-    It changes once a second, and a job keeps its place until it ends.
+    It changes once a second, and a job keeps its place until it ends. Lines are added for more jobs, and stay while jobs run.
     """
 
     def __init__(self, view: JobsView, store: JobsStore) -> None:
@@ -110,6 +110,8 @@ class RunningStrip(Line):
         self._slots: list[int] = []
         self._counts: deque[int] = deque(maxlen=_SPARK_CELLS - 3)
         self._filled_ms = 0
+        self._most = 0
+        """The largest number of jobs that ran at a time since the strip is shown."""
 
     def update_jobs(self) -> None:
         """Show the jobs that run now; call it with each frame."""
@@ -119,6 +121,9 @@ class RunningStrip(Line):
             if self.display:
                 self.display = False
                 self._counts.clear()
+                self._most = 0
+        elif not self.display and not self._store.running:
+            pass  # an empty strip would be a hole
         elif not self.display or not 0 <= now_ms - self._filled_ms < _SECOND_MS:
             self._filled_ms = now_ms
             self._counts.append(progress.done_now + progress.failed_now)
@@ -129,9 +134,11 @@ class RunningStrip(Line):
     def _fill(self) -> None:
         """Put the jobs that began first into free slots."""
         width, height = self.app.size
-        row_count = self.styles.height = 1 + (height >= _TALL) + (height >= _TALLEST)
-        count = row_count * self._columns(width)
         running = self._store.running
+        self._most = max(self._most, len(running))
+        columns = self._columns(width)
+        row_count = self.styles.height = min(1 + (height >= _TALL) + (height >= _TALLEST), -(-self._most // columns))
+        count = row_count * columns
         staying = [key if key in running else 0 for key in self._slots[:count]]
         waiting = sorted(running.keys() - set(staying), key=running.__getitem__)
         self._slots = [key or (waiting.pop(0) if waiting else 0) for key in staying + [0] * (count - len(staying))]

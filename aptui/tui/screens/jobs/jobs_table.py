@@ -330,12 +330,17 @@ class Choices:
             box.show_count(count, self.find_hint())
 
     def find_hint(self) -> str:
-        """Return advice about the filter, "" = none: how to write it, or, if no job passes, which field a word belongs to."""
-        if self._store.filter.hint or self._store.hit_count or self._store.is_busy:
+        """Return advice about the filter, "" = none: how to write it, or which field a word belongs to.
+
+        A word that is in no path lets no job pass; with `!` it excludes none.
+        """
+        if self._store.filter.hint or self._store.is_busy:
             return self._store.filter.hint
-        for word in self._text.split():
-            if ":" not in word and (field := self._store.find_field(word)):
-                return f"'{word}' is a {field}: {field}:{word}"
+        for term in self._text.split():
+            sign, word = term[: term.startswith("!")], term.removeprefix("!")
+            is_idle = bool(sign) or not self._store.hit_count
+            if is_idle and ":" not in word and (field := self._store.find_field(word)):
+                return f"'{word}' is a {field}: {sign}{field}:{word}"
         return ""
 
     def ask_statuses(self) -> None:

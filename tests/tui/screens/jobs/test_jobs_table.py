@@ -207,6 +207,13 @@ async def test_invalid_filter_is_shown_and_filters_nothing(app, pilot, pane):
     await sees(pilot, app, "`.` is any character")
 
 
+@on_jobs()
+async def test_excluded_word_that_is_a_platform_names_the_field(app, pilot, pane):
+    await typed(pilot, pane, "!linux")
+
+    await sees(pilot, app, "'linux' is a platform: !platform:linux   7 of 7")
+
+
 @on_jobs(filler=lambda _store, _log_dir: None)
 async def test_empty_table_names_watched_folders_and_patterns(app, pilot, pane):
     await sees(pilot, app, "no jobs yet; watched folders: /project/assets; patterns: *.png. Add a file")

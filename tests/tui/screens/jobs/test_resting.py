@@ -91,12 +91,14 @@ async def test_cursor_stays_on_its_failure_and_running_jobs_are_shown_in_a_strip
     session, strip = app.session, pane.query_one(RunningStrip)
     assert not strip.display
     session.latest_progress = Progress(1, 10, 0, 0, 5, 2, 40, 1, is_scanning=False)
-    session.say(notice(3, "processing"), 2)
-    session.say(notice(4, "processing", source="meshes/rock.fbx"), 3)
-    session.say(notice(5, "failed", source="x.lua", completed_ms=NOW_MS + 5000), 4)  # a newer failure comes above it
+    session.say(notice(5, "failed", source="x.lua", completed_ms=NOW_MS + 5000), 2)  # a newer failure comes above it
     await until(pilot, lambda: pane.store.keys(0, 1) == [5])
     await until(pilot, lambda: pane.table.cursor_key == 1)
+    assert not strip.display, "no running job is known yet"
+    session.say(notice(3, "processing"), 3)
+    session.say(notice(4, "processing", source="meshes/rock.fbx"), 4)
     await until(pilot, lambda: "▶ textures/sand.png" in text(app) and "▶ meshes/rock.fbx" in text(app))
+    assert strip.size.height == 1, "both fit in a line"
     session.say(notice(3, "completed"), 5)
     await until(pilot, lambda: "▶ textures/sand.png" not in text(app))
     assert text(app).index("▶ meshes/rock.fbx") > 0
