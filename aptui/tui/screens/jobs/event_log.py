@@ -186,12 +186,15 @@ def title(log: TitledLog, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
     free_width = width - FRAME_CELLS - width_of([*head, *tail, *right, count])
     wanted = cell_len(sanitize(info.source))
     least = min(wanted, cell_len(sanitize(info.source.rpartition("/")[2])) + _ELLIPSIS_CELLS)
-    for failing in _list_failing_parts(job_details, log.now_ms) if is_read and job_details is not None else ():
-        needed = width_of(failing) + least
-        if free_width + width_of([count]) >= needed:
-            tail, free_width = [*tail, *failing], free_width - width_of(failing)
-            if free_width < least:  # the number of lines is less important
-                free_width, count = free_width + width_of([count]), Part("")
+    forms = _list_failing_parts(job_details, log.now_ms) if is_read and job_details is not None else []
+    # The number of lines, then that of the run, then a word make room for since when the job fails.
+    none, short_head = Part(""), [Part("Log", role), head[1]]
+    levels: list[tuple[list[Part], list[Part], Part]]
+    levels = [(head, tail, count), (head, tail, none), (head, [], none), (short_head, [], none)]
+    for head_left, tail_left, count_left in levels if forms else ():
+        spare = width - FRAME_CELLS - width_of([*head_left, *tail_left, *right, count_left])
+        if fitting := [form for form in forms if spare >= width_of(form) + least]:
+            head, tail, count, free_width = head_left, [*tail_left, *fitting[0]], count_left, spare - width_of(fitting[0])
             break
     job = job if free_width - width_of(job) >= wanted else []
     path = fit(info.source, max(1, free_width - width_of(job))).text.rstrip()

@@ -112,7 +112,12 @@ def test_new_and_fixed_failures_since_the_last_visit_are_in_line_1_and_on_a_shee
 
 
 @pytest.mark.parametrize(
-    ("size", "words"), [(LARGE, "failing since bbbbbbb (Bea Smith), 2 h"), (SMALL, "failing since bbbbbbb (Bea) ──")]
+    ("size", "words"),
+    [
+        (LARGE, "failing since bbbbbbb (Bea"),
+        (SMALL, "failing since bbbbbbb (Bea) "),
+        ((160, 45), "cave.quest · failing since bbbbbbb (Bea) "),
+    ],
 )
 def test_log_head_names_the_commit_since_which_the_job_fails(tmp_path, monkeypatch, size, words):
     monkeypatch.setattr(job_details, "author_of", lambda _folder, _commit: "Bea Smith")
