@@ -112,7 +112,7 @@ def _path(path: str) -> str:
 
 
 def _param(value: Any) -> Any:
-    # Kept as it is when JSON can say it: `job_params` then hands back what the builder gave.
+    # Keep a value that JSON supports, so that `job_params` returns the value that the builder gave.
     return value if isinstance(value, str | int | float | bool | list | dict | tuple) or value is None else str(value)
 
 
@@ -127,7 +127,7 @@ def _text(text: str) -> str:
 
 
 MOST_CHARS = 16 << 20
-"""Maximum characters of a command's answer file; a file with 100,000 dependencies is smaller."""
+"""Maximum characters of an answer file that a command writes: more than 100,000 dependencies need."""
 
 
 def read_answer_text(path: str) -> str:

@@ -39,6 +39,6 @@ def _cut(shown: traceback.TracebackException) -> None:
 
 
 def _is_own(path: str) -> bool:
-    """Whether a file is the builder's, not one of a library or of aptui."""
+    """Whether a file belongs to the builder, and not to a library or to aptui."""
     is_library = path.startswith((*_LIBRARIES, _PACKAGE)) or any(part in path for part in _INSTALLED)
     return not is_library or path.startswith(_BUILDERS)

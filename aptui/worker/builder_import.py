@@ -2,7 +2,7 @@
 
 Origins: `entry:NAME` (an entry point of the group `aptui.builders`, looked up in the metadata of installed packages),
 `entry:NAME:MODULE:CLASS` (already resolved, which saves the worker the search) and `file:PATH:CLASS` (a file in a
-project's `builders/` folder). If a builder has an adapter, the adapter makes it.
+project's `builders/` folder). If a builder has an adapter, the adapter creates the builder.
 
 Tests: `tests/builders/test_model_builder.py`.
 """
@@ -63,7 +63,7 @@ def _make_instance(builder: Builder | BuilderStep) -> Any:
 
 
 def load_function(name: str) -> Callable[[Builder], Any]:
-    """Import and return what `Builder.adapter` names, "module:function"."""
+    """Import and return the function that `Builder.adapter` names as "module:function"."""
     module, _, function = name.partition(":")
     found: Callable[[Builder], Any] = getattr(importlib.import_module(module), function)
     return found
@@ -91,7 +91,7 @@ def find_entry_point(name: str) -> str:
     """Return `module:class` of an entry point of the group `aptui.builders`.
 
     Raises:
-        NoSuchBuilder: no installed package has it.
+        NoSuchBuilder: no installed package declares the entry point.
     """
     from importlib.metadata import entry_points
 

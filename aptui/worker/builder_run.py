@@ -123,7 +123,7 @@ def failure(log: RunLog, text: str, trace: Iterable[str] = (), *, kind: str = ""
     if not (log.first_error and text == log.first_error):
         log.write(LogLevel.ERROR, text)
     if kind != FailureKind.MEMORY:
-        log.note_sandbox(is_silent=is_silent)  # before the traceback, whose paths say nothing about the sandbox
+        log.note_sandbox(is_silent=is_silent)  # before the traceback is logged: its paths would look like sandbox errors
     for line in trace:
         log.write(LogLevel.INFO, line)
     return RunEnding(Outcome.FAILED, text, kind)
@@ -155,9 +155,10 @@ Load = Callable[[Builder], Any]
 class BatchSharing(Struct, frozen=True):
     """Shared state of the runs of one builder in one worker.
 
-    The runs use `folders` one after the other. `meanwhile` is called when a command has started, and again when it takes long;
-    its owner reports earlier runs. `environment` are the variables of all commands, because `os.environ` is slow. `programs` are
-    programs that keep running between jobs, `starts` those that were started for the files of several runs.
+    The runs use `folders` one after the other. `meanwhile` is called when a command has started, and again when the command takes
+    long; the worker then reports earlier runs. `environment` has the variables of all commands, because `os.environ` is slow.
+    `programs` are programs that keep running between jobs. `starts` has the results of programs that were started once for the
+    files of several runs.
     """
 
     folders: ReusableWorkspace
@@ -168,18 +169,18 @@ class BatchSharing(Struct, frozen=True):
 
 
 def start_together(orders: Iterable[ProcessOrder], builder: Builder, sharing: BatchSharing) -> None:
-    """Start a command once for all of these orders that differ from the first in their sources alone."""
+    """Start a command once for the first order and for all orders that differ from it only in their sources."""
     first, *others = orders
     group = [first, *(order for order in others if group_key(order) == group_key(first))]
     params, platform_params = merge_params(builder, first.settings)
     all_params = {**params, **platform_params.get(first.platform, {}), **_json(first.params)}
     values = values_of(first.rel, first.platform, ("", ""), first.rel, all_params)
-    with suppress(OSError):  # without a shared result each runs alone, and reports what is wrong
+    with suppress(OSError):  # without a shared result, each order starts the command itself and reports its error
         sharing.starts.start(group, builder, values | {"quality": first.quality}, sharing.environment)
 
 
 class Terminated(BaseException):
-    """SIGTERM: no `except Exception` of a builder stops this."""
+    """SIGTERM arrived. It is a BaseException, so that no `except Exception` of a builder catches it."""
 
 
 # ----------------------------------------------------------------------------------------------------------------- analysis
@@ -241,7 +242,7 @@ def analyse(
 
 
 def _find_ignored(edges: Iterable[SourceEdge], root: str, found: Iterable[Read]) -> Iterator[Read]:
-    """Yield the declared files that the project ignores, as if the run had read them, because they are not sources."""
+    """Yield the declared files that the project ignores, as reads of the run: ignored files are not sources."""
     known = {read.path for read in found}
     for edge in edges:
         if edge.kind is not EdgeKind.UUID and not WILDCARDS.intersection(edge.target):
@@ -254,7 +255,7 @@ def _find_ignored(edges: Iterable[SourceEdge], root: str, found: Iterable[Read])
 
 
 def _find_asked(order: AnalyseOrder, builder: Builder) -> tuple[str, ...]:
-    """Return the platforms that a builder is asked about: only `common` if the configuration makes its products intermediates."""
+    """Return the platforms of a builder's request: only `common` if the configuration makes its products intermediates."""
     return (COMMON_PLATFORM,) if builder.makes_intermediates and order.platforms else order.platforms
 
 
@@ -288,7 +289,7 @@ def process(
         order: the job.
         builder: its builder.
         platforms: all configured platforms.
-        load: makes the builder.
+        load: returns the instance of the builder.
         sharing: state that runs share; without it the run has its own folders.
         log: receives the records.
         threads: maximum number of threads of a Python builder.
@@ -403,9 +404,9 @@ class _BuilderRun:
         self._check_source()
 
     def note_reads(self, outcome: Outcome) -> None:
-        """Report what the run read.
+        """Report the files that the run read.
 
-        A failed run may not have declared all its reads, so only files that are added anyway are reported.
+        A failed run may not have declared all its reads, so only reads that need no declaration are reported.
         """
         if outcome in (Outcome.SUCCEEDED, Outcome.FAILED):
             adds = self.builder.undeclared_reads is UndeclaredReads.ADD
@@ -514,7 +515,7 @@ class _BuilderRun:
             found = os.stat(self.source)
             is_changed = file_access.stat_key(found) != tuple(self.order.expected)
             is_blind = clocks.is_coarse(found.st_ctime_ns) and not clocks.is_settled(file_access.stat_key(found), time.time_ns())
-            if self.order.source_digest and is_blind:  # the times cannot show a change
+            if self.order.source_digest and is_blind:  # times this coarse cannot show a change
                 is_changed = is_changed or file_access.hash_file(self.source, sees_through=True)[0][0] != self.order.source_digest
         except (OSError, file_access.FileChanged) as error:
             raise Stale(f"the source cannot be read: {getattr(error, 'strerror', error)}") from error
@@ -594,7 +595,7 @@ def _find_reads(seen: reads.Reads, builder: Builder) -> tuple[Read, ...]:
     try:
         return seen.find_read(_dependency_digest, adds=builder.undeclared_reads is UndeclaredReads.ADD)
     except Stale:
-        return ()  # it is changing: the engine checks it again in any case
+        return ()  # a dependency is changing, so the engine checks it again in any case
 
 
 def find_matches(order: AnalyseOrder | ProcessOrder, pattern: str) -> list[MatchedFile] | None:

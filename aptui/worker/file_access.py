@@ -24,7 +24,7 @@ from aptui.shared.files import lfs, replacing
 
 CHUNK_BYTES = 1 << 20
 SYNC_EACH_BELOW = 32
-"""Minimum number of files that share one `syncfs`; fewer are synced one by one (an fsync takes ≤ 1 ms)."""
+"""Minimum number of files that share one `syncfs`; fewer files are synced one by one (an fsync takes at most 1 ms)."""
 
 _READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 """O_NONBLOCK: opening a FIFO must not hang; it has no effect on regular files."""
@@ -89,7 +89,9 @@ def hash_open(descriptor: int, copy_to: int = -1, copy: _Copy | None = None) -> 
 
 
 def read_small(descriptor: int, size: int) -> bytes:
-    """Read a file of fewer than `CHUNK_BYTES` with one call; one byte more than `size`, its size before, shows that it grew.
+    """Read a file of fewer than `CHUNK_BYTES` with one call.
+
+    It asks for one byte more than `size` (the size before) to notice growth.
 
     A larger buffer would take several times as long as the read, because all its memory is mapped and unmapped.
     """
@@ -104,7 +106,7 @@ def hash_file(path: str, *, sees_through: bool = False, copy: _Copy | None = Non
         copy: receives the bytes too, unless the file is such a pointer.
 
     Raises:
-        Changed, OSError: as `open_regular`; Changed also if it was written to in the meantime.
+        Changed, OSError: as `open_regular`; Changed also if another process wrote to the file in the meantime.
     """
     descriptor, before = open_regular(path)
     try:
@@ -132,7 +134,7 @@ def hash_file(path: str, *, sees_through: bool = False, copy: _Copy | None = Non
 
 
 def _hash_large(descriptor: int, before: os.stat_result, copy: _Copy | None) -> FileHash:
-    if copy is None or copy.is_known:  # a known file is often unchanged, and then the copy is not needed
+    if copy is None or copy.is_known:  # a known file is often unchanged, and an unchanged file needs no copy
         return hash_open(descriptor)
     copy.begin(before.st_mode)
     found = hash_open(descriptor, copy=copy)
@@ -152,7 +154,7 @@ def is_pointer(path: str, size: int) -> bool:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write all of `data`; one `write` may take less (2 GiB limit, signals)."""
+    """Write all of `data`; one `write` may write only a part (2 GiB limit, signals)."""
     written = os.write(descriptor, data)
     while written < len(data):
         written += os.write(descriptor, memoryview(data)[written:])
@@ -173,7 +175,7 @@ def sync_file(path: str) -> None:
 
 
 def sync_open(descriptors: Sequence[int]) -> dict[int, str]:
-    """Make the bytes of open files durable; return {descriptor: error} of those for which it failed.
+    """Make the bytes of open files durable; return {descriptor: error} of the files for which that failed.
 
     All writes are started before the first wait, so that the files share one commit of the file system's journal.
     """
@@ -203,7 +205,7 @@ def sync_file_system(path: str) -> None:
 
 
 def hash_files(order: HashOrder) -> HashResult:
-    """Answer a `HashOrder`; the answer names the error of a file that cannot be read."""
+    """Hash the files of a `HashOrder`; the result has the error of each file that cannot be read."""
     files: list[tuple[bytes, int, int, int, int, int] | None] = []
     errors = []
     copies = _Copies(order)
@@ -302,7 +304,7 @@ class _Copies:
         self._syncs_each = sum(map(bool, order.copies)) < SYNC_EACH_BELOW
 
     def of(self, index: int) -> _Copy | None:
-        """Return the copies to be made of a file, None if the order requests none."""
+        """Return the copies to make of the file at `index`, None if the order requests no copies of it."""
         paths = self._order.copies[index] if self._order.copies else ()
         if not paths:
             return None
@@ -311,7 +313,7 @@ class _Copies:
         return self._wanted[index]
 
     def list_unasked(self, staged: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-        """Return the staged files for which no check showed whether another process wrote to their source during the read."""
+        """Return the indexes of the staged files whose sources were not checked for other writing processes during the read."""
         return tuple(index for index, _took_ms in staged if not self._wanted[index].is_asked) if self._order.asks_writers else ()
 
     def durable(self) -> tuple[tuple[int, int], ...]:
@@ -328,7 +330,10 @@ class _Copies:
 
 
 def copy_files(orders: Sequence[CopyOrder]) -> list[RunResult]:
-    """Do copy orders and return their results in order when the copies are durable. Errors of single files are results."""
+    """Perform copy orders; return their results in the same order when the copies are durable.
+
+    An error of one file is its result.
+    """
     syncs_each = len(orders) < SYNC_EACH_BELOW
     results = [_copy_one(order, syncs_each) for order in orders]
     staged = next((result.products[0].staged for result in results if result.products and result.products[0].staged), "")
@@ -364,7 +369,7 @@ def _copy_one(order: CopyOrder, is_synced: bool) -> RunResult:
 
 
 def _digest_of_source(order: CopyOrder, product: StagedProduct) -> bytes:
-    """Return the digest of the source: that of the copied bytes, or of the file that a Git LFS pointer stands for."""
+    """Return the digest of the source: the digest of the copied bytes, or of the file that a Git LFS pointer stands for."""
     if order.takes_pointers and product.size < lfs.LONGEST_POINTER_BYTES:
         with open(os_path(product.staged or order.path), "rb") as file:
             return lfs.read_pointed(file.read(lfs.LONGEST_POINTER_BYTES)) or product.digest
@@ -404,7 +409,7 @@ def _stage_small(order: CopyOrder, source: int, before: os.stat_result, is_synce
 
 def _stage_large(order: CopyOrder, source: int, before: os.stat_result, is_synced: bool) -> tuple[FileHash, str]:
     if order.present_digest:
-        # Reading a changed file twice is cheaper than writing an unchanged one once.
+        # Read before copying: reading a changed file twice is cheaper than writing an unchanged file once.
         found = hash_open(source)
         if found[0] == order.present_digest:
             return found, ""
@@ -443,7 +448,7 @@ def _discard(staged: str) -> None:
         try:
             os.unlink(os_path(staged))
         except OSError:
-            pass  # the staging folder is emptied at the next start in any case
+            pass  # if this fails, the next start removes the file: it empties the staging folder
 
 
 def copy_into(path: str, staged: str, flags: int = 0) -> FileHash:

@@ -25,7 +25,7 @@ from aptui.worker import wire
 MOST_RECORDS = 2000
 """Records kept of each end of a log, so that a builder that logs in a loop does not fill the engine's memory."""
 MOST_ANSWER_RECORDS, MOST_ANSWER_CHARS = 2 * MOST_RECORDS, 256 << 10
-"""Limits of one answer about a running job; clients ask about once a second."""
+"""Maximum records and characters of one answer about a running job; clients ask about once a second."""
 TEXT_CHARS = 16_000
 ERROR_CHARS = 1000
 _SANDBOX = "sandboxed: no network, home or GPU; 'sandbox_paths' adds files"
@@ -107,7 +107,7 @@ class RunLog:
     def note_sandbox(self, *, is_silent: bool = False) -> None:
         """Note in the log of a failed run that the sandbox may be the reason.
 
-        It may be if the log mentions something that a sandbox hides, or if a command failed without output (`is_silent`).
+        That is possible if the log mentions something that a sandbox hides, or if a command failed without output (`is_silent`).
         """
         if os.environ.get("APTUI_SANDBOX") != "on":
             return
@@ -123,7 +123,7 @@ class RunLog:
             self.add(record)
 
     def follow_output(self, output: CommandOutput) -> None:
-        """Report the output of a running command in `so_far`, until `settle` adds its records."""
+        """Include the output of a running command in `so_far`, until `settle` adds the records of the command."""
         self._output = output
 
     def settle(self, records: Iterable[LogRecord]) -> None:
@@ -141,7 +141,7 @@ class RunLog:
             self.on_progress()
 
     def so_far(self, seen: int = -1) -> tuple[int, tuple[LogRecord, ...]]:
-        """Return (stamp, the last records) from any thread; no records if the stamp is still `seen`."""
+        """Return (stamp of the log, its last records), no records if the stamp is still `seen`. Any thread may call this."""
         with self._settling:
             output = self._output
             # The stamp is made before the records are read: a record added in between is reported twice, but none is left out.
@@ -155,7 +155,7 @@ class RunLog:
             return stamp, latest(records, self._window)
 
     def for_builder(self) -> JobLog:
-        """Return the logger for the builder."""
+        """Return the logger that the builder receives."""
         return JobLog(self.write)
 
     def records(self) -> tuple[LogRecord, ...]:
@@ -171,7 +171,7 @@ _FOR_DEVELOPERS = (DeprecationWarning, PendingDeprecationWarning, ImportWarning,
 
 @contextmanager
 def noting_warnings(log: RunLog) -> Iterator[None]:
-    """Log each warning of Python code (`warnings.warn`) as one warning, with its place; a later run is warned again.
+    """Log each warning of Python code (`warnings.warn`) once per run, with its place in the code.
 
     Warnings for developers, which Python hides unless `PYTHONWARNINGS` shows them, are logged as information and not counted.
     """
@@ -275,7 +275,7 @@ class LogAnswerer:
     def _note_progress(self) -> None:
         if not self._is_signalled:
             self._is_signalled = True
-            with suppress(OSError):  # a builder closed the file
+            with suppress(OSError):  # a builder may have closed the descriptor
                 os.eventfd_write(self._signal, 1)
 
     def _serve(self) -> None:
@@ -290,7 +290,7 @@ class LogAnswerer:
                 left_ms = max(0.0, 1000 * (self._due_s - time.monotonic())) if is_progress_due else None
                 ready = dict(poll.poll(left_ms))
                 if self._signal in ready:
-                    poll.unregister(self._signal)  # until the progress is sent
+                    poll.unregister(self._signal)  # no more signals until the progress is sent
                     is_progress_due = True
                 if is_progress_due and time.monotonic() >= self._due_s:
                     is_progress_due = False
@@ -299,13 +299,13 @@ class LogAnswerer:
                 if self._questions.fileno() in ready and not self._take(reader):
                     return
             except (OSError, wire.WireError):
-                return  # the engine is gone, or a builder closed a file that is not its own: the run goes on
+                return  # the engine has ended, or a builder closed this socket: the run continues without answers
             except MemoryError:
-                pass  # a builder uses all memory or descriptors; the engine asks again
+                pass  # a builder uses all memory or descriptors; the engine will ask again
 
     def _report_progress(self) -> None:
         os.eventfd_read(self._signal)
-        self._is_signalled = False  # before the figure is read: a later one signals again
+        self._is_signalled = False  # reset before the percentage is read, so that a later change signals again
         run, self._due_s = self._run, time.monotonic() + _PROGRESS_S
         if run is not None and run[1].percent >= 0:
             self._questions.sendall(wire.encode(wire.FrameKind.PROGRESS, wire.RunProgress(run[0], run[1].percent)))

@@ -1,6 +1,6 @@
-"""The worker process: takes orders from the engine over a socket, does them one after another, answers.
+"""The worker process: it receives orders from the engine over a socket, performs them one after another, and answers each.
 
-Started as `python -m aptui.worker.main FD PARENT QUESTIONS`, or with `--describe` to look at builder classes
+Started as `python -m aptui.worker.main FD PARENT QUESTIONS`, or with `--describe` to describe builder classes
 (`worker.describing.describe`). It handles thousands of orders and tolerates hostile builders: they may close its files,
 change its folder, leave threads and processes, or end it. When this process dies, the engine loses only the run in progress.
 
@@ -39,16 +39,19 @@ if TYPE_CHECKING:
     from aptui.worker.builder_run import BatchSharing
 
 _DESCRIPTOR_FLOOR = 128
-"""If the lowest free descriptor is above this, builders leak files: the worker asks to be replaced before it runs out."""
+"""If the lowest free descriptor is above this, builders leak files: the worker asks to be replaced before descriptors run out."""
 _RECEIVE_BYTES = 1 << 18
 HELD_S = 0.02
-"""Maximum delay of an answer that is held to be sent with later ones (seconds); the engine waits as long before it commits."""
+"""Maximum delay (seconds) of an answer that is held to be sent with later answers; the engine waits as long before it commits."""
 _LEAST_SHARE_BYTES, _LARGEST_SHARE_BYTES = 2 << 30, 8 << 30
-"""Range of the default memory limit. It counts addresses, not pages, and libraries reserve addresses that they never use."""
+"""Range of a worker's default memory limit.
+
+The limit counts reserved addresses, and libraries reserve addresses that they never use.
+"""
 
 
 class Worker:
-    """Serves one engine until it hangs up."""
+    """Performs the orders of one engine until the engine closes the connection."""
 
     def __init__(self, channel: socket.socket, questions: socket.socket) -> None:
         self._channel = channel
@@ -81,7 +84,7 @@ class Worker:
                 self._send(wire.FrameKind.COPIED, self._copy(record))
             case wire.FrameKind.HASH:
                 order: HashOrder = record
-                if order.asks_writers:  # the signal comes when another process opens a file while its lease is held
+                if order.asks_writers:  # the kernel sends SIGIO if another process opens a file on which this worker holds a lease
                     signal.signal(signal.SIGIO, signal.SIG_IGN)
                 self._send(wire.FrameKind.HASHED, hash_files(order))
             case wire.FrameKind.ANALYSE:
@@ -145,7 +148,7 @@ class Worker:
         self._variables.apply(builder.name)
         limit_bytes = memory_limit_of(builder, order.memory_limit_bytes)
         if limit_bytes or not is_command:
-            self._flush()  # the run may exhaust the memory, fork, or print
+            self._flush()  # send the held answers first: the run may exhaust the memory, fork, or print
         log = RunLog(builder.name)
         self._log_answerer.begin(order.run_key, log)
         with _make_safe(limit_bytes if is_command else _with_answerer(limit_bytes)):
@@ -159,14 +162,17 @@ class Worker:
             self._retire_if_due()
 
     def _start_together(self, orders: Sequence[ProcessOrder]) -> None:
-        """Start the command of the first order once for all orders that differ in their sources alone, unless it was."""
+        """Start the command of the first order once for all orders that differ only in their sources.
+
+        Do nothing if it was started already.
+        """
         from aptui.worker import builder_run
 
         first, builder = orders[0], self._builders.get(orders[0].builder)
         sharing = self._find_sharing(first.builder)
         if builder is None or sharing.starts.knows(first.run_key):
             return
-        self._flush()  # the engine takes the first run without an answer for the one in progress
+        self._flush()  # the engine assumes that the first run without an answer is in progress
         self._log_answerer.begin(first.run_key, RunLog(builder.name))
         with _make_safe(memory_limit_of(builder, first.memory_limit_bytes)):
             builder_run.start_together(orders, builder, sharing)
@@ -180,7 +186,7 @@ class Worker:
     def _flush_overdue(self, *, takes_long: bool = False) -> None:
         """Send held results if they have waited long enough, or if a command `takes_long`.
 
-        The engine takes the first run without an answer for the one in progress.
+        The engine assumes that the first run without an answer is in progress.
         """
         if takes_long or time.monotonic() - self._held_since_s >= HELD_S:
             self._flush()
@@ -238,7 +244,7 @@ class Worker:
         for instance in self._instances.values():
             shutdown = getattr(instance, "shutdown", None)
             if callable(shutdown):
-                with contextlib.suppress(Exception):  # no engine is left to report to
+                with contextlib.suppress(Exception):  # the engine has closed the connection, so there is nowhere to report an error
                     shutdown()
 
     def _why_to_retire(self) -> str:
@@ -319,7 +325,7 @@ def _flush_streams() -> None:
         try:
             stream.flush()
         except (OSError, ValueError):
-            pass  # the builder closed the stream, so its output is lost
+            pass  # the builder closed the stream, so the buffered output is lost
 
 
 def _leave(status: int) -> NoReturn:
@@ -337,7 +343,7 @@ def _prepare(parent: int, *descriptors: int) -> list[socket.socket]:
         stream.reconfigure(errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]  # both are TextIOWrapper here
     try:
         with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-            file.write("500")  # if memory runs out, a worker can be replaced; the engine cannot
+            file.write("500")  # if memory runs out, the kernel should kill a worker, which can be replaced, not the engine
     except OSError:
         pass
     for descriptor in descriptors:
@@ -358,8 +364,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     try:
         Worker(channel, questions).serve()
     except (ConnectionError, BrokenPipeError):
-        pass  # the engine is gone
-    except BaseException as error:  # noqa: BLE001 - the last border: say why, and let the engine see the status
+        pass  # the engine has ended
+    except BaseException as error:  # noqa: BLE001 - the last handler: print the error, and exit with a status that the engine sees
         if type(error).__name__ == "Terminated":
             _leave(0)
         import traceback

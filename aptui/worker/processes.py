@@ -14,9 +14,12 @@ _PR_SET_CHILD_SUBREAPER = 36
 KILLED = "command killed by SIGKILL: likely out of memory"
 """Beginning of the error of a run that the pool retries."""
 _SETTLE_S = 0.05
-"""Time (seconds) that children have to end (the last of a shell's pipeline) before they are reported as left behind."""
+"""Time (seconds) that children, such as the last program of a shell's pipeline, have to end.
+
+Then they are reported as left behind.
+"""
 _lasting: dict[int, int | None] = {}
-"""{pid: wait status, None while it runs} of children that outlive a run on purpose (`worker.commands.persistent`)."""
+"""{pid: wait status, None while the child runs} of children that outlive a run on purpose (`worker.commands.persistent`)."""
 _TOLERATED = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")
 """Helpers of Python itself that outlive a call by design and end with their parent."""
 
@@ -72,9 +75,9 @@ def end_children() -> list[str]:
 
 
 def await_child(name: str, timeout_s: float) -> None:
-    """Wait for children called `name`, which end when their work is done; kill them if they do not end.
+    """Wait for children called `name`, which end when their work is done; kill them after `timeout_s`.
 
-    While other children live, these may still have work, so all children get the same time limit.
+    Other children may still give them work, so the same time limit holds for all children.
     """
     started = time.monotonic()
     pause_s = 0.0005
@@ -153,10 +156,10 @@ def _read(path: str) -> bytes:
 
 
 def family(session: int, mark: str) -> set[int]:
-    """Return the processes of a worker: its session, processes with `mark` in their environment, and the descendants of all these.
+    """Return the processes of a worker: its session, processes with `mark` in their environment, and the descendants of both.
 
-    A child may leave the process group by setpgid, the session by setsid, and its parent by forking twice, but hardly ever does all
-    of these and also empties its environment.
+    A child can leave the process group by setpgid, the session by setsid, and its parent by forking twice. It hardly ever does all
+    this and also empties its environment.
     """
     wanted = mark.encode("utf-8")
     parents: dict[int, int] = {}
@@ -204,7 +207,7 @@ def reap(pids: set[int]) -> set[int]:
             if os.waitpid(pid, os.WNOHANG)[0] == 0:
                 left.add(pid)
         except ChildProcessError:
-            pass  # not a child of this process, or reaped already
+            pass  # the process is not a child of this process, or was reaped already
     return left
 
 

@@ -1,7 +1,7 @@
-"""A builder with `steps:`: several builders in one job, each on the products of the step before it.
+"""A builder with `steps:`: several builders run in one job, and each processes the products of the step before it.
 
-The first step analyses the source, as if it were alone. The next steps are asked during the run, when their sources exist: in the
-run's own temporary folder, which they use as a scan folder. A product that no later step processes is a product of the job.
+The first step analyses the source, like a builder without steps. The analysis of later steps runs during the job, when their
+sources exist. Their scan folder is the temporary folder of the run. A product that no later step processes is a product of the job.
 
 Tests: `tests/worker/test_step_chain.py`.
 """
@@ -42,7 +42,7 @@ from aptui.sdk import (
 
 
 class _Made(Struct):
-    """A product of a step: its absolute path, and `made_of`, the file names of its sources in earlier steps."""
+    """A product of a step, and its absolute path; `made_of` are the file names of its sources in earlier steps."""
 
     product: JobProduct
     path: str
@@ -181,7 +181,7 @@ class StepChain:
 
 
 def _join_jobs(key: str, platform: str, jobs: Sequence[JobDescriptor]) -> JobDescriptor:
-    """Return the job of a chain that runs these jobs of its first step."""
+    """Return the one job of the chain that runs `jobs`, the jobs of its first step for a platform."""
     plain = len(jobs) == 1 and jobs[0].job_key == key and not jobs[0].params and not jobs[0].additional_fingerprint
     return JobDescriptor(
         key,
@@ -244,7 +244,10 @@ def _check_result(answer: CreateJobsResponse | ProcessJobResponse, run: _Run) ->
 
 
 def _choose_sources(run: _Run, step: BuilderStep, before: BuilderStep, folder: str) -> dict[str, tuple[str, ...]]:
-    """Return {relative path: `made_of` for its products} of the products that a step processes; put the rest in `others`."""
+    """Return {relative path: `made_of` of its future products} of the products that a step processes.
+
+    Other products are added to `others` of the run.
+    """
     sources = {}
     for made in run.products:
         rel = os.path.relpath(made.path, folder)
@@ -294,7 +297,7 @@ def _digest(path: str) -> str:
 
 
 def _follow(dependency: PathDependency, products: Sequence[_Made]) -> list[PathDependency]:
-    """Return the dependencies on the products that later steps made of the product that `dependency` names."""
+    """Replace a dependency on a product of an earlier step by dependencies on the products that later steps made of it."""
     folder, _, name = dependency.path.rpartition("/")
     made = [each.name for each in products if name in each.made_of]
     if dependency.kind != PathDependencyKind.PRODUCT_FILE or not made:
@@ -306,7 +309,7 @@ def _follow(dependency: PathDependency, products: Sequence[_Made]) -> list[PathD
 
 
 class _Naming:
-    """Names the step in the errors of its builder."""
+    """Context manager that adds the name of the step to the errors of its builder."""
 
     def __init__(self, step: BuilderStep) -> None:
         self._step = step
@@ -327,7 +330,7 @@ def _note_progress(request: ProcessJobRequest, begin: float, width: float, fract
 
 
 def _params_of(step: BuilderStep, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a step among those of its chain."""
+    """Return the parameters of one step from the parameters of the chain."""
     prefix = f"{step.name}."
     return {name.removeprefix(prefix): value for name, value in params.items() if name.startswith(prefix)}
 

@@ -18,8 +18,8 @@ class BuilderVariables:
     """The variables that builders of one worker name.
 
     Args:
-        builders: of this worker.
-        values: of those variables that are set where the engine was started.
+        builders: the builders of this worker.
+        values: (name, value) of the variables that are set in the engine's environment.
     """
 
     def __init__(self, builders: Sequence[Builder], values: Sequence[tuple[str, bytes]]) -> None:
@@ -41,7 +41,7 @@ class BuilderVariables:
                 os.environb[name.encode()] = value
 
     def environment(self, builder: str) -> Mapping[str, str]:
-        """Return all variables of a command; `os.environ` is too slow to be read for each."""
+        """Return all variables of a builder's commands as a cached dict; reading `os.environ` for each command is too slow."""
         found = self._environments.get(builder)
         if found is None:
             self.apply(builder)

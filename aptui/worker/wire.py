@@ -25,7 +25,7 @@ HEADER_BYTES = 5
 
 
 class FrameKind(IntEnum):
-    """Content of a frame. The engine sends the first five and LOG_QUESTION, a worker the others.
+    """Content of a frame. The engine sends the first five kinds and LOG_QUESTION; a worker sends the other kinds.
 
     LOG_QUESTION, LOG_ANSWER and PROGRESS use their own socket pair (`worker.log`).
     """
@@ -47,14 +47,13 @@ class FrameKind(IntEnum):
 
 
 class WorkerSetup(Struct, frozen=True):
-    """The first message to a worker. `nonce` (ASCII) starts the marker that it writes to its output after each run.
+    """The first message to a worker. `nonce` (ASCII) begins the marker that the worker writes to its output after each run.
 
     After `recycle_runs` runs of Python builders that took `recycle_cpu_s` or more, or with more than `recycle_rss_bytes` of memory,
-    it asks to be replaced.
-    `nice` is added to its niceness. It reports the files below `project.scan_folders` (absolute paths) that calls
-    read; files that `ignore_regex` matches are tracked by their absolute paths. `variables` are the values of those that builders
-    name (`Builder.variables`) and that are set. `threads` is how many threads a run may use, so that all workers together use
-    each core once.
+    the worker asks to be replaced. `nice` is added to its niceness. The worker reports which files below `scan_folders` (absolute
+    paths) its calls read; files that `ignore_regex` matches are tracked by their absolute paths. `variables` has the names and
+    values of the variables that builders name (`Builder.variables`) and that are set. `threads` is the number of threads that a run
+    may use, so that all workers together use each core once.
     """
 
     builders: tuple[Builder, ...]
@@ -71,7 +70,7 @@ class WorkerSetup(Struct, frozen=True):
 
 
 class WorkerNote(Struct, frozen=True):
-    """READY (empty text) and RETIRE (the reason)."""
+    """The record of READY (with an empty text) and of RETIRE (with the reason)."""
 
     text: str = ""
 

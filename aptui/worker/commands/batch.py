@@ -1,9 +1,9 @@
-"""Commands with `batch`: one start of the program for the files of several runs; then each file gets its products.
+"""Commands with `batch`: the program is started once for the files of several runs; then each run gets the products of its file.
 
-The products of a file match `products` with its values in the placeholders, by default all files with its stem; or the program
-writes a manifest, one line of JSON for each file. A start counts only if it succeeded and each product belongs to one file.
-Otherwise each half of its files is started again, and a file that is left alone runs as a command for one file does: its products,
-errors and log are the same in both cases, so a bad file fails alone.
+The products of a file match `products` with the file's values in the placeholders; by default all products with the stem of the
+file match. A program may also write a manifest with one line of JSON for each file. The results of a start are used only if it
+succeeded and each product belongs to one file. Otherwise the program is started again for each half of the files. The last single
+file runs like a command without `batch`, with the same products, errors and log. So one bad file does not make other files fail.
 
 Tests: `tests/worker/commands/test_batch.py`.
 """
@@ -37,7 +37,7 @@ _BY_STEM = ("**/{stem}", "**/{stem}.*")
 
 
 class _ManifestLine(Struct, frozen=True):
-    """Result of one file; the fields are those of `ProgramAnswer`."""
+    """Line of a manifest: the result of one file. The fields mean the same as in `ProgramAnswer`."""
 
     source: str
     ok: bool = True
@@ -49,7 +49,7 @@ class _ManifestLine(Struct, frozen=True):
 
 
 class FileResult(Struct):
-    """Result of one file of a start: `names` of its products below `folder`, its lines of the output, its share of the time."""
+    """Result of one file of a start: `names` of its products below `folder`, its output lines, its share of the duration."""
 
     folder: str
     names: list[str]
@@ -80,13 +80,13 @@ class SharedStarts:
         return run_key in self._known
 
     def pop(self, run_key: int) -> FileResult | None:
-        """Return and remove the result for a run, None if it has to start the program itself."""
+        """Return and remove the result for a run, None if the run has to start the program itself."""
         return self._results.pop(run_key, None)
 
     def start(
         self, orders: Sequence[ProcessOrder], builder: Builder, values: Mapping[str, str], environment: Mapping[str, str]
     ) -> None:
-        """Start the program for the files of several runs that differ in their sources alone.
+        """Start the program for the files of several runs that differ only in their sources.
 
         Args:
             orders: the runs.
@@ -149,7 +149,7 @@ class SharedStarts:
         found = {}
         for path, order in sources.items():
             answer = answers.get(path, ProgramAnswer(0, ok=True))
-            if names[path] or not answer.ok:  # without products it runs alone, which reports why
+            if names[path] or not answer.ok:  # a file without products runs alone, and that run reports the reason
                 peak_bytes = ended.peak_rss_bytes
                 found[order.run_key] = FileResult(folders.products, names[path], answer, lines[path], peak_bytes, share_ms)
         return found
@@ -161,7 +161,7 @@ def source_of(order: ProcessOrder) -> str:
 
 
 def group_key(order: ProcessOrder) -> tuple[str, ...]:
-    """Return the fields in which runs of one start are equal."""
+    """Return the fields that must be equal in all runs that share one start."""
     return order.builder, order.platform, order.params, order.settings, order.quality
 
 
@@ -190,7 +190,7 @@ def read_manifest(path: str) -> dict[str, ProgramAnswer]:
 def _find_names(
     rule: CommandRule, folder: str, source: str, values: Mapping[str, str], answers: Mapping[str, ProgramAnswer]
 ) -> list[str]:
-    """Return the products of a source, [] if none is known."""
+    """Return the products of a source, [] if no product is known."""
     answer = answers.get(source)
     if answer is not None and (answer.products or not answer.ok):
         return [os.path.normpath(name) for name in answer.products if answer.ok]
@@ -205,7 +205,7 @@ def _find_names(
 
 
 def _are_clear(folder: str, products: Iterable[Sequence[str]], *, is_listed: bool) -> bool:
-    """Whether each product belongs to one source and is a regular file; if they are not listed, each file has to be a product."""
+    """Whether each product belongs to one source and is a regular file; without a list of products, each file must be a product."""
     names = [name for each in products for name in each]
     if len(set(names)) < len(names):
         return False
@@ -219,7 +219,7 @@ def _are_clear(folder: str, products: Iterable[Sequence[str]], *, is_listed: boo
 
 
 def _sort_lines(ended: Execution, sources: Sequence[str]) -> dict[str, BoundedText]:
-    """Return {source: lines of the output that name it}; the first source has the lines that do not name exactly one."""
+    """Return {source: lines of the output that name it}; lines that do not name exactly one source belong to the first source."""
     outputs = {path: BoundedText() for path in sources}
     names = {path: os.path.basename(path) for path in sources}
     for line in ended.output.list_timed_lines():

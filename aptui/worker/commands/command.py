@@ -36,14 +36,14 @@ DEPENDENCY_OUTPUT_BYTES = 16 << 20
 
 
 LONG_MS = 5
-"""Time after which a command counts as long. Most asset tools take longer; the quick ones run in thousands."""
+"""Duration (ms) above which a command is long (`CommandWatch`): most asset tools take longer, and quick ones run in thousands."""
 
 
 class CommandWatch(Protocol):
     """Work that the worker does while a command runs."""
 
     def __call__(self, *, takes_long: bool = False) -> None:
-        """Called when the command has started, and with `takes_long` when it takes long."""
+        """Do the work: called when the command has started, and again with `takes_long` when the command takes long."""
         ...
 
 
@@ -52,7 +52,7 @@ class CommandError(Exception):
 
 
 class Invocation(Struct, frozen=True):
-    """A command ready to run: the program's path, its arguments, the displayed line, and the variables that it refers to."""
+    """A command ready to run: the program's path, its arguments, the displayed line, and the variables that the line refers to."""
 
     program: str
     arguments: tuple[str, ...]
@@ -103,19 +103,22 @@ def fill(text: str, values: Mapping[str, str]) -> str:
 
 @lru_cache(maxsize=256)
 def _direct_words(template: str) -> tuple[str, ...]:
-    """Return the words of a template that needs no shell, else ()."""
+    """Return the words of a template that needs no shell, () for a template that needs a shell."""
     bare = PLACEHOLDER.sub("x", template)
     if _SHELL_ONLY.search(bare):
         return ()
     try:
         return tuple(shlex.split(template))
     except ValueError:
-        return ()  # the quotes are wrong; the shell's message explains that better
+        return ()  # the quotes are wrong: run a shell, whose message explains the mistake better
 
 
 @lru_cache(maxsize=256)
 def find_program(word: str) -> str:
-    """Return the path of a program; "" if it is not found: the word is a shell built-in, or a mistake that the shell reports."""
+    """Return the path of a program; "" if no program has the name.
+
+    It is then a shell built-in, or a mistake that the shell reports.
+    """
     return shutil.which(word) or ""
 
 
@@ -154,7 +157,7 @@ def _refuse_options(template: Template, values: Mapping[str, str]) -> None:
     """Refuse a file whose name a program would take for an option.
 
     Raises:
-        CommandError: there is one.
+        CommandError: the file has such a name.
     """
     for slot in template.slots:
         if slot.begins_word and slot.name in _NAMES_OF_FILES and values.get(slot.name, "").startswith("-"):
@@ -178,7 +181,7 @@ def execute(
     Its output is added to `output` as it arrives. `meanwhile` is called after the start, and again when the command takes long.
 
     Args:
-        limit_s: seconds after which the command's process group is killed; 0 = no limit, as the engine ends slow workers.
+        limit_s: seconds after which the command's process group is killed; 0 = no limit here (the engine also ends slow workers).
 
     Raises:
         CommandError: it cannot be started.
@@ -197,7 +200,7 @@ def execute(
             meanwhile()
         status, peak, is_late = _wait(pid, reader, output, meanwhile, limit_s)
     except BaseException:
-        # This worker is being stopped: write the output so far where the engine reads it.
+        # This worker is being stopped: write the output so far to the stream that the engine reads.
         if pid:
             kill_group(pid, signal.SIGKILL)
             _say(output)
@@ -320,10 +323,10 @@ def find_products(patterns: tuple[str, ...], products_dir: str, values: Mapping[
 
 
 def _refuse_linked_folders(products_dir: str) -> None:
-    """Refuse links to folders: `**` would follow them, and would search the whole disk after a link to `/`.
+    """Refuse links to folders: `**` follows links, and a link to `/` would make it search the whole disk.
 
     Raises:
-        CommandError: there is one.
+        CommandError: the products contain a link to a folder.
     """
     for folder, names, _ in os.walk(products_dir):
         for name in names:
@@ -351,12 +354,12 @@ def parse_depfile(text: str) -> Iterator[str]:
 
 
 def find_lines_without_colon(text: str) -> list[str]:
-    """Return the lines of a dependency file that are not rules: they name no target."""
+    """Return the lines of a dependency file that are not rules, because they have no colon."""
     return [line.strip() for line, files in _rules(text) if files is None]
 
 
 def _rules(text: str) -> Iterator[tuple[str, list[str] | None]]:
-    """Yield each line with its prerequisites, None for a line without a colon."""
+    """Yield (line, its prerequisites) of a dependency file; None instead of prerequisites for a line without a colon."""
     for line in _DEPFILE_CONTINUED.sub(" ", text).splitlines():
         words = list(takewhile(lambda word: not word.startswith("#"), _DEPFILE_WORD.findall(line)))
         if words:
@@ -366,7 +369,7 @@ def _rules(text: str) -> Iterator[tuple[str, list[str] | None]]:
 
 
 def _prerequisites(words: list[str]) -> list[str] | None:
-    """Return the text after the first colon that ends a word; without one, after the first colon inside a word.
+    """Return the words after the first colon that ends a word; without such a colon, after the first colon inside a word.
 
     The colon of a drive letter (`C:`) is skipped.
     """

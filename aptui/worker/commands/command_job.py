@@ -47,7 +47,7 @@ class CommandJob(Struct):
     error: str = ""
     kind: str = ""
     share_ms: int = 0
-    """Its share of the time of a start for several files."""
+    """Share of this file in the duration (ms) of a start for several files."""
     products: list[JobProduct] = field(default_factory=list)
     dependencies: list[str] = field(default_factory=list)
 
@@ -67,8 +67,8 @@ def run_command(
 ) -> CommandJob:
     """Run the command of `builder` for one source, in the current folder; `reads`, if given, records the files that it opens.
 
-    `meanwhile` is called while it runs. The command gets the variables `inherited`. Persistent commands use `programs`; the
-    result of a start for several files is in `starts`.
+    `meanwhile` is called while it runs. The command gets the variables `inherited`. Persistent commands use `programs`; `starts`
+    has the results of starts for several files.
 
     Raises:
         Refused: the command cannot be started, or made no product.
@@ -127,7 +127,7 @@ def run_command(
 
 
 def _read_own_result(path: str, source: str, ended: commands.Execution) -> tuple[commands.Execution, ProgramAnswer]:
-    """Return how a start for one file ended, by its manifest."""
+    """Return the result of a start for one file, as its manifest reports it."""
     answer = read_manifest(path).get(source)
     if answer is None:
         raise commands.CommandError("the manifest does not name the source")
@@ -247,7 +247,7 @@ def _records(rule: CommandRule, window: str, lines: list[str]) -> Iterable[LogRe
 
 
 def _record(line: str, window: str, time_ms: int, regexes: list[tuple[LogLevel, re.Pattern[str]]]) -> LogRecord:
-    line = str(valid_text(line))  # the wire does not accept a `TimedLine`
+    line = str(valid_text(line))  # a plain str, because the wire does not encode a `TimedLine`
     for level, regex in regexes:
         if found := regex.search(line):
             groups = {name: text for name, text in found.groupdict().items() if text}
@@ -257,7 +257,7 @@ def _record(line: str, window: str, time_ms: int, regexes: list[tuple[LogLevel, 
 
 
 def _split_dependencies(rule: CommandRule, lines: list[str], output: BoundedText) -> tuple[list[str], list[str]]:
-    """Return (the lines for the log, the dependencies that the other lines name)."""
+    """Return (lines for the log, dependencies that the remaining lines name)."""
     if output.dropped_count:
         raise AnswerRefused("the command wrote too much: its dependencies cannot all be read from its output")
     regex = _compile_regex(rule.dependency_regex)

@@ -63,7 +63,7 @@ class BoundedText:
 
     @property
     def byte_count(self) -> int:
-        """How many bytes were added."""
+        """Number of bytes that were added."""
         return len(self.head) + len(self._tail) + self.dropped_count
 
     def copy_text(self) -> BoundedText:
@@ -106,7 +106,7 @@ class BoundedText:
 
     @property
     def tail(self) -> bytes:
-        """The last bytes, at most as many as are kept."""
+        """The last bytes of the stream that are kept."""
         self._trim()
         return bytes(self._tail)
 
@@ -190,7 +190,7 @@ def marker(nonce: str, run_key: int) -> bytes:
 
 
 class MarkedStream:
-    """Divides a worker's output into runs, by the markers it writes after each."""
+    """Divides a worker's output into runs, by the marker that the worker writes after each run."""
 
     def __init__(self, nonce: str) -> None:
         self._prefix = f"\x00\x01{nonce}".encode("ascii")
@@ -219,7 +219,7 @@ class MarkedStream:
         return at if at >= 0 else len(data)
 
     def take(self, run_key: int) -> BoundedText | None:
-        """Return the text of a finished run and drop earlier ones; None if its marker has not arrived."""
+        """Return the output of a finished run, None before its marker has arrived; drop the output of earlier runs."""
         while self.finished:
             key, text = self.finished.popleft()
             if key == run_key:
@@ -242,4 +242,4 @@ def _run_key(digits: bytes) -> int:
     try:
         return int(digits, 16)
     except ValueError:
-        return -1  # forged or damaged: the text does not belong to a run
+        return -1  # a forged or damaged marker: the text before it does not belong to a run

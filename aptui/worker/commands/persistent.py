@@ -1,8 +1,10 @@
-"""Programs of persistent commands: a worker starts each once, sends a line of JSON for each job, and reads a line as the answer.
+"""Programs of persistent commands.
 
-A program that dies, answers with anything else, or is stopped in the middle of a job loses only that job; the next job starts it
-again. A change of its command line, variables, memory limit or files restarts it, too. It may write to stderr at any time, and
-to stdout only answers. It ends when its stdin is closed. `BUILDERS.md` describes the protocol for authors.
+A worker starts each program once, sends one line of JSON per job, and reads one line as the answer.
+
+If a program dies, gives an invalid answer, or is stopped in the middle of a job, only that job fails; the next job starts the
+program again. A change of its command line, variables, memory limit or files restarts it, too. The program may write to stderr at
+any time, but only answers to stdout. It ends when its stdin is closed. `BUILDERS.md` describes the protocol for authors.
 
 Tests: `tests/worker/commands/test_persistent.py`.
 """
@@ -43,10 +45,11 @@ _RELATIVE = re.compile(r"(?<![^\s'\"=])[^\s'\"=/][^\s'\"/]*/[^\s'\"]+")
 
 
 class ProgramAnswer(Struct, frozen=True):
-    """One answer. `id` is the job's id; `products` are file names in its `products_dir`, by default all that match `products:`.
+    """Answer of a program to the job `id`.
 
-    `dependencies` are files that it read, as in a depfile; `log` are lines; `facts` are {product: {name: value}}; with `ok` false,
-    `error` says why in one line.
+    `products` are file names in `products_dir`, by default all that match `products:`.
+    `dependencies` are files that the program read, as in a depfile; `log` has lines for the log; `facts` has names
+    and values by product. If `ok` is false, `error` gives the reason in one line.
     """
 
     id: int
@@ -59,7 +62,7 @@ class ProgramAnswer(Struct, frozen=True):
 
 
 class _ProgressLine(Struct, frozen=True, forbid_unknown_fields=True):
-    """A line before the answer: how far job `id` is, 0 … 1."""
+    """Line that a program may send before its answer: `progress` (0 … 1) of job `id`."""
 
     id: int
     progress: float
@@ -117,7 +120,7 @@ class PersistentPrograms:
         if error and answer.id and answer.id == program.last_job:
             return self.ask(
                 builder, command, request, environment, output, watch, note_progress
-            )  # this was a second answer to the last job
+            )  # the program answered the last job twice: read the next answer
         program.last_job = request["id"]
         if is_done and not answer.ok:
             error, kind = answer.error.strip() or "the program reported failure", FailureKind.ERROR
@@ -162,7 +165,7 @@ class _Program:
         self._exit = os.pidfd_open(self._pid)
 
     def is_ready(self) -> bool:
-        """Whether it runs and wrote nothing after its last answer."""
+        """Whether the program runs and wrote nothing after its last answer."""
         poll = select.poll()
         for descriptor in (self._output, self._exit):
             poll.register(descriptor, select.POLLIN)
@@ -212,10 +215,10 @@ class _Program:
         except BlockingIOError:
             return 0
         except BrokenPipeError:
-            return len(data)  # it ended: `_exit` reports it
+            return len(data)  # the program ended: `_exit` reports that
 
     def _log(self, output: BoundedText) -> bool:
-        """Read stderr once; return whether there may be more."""
+        """Read stderr once; return whether more data may follow."""
         try:
             data = os.read(self._errors, _READ_BYTES)
         except BlockingIOError:
@@ -230,7 +233,7 @@ class _Program:
                 return
 
     def _describe_end(self, output: BoundedText) -> tuple[str, str]:
-        """Return why no answer came, and the kind of that failure. The program closed its stdout, so it is about to end."""
+        """Return (why no answer came, kind of that failure) for a program that closed its stdout and is about to end."""
         self._await_end()
         self._drain(output)
         status = processes.find_lasting_status(self._pid)
@@ -263,7 +266,7 @@ class _Program:
 
 
 def place_tools(builder: Builder) -> str:
-    """Return the command line of a builder; relative paths that `tools` names are below the project."""
+    """Return the command line of a builder, with the relative paths of its `tools` made absolute."""
     rule, tools = builder.command or CommandRule(""), [path for path, _digest in builder.code_files]
     return _RELATIVE.sub(lambda found: _place_word(found[0], tools), rule.command) if tools else rule.command
 

@@ -1,8 +1,8 @@
-r"""Starts a command under `strace`, and finds the files that the command opened in the record.
+r"""Starts a command under `strace`, and reads in strace's record which files the command opened.
 
-With `-D` the tracer is a grandchild: the command stays our own child, so exit status, memory, time limits and its process
-group are as they are without. One file for each process (`-ff`), so that no line is torn in two: `openat(AT_FDCWD</tmp>,
-"a\303\244.h", O_RDONLY) = 3</tmp/aä.h>`.
+With `-D` strace is a grandchild and the command stays a child of the worker, so exit status, memory, time limits and process group
+are the same as without strace. With `-ff` strace writes one file per process, so that no line is torn in two. A line is, for
+example, `openat(AT_FDCWD</tmp>, "a\303\244.h", O_RDONLY) = 3</tmp/aä.h>`.
 
 Tests: `tests/worker/inputs/test_reads.py`.
 """
@@ -48,7 +48,7 @@ def fault() -> str:
 
 @cache
 def _find_tracer() -> tuple[tuple[str, ...], str]:
-    """Return (the beginning of the tracer's command, the reason if it cannot be used)."""
+    """Return (the first words of a command under strace, the reason if strace cannot be used)."""
     program = shutil.which(_NAME)
     if program is None:
         return (), "strace is not installed"
@@ -69,7 +69,7 @@ def _find_tracer() -> tuple[tuple[str, ...], str]:
 
 
 def trace_command(command: Invocation, folder: str) -> Invocation:
-    """Return `command` under the tracer, which leaves its record in the new folder `folder`."""
+    """Return `command` under strace, which writes its record into the new folder `folder`."""
     os.mkdir(folder)
     tracer, _ = _find_tracer()
     return replace(
@@ -81,7 +81,7 @@ def trace_command(command: Invocation, folder: str) -> Invocation:
 
 
 def note_reads(folder: str, program: str, reads: Reads) -> None:
-    """Record in `reads` the files that an ended command opened; `program` is its name."""
+    """Add the files that an ended command opened to `reads`; `program` is the command's name."""
     processes.await_child(_NAME, _ATTACH_TIMEOUT_S)
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         with open(entry.path, encoding="ascii", errors="surrogateescape") as file:

@@ -19,7 +19,7 @@ _Mark = tuple[int, int, int, int]
 
 
 class ReusableWorkspace:
-    """The folders of one worker, beside the folders of single runs."""
+    """The folders of one worker, which its runs use one after the other."""
 
     def __init__(self) -> None:
         self._folders: StagingFolders | None = None
@@ -45,7 +45,7 @@ class ReusableWorkspace:
         self._folders, self._marks = folders, _marks(folders)
 
     def release(self) -> None:
-        """Take the folders back from a run."""
+        """Empty the folders after a run, or remove them if the run changed the folders themselves."""
         if self._folders is not None and not self._is_as_made(self._folders):
             self.remove()
 

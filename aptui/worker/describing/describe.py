@@ -50,14 +50,14 @@ def main() -> None:
     """Answer the questions on stdin."""
     questions = msgspec.json.decode(sys.stdin.buffer.read(), type=prepare_form(list[ClassQuestion]))
     answers = os.dup(1)
-    os.dup2(2, 1)  # output that a builder prints at its import must not mix with the answers
+    os.dup2(2, 1)  # a builder may print at its import; its output must not mix with the answers
     found = [_apart(question) for question in questions]
     with open(answers, "wb") as stream:
         stream.write(msgspec.json.encode(found))
 
 
 def _apart(question: ClassQuestion) -> ClassAnswer:
-    """Answer in a fork. This process has one thread, so forking is safe."""
+    """Answer a question in a fork. This process has one thread, so forking is safe."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -106,7 +106,7 @@ def _classes(module: ModuleType) -> list[type[Any]]:
 
 
 def _list_members(builder: type[Any]) -> set[str]:
-    """Return which members of a builder a class has, in the form that they must have."""
+    """Return the members of a builder that a class has in the required form."""
     found = {name for name in _METHODS if callable(getattr(builder, name, None))}
     if getattr(builder, "build", None) is SimpleBuilder.build:
         found.discard("process_job")
@@ -115,10 +115,10 @@ def _list_members(builder: type[Any]) -> set[str]:
 
 
 def _find_incomplete(module: ModuleType, question: ClassQuestion) -> list[IncompleteClass]:
-    """Return the classes of a file that look like builders and are not.
+    """Return the classes of a file that look like builders but are incomplete.
 
-    Bases of other classes of the file, abstract classes and names that begin with `_` are helpers. A builder without
-    patterns is complete: the configuration may have them.
+    Helper classes are left out: bases of other classes of the file, abstract classes, and classes whose names begin with `_`. A
+    builder without patterns is complete, because the configuration may define its patterns.
     """
     if not question.path:
         return []
@@ -139,7 +139,7 @@ def _find_incomplete(module: ModuleType, question: ClassQuestion) -> list[Incomp
 def _line_of(builder: type[Any]) -> int:
     try:
         return inspect.getsourcelines(builder)[1]
-    except (OSError, TypeError):  # the object was created by other code
+    except (OSError, TypeError):  # code such as a decorator created the class, so it has no source lines
         return 0
 
 
@@ -203,8 +203,8 @@ def _fact(path: str) -> tuple[str, int, int, str]:
         found = os.fstat(file.fileno())
     digest = hashlib.sha256(data).hexdigest()
     loaded = used.find_loaded(path) or digest
-    # The description is of the code that was loaded. The next check compares bytes if that code is no longer the file's, or if
-    # the file may still change without its times showing it.
+    # The description is of the code that was loaded. The next check compares bytes if the file has other code now, or if the file
+    # may still change while its times stay equal.
     is_known_by_time = loaded == digest and clocks.is_settled((found.st_size, found.st_mtime_ns, found.st_ctime_ns), read_ns)
     return path, found.st_size, found.st_mtime_ns if is_known_by_time else 0, loaded
 

@@ -18,8 +18,8 @@ from aptui.core.project import Builder
 class ClassQuestion(Struct):
     """A request to describe builder classes.
 
-    `entry` is the name of an entry point, or `path` an absolute path of a file whose builder classes are all wanted, or
-    `stand_in` is a builder whose adapter finds others.
+    It has one of three fields: `entry`, the name of an entry point; `path`, the absolute path of a file whose builder classes are
+    all described; or `stand_in`, a builder whose adapter finds other builders.
     """
 
     entry: str = ""
@@ -28,7 +28,7 @@ class ClassQuestion(Struct):
 
 
 class ClassDescription(Struct):
-    """One builder class; `params_schema` is JSON, "" if the class does not declare its parameters."""
+    """Description of one builder class; `params_schema` is JSON, "" if the class does not declare its parameters."""
 
     name: str
     origin: str
@@ -38,7 +38,7 @@ class ClassDescription(Struct):
     flags: tuple[str, ...]
     params_schema: str
     trusted_params: tuple[str, ...]
-    """This field lacks a default, so that answers of an older version are not used."""
+    """This field has no default, so that a stored answer of an older version, which lacks the field, is not used."""
     line: int
     """Line of the file where the class begins, 0 if it is unknown."""
     packages: tuple[str, ...]
@@ -46,7 +46,7 @@ class ClassDescription(Struct):
 
 
 class IncompleteClass(Struct):
-    """A class that looks like a builder; `has` and `lacks` name the members of a builder that it has and lacks."""
+    """A class that looks like a builder but is incomplete: it `has` some members of a builder and `lacks` others."""
 
     name: str
     line: int
@@ -55,7 +55,7 @@ class IncompleteClass(Struct):
 
 
 class ScriptProblem(Struct):
-    """Why a script that an adapter ran gave an incomplete result; with `is_lasting` the problem stays until the code changes."""
+    """Why a script that an adapter ran had an incomplete result; an `is_lasting` problem stays until the code changes."""
 
     script: str
     text: str
@@ -65,10 +65,10 @@ class ScriptProblem(Struct):
 class ClassAnswer(Struct):
     """`files` are (path, size, mtime_ns, SHA-256 hex) of the code; `error` is "" when there are classes.
 
-    `found` and `problems` are what an adapter found.
+    `found` are the builders and `problems` the script problems that an adapter found.
 
     `kind` of an error: "unknown" (with `known` names), "syntax" or "import", both with `line` of the file. `missing_tools` are the
-    programs that classes need and that were not found; found programs are among `files`.
+    programs that the classes need but that are not installed; installed programs are among `files`.
     """
 
     classes: list[ClassDescription] = field(default_factory=list)

@@ -1,11 +1,11 @@
 """Observes, by an audit hook of Python, which files a call reads below scan folders, and where in the builder's code.
 
-Missing paths that a call checked are observed too, and the folders that it listed: a stored result is tied to both.
+It also observes the missing paths that a call checked and the folders that it listed, because a stored result depends on both.
 Functions such as `os.path.exists` do not raise an audit event, so the worker replaces `os.stat`, `os.lstat` and `os.access`.
 
-Only files that Python itself opens are observed: `open`, `os.open` and all code built on them (Pillow, for example). Not observed
-are files that C libraries open, reads of programs that a builder starts or of processes that it forks, and data that the builder
-kept from an earlier call or from its import.
+Only files that Python itself opens are observed: `open`, `os.open` and all code built on them (Pillow, for example). It does not
+observe files that C libraries open, reads of programs that a builder starts or of processes that it forks, and data that the
+builder kept from an earlier call or from its import.
 
 An audit hook cannot be removed, so one hook serves all calls. Between calls it costs one check of a variable.
 """
@@ -43,11 +43,11 @@ _LONGEST = 4096
 _MOST_NAMES = 10_000
 _QUOTES = tuple(bytes([mark]) for mark in b"\r\n\0\"'`<>|")
 _ENDS = (_QUOTES, (*_QUOTES, *(bytes([mark]) for mark in b" \t()[]{},;=")))
-"""Marks before the name of a file: names may be bare, or quoted with blanks in them."""
+"""Bytes that end the name of a file: first for names in quotes, which may contain blanks, then for names without quotes."""
 
 
 def is_of_the_system(path: str) -> bool:
-    """Whether a file belongs to the system, or to Python and its packages; naming these files reveals no secret."""
+    """Whether a file belongs to the system, to Python or to a Python package; naming such a file reveals no secret."""
     return path.startswith(_OWN)
 
 
@@ -86,7 +86,7 @@ def _texts(file: str) -> Iterator[bytes]:
 
 
 def _names(text: bytes, last: bytes) -> Iterator[bytes]:
-    """Yield each possible name that ends with `last` once."""
+    """Yield each possible file name in `text` that ends with `last`, once."""
     for ends in _ENDS:
         known: set[bytes] = set()
         begin = seen = 0
@@ -127,7 +127,7 @@ class Reads:
 
     Args:
         source: absolute path of the source, which may be read.
-        own: the run's own folder, "" = no folder.
+        own: the run's own folder, whose files are not recorded; "" = no folder.
     """
 
     def __init__(self, source: str, own: str = "") -> None:
@@ -145,8 +145,8 @@ class Reads:
         """Record that `path` (absolute, or relative to the current folder) is opened; `where` returns its place in the code.
 
         Args:
-            flags: of open(2).
-            is_before: whether the file is not open yet, so its current state is the one that will be read.
+            flags: the flags of open(2).
+            is_before: whether the file is not open yet; then its current state is the state that will be read.
         """
         path = _absolute(path)
         self.is_source_read = self.is_source_read or path == self._source
@@ -207,8 +207,8 @@ class Reads:
 
         Args:
             digest_of: digests a file, "" for one that is missing.
-            adds: whether every file that was read may become a dependency. If not, only existing files are returned, without
-                digests, and files hidden by another scan folder, existing or missing, with digests: only this read records them.
+            adds: whether every file that was read may become a dependency. If not, existing files are returned without digests.
+                Files that another scan folder hides, existing or missing, have digests: no other record of them exists.
         """
         reads = []
         probed = {path: where for path, where in self._absent.items() if _is_hidden(_as_configured(path))}
@@ -223,7 +223,7 @@ class Reads:
         return tuple(reads)
 
     def find_changed(self) -> tuple[str, ...]:
-        """Return the files that changed since they were opened, except files that the call wrote."""
+        """Return the opened files that have changed since, except files that the call wrote."""
         return tuple(_text(path) for path, stamp in self._stamps.items() if path not in self._written and stamp_of(path) != stamp)
 
     def list_used(self) -> tuple[UsedFile, ...]:
@@ -337,7 +337,7 @@ def _watch_probes(name: str) -> None:
 def _note_absent(path: Any, options: Mapping[str, Any]) -> None:
     reads = _reads
     if reads is not None and not isinstance(path, int) and options.get("dir_fd") is None:
-        with suppress(Exception):  # in any case the caller gets the answer of `os`
+        with suppress(Exception):  # an error here must not change the result that the caller gets from `os`
             reads.note_absent(os.fsdecode(path), _place)
 
 
@@ -386,8 +386,9 @@ def find_ignored(rel: str, root: str) -> tuple[str, ...]:
 def _is_hidden(path: str) -> bool:
     """Whether a file is not a source: it is ignored, or another scan folder has a file of the same relative path.
 
-    An existing file is hidden by a file in an earlier scan folder only. A missing file is hidden by a file in any other: if it
-    appears in an earlier scan folder, it becomes the source, and the jobs that depend on its path run again.
+    An existing file is hidden by a file in an earlier scan folder only. A missing file is hidden by a file in any other scan
+    folder. If the missing file appears in an earlier scan folder, it becomes the source, and the jobs that depend on its path run
+    again.
     """
     if any(path.startswith(f"{folder}/") and _is_ignored(to_text(os.fsencode(path[len(folder) + 1 :]))) for folder in _folders):
         return True
@@ -409,7 +410,8 @@ def _as_configured(path: str) -> str:
 def _place() -> str:
     """Return "file:line" of the builder's code that opens a file; "" when Python opens it to load code (fingerprints cover code).
 
-    That is the innermost frame outside libraries; for a builder that is installed as a library, its outermost frame.
+    The place is the innermost frame outside libraries, or for a builder that is installed as a library, the builder's outermost
+    frame.
     """
     frame: FrameType | None = sys._getframe(3)  # noqa: SLF001  # the public ways to a frame read source files
     if frame is not None and frame.f_code.co_filename.startswith(_IMPORT):
@@ -417,7 +419,7 @@ def _place() -> str:
     outermost = frame
     while frame is not None:
         file = frame.f_code.co_filename
-        if file == linecache.__file__:  # a warning or a traceback shows a line of code
+        if file == linecache.__file__:  # Python opened the file to show a line of code in a warning or a traceback
             return ""
         if file.startswith(_PACKAGE) and not file.startswith(_BUILDERS):
             if file == _CALLS_BUILDERS:

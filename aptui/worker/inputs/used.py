@@ -24,7 +24,7 @@ from aptui.shared.files import clocks
 
 _Stamp = tuple[int, int, int, int]
 _CHANGED = "changed"
-"""Used in place of the digest of a file that was written while it was loaded; it differs from every digest."""
+"""Replaces the digest of a file that was written while it was loaded; it differs from every real digest."""
 _MOST_KNOWN = 1000
 _loaded: dict[str, str] = {}
 """{path: SHA-256 in hex} of the code that this process has loaded."""
@@ -48,7 +48,7 @@ class ExactLoader(SourceFileLoader):
 
 
 def load_exactly_below(folder: str) -> None:
-    """Have everything that is imported from `folder`, or below it, loaded by `ExactLoader`."""
+    """Use `ExactLoader` for all modules that are imported from `folder` or from folders below it."""
     if not _folders:
         sys.path_hooks.insert(0, _finder)
     if folder not in _folders:
@@ -63,13 +63,13 @@ def _finder(path: str) -> FileFinder:
 
 
 def find_loaded(path: str) -> str:
-    """Return the SHA-256 (hex) of the code that this process loaded from `path`, "" when it did not."""
+    """Return the SHA-256 (hex) of the code that this process loaded from `path`, "" if it loaded no code from there."""
     return _loaded.get(path, "")
 
 
 @contextmanager
 def loading(builder: Builder) -> Iterator[None]:
-    """Digest the files of a builder's code before the block imports them, and check after it that they did not change."""
+    """Digest the files of a builder's code before the block imports them; check afterwards that they did not change."""
     before = {path: (_stamp(path), _digest(path)) for path, _planned in builder.code_files if path not in _loaded}
     try:
         yield

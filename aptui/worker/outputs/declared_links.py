@@ -58,7 +58,7 @@ def with_links(
     staged = tuple(_with_facts(item, product) for item, product in zip(staged, products, strict=True))
     linked = tuple(_link(item, product, order, log) for item, product in zip(staged, products, strict=True))
     if any(item.links for item in linked) and not any(product.dependencies_handled for product in products):
-        text = "products declare dependencies, and none says dependencies_handled: so some may be missing"
+        text = "products declare dependencies, but no product sets dependencies_handled: some dependencies may be missing"
         log.write(LogLevel.WARNING, text)
     return linked
 
@@ -110,7 +110,10 @@ def _path_links(product: JobProduct, order: ProcessOrder) -> Iterator[ProductLin
 
 
 def _is_itself(link: ProductLink, staged: StagedProduct, order: ProcessOrder, log: RunLog) -> bool:
-    """Whether a link names its own product and is left out. A link to its source stays, with a warning."""
+    """Whether a link of a product names that product itself, and is left out.
+
+    A link to the product's source stays, with a warning.
+    """
     if link.is_exclusion:
         return False
     is_own_id = link.kind is LinkKind.ASSET and (link.source_uuid, link.sub_id) == (order.source_uuid, staged.sub_id)

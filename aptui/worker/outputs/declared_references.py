@@ -1,6 +1,6 @@
 """Product dependencies declared by a builder's configuration: found in text by `references`, or listed in a command's file.
 
-Both become the declarations of a Python builder; `worker.outputs.declared_links` checks them as those of any builder.
+Both are added to the products like declarations of a Python builder, and `worker.outputs.declared_links` checks them all.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from aptui.worker.file_access import os_path
 from aptui.worker.log import RunLog, valid_text
 
 LARGEST_TEXT_BYTES = 64 << 20
-"""Maximum size of a searched file: hand-written text is smaller."""
+"""Maximum size of a file that is searched for references: hand-written text is smaller."""
 MOST_WARNINGS = 20
 LOADS = {"pre": LoadBehavior.PRE_LOAD, "queue": LoadBehavior.QUEUE_LOAD, "none": LoadBehavior.NO_LOAD}
 KINDS = {"source": PathDependencyKind.SOURCE_FILE, "product": PathDependencyKind.PRODUCT_FILE}
@@ -110,7 +110,7 @@ def _dependencies(
 
 @lru_cache(maxsize=256)
 def compile_regex(regex: str) -> re.Pattern[str]:
-    """Return the expression that the configuration has checked; `^` and `$` are ends of lines."""
+    """Return the compiled expression, which the configuration has checked; `^` and `$` match at the ends of each line."""
     return re.compile(regex, re.MULTILINE)
 
 
@@ -121,7 +121,7 @@ def add_declared(file: str, products: Sequence[JobProduct]) -> bool:
     """Add the declarations that a command wrote into `file` to its products; return whether the file exists.
 
     Raises:
-        Refused: a line that cannot be understood, with its number.
+        Refused: a line is not valid; the text has its number.
     """
     try:
         lines = read_answer_text(file).splitlines()
@@ -139,7 +139,7 @@ def add_declared(file: str, products: Sequence[JobProduct]) -> bool:
 
 
 def _add_line(line: str, products: Mapping[str, JobProduct]) -> None:
-    """Parse one line: the path of a source, or a JSON object with details."""
+    """Add the declaration of one line to its products: the line is the path of a source, or a JSON object with details."""
     if not line or line.startswith("#"):
         return
     entry: dict[str, Any] = json.loads(line) if line.startswith("{") else {"path": line}

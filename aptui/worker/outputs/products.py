@@ -36,7 +36,7 @@ def fill_sub_ids(products: Sequence[JobProduct]) -> None:
 
 
 def check_sub_id(product: JobProduct, paths: dict[int, str]) -> int:
-    """Note the sub id of a product in `paths` {sub id: path}, and return it.
+    """Add the sub id of a product to `paths` {sub id: path}, and return the sub id.
 
     Raises:
         AnswerRefused: it is not a number of 32 bits, or another product has it.
@@ -58,7 +58,7 @@ _KIND_BITS = ProductFlag.PRODUCT | ProductFlag.INTERMEDIATE
 
 
 class StagingFolders(Struct, frozen=True):
-    """The folders of one run, all below `staging`."""
+    """The folders of one run; all are below `staging`."""
 
     staging: str
 
@@ -74,7 +74,7 @@ class StagingFolders(Struct, frozen=True):
 
     @property
     def trace(self) -> str:
-        """Folder of the trace of a running command."""
+        """Folder for the record of strace about a running command."""
         return f"{self.staging}/trace"
 
     def refuse_others(self) -> None:
@@ -89,7 +89,7 @@ class StagingFolders(Struct, frozen=True):
             except FileNotFoundError:
                 continue
             if not is_folder:
-                raise AnswerRefused(f"the run put something else in the place of its folder {os.path.basename(path)!r}")
+                raise AnswerRefused(f"the run replaced its folder {os.path.basename(path)!r}")
 
     def make(self) -> None:
         """Create the folders, with missing parents."""
@@ -104,9 +104,9 @@ class StagingFolders(Struct, frozen=True):
 
 
 def remove_tree(path: str) -> None:
-    """Remove a folder and all in it; the next start removes the rest."""
+    """Remove a folder and all its contents; the next start of the engine removes what is left after an error."""
     try:
-        os.rmdir(path)  # nearly always empty
+        os.rmdir(path)  # the folder is nearly always empty
     except OSError:
         import shutil
 
@@ -124,7 +124,9 @@ def discard(staged: str) -> None:
 
 
 def stage_products(products: Sequence[JobProduct], folders: StagingFolders, order: ProcessOrder) -> tuple[StagedProduct, ...]:
-    """Check, place and hash the products of a run. Products in shared folders are moved to the run's staging place.
+    """Check, place and hash the products of a run.
+
+    Products in folders that several runs use are moved to the staging path of the run.
 
     Raises:
         AnswerRefused: a product is missing or not valid; the text names the file.
@@ -153,7 +155,10 @@ def stage_products(products: Sequence[JobProduct], folders: StagingFolders, orde
 
 
 def _move_staged(staged: Sequence[StagedProduct], place: str) -> list[StagedProduct]:
-    """Move the staged files to `place`: one file gets exactly this path, as for a copy; several go into a folder."""
+    """Move the staged files to `place`. A single file gets exactly this path, as for a copy.
+
+    Several files go into a folder of this path.
+    """
     targets = [place]
     try:
         if len(staged) != 1:
@@ -167,7 +172,7 @@ def _move_staged(staged: Sequence[StagedProduct], place: str) -> list[StagedProd
 
 
 def _beside(product: JobProduct, rel: str) -> str:
-    """Return the path beside which the product is placed: its source, unless the product has a folder of its own."""
+    """Return the path whose folder receives the product: the path of its source, unless the product names a folder of its own."""
     if not product.folder:
         return rel
     if product.flags & ProductFlag.PRODUCT:
@@ -218,7 +223,7 @@ def _stage(product: JobProduct, name: str, sub_id: int, index: int, folders: Sta
         raise AnswerRefused(f"product {product.path!r} is a link, or behind one")
     if not stat.S_ISREG(found.st_mode):
         raise AnswerRefused(f"product {product.path!r} is not a regular file")
-    if is_ours and not found.st_mode & stat.S_IRUSR:  # a builder may set its own umask
+    if is_ours and not found.st_mode & stat.S_IRUSR:  # a builder may set a umask that makes its files unreadable
         os.chmod(path, _READABLE)
     elif is_ours and found.st_mode & _FORBIDDEN_MODES:
         os.chmod(path, stat.S_IMODE(found.st_mode) & ~_FORBIDDEN_MODES)
@@ -238,14 +243,15 @@ def _stage(product: JobProduct, name: str, sub_id: int, index: int, folders: Sta
 
 
 def _check_closed(path: str, shown: str) -> None:
-    """Refuse a file that is open for writing, perhaps in a thread of the builder: it could change after the commit."""
+    """Refuse a file that is still open for writing, perhaps in a thread of the builder: it could change after the commit."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)  # fcntl(2): not granted while the file is open for writing
+        # fcntl(2): the kernel refuses the lease while the file is open for writing
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except BlockingIOError:
         raise AnswerRefused(f"product {shown!r} is still open for writing") from None
     except OSError:
-        pass  # a file system without leases
+        pass  # the file system does not support leases
     finally:
         os.close(descriptor)
 
