@@ -203,11 +203,12 @@ class ConnectionsChanged(Struct, frozen=True):
 
 
 class ShowRequested(Struct, frozen=True):
-    """A person wants to see this source, or this product (a name, "" = none) of it, in the editor."""
+    """A person wants to see this source, or this product (a name, "" = none) of it, in the editor, or on the screen."""
 
     cause: int
     source: RelPath
     product: str = ""
+    on_screen: bool = False
 
 
 class PeerOrdered(Struct, frozen=True):

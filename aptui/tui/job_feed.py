@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aptui.config.dirs import asset_database
-from aptui.core.notices import ConnectionsChanged
+from aptui.core.notices import ConnectionsChanged, ShowRequested
 from aptui.shared.connections.peers import GatewayReport
 from aptui.tui.terminal.safety import make_safe
 
@@ -66,7 +66,34 @@ _AT_ONCE = 3
 """Maximum number of messages for single addresses; the others are reported as a number."""
 
 
-class RejectedPeers:
+class _Listener:
+    """A listener of the session that needs only the notices."""
+
+    def note_subscription(self, epoch: int, seq: int, running: Mapping[int, int]) -> None:
+        """Do nothing."""
+
+    def note_loss(self) -> None:
+        """Do nothing."""
+
+
+class ShownAssets(_Listener):
+    """Goes to the assets that an editor wants to see on the screen.
+
+    Args:
+        reveal: goes to a source; called in the session's thread.
+    """
+
+    def __init__(self, reveal: Callable[[str], object]) -> None:
+        self._reveal = reveal
+
+    def receive(self, news: Sequence[NoticeLine]) -> None:
+        """Go to the last asset that an editor wants to see."""
+        wanted = [line.notice.source for line in news if isinstance(line.notice, ShowRequested) and line.notice.on_screen]
+        if wanted:
+            self._reveal(wanted[-1])
+
+
+class RejectedPeers(_Listener):
     """Reports each address that the gateway rejected, once; a listener of the session (`session.NoticeListener`).
 
     Args:
@@ -94,12 +121,6 @@ class RejectedPeers:
         if len(fresh) > _AT_ONCE:
             self._show_toast(f"connections refused: {len(fresh) - _AT_ONCE:,} addresses more; see the Connections screen")
 
-    def note_subscription(self, epoch: int, seq: int, running: Mapping[int, int]) -> None:
-        """Do nothing."""
-
-    def note_loss(self) -> None:
-        """Do nothing."""
-
 
 class JobFeed:
     """Opens and closes the feed.
@@ -125,6 +146,7 @@ class JobFeed:
             wake_for_news=shell.wake_for_news, clock_ms=session.clock_ms, early=self.early,
         )  # fmt: skip
         session.listeners.append(self.feed)
+        session.listeners.append(ShownAssets(lambda source: shell.in_ui(shell.reveal, "assets", source)))
         session.listeners.append(RejectedPeers(lambda text: shell.in_ui(shell.show_toast, text, "warning", 15)))
 
     def read_again(self) -> None:

@@ -1,10 +1,12 @@
-"""Names of builders are remembered for the first rows of the next start."""
+"""Names of builders are remembered for the first rows of the next start; the screen goes to assets that an editor shows on it."""
 
 from types import SimpleNamespace
 
 import pytest
 
-from aptui.tui.job_feed import find_known_names, make_finder
+from aptui.core.notices import ShowRequested
+from aptui.link.codec import NoticeLine
+from aptui.tui.job_feed import ShownAssets, find_known_names, make_finder
 from aptui.tui.preferences.state import UiMemory
 from tests.store.conftest import BUILDER, job_row, source_row
 from tests.tui.database import database
@@ -54,3 +56,16 @@ def test_invalid_remembered_builder_names_are_ignored(tmp_path, remembered):
     memory.put("shell.builders", remembered)
 
     assert find_known_names(app_with(memory)) == {SHIPPED.uuid: "image"}
+
+
+def test_screen_goes_to_the_last_asset_that_an_editor_shows_on_it():
+    revealed = []
+    shown = [
+        ShowRequested(1, "a.png", on_screen=True), ShowRequested(1, "b.png", on_screen=True),
+        ShowRequested(1, "c.png"),
+    ]  # fmt: skip
+
+    ShownAssets(revealed.append).receive([NoticeLine(1, 1, each) for each in shown])
+    ShownAssets(revealed.append).receive([NoticeLine(1, 1, shown[2])])
+
+    assert revealed == ["b.png"]

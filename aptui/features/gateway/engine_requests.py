@@ -38,11 +38,15 @@ class WriteCatalog(FeatureRequest, frozen=True):
 
 
 class ShowSource(FeatureRequest, frozen=True):
-    """Show a source, or one product of it (a name), in the editor. Answered with {}; subscribers receive `ShowRequested`."""
+    """Show a source, or one product of it (a name), in the editor, or `on_screen`: on the screens that are open.
+
+    Answered with {}; subscribers receive `ShowRequested`.
+    """
 
     wire_name: ClassVar = "show_source"
     source: str = ""
     product: str = ""
+    on_screen: bool = False
 
 
 class ReportPeers(FeatureRequest, frozen=True):

@@ -90,7 +90,7 @@ class GatewayRequests:
                 live, engine = self._live, self._live.working_engine()
                 if not verb.source:
                     raise UserError("the source to be shown is missing", hint="name a source")
-                engine.news.notify(ShowRequested(engine.inbox.seq, RelPath(verb.source), verb.product))
+                engine.news.notify(ShowRequested(engine.inbox.seq, RelPath(verb.source), verb.product, verb.on_screen))
                 live.wake()
                 request.answer()
             case ReportPeers():

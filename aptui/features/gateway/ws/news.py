@@ -187,7 +187,7 @@ class NewsPublisher:
                 return self._job(notice, known)
             case JobProgress() if (job := self._started.get(notice.job_id)) is not None and job.run_key == notice.run_key:
                 return [notices.JobProgressed(replace(job, percent=notice.percent))]
-            case ShowRequested():
+            case ShowRequested(on_screen=False):
                 return [_show(notice, known)]
         return ()
 
@@ -283,7 +283,7 @@ def _read_from_database(pending: Sequence[NoticeLine]) -> tuple[dict[str, str], 
                 digests.update(notice.products)
             case SourcesChanged():
                 paths.update(path for path, is_there in notice.sources if is_there)
-            case ShowRequested():
+            case ShowRequested(on_screen=False):
                 paths.add(notice.source)
             case JobChanged() if notice.is_of_its_source:
                 paths.add(notice.source)

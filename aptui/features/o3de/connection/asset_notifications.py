@@ -136,7 +136,7 @@ class AssetNotifications:
                     self._send_job(job, sources)
                 case Progress() as progress:
                     self._send_count(progress.pending_count)
-                case ShowRequested(source=path):
+                case ShowRequested(source=path, on_screen=False):
                     if path in sources:
                         self._show(sources[path])
 
@@ -226,7 +226,7 @@ def _read_sources(reader: Reader, pending: Iterable[NoticeLine]) -> dict[str, So
         match news.notice:
             case SourcesChanged(sources=changed):
                 paths.update(path for path, is_there in changed if is_there)
-            case JobChanged(source=path) | ShowRequested(source=path):
+            case JobChanged(source=path) | ShowRequested(source=path, on_screen=False):
                 paths.add(path)
     return {path: row for path in paths if (row := reader.source(path)) is not None}
 

@@ -218,6 +218,14 @@ class ClientAnswers:
         source = await self._database.ask(lambda reader: self._paths.find_source(reader, path))
         return {"FullSourcePath": path} if source is None else {"FullSourcePath": _full(source), "Resolved": True}
 
+    async def _show_on_screen(self, request: O3deMessage) -> Values:
+        """Show a source, or the source of a product, on the screens that are open."""
+        path, show = request["AssetPath"], feature.find_request("show_source")
+        source = await self._database.ask(lambda reader: self._paths.find_source(reader, path)) if path else None
+        if source is not None and show is not None:
+            await self._engine.ask(show(source=source.source, on_screen=True))
+        return {}
+
     async def _scan_folders(self, _request: O3deMessage) -> Values:
         return {"ScanFolders": [each.path for each in self._paths.scan_folders]}
 
@@ -387,6 +395,7 @@ _HANDLERS = {
     "SourceAssetProductsInfoRequest": "_source_products",
     "AssetInfoRequest": "_asset_info",
     "AssetDependencyInfoRequest": "_dependencies",
+    "ShowAssetInAssetProcessorRequest": "_show_on_screen",
     "GetScanFoldersRequest": "_scan_folders",
     "GetAssetSafeFoldersRequest": "_safe_folders",
     "AssetJobsInfoRequest": "_jobs_info",

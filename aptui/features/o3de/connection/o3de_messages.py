@@ -273,7 +273,6 @@ NEGOTIATION = O3deExchange(
     _NEGOTIATION,
 )  # fmt: skip
 _RESULT = "ResultCode:u32"
-_SHOWN = "refused: the engine has a screen, not a window; run 'aptui' in a terminal"
 
 
 def _ask(wire_name: str, request: Shape, response: Shape | None, extent: str = "answered") -> O3deExchange:
@@ -371,10 +370,10 @@ EXCHANGES = (
          "answered: previews, moves (references are updated) and deletions of one source or folder"),
     _ask("AssetSystem::ShowAssetInAssetProcessor",
          _shape("ShowAssetInAssetProcessorRequest", "04A068A0-58D7-4404-ABAD-AED72287FFE8", 1, "AssetPath:os", has_base=False),
-         None, _SHOWN),
+         None, "answered: the screens that are open show the asset"),
     _ask("AssetSystem::ShowWindow",
          _shape("ShowAssetProcessorRequest", "509CA545-1213-4064-9B58-6FFE3DDD27D3", 0, has_base=False, has_value=True), None,
-         _SHOWN),
+         "refused: the engine has a screen, not a window; run 'aptui' in a terminal"),
     _ask("AssetSystem::UpdateSourceControlStatusRequest",
          _shape("UpdateSourceControlStatusRequest", "B313400A-3E5D-496F-BD91-09B9C10EBDF0", 1, "SourceControlEnabled:bool",
                 has_base=False), None, "refused: 'enablescm' of the asset processor decides"),

@@ -19,13 +19,14 @@ from waiting import until
 
 from aptui import __version__
 from aptui.config.settings import GatewaySettings
-from aptui.core.notices import EngineMessage
+from aptui.core.notices import EngineMessage, ShowRequested
 from aptui.features.gateway.engine_requests import ShowSource
 from aptui.features.o3de.connection.connection_settings import branch_token, find_settings
 from aptui.features.o3de.connection.connection_supervisor import ConnectionSupervisor
 from aptui.features.o3de.project_facts import Options
 from aptui.link import places
 from aptui.link.client import EngineClient
+from aptui.link.port import Subscribe
 from aptui.link.server import LinkServer
 from tests.features.o3de.connection import o3de_client as client
 from tests.features.o3de.connection.o3de_client import Node, O3deClient
@@ -342,6 +343,27 @@ def test_asset_to_show_is_sent_only_to_the_editor(garden: Garden) -> None:
         while client.crc(CHANGE) not in names:
             names.append(game.receive()[0])
         assert client.crc("AssetSystem::AssetBrowserShowRequest") not in names
+
+
+def test_asset_that_a_client_shows_goes_to_the_screens_and_not_to_the_editor(garden: Garden) -> None:
+    """By the path of a source or of a product; for a path without an asset, nothing happens."""
+    with garden.editor() as editor, EngineClient.connect(places.socket_path(garden.project.cache), kind="test") as screen:
+        until(lambda: is_ready(editor))
+        screen.ask(Subscribe())
+        for path in ("missing.txt", str(garden.project.root / "assets/sub/Second.txt"), "first.txt"):
+            show = client.message("04A068A0-58D7-4404-ABAD-AED72287FFE8", client.text("AssetPath", path), has_base=False)
+            editor.send("AssetSystem::ShowAssetInAssetProcessor", show)
+
+        shown: list[str] = []
+        while len(shown) < 2:
+            news = screen.next_news(20)
+            assert news is not None
+            if isinstance(news.notice, ShowRequested):
+                assert news.notice.on_screen
+                shown.append(news.notice.source)
+        assert sorted(shown) == ["first.txt", "sub/Second.txt"]
+        assert editor.ask("AssetSystem::RequestPing", client.message("E06F6663-A168-439A-83E1-6F2215BAC0B6"))
+        assert client.crc("AssetSystem::AssetBrowserShowRequest") not in [kind for kind, _node in editor.notifications]
 
 
 def test_client_of_another_project_is_refused_and_reported(garden: Garden) -> None:

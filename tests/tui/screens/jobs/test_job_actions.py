@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from aptui.core.notices import ShowRequested
 from aptui.features.gateway.engine_requests import ShowSource
 from aptui.link.port import Cancel, EscalateJobs, ReprocessJobs
 from aptui.shared.connections.peers import GatewayReport, PeerSettings
@@ -114,6 +115,12 @@ async def test_show_key_sends_source_to_connected_editor(app, pilot, pane):
     app.session.gateway, app.session.engine = None, EngineFacts(ports={"o3de": 45_643})
     await pilot.press("V")
     await until(pilot, lambda: app.session.asked == [ShowSource(source=source)] * 2)
+
+
+@on_jobs(panes=[PANES[0], PROBES[1]])
+async def test_asset_that_an_editor_shows_opens_the_assets_screen(app, pilot):
+    app.session.say(ShowRequested(1, "a.png", on_screen=True))
+    await until(pilot, lambda: "assets" in app.switcher.mounted and app.switcher.pane is app.switcher.mounted["assets"])
 
 
 @on_jobs()
