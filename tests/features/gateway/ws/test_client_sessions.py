@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 from waiting import until
 
-from aptui.cli import run_verbs
+from aptui.cli.read_access import running_jobs
 from aptui.features.gateway import wire_codec, wire_records
 from aptui.features.gateway.access import tokens as token_files
 from aptui.features.gateway.access.guard import ClientIdentity
@@ -224,11 +224,11 @@ def test_progress_of_a_running_job_is_notified_and_listed(there: Garden) -> None
     assert (started.percent, progressed) == (-1, replace(started, percent=40))
     (listed,) = client.ask(wire_records.JobsInfo(term="told.adv")).jobs
     assert (listed.status, listed.percent) == ("processing", 40)
-    assert run_verbs.running_jobs(there.project.load()) == {started.job_id: 40}
+    assert running_jobs(there.project.load()) == {started.job_id: 40}
 
     there.gate.unlink()
     assert hear(client, lambda notice: isinstance(notice, wire_records.JobCompleted)).job.percent == -1
-    assert run_verbs.running_jobs(there.project.load()) == {}
+    assert running_jobs(there.project.load()) == {}
 
 
 def test_clients_receive_only_their_platforms_and_kinds(there: Garden) -> None:
