@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.bench import corpus, graph, hub, links, live, serve, tree, viewers, work
+from tests.bench import corpus, farm, graph, hub, links, live, serve, tree, viewers, work
 from tests.bench.measure import Cost, aptui, measure_as_installed, median, run, say, settle, spread
 from tests.bench.peers import gulp_command, ninja_project
 
@@ -254,6 +254,7 @@ ROWS.update(links.ROWS)
 ROWS.update(graph.ROWS)
 ROWS.update(hub.ROWS)
 ROWS.update(work.ROWS)
+ROWS.update(farm.ROWS)
 ROWS.update(tree.ROWS)
 ROWS.update(viewers.ROWS)
 
