@@ -218,7 +218,9 @@ def _builders(config: Config) -> DoctorCheck:
         builders = config.project.builders if hides_code(config) else all_builders(config)
     except KnownError as error:
         return DoctorCheck("builders", "fail", str(error), "fix it; nothing can be processed before")
-    return DoctorCheck("builders", "ok" if builders else "warn", f"{len(builders)}", "" if builders else "name some in aptui.yaml")
+    versions = {tool.builder for tool in config.tools if tool.version}
+    text = "; ".join([f"{len(builders)}", *(f"{each.name} {each.version}" for each in builders if each.name in versions)])
+    return DoctorCheck("builders", "ok" if builders else "warn", text, "" if builders else "name some in aptui.yaml")
 
 
 def _rules(config: Config) -> DoctorCheck:

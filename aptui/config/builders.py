@@ -498,7 +498,8 @@ class BuilderCompiler:
         tools = []
         for item in listed.value if listed else []:
             program, files = item.get("name") or item, item.get("files")
-            tool = identify(name, program.value, program.where, self._tree.folder)
+            version = item.value["version"].value if item.get("version") else ""
+            tool = identify(name, program.value, program.where, self._tree.folder, version=version)
             if tool is None:
                 place = "below the project" if "/" in program.value else "in PATH"
                 self._tree.wrong(

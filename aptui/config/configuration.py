@@ -105,7 +105,8 @@ class SharedCacheSettings(Struct, frozen=True):
 class ToolSettings(Struct, frozen=True):
     """A program that a command builder names, or with `is_file` a file that belongs to one.
 
-    `digest` (SHA-256, hex) is valid while `stamp` (size, mtime_ns, ctime_ns, inode) does not change.
+    `digest` (SHA-256, hex) is valid while `stamp` (size, mtime_ns, ctime_ns, inode) does not change. `version` is a command
+    that prints the version of the program.
     """
 
     builder: str
@@ -115,6 +116,7 @@ class ToolSettings(Struct, frozen=True):
     digest: str
     where: str
     is_file: bool = False
+    version: str = ""
 
 
 class Config(Struct, frozen=True):
@@ -157,8 +159,9 @@ class Config(Struct, frozen=True):
 
     @property
     def has_code(self) -> bool:
-        """Whether any builder is a class, or may be one: the registry finds them."""
-        return self.has_builders_to_find or any(builder.kind is BuilderKind.PYTHON for builder in self.project.builders)
+        """Whether the registry must complete builders: classes, or commands whose tools print their version."""
+        is_python = any(builder.kind is BuilderKind.PYTHON for builder in self.project.builders)
+        return is_python or self.has_builders_to_find or any(tool.version for tool in self.tools)
 
     @property
     def has_builders_to_find(self) -> bool:

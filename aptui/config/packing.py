@@ -23,7 +23,7 @@ from aptui.config.dirs import data_dir, host_platform
 from aptui.core.project import Builder, Project
 from aptui.shared.files import clocks
 
-FORM = 17
+FORM = 18
 """Version of the compiled form; increase it when the form changes."""
 
 
@@ -110,7 +110,14 @@ def sign_project(project: Project, project_dir: Path | None = None) -> Project:
 
 
 def identify(
-    builder: str, name: str, where: str, project_dir: Path, known: ToolSettings | None = None, *, is_file: bool = False
+    builder: str,
+    name: str,
+    where: str,
+    project_dir: Path,
+    known: ToolSettings | None = None,
+    *,
+    is_file: bool = False,
+    version: str = "",
 ) -> ToolSettings | None:
     """Find a program (a path below the project if it has a slash, else by PATH) and digest it, unless `known` is up to date.
 
@@ -129,7 +136,7 @@ def identify(
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError:
         return None
-    return ToolSettings(builder, name, path, clocks.stamp_read_at(stamp, read_ns), digest, where, is_file)
+    return ToolSettings(builder, name, path, clocks.stamp_read_at(stamp, read_ns), digest, where, is_file, version)
 
 
 def _which(name: str, project_dir: Path, access: int) -> str | None:
@@ -164,7 +171,10 @@ def refresh_tools(config: Config) -> Config | None:
     """Return `config` with every tool as it is now; None if one is missing, which only a full load can report."""
     if not config.tools:
         return config
-    now = [identify(tool.builder, tool.name, tool.where, config.project_dir, tool, is_file=tool.is_file) for tool in config.tools]
+    now = [
+        identify(tool.builder, tool.name, tool.where, config.project_dir, tool, is_file=tool.is_file, version=tool.version)
+        for tool in config.tools
+    ]
     tools = tuple(tool for tool in now if tool is not None)
     if len(tools) < len(now) or tools == config.tools:
         return None if len(tools) < len(now) else config

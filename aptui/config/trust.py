@@ -181,7 +181,10 @@ def find_runnable(config: Config) -> RunnableCode:
     top = os.path.realpath(config.project_dir)
     code = [os.path.relpath(path, top) for path in sorted(_code_files(config)) if path.endswith(_CODE)]
     return RunnableCode(
-        tuple((builder.name, builder.command.command) for builder in config.project.builders if builder.command),
+        (
+            *((builder.name, builder.command.command) for builder in config.project.builders if builder.command),
+            *((tool.builder, tool.version) for tool in config.tools if tool.version),
+        ),
         tuple((each.event, " ".join(each.exec) or each.webhook) for each in config.on.alerts if each.exec or each.webhook),
         tuple((check.name, " ".join(check.command)) for check in config.checks if check.command),
         tuple(code),
@@ -262,6 +265,8 @@ def _words(config: Config) -> Iterator[str]:
     for builder in config.project.builders:
         if builder.command:
             yield from (word.strip("'\"") for word in builder.command.command.split())
+    for tool in config.tools:
+        yield from (word.strip("'\"") for word in tool.version.split())
     for alert in config.on.alerts:
         yield from alert.exec
     for check in config.checks:

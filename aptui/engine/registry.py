@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from aptui.config.configuration import Config, ConfigErrors
+from aptui.config.configuration import Config, ConfigErrors, ToolSettings
 from aptui.core import run_report
 from aptui.core.paths import builder_uuid
 from aptui.core.patterns import leave_out, wildcard_regex
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 FOLDER = "builders"
 _HELPER = "a file that only helps others is called '_NAME.py'"
 _LIMIT_S = 120.0
+_VERSION_LIMIT_S = 10.0
+_MOST_VERSION_CHARACTERS = 1000
 _ENTRY = "entry:"
 _NO_VERSION = Builder(b"", "", BuilderKind.PYTHON).version
 _OF_THE_PROJECT = (
@@ -62,16 +64,20 @@ _OF_THE_PROJECT = (
 class _RegistryCache(Struct):
     """The contents of the cache file.
 
-    `signature` covers interpreter and installed packages. Keys: `entries` name, `files` path, `adapted` adapter and environment.
+    `signature` covers interpreter and installed packages. Keys: `entries` name, `files` path, `adapted` adapter and environment,
+    `versions` path, digest and version command of a tool; their values are the printed versions.
     """
 
     signature: str = ""
     entries: dict[str, ClassAnswer] = field(default_factory=dict)
     files: dict[str, ClassAnswer] = field(default_factory=dict)
     adapted: dict[str, ClassAnswer] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
 
 
-def complete(config: Config, cache_file: Path, notify: Callable[[str], None] = lambda _sentence: None) -> tuple[Builder, ...]:
+def complete(
+    config: Config, cache_file: Path, notify: Callable[[str], None] = lambda _sentence: None, *, asks_versions: bool = False
+) -> tuple[Builder, ...]:
     """Return the builders of `config`, with version, patterns, fingerprint and code digest of their classes, and of `builders/`.
 
     A builder with an adapter and no origin is replaced by those that its adapter finds. A builder with the origin `entry:NAME` may
@@ -82,18 +88,20 @@ def complete(config: Config, cache_file: Path, notify: Callable[[str], None] = l
         config: the checked configuration.
         cache_file: the registry's file; may be absent, unreadable or unwritable.
         notify: called with errors of scripts that adapters run; other builders continue to work.
+        asks_versions: whether to run the version commands of tools; without it, the versions of the last run are used.
 
     Raises:
-        UserError: a builder does not exist or was lost, two builders have one name, or a file that cannot be imported does
-            not show
-            which builders it has. The jobs of builders in other files that cannot be imported fail (`Builder.fault`).
+        UserError: a version command fails, a builder does not exist or was lost, two builders have one name, or it is unknown which
+            builders a file has that cannot be imported. The jobs of builders in other such files fail (`Builder.fault`).
         HostError: the project requires a sandbox, and it cannot be started.
     """
     builders, project_dir, unlisted = config.project.builders, config.project_dir, config.project.unlisted_builder
     paths = [str(path) for path in sorted((project_dir.resolve() / FOLDER).glob("*.py")) if not path.name.startswith("_")]
-    if not paths and not any(builder.kind is BuilderKind.PYTHON for builder in builders):
+    has_classes = bool(paths) or any(builder.kind is BuilderKind.PYTHON for builder in builders)
+    if not has_classes and not any(tool.version for tool in config.tools):
         return builders
     memory = _read_remembered(cache_file)
+    versions = _ask_versions(config) if asks_versions else memory.versions
     builders, adapted = _adapt_builders(config, memory, notify)
     files = _answers({path: ClassQuestion(path=path) for path in paths}, memory.files, config)
     for path, answer in files.items():
@@ -111,12 +119,12 @@ def complete(config: Config, cache_file: Path, notify: Callable[[str], None] = l
             name = f"{FOLDER}/{os.path.basename(path)}"
             notify(f"'{name}' has no builder: a class with name, patterns, create_jobs and process_job; {_HELPER}")
     _check_entries(builders, own, entries, config.places)
-    completed = [_complete_builder(builder, own, files, entries) for builder in builders]
+    completed = [_complete_builder(_add_versions(builder, config, versions), own, files, entries) for builder in builders]
     used = {origin for builder in completed for origin in (builder.origin, *(step.origin for step in builder.steps))}
     added = [_add_found(found, files[path], unlisted) for found, path in own.values() if found.origin not in used]
     _check_names([*completed, *added])
     _check_patterns([*completed, *added], own.values(), config.places)
-    _remember(cache_file, _RegistryCache(_signature(), entries, files, adapted), memory)
+    _remember(cache_file, _RegistryCache(_signature(), entries, files, adapted, versions), memory)
     return (*completed, *added)
 
 
@@ -303,6 +311,66 @@ def distrust(cache_file: Path) -> None:
     for answer in answers:
         answer.files = [(path, size, 0, code) for path, size, _mtime_ns, code in answer.files]
     _remember(cache_file, memory, before)
+
+
+# ------------------------------------------------------------------------------------------------------------------ versions
+
+
+def _add_versions(builder: Builder, config: Config, versions: Mapping[str, str]) -> Builder:
+    """Return a builder whose version also names the printed versions of its tools."""
+    tools = [tool for tool in config.tools if tool.builder == builder.name and tool.version]
+    texts = [f"{tool.name}: {versions[key]}" for tool in tools if (key := _version_key(tool)) in versions]
+    return replace(builder, version=f"{builder.version} ({', '.join(texts)})") if texts else builder
+
+
+def _version_key(tool: ToolSettings) -> str:
+    return f"{tool.path}\n{tool.digest}\n{tool.version}"
+
+
+def _ask_versions(config: Config) -> dict[str, str]:
+    """Run each version command once, in the sandbox of the project's programs, and return its output as one line.
+
+    No result is reused, because the file of a tool may start a program that changed behind it.
+
+    Raises:
+        UserError: a command cannot be started, fails, prints nothing, or exceeds the time limit.
+    """
+    tools = {_version_key(tool): tool for tool in config.tools if tool.version}
+    if not tools:
+        return {}
+    import shlex
+    import subprocess
+
+    from aptui.engine.pool.sandbox import sandbox_of
+    from aptui.engine.pool.spawning import python_environment
+
+    sandbox, folder, found = sandbox_of(config, stages=False), str(config.project_dir), {}
+    for key, tool in tools.items():
+        output = ""
+        try:
+            words = shlex.split(tool.version)
+            ended = subprocess.run(
+                words if sandbox is None else sandbox.command(words, folder),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=_VERSION_LIMIT_S,
+                check=False,
+                cwd=folder,
+                env=python_environment(),
+                start_new_session=True,
+            )
+            output = " ".join(ended.stdout.decode("utf-8", "replace").split())[:_MOST_VERSION_CHARACTERS]
+            why = f"ended with status {ended.returncode}: {output}" if ended.returncode else "" if output else "printed nothing"
+        except subprocess.TimeoutExpired:
+            why = f"took more than {_VERSION_LIMIT_S:g} s"
+        except (OSError, ValueError) as error:
+            why = f"cannot be started: {error}"
+        if why:
+            what = f"the version command '{tool.version}' of tool '{tool.name}' {why}"
+            raise UserError(what, where=tool.where, hint="run it by hand in the folder of the project")
+        found[key] = output
+    return found
 
 
 # -------------------------------------------------------------------------------------------------------------------- errors
@@ -588,7 +656,7 @@ def _read_remembered(cache_file: Path) -> _RegistryCache:
     for answer in memory.files.values():
         if any(found.packages for found in answer.classes):
             answer.files = []  # another version may be installed now
-    return _RegistryCache(memory.signature, {}, memory.files, memory.adapted)
+    return _RegistryCache(memory.signature, {}, memory.files, memory.adapted, memory.versions)
 
 
 def _remember(cache_file: Path, memory: _RegistryCache, before: _RegistryCache) -> None:
@@ -606,7 +674,9 @@ def _remember(cache_file: Path, memory: _RegistryCache, before: _RegistryCache) 
 
 
 def complete_checked(config: Config, memory: Path, notify: Callable[[str], None] = lambda _sentence: None) -> tuple[Builder, ...]:
-    """Return the builders of a configuration as `registry.complete` does, their parameters checked.
+    """Return the builders of a configuration as `registry.complete` does, with checked parameters and versions of tools.
+
+    Only an engine calls this function, because it runs commands of the project.
 
     Args:
         memory: the cache file of the registry.
@@ -615,7 +685,7 @@ def complete_checked(config: Config, memory: Path, notify: Callable[[str], None]
     Raises:
         UserError: as `registry.complete`; or a parameter is unknown or has a wrong value: the error lists each one with its place.
     """
-    builders = complete(config, memory, notify)
+    builders = complete(config, memory, notify, asks_versions=True)
     check(builders, config.places)
     return builders
 

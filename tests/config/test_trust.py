@@ -167,6 +167,19 @@ def test_runnable_code_is_listed_by_kind(project: Path) -> None:
     assert found.counts() == [(1, "command"), (1, "hook"), (1, "command check"), (2, "Python file")]
 
 
+def test_version_command_of_a_tool_is_listed_and_changes_of_its_script_need_trust(project: Path) -> None:
+    settings = project / "aptui.yaml"
+    tools = 'products: ["*.b"], tools: [{name: sh, version: "sh tools/version.sh"}]}'
+    settings.write_text(settings.read_text().replace('products: ["*.b"]}', tools))
+    (project / "tools/version.sh").write_text("echo 1")
+    trust.record(load(project))
+    assert ("convert", "sh tools/version.sh") in trust.find_runnable(load(project)).commands
+
+    (project / "tools/version.sh").write_text("echo hostile")
+
+    assert trust.assess(load(project)).changed == ("tools/version.sh",)
+
+
 def test_too_many_code_files_are_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trust, "_MOST_FILES", 1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 
@@ -13,7 +14,8 @@ from aptui.config import load
 from aptui.config.configuration import Config
 from aptui.core.paths import builder_uuid
 from aptui.core.project import Builder, BuilderKind, Pattern, PatternKind, Platform, Project
-from aptui.engine.registry import complete
+from aptui.engine import registry
+from aptui.engine.registry import complete, complete_checked
 from aptui.shared.errors import UserError
 
 pytestmark = pytest.mark.real
@@ -361,3 +363,54 @@ def test_project_builder_needs_no_entry(tmp_path, monkeypatch):
     assert found[0] == found[1]
     assert (found[0].process_limit_s, found[0].analyse_limit_s, found[0].memory_limit_bytes) == (2.0, 3.0, 512 << 20)
     assert dict(found[0].variables).keys() == {"LEVEL"}
+
+
+# version commands of tools
+
+
+def versioned(folder, monkeypatch, command="sh tool.sh -v"):
+    """Return a function that loads a project with a tool that has a version command."""
+    settings = f"""
+scan_folders: [{{name: a, path: assets}}]
+builders:
+  - {{name: b, patterns: ["*"], command: x, tools: [{{name: sh, version: {json.dumps(command)}}}]}}
+"""
+    project = own_project(folder, monkeypatch, {"aptui.yaml": settings, "tool.sh": "echo tool  1.2; echo of $1 >&2"})
+    return lambda: load.load(project)
+
+
+def test_output_of_a_version_command_is_part_of_the_version_of_its_builder(tmp_path, monkeypatch):
+    config, memory = versioned(tmp_path, monkeypatch), tmp_path / "memory"
+    (first,) = complete_checked(config(), memory)
+    (tmp_path / "project/tool.sh").write_text("echo tool 1.3")
+    (upgraded,) = complete_checked(config(), memory)
+
+    assert first.version == "1 (sh: tool 1.2 of -v)"
+    assert upgraded.version == "1 (sh: tool 1.3)"
+    assert first.code_digest == upgraded.code_digest
+
+
+def test_a_verb_that_reads_uses_the_last_printed_version_and_starts_no_program(tmp_path, monkeypatch, no_process):
+    config, memory = versioned(tmp_path, monkeypatch), tmp_path / "memory"
+    (asked,) = complete_checked(config(), memory)
+    no_process()
+
+    assert complete(config(), memory) == (asked,)
+    assert complete(config(), tmp_path / "none") == config().project.builders
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("sh -c 'echo no; exit 3'", "ended with status 3: no"),
+        ("true", "printed nothing"),
+        ("sleep 60", "took more than 0.1 s"),
+        ("sh -c '", "cannot be started: No closing quotation"),
+    ],
+)
+def test_a_version_command_that_fails_is_reported_with_its_place(tmp_path, monkeypatch, command, why):
+    monkeypatch.setattr(registry, "_VERSION_LIMIT_S", 0.1 if "sleep" in command else 60)
+    config = versioned(tmp_path, monkeypatch, command)()
+
+    with pytest.raises(UserError, match=f"aptui.yaml:4:.*of tool 'sh' {why}"):
+        complete_checked(config, tmp_path / "memory")

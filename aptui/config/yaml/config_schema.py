@@ -128,10 +128,11 @@ REFERENCE = record(
 REFERENCE = {**REFERENCE, "type": ["string", "object"], "minLength": 1}
 
 TOOL = record(
-    "a program, or a mapping like {name: …, files: […]}",
+    "a program, or a mapping like {name: …, files: […], version: …}",
     ("name",),
     name=text("a program", "Name, searched in PATH, or path.", pattern=NAME),
     files=list_of(text("a path", pattern=NAME), "a list of files", "Files that belong to the program, by path."),
+    version=text("a command", "Command that prints the version of the program; it runs at each start of the engine."),
 )
 TOOL = {**TOOL, "type": ["string", "object"], "minLength": 1, "pattern": NAME}
 
