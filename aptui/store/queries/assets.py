@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from aptui.core.patterns import wildcard
 from aptui.core.project import COMMON_PLATFORM, INTERMEDIATES
+from aptui.core.run_report import NO_FACTS, ContentFacts
 from aptui.shared.printing import when
 from aptui.store.db.schema import VERSION_KEY, uuid_text
 from aptui.store.db.statements import MOST_RUNS
@@ -191,7 +192,7 @@ class ProductDetails(Struct, frozen=True):
     """A product with the facts that are cheap to query; `queries.dependencies` has its dependencies.
 
     `scanned_s` is the time of its last scan for missing dependencies, 0 = never; `scan_says` is that scan's result besides the
-    findings.
+    findings. `facts` are those that its builder reported.
     """
 
     product: ProductRow
@@ -203,6 +204,7 @@ class ProductDetails(Struct, frozen=True):
     missing: tuple[MissingDependency, ...]
     scanned_s: int
     scan_says: str = ""
+    facts: ContentFacts = NO_FACTS
 
 
 def asset_id_text(uuid: bytes, sub_id: int) -> str:
@@ -373,10 +375,13 @@ def product_details(reader: Reader, product_id: int) -> ProductDetails | None:
     unmet = "SELECT UnresolvedPath FROM ProductDependencies WHERE ProductPK = ? AND UnresolvedPath <> '' ORDER BY 1"
     missing = _missing(reader, product_id, job.platform if job else "")
     hits = tuple(item for item in missing if item.asset_id)
+    reported = "SELECT width, height, triangles, rate, seconds, format, more FROM aptui_facts WHERE product_id = ?"
+    facts = reader.ask(reported, (product_id,)).fetchone()
     return ProductDetails(
         product, asset_id_text(source.uuid, product.sub_id) if source else "", job, source,
         reader.ask(counts, (product_id,)).fetchone()[0], tuple(path for (path,) in reader.ask(unmet, (product_id,))),
         hits, max((item.scanned_s for item in missing), default=0), next((item.text for item in missing if not item.asset_id), ""),
+        ContentFacts(*facts) if facts else NO_FACTS,
     )  # fmt: skip
 
 

@@ -263,6 +263,8 @@ def _of_product(reader: Reader, details: ProductDetails, places: AssetPlaces) ->
         facts.append(("Digest", product.digest.hex()))
     if any(product.asset_type):
         facts.append(("Type", uuid_text(product.asset_type)))
+    if named := details.facts.all:
+        facts.append(("Facts", ", ".join(f"{name} {value}" for name, value in named.items())))
     groups = [ReferenceGroup("", (Ref(SOURCE, source.source_id, source.source, "source"),))] if source else []
     groups += [ReferenceGroup("", (_job_ref(job),))] if job else []
     incoming = tuple(_link_ref(link, IN) for link in assets.product_dependents(reader, product.product_id))

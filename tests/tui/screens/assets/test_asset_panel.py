@@ -14,7 +14,7 @@ from aptui.config import load
 from aptui.store.queries.reader import JobRow, open_reader
 from aptui.tui.data.assets_store import Kind
 from aptui.tui.screens.assets.asset_panel import AssetPlaces, _file_facts, _job_ref, find, moment, read_panel
-from tests.store.conftest import source_row
+from tests.store.conftest import job_row, product_row, source_row
 from tui.database import database
 
 
@@ -103,3 +103,20 @@ def test_panel_names_files_hidden_in_later_scan_folders(tmp_path: Path) -> None:
     assert alone is not None
     assert [value for name, value in hides.facts if name == "Hides"] == [str(tmp_path / "shared/maps/A.TXT")]
     assert "Hides" not in dict(alone.facts)
+
+
+def test_panel_of_a_product_shows_the_facts_that_its_builder_reported(tmp_path: Path) -> None:
+    facts = (1, 1, 64, 32, 0, 0, 0.0, "png", '{"bones":12}')
+    with database(tmp_path) as made:
+        ids, _ = made.writer.sync_scan_folders([("game", str(tmp_path), 0)])
+        made.put(
+            put_source=[source_row(1, "a.txt", ids["game"])],
+            put_job=[job_row(1, 1)],
+            put_product=[product_row(1, 1, "linux/a.png"), product_row(2, 1, "linux/b.png")],
+            put_facts=[facts],
+        )
+        with closing(open_reader(made.path)) as reader:
+            panels = [read_panel(reader, Kind.PRODUCTS, number, AssetPlaces(str(tmp_path))) for number in (1, 2)]
+
+    shown = [dict(panel.facts).get("Facts") for panel in panels if panel is not None]
+    assert shown == ["width 64, height 32, format png, bones 12", None]
