@@ -473,7 +473,8 @@ def _format_answer(answer: dict[str, Any], shown: Shown) -> Iterator[tuple[str, 
     for builder in answer["builders"]:
         yield from _describe_builder(builder, shown)
     if not answer["builders"]:
-        nothing = "nothing is adjusted here" if answer["is"] in ("folder", "settings") else "none: no builder's pattern matches"
+        nothing = "none: no builder's pattern matches; 'aptui why' lists the sources that need it"
+        nothing = "nothing is adjusted here" if answer["is"] in ("folder", "settings") else nothing
         yield f"  {'builder':{_WIDTH}} {nothing}", "yellow"
 
 
