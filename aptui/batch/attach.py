@@ -45,7 +45,7 @@ def settle(client: EngineClient, config: Config, options: RunOptions, reporter: 
         BusyError: the engine does not answer. UserError: it runs with other options, or the configuration is wrong.
     """
     if client.hello.version != __version__:
-        what = f"aptui: the engine that runs is aptui {client.hello.version}, and this is {__version__}: 'aptui start' replaces it"
+        what = f"aptui: the running engine is aptui {client.hello.version}, and this is {__version__}: 'aptui start' replaces it"
         printing.complain(what, "yellow")
     answer = None
     try:
@@ -69,7 +69,7 @@ def settle(client: EngineClient, config: Config, options: RunOptions, reporter: 
         summary.mistakes = tuple(map(str, mistakes))
     if answer and isinstance(variables := answer.get("variables"), dict) and (others := differing(config, variables)):
         names = ", ".join(f"'{name}'" for name in others)
-        printing.complain(f"the engine that runs was started with other values of {names}, and those count: 'aptui stop' ends it")
+        printing.complain(f"the running engine was started with other values of {names}, and uses them: 'aptui stop' ends it")
     if answer and isinstance(shared := answer.get("shared"), dict) and shared:
         from aptui.shared.result_store import sum_of
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from aptui.core.pipeline.pipeline import PipelineStatus
 
 
-# The last valid configuration, for verbs that ask a running engine or read its database while the files are broken.
+# The last valid configuration, for verbs that ask a running engine or read its database while the configuration is invalid.
 
 
 def last_good(project_dir: Path, sets: Sequence[str] = (), platforms: Sequence[str] | None = None) -> Config | None:
@@ -102,7 +102,7 @@ def _factor(text: str) -> float:
 
 
 class StopAfter(Struct, frozen=True):
-    """Maximum number of failures of a run; with `is_same_cause`, of failures with one cause."""
+    """Number of failures after which a run stops; with `is_same_cause`, the number of failures with the same cause."""
 
     count: int
     is_same_cause: bool = False
@@ -126,7 +126,7 @@ class FailureCounter:
 
     Args:
         limit: maximum number of failures.
-        stop: called once.
+        stop: stops the engine; called once.
     """
 
     def __init__(self, limit: StopAfter, stop: Callable[[], object]) -> None:

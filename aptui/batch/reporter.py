@@ -29,7 +29,7 @@ _PLAIN_S = 10.0
 _WINDOW_S = 5.0
 """Time window (seconds) of the rate."""
 _MOST_SAMPLES = 2
-"""Minimum number of samples that are kept, however old: a rate needs two."""
+"""Minimum number of samples that are kept, even if they are old, because a rate needs two samples."""
 _WHOLE_RATE = 10
 """Jobs per second; lower rates are shown with one decimal."""
 SLOWEST = 5

@@ -52,18 +52,18 @@ def batch_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `batch`."""
     engine_arguments(parser)
     report_arguments(parser)
-    parser.add_argument("--full-scan", action="store_true", help="read every file again, whatever its times say")
+    parser.add_argument("--full-scan", action="store_true", help="read every file again, even if its size and times did not change")
     parser.add_argument(
         "--accept-empty", action="append", default=[], metavar="NAME",
-        help="scan folder NAME is meant as it is now, though it is empty, on another device, or lacks most files: "
-        "what is gone from it is deleted",
+        help="accept scan folder NAME as it is, although it is empty, on another device, or lacks most files; "
+        "products of missing sources are deleted",
     )  # fmt: skip
     adopt_argument(parser)
-    parser.add_argument("--trace", metavar="FILE", help="write where the time goes, for Perfetto or Chrome")
+    parser.add_argument("--trace", metavar="FILE", help="write a trace of the run, for Perfetto or Chrome")
     parser.add_argument(
         "--stop-after",
         metavar="N[:same-cause]",
-        help=f"stop after N failures (of one cause); jobs that are left do not run; exit {STOPPED_EARLY}",
+        help=f"stop after N failures (of one cause); the remaining jobs do not run; exit {STOPPED_EARLY}",
     )
     parser.add_argument("--remove", action="store_true", help="delete the products of platforms that are not enabled (any more)")
 
@@ -130,7 +130,8 @@ def run(config: configuration.Config, options: RunOptions) -> Summary:
         and (summary := _run_by_engine(config, options, reporter, began_s)) is not None
     ):
         return summary
-    from aptui.engine.loop.opening import PreparedSession  # not needed beside an engine or by verbs that only read
+    # imported here: not needed if an engine is running, nor by verbs that only read
+    from aptui.engine.loop.opening import PreparedSession
 
     opening = PreparedSession(config, trusts_times=not options.is_full_scan, starts_worker=True)
     try:
@@ -156,7 +157,7 @@ def run(config: configuration.Config, options: RunOptions) -> Summary:
 
 def _run_by_engine(config: configuration.Config, options: RunOptions, reporter: Reporter, began_s: float) -> Summary | None:
     """Ask the running engine to do the work; None = no engine answers."""
-    from aptui.batch import attach  # needed only if an engine is running
+    from aptui.batch import attach  # imported here: needed only if an engine is running
 
     client = attach.client_of(config)
     if client is None:
@@ -169,14 +170,18 @@ def _run_by_engine(config: configuration.Config, options: RunOptions, reporter: 
 def _refuse_beside_engine(options: RunOptions) -> None:
     """Raise if an option needs its own engine, but one is running already."""
     if options.removes_disabled:
-        raise UserError("'--remove' is not for an engine that runs", hint="'aptui stop' first")
+        raise UserError("'--remove' cannot be used while an engine is running", hint="'aptui stop' first")
     if trace.active is not None:
         hint = f"start it with the variable {trace.VARIABLE}=FILE"
-        raise UserError("'--trace' is not for an engine that runs already", hint=hint)
+        raise UserError("'--trace' cannot be used while an engine is running", hint=hint)
     if not options.makes_finals:
-        raise UserError("'--draft' is not for an engine that runs: it works for others too", hint="'aptui stop' first")
+        raise UserError(
+            "'--draft' cannot be used while an engine is running, because it has other clients", hint="'aptui stop' first"
+        )
     if options.stop_after is not None:
-        raise UserError("'--stop-after' is not for an engine that runs: it works for others too", hint="'aptui stop' first")
+        raise UserError(
+            "'--stop-after' cannot be used while an engine is running, because it has other clients", hint="'aptui stop' first"
+        )
 
 
 def _run_engine(
@@ -187,7 +192,7 @@ def _run_engine(
     builders: dict[bytes, str],
     began_s: float,
 ) -> Summary:
-    from aptui.engine.loop.engine import Engine  # needed only if work is pending
+    from aptui.engine.loop.engine import Engine  # imported here: needed only if work is pending
 
     observers = _observers(config)
     engine = Engine(config, [reporter, *observers], is_full_scan=options.is_full_scan, opening=opening)
@@ -269,7 +274,7 @@ def _stop_on_signals(engine: Engine, reporter: Reporter) -> Iterator[None]:
 
     def stop(number: int, _frame: object) -> None:
         signal.signal(number, signal.SIG_DFL)
-        reporter.say("stopping; once more stops at once")
+        reporter.say("stopping cleanly; press again to stop at once")
         engine.stop()
 
     try:

@@ -26,7 +26,7 @@ FORMS = "4096, >4096, <=512 or 1..64"
 
 
 def plain_number(text: str) -> float:
-    """Return a number without a sign; raises ValueError."""
+    """Return the number that `text` holds; a sign, or anything but digits and one point, raises ValueError."""
     if not _NUMBER.fullmatch(text):
         raise ValueError(text)
     return float(text)
@@ -52,9 +52,9 @@ def between(text: str, number_of: Callable[[str], float] = plain_number) -> tupl
 
 
 OTHER = "facts."
-"""Prefix of a fact by its name in `Limit.field`."""
+"""Prefix of `Limit.field` for a fact that the configuration gives by its name: `facts.<name>`."""
 BLOCKED_BY = "check '"
-"""Beginning of the error of a job whose products a check blocks; the check's name follows."""
+"""Beginning of the error of a job whose products must not be published because of a check; the check's name follows."""
 
 
 class CheckLevel(StrEnum):
@@ -66,9 +66,9 @@ class CheckLevel(StrEnum):
 
 
 class Limit(Struct, frozen=True):
-    """A number must be at least `least` and less than `most`, as `text` says; `field` is bytes, pixels, a fact or `facts.<name>`.
+    """A limit of a product: its number `field` must be at least `least` and less than `most`. `text` is the limit as written.
 
-    With `words`, one in each line, the value must be one of them instead.
+    `field` is bytes, pixels, a fact or `facts.<name>`. If `words` is set, the value must be one of its lines instead.
     """
 
     field: str
@@ -79,9 +79,10 @@ class Limit(Struct, frozen=True):
 
 
 class Check(Struct, frozen=True):
-    """One check. `files` and `file_name` are regular expressions for the whole relative path and the file's name; () = all.
+    """One check. `files` are regular expressions for the whole relative path of a source, () = all sources.
 
-    `lint` are checks of `aptui lint`; `command` is a program with its arguments.
+    `file_name` is a regular expression for the name of the file, "" = any. `lint` names checks of `aptui lint`; `command` is a
+    program with its arguments.
     """
 
     name: str
@@ -130,7 +131,7 @@ def flaws_of_product(check: Check, product: CheckedProduct) -> Iterator[str]:
 
 
 def find_block(checks: Sequence[Check], rel: str, products: Iterable[CheckedProduct]) -> str:
-    """Say why the products of a job must not be published, "" when they may."""
+    """Return why the products of a job must not be published, "" if they may be."""
     wanted = [check for check in checks if check.wants(rel)]
     if not wanted:
         return ""

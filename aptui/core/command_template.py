@@ -20,7 +20,7 @@ from msgspec import Struct, field
 
 
 class TemplateError(Exception):
-    """A placeholder stands where every value is unsafe. The text names the place, `hint` the alternative."""
+    """A placeholder stands where every value is unsafe. The text of the error names the place, `hint` the alternative."""
 
     def __init__(self, what: str, hint: str) -> None:
         super().__init__(what)
@@ -28,7 +28,7 @@ class TemplateError(Exception):
 
 
 class Word(Struct):
-    r"""A word of a command: its text without quotes, `\0` for each placeholder, and the placeholders in it, also in its `$( )`."""
+    r"""A word of a command: its text without quotes, with `\0` for each placeholder, and the placeholders in it and its `$( )`."""
 
     text: str = ""
     names: list[str] = field(default_factory=list)
@@ -45,7 +45,7 @@ def check(words: Sequence[Word]) -> set[str]:
         params |= {name.removeprefix("params.") for name in words[index].names if name.startswith("params.")}
         _refuse_code(program, words[index + 1 :])
     for index, word in enumerate(words):
-        if _base(word) in _SHELLS:  # also behind `find -exec` and `xargs`
+        if _base(word) in _SHELLS:  # a shell may also stand behind `find -exec` and `xargs`
             _refuse_after_option(_base(word), words[index + 1 :], _C)
     return params
 
@@ -124,14 +124,14 @@ _SCRIPTS = {
         ("awk", "gawk", "mawk", "nawk", "original-awk"), (re.compile(r"-f|--file|-e|--source"), frozenset(("-F", "-v")))
     ),
 }
-"""{program whose first operand is a script: options that name the script elsewhere; for awk, its options that take an argument}."""
+"""{programs whose first operand is a script: (options that give the script instead, other options that take an argument)}."""
 _WRAPPERS = _PREFIXES | frozenset(["bwrap", "busybox", "chroot", "docker", "flock", "nsenter", "podman", "unshare"])
 """Programs that start another program, whose name follows their own options and arguments."""
 _INPUT = frozenset(["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"])
 _ALWAYS_CODE = frozenset(
     ["at", "batch", "dc", "ed", "ex", "gdb", "gnuplot", "m4", "mysql", "octave", "psql", "rsh", "runuser", "sqlite3", "ssh", "su"]
 )
-"""Programs whose standard input can start other programs, whatever their arguments are."""
+"""Programs whose standard input can always start other programs, with any arguments."""
 _SHELL_NAMES = re.compile("|".join(sorted(_SHELLS - {"busybox"})))
 _SCRIPT_READERS = (
     (_SHELL_NAMES, re.compile(r"[-+][abefhklmnpruvxBEHPT]+"), re.compile(r"-[A-Za-z]*c")),
@@ -140,7 +140,7 @@ _SCRIPT_READERS = (
     (re.compile(r"node|nodejs|deno|bun"), re.compile(r"run"), re.compile(r"-e|-p|-pe|--eval|--print|eval")),
     (re.compile(r"lua[\d.]*|luajit|Rscript|julia|guile|tclsh|osascript|php[\d.]*"), re.compile(r"--vanilla"), re.compile(r"-e|-r")),
 )
-"""(interpreters, their options without an argument, their options whose argument is the code)."""
+"""(names of interpreters, their options without an argument, their options whose argument is the code)."""
 _COMPARISONS = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
 
 
@@ -149,7 +149,7 @@ def _base(word: Word) -> str:
 
 
 def _programs(words: Sequence[Word]) -> Iterator[tuple[int, str]]:
-    """Yield (index, name) of the program that a command starts, and of each program that this one starts (`env`, `xargs` …)."""
+    """Yield (index, name) of the program that a command starts; after `env`, `xargs` …, also of the program that these start."""
     is_first = True
     for index, word in enumerate(words):
         if is_before_command(word) and not (word.text == "in" and not is_first):
@@ -163,7 +163,7 @@ def _programs(words: Sequence[Word]) -> Iterator[tuple[int, str]]:
 
 
 def _takes_input_for_code(program: str, words: Sequence[Word]) -> bool:
-    """Whether a program with these words runs its standard input.
+    """Whether a program with these words runs its standard input as code.
 
     An interpreter does so unless a script or code is among its words. A word after an option may belong to that option, so it
     does not count as a script.
@@ -237,7 +237,7 @@ def _refuse(where: str, words: Sequence[Word]) -> None:
 
 
 SOURCES = "sources"
-"""The placeholder for several files: words of their own, which the shell gets as its arguments."""
+"""The placeholder for several files: it becomes one word for each file, and the shell gets these words as its arguments."""
 PLACEHOLDER = re.compile(
     r"(?<!\$)\{(sources?|manifest|products_dir|stem|name|ext|platform|quality|depfile|product_dependencies|temp_dir|rel|params\.[A-Za-z0-9_.-]+)\}"
 )
@@ -245,7 +245,7 @@ PLACEHOLDER = re.compile(
 
 _AS_ARGUMENT = "pass it as an argument, and quote the word of the here-document: sh -s {source} <<'EOF', python3 - {source} <<'EOF'"
 _CLOSERS = frozenset(["}", "done", "fi", "esac"])
-"""Words that end a group of commands: a here-document behind them is for the whole group."""
+"""Words that end a group of commands: a here-document after such a word is the input of the whole group."""
 
 
 class Around(Enum):
@@ -260,7 +260,7 @@ class Around(Enum):
 
 
 class Slot(Struct, frozen=True):
-    """A placeholder at text[start:end]; `begins_word`: a value there that begins with `-` would be an option."""
+    """A placeholder at text[start:end]. With `begins_word`, a value that begins with `-` would be taken for an option."""
 
     name: str
     start: int
@@ -270,7 +270,7 @@ class Slot(Struct, frozen=True):
 
 
 class Template(Struct, frozen=True):
-    """A checked command line. `program_params` are parameters that are used as a program's name."""
+    """A checked command line. `program_params` are the parameters whose value is used as the name of a program."""
 
     text: str
     slots: tuple[Slot, ...]
@@ -350,9 +350,9 @@ class _Line(Struct):
     cases: int = 0
     """Number of open `case` statements, in which a `)` ends a pattern."""
     documents: list[_Document] = field(default_factory=list)
-    """Here-documents of this command, and of commands that are piped into it."""
+    """Here-documents of this command, and of the commands whose output is piped into this command."""
     strings: list[str] = field(default_factory=list)
-    """Placeholders in the here-strings of these commands."""
+    """Placeholders in the here-strings of the same commands."""
     is_string: bool = False
     """Whether the next word is a here-string."""
 
@@ -385,7 +385,10 @@ class _Scan:
         self.program_params: set[str] = set()
         self._documents: list[_Document] = []
         self._reader = ""
-        """The last program that runs its standard input as code: a here-document of a loop or group around it may be that input."""
+        """The last program that runs its standard input as code.
+
+        A here-document of a loop or group around the program may be its input.
+        """
         self._refused = ""
 
     def commands(self, closer: str) -> None:
@@ -418,7 +421,7 @@ class _Scan:
         self._end_command(line)
 
     def _slot(self, line: _Line, around: Around) -> bool:
-        """Take a placeholder that begins here."""
+        """Read a placeholder that begins at the current position; return whether there is one."""
         match = PLACEHOLDER.match(self._text, self._at)
         if match is None:
             return False
@@ -472,7 +475,7 @@ class _Scan:
         after = self._text[self._at + 1 : self._at + 2]
         match = PLACEHOLDER.match(self._text, self._at + 1)
         if match:
-            raise TemplateError(f"a backslash stands before {{{match[1]}}}", "take the backslash away: values need no quoting")
+            raise TemplateError(f"a backslash stands before {{{match[1]}}}", "remove the backslash: values need no quoting")
         line.put("" if after == "\n" else after)
         self._at += 2
 
@@ -515,7 +518,7 @@ class _Scan:
                 self._at += 1
 
     def _parenthesis(self, line: _Line, character: str) -> None:
-        if character == ")":  # it ends a pattern of `case`, or has no opening parenthesis
+        if character == ")":  # the parenthesis ends a pattern of `case`, or was never opened
             line.end_word()
             line.words.clear()
             self._at += 1
@@ -531,7 +534,7 @@ class _Scan:
         match = re.compile(r"<<-?(?!<)|[<>]+[&|]?").match(self._text, self._at)
         assert match is not None
         if line.word is not None and line.word.text.isdigit():
-            line.word = None  # the word was the number of a descriptor
+            line.word = None  # the word was the number of the redirected descriptor
         line.end_word()
         self._at = match.end()
         if match[0].startswith("<<") and match[0] != "<<<":

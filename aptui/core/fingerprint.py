@@ -1,4 +1,4 @@
-"""Fingerprints: the inputs of a job as a manifest of named digests, and one number over it; no files are read here.
+"""Fingerprints: the inputs of a job as a manifest of named digests, and one number over the manifest; no files are read here.
 
 A manifest is a tuple of (kind, name, digest): a `rule` (everything the configuration says about builder and platform, expanded by
 `rule_entries`), adjustments by `.aptui.yaml` files, the plan, the source, its dependencies and companions, the jobs it depends
@@ -21,16 +21,17 @@ Entry = tuple[str, str, str]
 Manifest = tuple[Entry, ...]
 
 MISSING = "missing"
-"""Digest of a missing file; differs from that of an empty file. The entry's name distinguishes missing files."""
+"""Digest of a missing file; it differs from the digest of an empty file. The entry's name says which file is missing."""
 FOUND = frozenset({"discovered", "found places"})
-"""Kinds of entries that a run reports; they are unknown before the run."""
+"""Kinds of manifest entries that a run reports; such entries are unknown before the run."""
 PLANNING = "planning parameters"
-"""Kind of the entry of an analysis for the parameters that only plan jobs."""
+"""Kind of the manifest entry for parameters that only affect which jobs are planned; only analyses have this entry."""
 _DIGEST_HEX = 32
 _OF_COMMANDS = ("command", "products", "depfile", "dependency_regex", "warning_regex", "error_regex", "links_file", "is_persistent")
 _OF_REFERENCES = ("regex", "path", "kind", "load", "is_beside", "is_in_source")
-"""Fields that the digest covers. Add new fields at the end, so that builders that do not use them keep their fingerprints."""
-_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode  # `dumps` would make an encoder for every manifest
+"""Fields of a rule that its digest covers. Add new fields at the end: builders without them then keep their fingerprints."""
+# `json.dumps` would make a new encoder for every manifest
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 def short(data: bytes) -> str:
@@ -44,7 +45,7 @@ def file_digest(digest: Digest | None) -> str:
 
 
 def rule_entries(builder: Builder, platform: Platform, *, debug_output: bool) -> Manifest:
-    """Return the configuration of the jobs of `builder` on `platform` as entries, one for each value that may change.
+    """Return the configuration of `builder` on `platform` as manifest entries, one for each value that affects its jobs.
 
     Parameters that only plan jobs are left out: `planning_entries` has them.
     """
@@ -82,7 +83,7 @@ def rule_entries(builder: Builder, platform: Platform, *, debug_output: bool) ->
 
 
 def planning_entries(builder: Builder, platform: str) -> Manifest:
-    """Return the entry of an analysis for the parameters that only plan jobs, if any of them is set."""
+    """Return the manifest entry of an analysis for the parameters that only plan jobs, () if none of them is set."""
     planning = planning_params(builder)
     if not planning:
         return ()
@@ -106,7 +107,7 @@ def _list_planning(schema: str) -> frozenset[str]:
 
 
 def _select(params: str, planning: frozenset[str], *, is_planning: bool) -> str:
-    """Return the parameters (canonical JSON) that plan jobs, or the others."""
+    """Return the parameters (canonical JSON) that are in `planning` if `is_planning`, otherwise all other parameters."""
     if not planning or params == "{}":
         return "{}" if is_planning else params
     return _encode({name: value for name, value in json.loads(params).items() if (name in planning) is is_planning})
@@ -117,7 +118,7 @@ _REQUIRED = object()
 
 
 def _digest_fields(record: CommandRule | ReferenceRule, names: Iterable[str]) -> str:
-    """Return one digest over the fields of a record that have these names.
+    """Return one digest over the named fields of a record.
 
     A field that has its default value is left out.
     """
@@ -137,7 +138,7 @@ def combine(entries: Iterable[Entry]) -> str:
 
 
 def plan_entries(plan: JobPlan) -> Manifest:
-    """Return the entries of a job's plan beyond its name; none for a plain plan."""
+    """Return the manifest entries of a job's plan: its parameters and additional fingerprint, if they are set."""
     entries: list[Entry] = []
     if plan.params != "{}":
         entries.append(("job parameters", plan.params, short(plan.params.encode())))
@@ -153,7 +154,7 @@ def number(manifest: Sequence[Entry]) -> int:
 
 
 def product_entries(job: Job, sub_ids: tuple[int, ...]) -> str:
-    """Return one digest over the products of a job, or over the named ones; an Order dependency covers these."""
+    """Return one digest over the products of a job, or only over those with `sub_ids`: the input that an ORDER dependency adds."""
     parts = [
         f"{product.name}\t{product.sub_id}\t{product.flags & ~ProductFlag.CACHED}\t{product.digest.hex()}"
         for product in sorted(job.products, key=lambda product: (product.sub_id, product.name))
@@ -208,7 +209,7 @@ _PHRASES = {
     "pool": "'pool'",
 }
 _PLACES = frozenset({"places", "found places"})
-"""Reported only if nothing else differs: every file that appears, disappears or changes also has a place."""
+"""Kinds of entries that are reported only if no other entry differs: each new, missing or changed file changes them, too."""
 _VALUED = frozenset(
     {
         "version", "analysis fingerprint", "parameters", "platform parameters", "command", "steps", "job parameters",
@@ -219,7 +220,7 @@ _VALUED = frozenset(
 
 
 def explain(old: Sequence[Entry], new: Sequence[Entry], *, limit: int = 3) -> str:
-    """Say in words how two manifests differ, naming at most `limit` inputs; "" when they are equal."""
+    """Describe how two manifests differ, naming at most `limit` inputs; "" if they are equal."""
     before = {(kind, "" if kind in _VALUED else name): (name, digest) for kind, name, digest in old}
     after = {(kind, "" if kind in _VALUED else name): (name, digest) for kind, name, digest in new}
     slots = [slot for slot in sorted(before.keys() | after.keys()) if before.get(slot, ("", ""))[1] != after.get(slot, ("", ""))[1]]
@@ -252,5 +253,5 @@ def dump(manifest: Sequence[Entry]) -> str:
 
 
 def load(text: str | bytes | None) -> Manifest:
-    """Return the manifest that `dump` wrote; () for none."""
+    """Return the manifest that `dump` wrote; () for an empty text."""
     return tuple(map(tuple, msgspec.json.decode(text))) if text else ()

@@ -15,7 +15,7 @@ from aptui.core.project import COMMON_PLATFORM
 META_SUFFIX = ".meta"
 """Suffix of identity files: the name of the file is the name of its source and this suffix."""
 FILE_VERSION = 1
-"""Version of the form of identity files, as the reference program writes it."""
+"""Version of the format of identity files, as O3DE writes it."""
 
 _COMMON = f"{COMMON_PLATFORM}/"
 
@@ -24,7 +24,7 @@ _NOT_IN_PREFIXES = re.compile(r"[^a-z0-9._-]")
 REMOVED_SOURCE_STATE = "departed:"
 """Prefix of keys in `aptui_state` of sources that were removed without their identity file.
 
-The UUID (hex) follows; the value is "SHA-256 (hex) relative path", "" = the source came back.
+The UUID (hex) follows; the value is "SHA-256 (hex) relative path", or "" after the source has come back.
 """
 
 
@@ -35,7 +35,7 @@ def owner_of(key: PathKey) -> PathKey | None:
 
 @lru_cache(maxsize=256)
 def path_uuids(rel: RelPath) -> tuple[SourceUuid, ...]:
-    """Return the UUIDs of a path: of the path in lower case, and as written if that differs.
+    """Return the UUIDs of a path: the UUID of the path in lower case, and of the path as written if that differs.
 
     Cached, because creating a source asks several times.
     """
@@ -44,7 +44,10 @@ def path_uuids(rel: RelPath) -> tuple[SourceUuid, ...]:
 
 
 def legacy_of(source: Source) -> tuple[SourceUuid, ...]:
-    """Return the further UUIDs of a source: its earlier UUIDs, those of its path, and the UUID that it claims but cannot have."""
+    """Return the additional UUIDs of a source.
+
+    These are its earlier UUIDs, the UUIDs of its path, and a UUID that it claims but cannot have.
+    """
     named = source.identity
     claimed = () if named is None or named.problem else (named.uuid, *named.legacy)
     others = (*claimed, *(() if source.is_duplicate else path_uuids(source.rel)))
@@ -69,7 +72,7 @@ def find_identified(name: str) -> str:
 
 
 def render_new(identity: SourceIdentity) -> bytes:
-    """Return a new identity file in the reference's form, b"" if JSON cannot hold the source's name."""
+    """Return a new identity file in O3DE's format, b"" if JSON cannot hold the source's name."""
     uuid = {
         "__version": 0,
         "uuid": format_braced(identity.uuid),
@@ -84,7 +87,7 @@ def render_new(identity: SourceIdentity) -> bytes:
 
 
 def duplicate_uuid(scan_folder: str, rel: RelPath) -> SourceUuid:
-    """Return the UUID of a duplicate path without an identity file; it covers the scan folder: two sources have the path."""
+    """Return the UUID of a source with a duplicate path and no identity file; it depends on the path and the scan folder."""
     return SourceUuid(name_uuid(from_text(f"{scan_folder}:{rel}".lower())))
 
 
@@ -101,7 +104,7 @@ def make_contested_uuid(key: PathKey) -> SourceUuid:
 
 
 def pack(identity: SourceIdentity | None) -> str:
-    """Return the form that is saved in the database, "" for none."""
+    """Return an identity as the text that the database stores, "" for None."""
     if identity is None:
         return ""
     legacy = [uuid.hex() for uuid in identity.legacy]
@@ -112,7 +115,7 @@ def pack(identity: SourceIdentity | None) -> str:
 
 
 def unpack(text: str) -> SourceIdentity | None:
-    """Return what `pack` packed."""
+    """Return the identity that `pack` packed, None for ""."""
     if not text:
         return None
     uuid, legacy, original, created_ms, digest, problem = json.loads(text)

@@ -1,6 +1,6 @@
 """Declared product dependencies, normalised; `store.db.product_links` finds the products that they mean.
 
-The rules are those of the reference program's `PathDependencyManager.cpp`.
+The rules are those of O3DE's `PathDependencyManager.cpp`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from aptui.core.model import LinkKind, ProductLink
 from aptui.core.paths import is_below, normalize
 
 IMAGE_EXTENSIONS = (".tif", ".tiff", ".bmp", ".gif", ".jpg", ".jpeg", ".tga", ".png")
-"""Extensions of product paths that name a source instead: artists write the name of the image, not of its product."""
+"""A product path with one of these extensions names a source: artists write the name of the image, not of its product."""
 EXCLUSION = "!"
-"""First character of a path that excludes."""
+"""First character of a path that excludes products from the matches of a pattern."""
 LOAD_MASK = 0xF
-"""The bits of a dependency's flags that say when the runtime loads it."""
+"""The bits of a dependency's flags that say when the runtime loads the dependency."""
 PRE_LOAD = 0
-"""Value of these bits if the dependency is loaded before the product is ready."""
+"""Value of the bits `LOAD_MASK` if the dependency is loaded before the product is ready."""
 _LONGEST = 4_096
 """Maximum length of a path in characters; no system has longer paths (limits.h: PATH_MAX)."""
 
@@ -28,7 +28,7 @@ def path_link(path: str, kind: LinkKind, flags: int, root: str = "") -> ProductL
     Args:
         path: relative to the scan folders, or to the folder of the platform; the path of a source may be absolute.
         kind: SOURCE_FILE or PRODUCT_FILE.
-        flags: as they are stored.
+        flags: the flags of the dependency, as they are stored.
         root: absolute path of a scan folder, below which sources are named by their relative path.
 
     Raises:
@@ -44,7 +44,7 @@ def path_link(path: str, kind: LinkKind, flags: int, root: str = "") -> ProductL
         raise ValueError(f"has more than {_LONGEST} characters")
     if found == ".." or found.startswith("../"):
         raise ValueError("climbs out of its folder")
-    if found.startswith(":"):  # in O3DE's tables this marks an exclusion
+    if found.startswith(":"):  # a colon marks an exclusion in O3DE's tables
         raise ValueError("begins with ':'")
     if kind is LinkKind.PRODUCT_FILE and found.lower().endswith(IMAGE_EXTENSIONS):
         kind = LinkKind.SOURCE_FILE
@@ -68,5 +68,5 @@ def settle_links(links: Iterable[ProductLink]) -> tuple[tuple[ProductLink, ...],
 
 
 def is_wildcard(path: str) -> bool:
-    """Whether a path is a pattern."""
+    """Whether a path is a pattern, which has a `*`."""
     return "*" in path

@@ -47,7 +47,7 @@ class Effect(Flag):
 
 
 class InvalidTransition(InternalError):
-    """A trigger has no cell for this state; nothing has changed."""
+    """The table has no cell for this trigger in this state; the job is unchanged."""
 
 
 _W, _Q, _R, _I = (JobState.WAITING, JobState.QUEUED, JobState.RUNNING, JobState.COMMITTING)
@@ -91,7 +91,7 @@ TABLE: dict[JobState | None, dict[Trigger, Cell]] = {
     _F: {_T.PLAN: (_W, _E.NONE), _T.MATCH: (_C, _E.NONE), _T.REFUSE: (_F, _E.NONE), _T.DROP: (None, _E.DELETE)},
     _X: {_T.PLAN: (_W, _E.NONE), _T.MATCH: (_C, _E.NONE), _T.REFUSE: (_F, _E.NONE), _T.DROP: (None, _E.DELETE)},
 }
-"""{state: {trigger: (next state, effects)}}; None = absent before, gone after. A missing cell is an error."""
+"""{state: {trigger: (next state, effects)}}. The state None is a job that does not exist. A missing cell is an error."""
 
 
 def follow(state: JobState | None, triggers: Iterable[Trigger]) -> JobState | None:

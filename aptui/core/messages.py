@@ -75,9 +75,9 @@ class FoldersUnchanged(Struct, frozen=True):
 
 
 class SlotsFree(Struct, frozen=True):
-    """`count` messages may be sent to workers now, and up to `critical` while the best job is critical or an analysis.
+    """`count` messages may be sent to workers now, and up to `critical` messages while the best job is critical or an analysis.
 
-    `jobs` > 0: maximum number of jobs; the job with the id `job_id` starts first.
+    `jobs`: maximum number of jobs, 0 = no maximum; the job with the id `job_id` starts first.
     """
 
     seq: int
@@ -88,7 +88,7 @@ class SlotsFree(Struct, frozen=True):
 
 
 class ScanFinished(Struct, frozen=True):
-    """Every folder has been reported; a path not seen is gone."""
+    """The scan has reported every folder; a file that it did not report is gone."""
 
     seq: int
 
@@ -152,10 +152,10 @@ class RowsSaved(Struct, frozen=True):
 
 
 class RequestReceived(Struct, frozen=True):
-    """A client requests something; `verb` is one of those below, `keys` are sources, `job_ids` jobs.
+    """A request of a client: `verb` is one of the words below, `keys` are sources, `job_ids` jobs.
 
     "reprocess", "cancel", "escalate", "stop"; "analyse" hurries pending analyses, because a client needs the list of jobs;
-    "save" saves every job without a row, for the same client; "interest" boosts these sources, with the rising number `value`;
+    "save" saves every job without a row, for the same reason; "interest" boosts these sources, with the rising number `value`;
     "expire" ends boosts up to `value`.
     """
 
@@ -185,13 +185,13 @@ Event = (
 # ---------------------------------------------------------------------------------------------------------------- commands
 
 Rows = dict[str, list[tuple[object, ...]]]
-"""{operation of store/db/writer.py: parameter tuples}; applied in the writer's fixed order within one transaction."""
+"""{operation of `store.db.writer`: parameter tuples}; applied in the writer's fixed order within one transaction."""
 
 
 class HashFiles(Struct, frozen=True):
     """Read the bytes of these files; answered by `FilesHashed`.
 
-    `copies` are, for each file, the run keys under which a copy of it may be staged while it is read: all its jobs are copies.
+    `copies` are, for each file, the run keys under which copies may be staged while it is read; () unless all its jobs are copies.
     `known` is its last known digest, b"" = none: if the bytes still have it, no copy is needed. Both are empty if no file is
     copied.
     """
@@ -203,7 +203,7 @@ class HashFiles(Struct, frozen=True):
 
 
 class StartRuns(Struct, frozen=True):
-    """One message to one worker: orders of one kind."""
+    """Send one message to one worker: orders of one kind."""
 
     cause: int
     orders: tuple[AnalyseOrder | ProcessOrder | CopyOrder, ...]

@@ -29,7 +29,7 @@ NO_DIGEST = Digest(b"")
 DUPLICATE_MARK = "\U0010ff01"
 """Separates path and scan folder in the key of a duplicate path (`FileFact.is_duplicate`); no name has it (`paths.to_text`)."""
 UNKNOWN_SIZE = -1
-"""Size of a file if only its digest is known."""
+"""Value of a file's size if only its digest is known."""
 
 
 class FileFact(Struct, frozen=True):
@@ -252,7 +252,7 @@ class Job(Struct, eq=False):
 
     @property
     def full_reason(self) -> str:
-        """The reason why its last plan needed a run, and the origin of its result, in one sentence."""
+        """The reason why the job's last plan needed a run, and the origin of the job's result, in one sentence."""
         return with_origin(self.reason, self.origin)
 
     def set_reason(self, reason: str) -> None:
@@ -262,12 +262,12 @@ class Job(Struct, eq=False):
 
     @property
     def is_draft(self) -> bool:
-        """Whether its last products are drafts."""
+        """Whether the job's last products are drafts."""
         return is_of_draft(self.inputs)
 
     @property
     def is_finishing(self) -> bool:
-        """Whether its present plan is to replace its draft by a final."""
+        """Whether the job's present plan is to replace its draft by a final."""
         return is_of_draft(self.inputs) and not is_of_draft(self.planned_inputs)
 
     @property
@@ -334,5 +334,5 @@ class Source(Struct, eq=False):
 
     @property
     def is_duplicate(self) -> bool:
-        """Whether an earlier scan folder has its path too (`FileFact.is_duplicate`)."""
+        """Whether an earlier scan folder has a file with the same path (`FileFact.is_duplicate`)."""
         return DUPLICATE_MARK in self.key

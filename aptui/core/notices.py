@@ -21,7 +21,7 @@ JobKey = int | tuple[int, str, str]
 
 
 class LogLevel(IntEnum):
-    """Severity of a log record as the reference program writes it in its log files."""
+    """Severity of a log record, as O3DE's Asset Processor writes it in its log files."""
 
     DEBUG = 0
     INFO = 1
@@ -32,7 +32,7 @@ class LogLevel(IntEnum):
 class LogRecord(Struct, frozen=True):
     """One line of a job's log.
 
-    `window` is the origin of the line, as the reference program names it; `context` are key/value pairs shown with the line.
+    `window` is the origin of the line (O3DE's word); `context` are key/value pairs shown with the line.
     """
 
     level: int
@@ -45,8 +45,8 @@ class LogRecord(Struct, frozen=True):
 class JobChanged(Struct, frozen=True):
     """The whole state of one job: an idempotent upsert. `status` is the status that users see; "" when the job is gone.
 
-    `is_run` is False if no run happened: its inputs did not change, or it is gone. `facts` are the combined facts of its products;
-    `flaky` are the failures of runs before a run succeeded (`core.retry`), "" = none. `is_draft`: its products are drafts
+    `is_run` is False if no run happened: the job's inputs did not change, or the job is gone. `facts` are the combined facts of its
+    products; `flaky` are the failures of runs before a run succeeded (`core.retry`), "" = none. `is_draft`: its products are drafts
     (`core.quality`). `is_critical`: it runs before others.
     """
 
@@ -90,9 +90,9 @@ class JobChanged(Struct, frozen=True):
 
 
 class JobProgress(Struct, frozen=True):
-    """How far the run of a job is, in per cent, as its builder reported it; at most ten times a second for each worker.
+    """How far the run of a job is, in per cent, as its builder reported it. A worker sends it at most ten times a second.
 
-    It is stored nowhere, and comes after the notice that the job runs.
+    It is not stored, and follows the notice that the job runs.
     """
 
     cause: int
@@ -109,7 +109,7 @@ class ProductsChanged(Struct, frozen=True):
 
 
 class SourcesChanged(Struct, frozen=True):
-    """Sources that appeared, changed or went: (relative path, is present)."""
+    """Sources that appeared, changed or disappeared: (relative path, is present)."""
 
     cause: int
     sources: tuple[tuple[RelPath, bool], ...]
@@ -203,7 +203,7 @@ class ConnectionsChanged(Struct, frozen=True):
 
 
 class ShowRequested(Struct, frozen=True):
-    """A person wants to see this source, or this product (a name, "" = none) of it, in the editor, or on the screen."""
+    """A user asked to see this source, or its product `product` (a name, "" = none), in the editor or on the screen."""
 
     cause: int
     source: RelPath
@@ -212,7 +212,7 @@ class ShowRequested(Struct, frozen=True):
 
 
 class PeerOrdered(Struct, frozen=True):
-    """A client requests something of the gateway, which alone is notified."""
+    """A client requests something of the gateway; only the gateway receives this notice."""
 
     cause: int
     order: PeerOrder

@@ -25,7 +25,9 @@ class PlannedInput(Struct, frozen=True):
 
 
 class AnalyseOrder(Struct, frozen=True):
-    """Ask builder `builder` (a name) for its jobs. `root` is the scan folder's absolute path; platforms are ids it works for.
+    """Ask builder `builder` (a name) for its jobs. `root` is the scan folder's absolute path.
+
+    `platforms` are the ids of the platforms to plan jobs for.
 
     `settings` is what folders adjust (`core.settings.FolderAdjustment`), "" for nothing. `declared` are the paths and patterns (in
     lower case) that the last analysis declared as source dependencies, `inputs` the existing files that these name.
@@ -95,9 +97,9 @@ class CopyOrder(Struct, frozen=True):
 class HashOrder(Struct, frozen=True):
     """Read the files at these absolute paths; the result has one entry for each path, in the same order.
 
-    `copies` are, for each file, the paths at which copies may be staged while it is read, unless its digest is the one in
-    `known` (b"" = none): a job that copies it then need not read it again. With `asks_writers` a file that another process
-    holds open for writing counts as changed while read, and is not copied.
+    `copies` are, for each file, the paths at which copies may be staged while it is read, so that jobs that copy it need not read
+    it again. If the digest of a file equals its digest in `known` (b"" = none), no copy of it is staged. With `asks_writers` a file
+    that another process holds open for writing counts as changed while read, and is not copied.
     """
 
     order: int
@@ -110,7 +112,7 @@ class HashOrder(Struct, frozen=True):
 class Outcome(IntEnum):
     """How a run ended.
 
-    LOST: its worker died while it ran. RETURNED: its worker died before it began. STALE: its source changed under it.
+    LOST: its worker died while it ran. RETURNED: its worker died before it began. STALE: its source changed while it ran.
     """
 
     SUCCEEDED = 0
@@ -122,7 +124,7 @@ class Outcome(IntEnum):
 
 
 class StagedProduct(Struct, frozen=True):
-    """A product as a worker left it: `staged` is its absolute path in staging ("" = equal to the one in the cache, nothing staged).
+    """A product as a worker left it. `staged` is its absolute path in staging, "" if it equals the product in the cache.
 
     `name` is relative to the platform's cache folder, in lower case, `/` between parts. `is_executable`: its mode allows it.
     """
@@ -145,9 +147,9 @@ class Read(Struct, frozen=True):
     """A file below a scan folder that a run opened for reading, declared or not. `path` is absolute.
 
     `where` is the code that opened it: "file:line", or a program's name. `digest` is the hex digest of the bytes, "" if missing;
-    it is absent if the read can only cause a warning; such reads name only existing files. `is_hidden`: another scan folder has a
-    file of this path, too, so no scan reads its bytes or notices that it is missing; if it is missing, an earlier scan folder has
-    one.
+    `digest` is also "" if the read can only cause a warning; such reads name only existing files. `is_hidden`: another scan folder
+    has a file of this path, too, so no scan reads its bytes or notices that it is missing; if it is missing, an earlier scan folder
+    has one.
     """
 
     path: str

@@ -23,7 +23,7 @@ def merge_folder(
     """Decide which file wins each path of one relative folder.
 
     A file of an earlier part wins over its namesakes. Files of *one* part that differ only in case are all clashes: none wins,
-    and the files that they override stay overridden. Clashes among overridden files, and among duplicate paths, are ignored.
+    and the files that they override stay overridden. Clashes are ignored if the files are overridden or have duplicate paths.
 
     Args:
         parts: the files of that folder in each scan folder, in the order of the scan folders.

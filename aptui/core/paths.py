@@ -67,7 +67,7 @@ def name_beside(source_rel: str, file_name: str) -> str:
 
 
 def cache_path(name: str) -> str:
-    """Return the path of a product, or of a folder of products, in the cache; those on `common` are in the intermediate folder."""
+    """Return the path of a product, or of a folder of products, in the cache; `common` has the intermediate folder there."""
     platform, slash, rest = name.partition("/")
     return f"{INTERMEDIATES}{slash}{rest}" if platform == COMMON_PLATFORM else name
 

@@ -20,7 +20,7 @@ _ASKED_SIZE = 1 << 15
 
 
 class MatchedBuilders(Struct, frozen=True):
-    """The builders that want a path. `copies`: number of its jobs, without folder settings, if all are plain copies, else 0.
+    """The builders that want a path. `copies`: number of the path's jobs, without folder settings, if all copy it; else 0.
 
     `kind` is the same for all paths of one scan folder that the same patterns match.
     """
@@ -110,7 +110,7 @@ class Planner:
         return plans
 
     def describe_overlap(self, source: Source, one: bytes, other: bytes) -> str:
-        """Return advice if patterns of two builders match one source, "" if that is not the cause."""
+        """Return a sentence if patterns of both builders match the source, with the patterns and advice; "" if they do not."""
         found = []
         for builder in (self._builders[self._order[uuid]] for uuid in (one, other) if uuid in self._order and one != other):
             root = self._roots.get(source.scan_folder, "")
@@ -184,7 +184,7 @@ class Companions:
 
 
 def companion_key(companion: Companion, rel: RelPath) -> PathKey:
-    """Return the key of the companion that `rel`, which matches, may have."""
+    """Return the key of the companion of `rel`, which matches `companion.source`; the companion need not exist."""
     if companion.file:
         return key_of(RelPath(companion.file))
     stem, dot, extension = rel.rpartition(".")

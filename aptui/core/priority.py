@@ -165,7 +165,7 @@ class ReadyQueue:
             self.analysis_count -= job.is_analysis
 
     def peek(self) -> Job | None:
-        """Return the best job without taking it; None when empty."""
+        """Return the best job without removing it; None when empty."""
         while self._heap:
             _rank, serial, job = self._heap[0]
             if self._live.get(job) == serial and job.state is JobState.QUEUED:
@@ -176,7 +176,7 @@ class ReadyQueue:
         return None
 
     def pop(self) -> Job | None:
-        """Take the best job; None when empty."""
+        """Remove and return the best job; None when empty."""
         job = self.peek()
         if job is not None:
             heapq.heappop(self._heap)

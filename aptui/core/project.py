@@ -104,8 +104,8 @@ class CommandRule(Struct, frozen=True):
 class ReferenceRule(Struct, frozen=True):
     """How the text of a product, or of its source, names other assets (config/builders.yaml documents each key of `references`).
 
-    `path` is what to make of a match: text with its groups in braces, "" = the group `path` or the only one. `kind` and
-    `load` are those of a `ProductLink`; `is_beside`: relative to the folder of the source.
+    `path` makes the asset's path from a match: a text with the groups of the match in braces, "" = the group `path` or the only
+    group. `kind` and `load` are those of a `ProductLink`; `is_beside`: relative to the folder of the source.
     """
 
     regex: str

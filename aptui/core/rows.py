@@ -1,4 +1,4 @@
-"""Rows of the database for sources, jobs and the history of runs, and back from the packed columns; pure reshaping, no SQL."""
+"""Converts sources, jobs and the history of runs into rows of the database and back; pure, without SQL."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class SessionKind(StrEnum):
 
 
 class SessionEnd(StrEnum):
-    """How a session ended: idle, stopped before that, or by the death of the engine."""
+    """How a session ended: the engine was idle, was stopped before that, or died."""
 
     RESTED = ""
     STOPPED = "stopped"
@@ -70,7 +70,7 @@ class SessionEnd(StrEnum):
 
 
 BEGINNING = "0"
-"""The step of a first run, which has no earlier state to go back to."""
+"""The step of a job's first run, before which the job had no inputs and products."""
 _DIGEST_BYTES = 16
 Made = tuple[str, str, int]
 """A product of some run: name, the first 128 bits of its digest in hex, size."""
@@ -160,7 +160,7 @@ def moments(now: RunStep, runs: Iterable[tuple[bool, str]]) -> list[RunStep]:
 
 
 Row = tuple[object, ...]
-_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode  # `dumps` would make an encoder for every row
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode  # `json.dumps` would make a new encoder for every row
 
 STATUS = {
     JobState.WAITING: 0,
@@ -250,7 +250,7 @@ def analysis_row(job: Job, state: JobState | None = None) -> Row:
 
 
 def find_planned(job: Job) -> int | None:
-    """Return the fingerprint that a stored analysis was planned with last, None if that is not known."""
+    """Return the fingerprint with which a stored analysis was planned last, None if it is not known."""
     if job.state is JobState.COMPLETED:
         return job.fingerprint or None
     has_inputs = job.state is JobState.FAILED and job.failure is not None and job.failure.inputs
@@ -366,7 +366,7 @@ def _plan_from_json(data: list[Any]) -> JobPlan:
 # Plain copies: the record of each copy that the pipeline keeps until the copy is placed, and its rows.
 
 NEW_SOURCE = "new source"
-"""Reason of new copies, the same as for any new job."""
+"""Reason for the first run of a copy; other new jobs have the same reason."""
 _IS_PRODUCT = 1
 _NO_TYPE = bytes(16)
 
@@ -468,7 +468,7 @@ ROW_OPERATIONS: dict[str, str] = {
     "drop_folder": "scan_folder_id, folder",  # its row in aptui_folders
     "drop_file": "scan_folder_id, name",  # name: relative path
     "drop_conflict": "job_id",
-    "drop_missing": "product_id",  # results of a scan; the names that the scan read stay
+    "drop_missing": "product_id",  # the missing dependencies that a scan found; the names that the scan read are kept
     "drop_legacy": "source_id",
     "put_source": "source_id, scan_folder_id, rel, source_uuid, path_key, digest, identity, mtime_ms, hash64",
     "put_legacy": "uuid, source_id, created_ms",  # another UUID by which the source is found
@@ -476,7 +476,7 @@ ROW_OPERATIONS: dict[str, str] = {
     "log_file, reason, plans_blob, failure",
     "put_job": "job_id, source_id, job_key, fingerprint, platform, builder_uuid, status, run_key, first_fail_ms, first_fail_log, "
     "last_fail_ms, last_fail_log, last_ms, last_log, errors, warnings, state, planned|None, error, reason, inputs_blob, plan_blob, "
-    "duration_ms, completed_ms, failure_cause, escalation, origin, failure",  # failure: core.retry, packed
+    "duration_ms, completed_ms, failure_cause, escalation, origin, failure",  # failure: as `core.retry.dump` packs it
     "put_product": "product_id, job_id, name, sub_id, asset_type, hash64, flags, digest, size",
     "put_link": "product_id, job_id, at, kind, platform, path, prefix|None, is_exclusion, source_uuid, sub_id, flags",
     "put_legacy_sub_id": "product_id, job_id, sub_id",
@@ -484,22 +484,22 @@ ROW_OPERATIONS: dict[str, str] = {
     "put_missing": "product_id, scanner, version, source_fingerprint, uuid, sub_id, text, when, scanned_s, product_name, digest",
     "put_missing_scan": "product_id, digest, terms, names_blob, product_name",
     "put_edge": "source_uuid, builder_uuid, kind, target, type_bits, sub_ids, from_asset_id, source_id",
-    # products_digest and step: core.run_history
+    # products_digest and step: see `RunStep` and the functions below it
     "put_run": "job_id, run_key, completed_ms, duration_ms, outcome, reason, error, log_file, fingerprint, builder_version, "
     "products_digest, step, origin",
     "put_draft": "job_id, final",  # its products are drafts (core.quality); final: fingerprint of the planned final
     "put_retries": "job_id, run_key, kinds",  # kinds of the failures before the run with this key succeeded (core.retry)
-    "put_stat": "name, value_ms, time_ms",  # of an analysis; those of jobs are in their rows
+    "put_stat": "name, value_ms, time_ms",  # duration of an analysis; durations of jobs are in their rows
     "put_conflict": "name, job_id",
     "put_folder": "scan_folder_id, folder, digest, files_blob",
     "put_file": "scan_folder_id, name, is_folder, mtime_ms, hash64",  # a file that is not a source
     "put_cache_folder": "name, ctime_ns",  # folder relative to the cache root
     "put_state": "key, value",
-    # written at the end of a session: until then its runs are those with higher run keys than the last stored session has
+    # written at the end of a session: until then, runs with higher run keys than the last stored session belong to it
     "put_session": "started_ms|0, ended_ms|0, kind, detail, commit_id, outcome, saved_ms, fetched_bytes",
-    "prune_session": "session_id",  # some of its runs are merged into the time before all sessions
-    "doubt_job": "job_id",  # products differ from their rows, or a run was requested: the job runs in any case
-    "doubt_analysis": "source_id, builder",  # the same of an analysis
+    "prune_session": "session_id",  # some runs of this session are merged into session 0, the time before all sessions
+    "doubt_job": "job_id",  # the next engine runs the job in any case: its products differ from their rows, or a run was requested
+    "doubt_analysis": "source_id, builder",  # the next engine repeats the analysis in any case
 }
 """Operations of `Rows`. 64-bit hashes are signed for SQLite (`store.db.schema.to_signed`) by the writer's caller."""
 

@@ -27,13 +27,13 @@ from aptui.shared.files.clocks import stamp_read_at
 # are stored together. A product without facts has no record, and no row in the database.
 
 WHOLE_FACTS = ("width", "height", "triangles", "rate")
-"""Facts that are whole numbers; `seconds` is the other number, `format` a word."""
+"""Facts that are whole numbers. Of the other facts with columns of their own, `seconds` is a number, `format` a word."""
 NUMBER_FACTS = (*WHOLE_FACTS, "seconds")
 FACTS = (*NUMBER_FACTS, "format")
 """Facts with columns of their own."""
 FACT_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 MOST_FACTS, LONGEST_TEXT = 64, 256
-"""Limits of the other facts of one product."""
+"""Maximum number of a product's other facts (in `ContentFacts.more`), and maximum length of a text among them."""
 MOST = (1 << 53) - 1
 """The highest whole number that every reader of JSON represents exactly."""
 LONGEST_FORMAT = 32
@@ -135,7 +135,7 @@ TICK_NS = 10_000_000
 
 
 class UsedFile(Struct, frozen=True):
-    """A file that a run used: its absolute path in text form, and its stamp."""
+    """A file that a run used: (its absolute path in text form, its stamp)."""
 
     path: str
     stamp: Stamp = NO_FILE
@@ -165,8 +165,8 @@ NOTHING_USED = Used()
 class Ties(Struct):
     """The files that the present run of a job is tied to; not stored.
 
-    `known`: {absolute path: stamp at the start of the run} for files of its manifest; `unproven` are the paths of files
-    whose bytes could not be confirmed then. `report` belongs to an analysis that is not sealed yet. `doubted` are files that
+    `known`: {absolute path: stamp at the start of the run} for files of its manifest; `unproven` are the paths of files whose bytes
+    could not be confirmed then. `report` belongs to an analysis whose fingerprint is not recorded yet. `doubted` are files that
     seemed to change during the last run. `changed` is a text that names the files that changed during this run, "" = its source.
     `runs_here`: the job runs on this machine, because the fetched result had other inputs.
     """

@@ -27,7 +27,7 @@ from aptui.shared.param_schema import mistakes
 FILE_NAME = ".aptui.yaml"
 SKIP = "skip"
 RULE = "\0rule"
-"""Stands for the name of the settings file of parameters that a rule of the configuration sets."""
+"""Value of `Value.file` for a parameter that a rule of the project's configuration sets, not a settings file."""
 
 Json = object
 """Result of `json.loads`."""
@@ -66,7 +66,7 @@ NOTHING = FolderAdjustment()
 
 
 class _Folder(Struct):
-    """One checked file: `sections` {builder name: (its parameters and platforms, as written)}, or the problem with it."""
+    """One checked settings file: `sections` {builder name: (its parameters and platforms, as written)}, or `problem`."""
 
     file: str
     problem: str = ""
@@ -81,12 +81,12 @@ class _Folder(Struct):
         return self.sections.get(builder), files
 
     def where(self, *path: str) -> str:
-        """Return the place of a key."""
+        """Return the position of a key as `file:line:column`."""
         return f"{self.file}:{self.places.get(place_key(path), '1:1')}"
 
 
 def place_key(path: Iterable[str]) -> str:
-    """Return the key in `places` for a key of the file."""
+    """Return the key in `_Folder.places` for a path of keys in the file."""
     return "\n".join(path)
 
 

@@ -1,4 +1,4 @@
 """The engine and the gateway as processes: lock, socket, signals, start in the background.
 
-Their work is in `engine` and `serve`.
+`engine` and `features.gateway` do their work.
 """

@@ -1,7 +1,7 @@
-"""The engine as a process that stays: its lock, its socket, its signals. `engine.live` has its work.
+"""The engine as a process that runs until it is stopped: its lock, its socket, its signals. `engine.live` does its work.
 
-SIGTERM and SIGINT stop it cleanly, twice at once. SIGHUP stops one that sits at a terminal, and makes one without read its
-configuration again. SIGUSR1 writes what every thread is at to its output.
+SIGTERM and SIGINT stop the engine cleanly; a second signal kills it. SIGHUP stops an engine at a terminal; an engine without a
+terminal reads its configuration again. SIGUSR1 writes the stack of every thread to standard error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 START_LIMIT_S = 60.0
 _POLL_S = 0.01
 _OUTPUT_BYTES = 1 << 20
-"""The output of earlier daemons is kept up to this size."""
+"""Size (bytes) up to which the output of earlier daemons is kept; a larger file is overwritten."""
 
 
 def serve(
@@ -120,7 +120,7 @@ def _take_signals(live: EngineSupervisor, *, is_detached: bool) -> None:
         signal.signal(signal.SIGINT, stop)
     signal.signal(signal.SIGHUP, reload if is_detached else stop)
     signal.signal(signal.SIGCONT, suspect)
-    signal.signal(signal.SIGIO, signal.SIG_IGN)  # a lease that was broken while we held it (shared/files/replacing.py)
+    signal.signal(signal.SIGIO, signal.SIG_IGN)  # the kernel sends SIGIO when a lease of ours is broken (shared/files/replacing.py)
     faulthandler.register(signal.SIGUSR1)
 
 
@@ -128,10 +128,10 @@ def _take_signals(live: EngineSupervisor, *, is_detached: bool) -> None:
 
 
 def start(project_dir: Path, cache_dir: Path, options: Sequence[str] = ()) -> int:
-    """Start an engine in a session of its own and return its process id when it can be spoken to.
+    """Start an engine in a session of its own and return its process id once it accepts connections.
 
     Raises:
-        HostError: it ended instead; the error has its last words.
+        HostError: the engine ended, or does not answer; the error has the last line of its output.
     """
     from aptui.link.client import EngineClient, NoEngine
 
@@ -150,7 +150,7 @@ def start(project_dir: Path, cache_dir: Path, options: Sequence[str] = ()) -> in
         try:
             with EngineClient.connect(places.socket_path(cache_dir), name="start") as client:
                 if client.hello.pid == child.pid:
-                    child.returncode = 0  # it goes on without us: nothing is to be waited for
+                    child.returncode = 0  # the engine outlives this process, so `Popen` must not report a child that still runs
                     return child.pid
         except (NoEngine, HostError):
             pass

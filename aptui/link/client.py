@@ -30,14 +30,14 @@ from aptui.shared.forms import prepare_form
 
 _RECEIVE_BYTES = 1 << 18
 _LINE_LIMIT_BYTES = 64 << 20
-"""Maximum length of a line. The engine is trusted, but must not fill the client's memory if a fault occurs."""
+"""Maximum length of a line. The engine is trusted, but a faulty engine must not fill the client's memory."""
 _SEND_LIMIT = (10, 0)
 """Send timeout in seconds and microseconds. An engine reads many times a second; if it reads nothing in this time, it is stuck or
 stopped."""
 
 
 _SILENCE_S = 60.0
-"""An engine answers pings many times a second, also while it works; without an answer for this long it is stuck or stopped."""
+"""Timeout of a ping (seconds). A healthy engine answers within a fraction of a second, also while it works."""
 
 
 class NoEngine(HostError):
@@ -75,7 +75,7 @@ Then = Callable[[Answer | KnownError], None]
 
 
 class EngineWelcome(Struct, frozen=True):
-    """The report of an engine about itself; a newer engine may leave out or add fields."""
+    """Answer of an engine to a client's hello; an engine of another version may leave out or add fields."""
 
     protocol: int = 0
     version: str = ""
@@ -89,7 +89,7 @@ class EngineWelcome(Struct, frozen=True):
 
 
 class EngineClient:
-    """A connection to an engine; see `of` and `connect`."""
+    """A connection to an engine; `of` and `connect` make one."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
@@ -129,7 +129,7 @@ class EngineClient:
 
     @classmethod
     def connect(cls, path: str, kind: str = "cli", name: str = "", timeout_s: float = 5.0) -> Self:
-        """Connect to the engine that listens at `path`, whatever its cache is, and exchange hellos.
+        """Connect to the engine that listens at `path`, whichever cache it has, and exchange hellos.
 
         `hello` says whether the engine has our protocol; if not, it accepts `Ping`, `ReadStatus` and `StopEngine` only.
 

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 # Size limits of the fields of requests. They are checked at the border, so that the code behind it need not check them.
 
 LAST_NUMBER = (1 << 63) - 1
-"""Largest number: what SQLite holds."""
+"""Largest number in a message: the largest integer that SQLite stores."""
 
 
 class Bounds(Struct, frozen=True):
     """Limits of the fields of a message.
 
     Args:
-        text: maximum characters of a text; `items`: maximum entries of a list.
+        text: maximum number of characters of a text; `items`: maximum number of entries of a list.
         patterns: texts with `*` or `?` in one list; each has at most `shared.globs.PATTERN_LIMIT` characters.
     """
 
@@ -102,12 +102,12 @@ _SHOWN_CHARACTERS = 40
 
 
 def shorten(text: str) -> str:
-    """Return the beginning of a client's word, for a message about it."""
+    """Return the beginning of a client's text, for a message about the text."""
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
 def suggest(word: str, words: Iterable[str]) -> str:
-    """Return the hint for an unknown name: the nearest of the known ones, or all of them."""
+    """Return the hint for an unknown name: the most similar known name, or all known names."""
     from difflib import get_close_matches
 
     known = sorted(words)
@@ -124,7 +124,7 @@ def explain(error: Exception) -> str:
     if isinstance(error, UnicodeError):
         return "not valid UTF-8"
     text, _, place = str(error).partition(" - at `$")
-    if text[1:2].islower():  # "JSON is malformed" keeps its capitals
+    if text[1:2].islower():  # a message that begins with "JSON" keeps its capitals
         text = text[0].lower() + text[1:]
     text = text.replace("`", "'")
     field = place.strip(".`")
@@ -181,7 +181,7 @@ class LineBuffer:
 
     @property
     def begun_bytes(self) -> int:
-        """Length of the incomplete line."""
+        """Number of received bytes of the incomplete line."""
         return len(self._begun)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
@@ -398,7 +398,7 @@ def _find_notices_form(record: type[Notice]) -> Any:
 
 @cache
 def _notices() -> dict[str, type[Notice]]:
-    """Return {name on the wire: record}. The records cost as much to import as the rest of a client."""
+    """Return {name on the wire: class of the notice}. Importing the classes takes as long as importing the rest of a client."""
     from aptui.core import notices
 
     return {_name_notice(record): record for record in get_args(notices.Notice)}
@@ -417,7 +417,7 @@ def _line(head: str, body: bytes) -> bytes:
 
 
 def _robust(value: object) -> bytes:
-    """Return `value` in JSON; half a surrogate pair, which no text of ours should hold, becomes a question mark."""
+    """Return `value` in JSON; half a surrogate pair, which a text should not contain, becomes a question mark."""
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:

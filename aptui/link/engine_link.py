@@ -49,7 +49,7 @@ class EngineLink:
     ) -> None:
         self._cache_dir, self._name = cache_dir, name
         self.listeners, self.change_callbacks = [on_notices], [on_change]
-        """Callbacks; others may be appended."""
+        """Callbacks as in `Args`, in lists: callers may append more."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._client: EngineClient | None = None
@@ -90,7 +90,7 @@ class EngineLink:
             with contextlib.suppress(RuntimeError):  # the loop is closed, so no caller waits
                 loop.call_soon_threadsafe(_settle, waiting, answer)
 
-        # A blocked engine does not read: sending must not block the event loop.
+        # Sent in a thread: a blocked engine does not read, and sending must not block the event loop.
         await asyncio.to_thread(client.post, verb, hand_over)
         try:
             # Before Python 3.12 `wait_for` ignores a cancellation if the answer arrives at that moment.
@@ -187,7 +187,7 @@ def _settle(waiting: asyncio.Future[Answer | KnownError], answer: Answer | Known
 
 
 class NewsPulse:
-    """Wakes requests that wait for any event; `ws.news` reports the events themselves."""
+    """Wakes requests that wait for any event; `ws.news` sends the events."""
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Future[None]] = set()
@@ -200,7 +200,7 @@ class NewsPulse:
                 each.set_result(None)
 
     async def wait(self, limit_s: float) -> None:
-        """Return at the next beat, or after `limit_s`."""
+        """Wait for the next call of `beat`, at most `limit_s` seconds."""
         beat = asyncio.get_running_loop().create_future()
         self._waiting.add(beat)
         try:

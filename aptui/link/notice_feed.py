@@ -111,20 +111,20 @@ class Outbox:
 
 
 BEAT_S = 0.1
-"""Interval of notices for screens (seconds): a screen draws as often."""
+"""Interval of notices for screens (seconds), which is also the interval at which a screen draws."""
 _MANY, BUSY_BEAT_S = 200, 0.25
-"""After an interval with more than `_MANY` notices the next is longer, as busy screens draw less often: many are replaced."""
+"""After an interval with more than `_MANY` notices the next one lasts `BUSY_BEAT_S`: many notices then replace each other."""
 _AT_ONCE = 2_000
 """Maximum notices of one interval; encoding them takes the loop 1 to 2 ms. The remaining ones follow once clients have received
 these."""
 REPLACED = (Progress, HealthChanged, ConnectionsChanged)
-"""Notices that replace an older one of their kind."""
+"""Kinds of notices that describe a whole state, so that only the newest notice is sent."""
 UNSETTLED = frozenset({"pending", "processing"})
-"""States of a job after which more notices follow."""
+"""Statuses of a job after which more notices about the job follow."""
 
 
 class NoticeFeed:
-    """The newest notice of each thing, until it is sent to all clients that draw; at most `most` at a time, the oldest first."""
+    """The newest notices, until they are sent to all clients that draw; at most `most` at a time, the oldest first."""
 
     def __init__(self, most: int = _AT_ONCE) -> None:
         self._most = most
@@ -135,7 +135,7 @@ class NoticeFeed:
         self._due_s = 0.0
 
     def put(self, notice: Notice, epoch: int, seq: int) -> None:
-        """Append a notice; it replaces an older one of the same thing."""
+        """Append a notice; it replaces an older notice about the same job, product, source or state."""
         key: object
         match notice:
             case JobChanged():
@@ -170,7 +170,7 @@ class NoticeFeed:
         return max([self._due_s, *(min(until, self._due_s + timeout_s) for until in taken)])
 
     def lines(self, now: float) -> list[bytes]:
-        """Return the lines of a beat: all waiting notices, or the oldest ones up to a maximum."""
+        """Return the lines of one interval: all waiting notices, or the oldest of them up to a maximum number."""
         if not self._waiting:
             return []
         keys = list(islice(self._waiting, self._most))
@@ -183,7 +183,7 @@ class NoticeFeed:
         ]
 
     def _whole(self, line: NoticeLine) -> NoticeLine:
-        """Return a notice in its sent form: a notice of products or sources names all changes since the last one."""
+        """Return a notice in its sent form: a notice of products or sources names all changes since the last notice of its kind."""
         match line.notice:
             case ProductsChanged() as notice:
                 products, self._products = self._products, {}
@@ -194,7 +194,7 @@ class NoticeFeed:
         return line
 
     def clear(self) -> None:
-        """Drop all waiting notices: no client is left."""
+        """Drop all waiting notices, because no client is left."""
         self._waiting.clear()
         self._products.clear()
         self._sources.clear()

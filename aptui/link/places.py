@@ -401,4 +401,4 @@ def describe_gateway(record: GatewayRecord | None) -> str:
         return "not running"
     if record.problem:
         return f"not running: {record.problem}"
-    return f"listens at {record.url} (process {record.pid})" if record.is_alive else "not running: the last one died"
+    return f"listens at {record.url} (process {record.pid})" if record.is_alive else "not running: the last gateway died"

@@ -32,7 +32,7 @@ class EngineHello(Struct, frozen=True):
 
 
 class PingEngine(Struct, frozen=True):
-    """Answered with {}."""
+    """Check that the engine responds. Answered with {}."""
 
 
 class Subscribe(Struct, frozen=True):
@@ -238,7 +238,7 @@ def wire_name(kind: type[Verb]) -> str:
 
 
 def name_verb(verb: Verb) -> str:
-    """Return the words for a verb, for people: "run next"."""
+    """Return the words for a verb in messages to users, such as "run next"."""
     return wire_name(type(verb)).replace("_", " ")
 
 
@@ -264,7 +264,10 @@ class Answerer(Protocol):
     """Server-side handler of requests. Both methods are called in the engine's thread and may not wait."""
 
     def take(self, request: Request) -> None:
-        """Take a verb; answer it now or later. `EngineHello`, `Ping`, `Subscribe`, `Connections` and `Disconnect` come here too."""
+        """Handle a request; answer it now or later.
+
+        `EngineHello`, `Ping`, `Subscribe`, `Connections` and `Disconnect` come here too.
+        """
 
     def forget_client(self, client: int) -> None:
-        """A client disconnected: end its holds."""
+        """End the holds of a client that has disconnected."""

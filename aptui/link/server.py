@@ -82,7 +82,10 @@ class _Client:
         self.answers: Iterator[bytes] = iter(())
         """Received request lines that are not handled yet."""
         self.begun_s: float | None = now
-        """When its unfinished message began, or when the connection began if its first message did not."""
+        """When the client's unfinished message began; before its first message, when the connection began.
+
+        None = the client has sent only whole messages.
+        """
         self.outbox = Outbox(channel, now)
 
     @property
@@ -92,7 +95,7 @@ class _Client:
 
 
 class ClientRequest:
-    """One verb that waits for its answer (`link.server.ClientRequest`)."""
+    """One request that waits for its answer (`port.Request`)."""
 
     __slots__ = ("_number", "_server", "client", "verb")
 
@@ -152,7 +155,7 @@ class LinkServer:
         self._accept_again_s: float | None = None
         self._clients: dict[int, _Client] = {}
         self._subscribers: tuple[_Client, ...] = ()
-        """Replaced, never changed: a client may be dropped while a notice is published."""
+        """Subscribed clients. The tuple is replaced, never changed, because a client may be dropped while a notice is published."""
         self._drawing: tuple[_Client, ...] = ()
         """Clients that receive coalesced notices; this tuple is replaced, never changed, too."""
         self._feed = NoticeFeed()
@@ -175,7 +178,7 @@ class LinkServer:
         places.remove_stale(self.path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            # Linux gives the file the mode of its socket, from its first moment; `umask` would hit what other threads make.
+            # Linux gives the file the mode of its socket, from its first moment; `umask` would also affect files of other threads.
             os.fchmod(listener.fileno(), 0o600)
             listener.bind(self.path)
             self._bound = os.stat(self.path)
@@ -203,7 +206,7 @@ class LinkServer:
                 self._selector.unregister(self._listener)
             with contextlib.suppress(OSError):
                 if self._bound is not None and os.path.samestat(self._bound, os.stat(self.path)):
-                    os.unlink(self.path)  # the engine of another folder at this path may listen there by now
+                    os.unlink(self.path)  # another engine may listen at this path by now
             self._listener.close()
             self._listener = None
 
@@ -250,7 +253,7 @@ class LinkServer:
         """Append a line to the outbox of a client, if it is still connected."""
         client = self._clients.get(number)
         if client is not None and client.is_coalesced:
-            self._send_feed()  # notices of the causes come before the answer
+            self._send_feed()  # the client must receive notices of earlier events before the answer
         if client is not None:
             self._put(client, None, line)
             if client.outbox.waiting_bytes > _ANSWERS_BYTES and not client.outbox.is_blocked:
@@ -267,7 +270,7 @@ class LinkServer:
             for client in reported:
                 if not client.outbox.is_blocked:
                     self._send(client, now)
-                    self._listen(client)  # if it was blocked in between, the rest of its requests is not handled yet
+                    self._listen(client)  # requests of a client that was blocked before are not all handled yet
                 is_stalled = now - client.outbox.taken_s > self._limits.stalled_s * client.deadline_factor
                 if is_stalled and len(client.outbox) > self._limits.waiting_lines:
                     self._drop(client)
@@ -353,7 +356,7 @@ class LinkServer:
 
     def _on_client(self, client: _Client, mask: int) -> None:
         if client.number not in self._clients:
-            return  # dropped earlier in this turn
+            return  # the client was dropped earlier in this turn
         if mask & selectors.EVENT_WRITE:
             self._send(client, self._clock())
         else:

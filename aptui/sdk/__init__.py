@@ -309,7 +309,7 @@ class JobLog:
         self._write(2, text, _pairs(context))
 
     def error(self, text: str, **context: object) -> None:
-        """Log an error; the job counts it, and does not fail because of it alone."""
+        """Log an error; the job counts it, but does not fail only because of it."""
         self._write(3, text, _pairs(context))
 
 
@@ -368,11 +368,11 @@ class _Request(_KeywordFields):
 
 
 class CreateJobsRequest(_Request):
-    """Question to `create_jobs`. Use `builder_name` as job key unless there is a better one.
+    """Question to `create_jobs`. Use `builder_name` as job key, unless a source has several jobs.
 
-    `params` are the builder's parameters common to all platforms; `platform_params` maps a platform id to those that differ there.
-    Both include the changes of the `.aptui.yaml` files above the source. `source_dependencies` are those that `depends_on` and
-    `matching` declared; the worker adds them to those of the response.
+    `params` are the builder's parameters common to all platforms; `platform_params` maps a platform id to the parameters that
+    differ on it. Both include the changes of the `.aptui.yaml` files above the source. `source_dependencies` are those that
+    `depends_on` and `matching` declared; the worker adds them to those of the response.
     """
 
     platforms: tuple[PlatformInfo, ...]
@@ -575,7 +575,7 @@ class SimpleBuilder:
         return CreateJobsResponse(Result.SUCCESS, [JobDescriptor(request.builder_name, each.id) for each in request.platforms])
 
     def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
-        """Call `build` and return what it recorded."""
+        """Call `build` and return the products that it recorded."""
         self.build(request)
         return ProcessJobResponse(Result.SUCCESS, request.products, request.dependencies)
 

@@ -88,7 +88,7 @@ def find_program(requested: str | None, names: Iterable[str]) -> str:
 
 
 def program_digest(path: str) -> str:
-    """Return `name digest` of a program, to stand in fingerprints; "none" for no path."""
+    """Return `name digest` of a program, for fingerprints; "none" if `path` is ""."""
     if not path:
         return "none"
     try:
@@ -144,7 +144,7 @@ def run_program(
     reached = ""
     if process.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
         reached = f"{cpu_s} s of processor time"
-    elif process.returncode and b"bad_alloc" in output:  # how programs in C++ report that memory is exhausted
+    elif process.returncode and b"bad_alloc" in output:  # programs in C++ report exhausted memory with this text
         reached = f"{memory_bytes >> 20:,} MiB of memory"
     if reached:
         raise TooLongError(f"{os.path.basename(arguments[0])} took more than {reached}; a macro or an include may grow without end")

@@ -60,7 +60,7 @@ class UserError(KnownError):
 
 
 class MissingProjectError(UserError):
-    """No folder from the named one upwards has an `aptui.yaml`, or is a project of a known program."""
+    """Neither the named folder nor a folder above it has an `aptui.yaml` or is a project of a known program."""
 
 
 class HostError(KnownError):

@@ -56,7 +56,7 @@ class FloodGate:
 
 
 def more_like_this(count: int) -> str:
-    """Return the sentence about held back records."""
+    """Return the text that reports the number of held back records."""
     return f"{count:,} more like this"
 
 

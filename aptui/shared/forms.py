@@ -22,7 +22,7 @@ _decoders: dict[object, msgspec.json.Decoder[Any]] = {}
 
 
 def prepare_form(form: T) -> T:
-    """Return the form of a message, a type, once msgspec knows all of it."""
+    """Make msgspec read all of `form`, the type of a message, and return it."""
     if form not in _prepared:
         with _lock:
             msgspec.msgpack.Decoder(form)

@@ -9,10 +9,10 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, cast
 
-# Unused memory that glibc keeps; with another C library nothing happens.
+# Limits of the unused memory that glibc keeps; with another C library these functions have no effect.
 
 _M_ARENA_MAX = -8
-"""`mallopt(3)`."""
+"""Number of the option M_ARENA_MAX of mallopt(3): the maximum number of heaps."""
 
 
 def use_one_heap() -> None:
@@ -29,7 +29,7 @@ def give_memory_back() -> None:
 
 
 def _call_libc(name: str, *arguments: int) -> None:
-    ctypes = import_module("ctypes")  # takes 2 ms, and most processes call neither function
+    ctypes = import_module("ctypes")  # imported here: it takes 2 ms, and most processes call neither function
     with suppress(OSError, AttributeError):
         getattr(ctypes.CDLL(None), name)(*arguments)
 
@@ -43,7 +43,7 @@ def without(*names: str) -> Iterator[None]:
 
 @contextmanager
 def defer(*names: str) -> Iterator[None]:
-    """Import modules when they are used: the block gets functions that import the real module when they are called."""
+    """Defer the import of modules: code that the block imports gets functions that import the real module when called."""
     with _instead({name: _Deferred(name) for name in names}):
         yield
 
@@ -73,7 +73,7 @@ class _Deferred(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        if sys.modules.get(self.__name__) is not self:  # the block is over
+        if sys.modules.get(self.__name__) is not self:  # the `with` block has ended
             return getattr(self._real(), name)
 
         def call_later(*args: object, **kwargs: object) -> object:

@@ -35,7 +35,7 @@ def gauge(name: str, help_text: str, value: float, **labels: str) -> Family:
 
 
 def text(families: Iterable[Family]) -> str:
-    """Return the document."""
+    """Return the document in the text format of OpenMetrics."""
     return "".join(f"{line}\n" for family in families for line in _lines(family)) + "# EOF\n"
 
 

@@ -1,4 +1,4 @@
-"""Validation of builders' parameters against a `params_schema`, a small part of JSON Schema; errors take one line.
+"""Validation of builders' parameters against a `params_schema`, a small part of JSON Schema; each error is one line.
 
 `jsonschema` itself takes 100 ms to import, and its messages do not name the nearest known key. A keyword
 that is not supported here allows everything: another package's schema may use more of JSON Schema.
@@ -18,7 +18,7 @@ _LONGEST_SHOWN = 60
 
 
 class ParamError(ValueError):
-    """A parameter is unknown, or its value is.
+    """A parameter is unknown, or its value is not allowed.
 
     The text is one line; `what` is the line without its suggestion, `hint` the suggestion, and `name` the parameter; "" = none.
     """
@@ -98,7 +98,7 @@ def _bounds(rule: Schema) -> str:
 
 
 def _guess(rule: Schema, value: object) -> str:
-    """Return `did you mean 'webp'?` if a known value is near."""
+    """Return `did you mean 'webp'?` if a known value is similar, else ""."""
     words = [str(word) for each in rule.get("anyOf", [rule]) for word in each.get("enum", [])]
     import difflib  # for mistakes alone
 

@@ -33,7 +33,8 @@ def prepare_streams() -> None:
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            nowhere = os.open(os.devnull, os.O_RDWR)  # the lowest free descriptor is that of the closed stream
+            # `open` returns the lowest free descriptor, which is the descriptor of the closed stream
+            nowhere = os.open(os.devnull, os.O_RDWR)
             setattr(sys, name, os.fdopen(nowhere, mode, encoding="utf-8", closefd=False))
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
@@ -42,7 +43,7 @@ def prepare_streams() -> None:
 
 
 is_always_coloured = False
-"""`--color always`: also into pipes and files."""
+"""Whether colours are also written to pipes and files (`--color always`)."""
 
 
 def is_terminal(stream: TextIO) -> bool:
@@ -208,7 +209,7 @@ def _squeeze(widths: list[int], limit: int, right: Sequence[int], spare: Sequenc
 
 
 def columns_of(text: str) -> int:
-    """Return how many columns a terminal gives to `text`, which is safe."""
+    """Return the width of `text` on a terminal in columns; `text` must be safe already."""
     if text.isascii():
         return len(text)
     import unicodedata

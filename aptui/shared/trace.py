@@ -48,7 +48,7 @@ class TraceFile:
         self._lock = threading.Lock()
         self._events: list[dict[str, object]] = []
         self.tracks: dict[str, int] = {}
-        """{name: number}; the caller maintains it."""
+        """{name of a track: its number}; the callers of this class fill it."""
         self._file.write("[\n")
 
     def name(self, text: str, *, process: int = 1, track: int | None = None) -> None:

@@ -1,1 +1,1 @@
-"""The asset database and the logs: the only package that imports sqlite3 and peewee."""
+"""The asset database and the logs of jobs. No other package imports sqlite3 or peewee."""

@@ -1,4 +1,4 @@
-"""Log files in the reference's record form: the logs of jobs and the engine's own log; other modules decide what is logged.
+"""Log files in O3DE's format: the logs of jobs and the engine's own log; other modules decide what is logged.
 
 A record is `~~<ms>~~<severity>~~<thread id hex>~~<window>~~<message>`, one physical line, severities 0 (debug) to 5
 (exception). Further content of a record is written as messages too: context as `C: [key] = value` before each line it belongs
@@ -33,14 +33,14 @@ MOST_ENGINE_LOGS = 5
 _HEADER_FIELD_CHARS = 80
 """Maximum length of a header field; a line with a longer one is not a record."""
 _NAME_BYTES = 255
-"""Longest file name of the file systems we know (NAME_MAX)."""
+"""Maximum length of a file name in bytes, on all common file systems (NAME_MAX)."""
 
 _RECORD = re.compile(r"~~(?P<ms>.*?)~~(?P<severity>.*?)~~(?P<thread>.*?)~~(?P<window>.*?)~~(?P<text>.*)", re.DOTALL)
-# Unlike the reference program, a path on drive C is not treated as malformed context.
+# Unlike in O3DE, a path on drive C is not treated as malformed context.
 _IS_CONTEXT = re.compile(r"C:(?![\\/])|(?i:ctx:|context:)")
 _CONTEXT = re.compile(r"(?:C:|(?i:ctx:|context:))\s*\[([^\n\r\[\]]+)\]\s*=\s*(.*)", re.DOTALL)
 _LINE_END = re.compile(r"\r\n|\n|\r")
-# The prefixes that the reference program's log viewer accepts: short forms in upper case, long forms in any case.
+# The prefixes that O3DE's log viewer accepts: short forms in upper case, long forms in any case.
 _PREFIXES = (
     (re.compile(r"W:|(?i:warn:|warning:)"), LogLevel.WARNING),
     (re.compile(r"E:|(?i:err:|error:)"), LogLevel.ERROR),
@@ -54,7 +54,7 @@ _MARK = {LogLevel.WARNING: "W: ", LogLevel.ERROR: "E: "}
 
 
 class JobLogLine(Struct, frozen=True):
-    """One line of a log as it is shown; `context` belongs to it."""
+    """One line of a log as it is shown, with its `context`."""
 
     level: int
     window: str
@@ -261,7 +261,7 @@ class EngineLog:
 
     Args:
         started_ms: time of the run that begins.
-        begins: text of the first record; "" = three first records, as in the reference program's logs.
+        begins: text of the first record; "" = three first records, as in O3DE's logs.
     """
 
     def __init__(self, folder: Path, base: str, started_ms: int, begins: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Failing jobs: after a run, or without a run if a job can never work.
+"""The failure of jobs: after a run, or without a run if a job can never work.
 
 Tests: `tests/core/pipeline/test_jobs.py`.
 """
@@ -85,7 +85,7 @@ def _is_of_memory(kind: str, error: str) -> bool:
 
 
 class Failures(PipelinePart):
-    """Fails jobs."""
+    """Moves jobs to their failed state and records why they failed."""
 
     def __init__(self, jobs: Jobs) -> None:
         super().__init__(jobs)
@@ -216,7 +216,7 @@ class Failures(PipelinePart):
         )  # fmt: skip
 
     def _step_of(self, job: Job) -> str:
-        """Return the step that the history keeps of a failed run (`core.rows`)."""
+        """Return the step by which the history of a job describes a failed run (`core.rows`)."""
         if not job.planned:
             return ""
         known = rows.moment(job.inputs, job.products)
@@ -236,7 +236,7 @@ class Failures(PipelinePart):
         if is_known and not job.is_forced:
             return
         job.set_reason("it cannot run as it is declared")
-        if is_known:  # for example because a product was lost and its row is not saved yet
+        if is_known:  # the job is forced, for example, because a product was lost and its row is not saved yet
             job.is_forced = False
             self._jobs.save(job)
             return

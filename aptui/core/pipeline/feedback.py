@@ -53,7 +53,7 @@ class Drafts(PipelinePart):
         self._held: dict[PathKey, None] = {}
         """Sources of jobs that were due while the finals of their inputs were still pending."""
         self._has_moved = self._takes_any = False
-        """Whether a final was planned since sources were held; whether all held sources are due, because none was planned."""
+        """Whether a final was planned since sources were held; whether all held sources are due, as no final was planned."""
 
     def mark_pending(self, job: Job) -> None:
         """Note that `job` has its draft and that its final is pending."""
@@ -62,7 +62,10 @@ class Drafts(PipelinePart):
             self._takes_any = False
 
     def choose(self, job: Job, number: int, assembly: Assembly) -> tuple[int, Manifest]:
-        """Return fingerprint and manifest of the next run of `job`; `number` and the assembly's manifest belong to its final."""
+        """Return fingerprint and manifest of the next run of `job`, which makes its draft or its final.
+
+        `number` and the assembly's manifest belong to the final.
+        """
         final = number, assembly.manifest
         is_due, job.is_due = job.is_due, False
         if job.fingerprint == number and (self._makes_finals or not job.is_forced):

@@ -1,4 +1,4 @@
-"""Files as scans and digests report them, and their effect on sources; events are handled here, no file is read."""
+"""Handles events about files, from scans and from reading files, and their effect on sources. It reads no file."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Spread(PipelinePart):
             self.spread(changed)
 
     def _uuids_of(self, key: PathKey) -> tuple[SourceUuid, ...]:
-        """Return the UUIDs by which others may depend on `key`."""
+        """Return the UUIDs by which other sources may depend on `key`."""
         source = self._memory.view(key) if self._memory.has_identities else None
         return (path_uuid(key),) if source is None else (path_uuid(key), source.uuid, *legacy_of(source))
 
@@ -125,7 +125,7 @@ class Files(PipelinePart):
         is_first, self._has_scanned = not self._has_scanned, True
         if event.retries:
             self._plans.retries.restart(self._memory.archive.list_unfinished())
-        elif is_first:  # with the new configuration, failed jobs may succeed
+        elif is_first:  # failed jobs may succeed with the new configuration
             self._plans.retries.resume(self._memory.archive.list_unfinished())
 
     def scan_finished(self) -> None:
@@ -159,7 +159,7 @@ class Files(PipelinePart):
         gone = set(event.gone) | (previous.winners.keys() - winners.keys() if previous else set())
         pending = PendingFolder(event.folder, parts, winners)
         self._chains.note_seen(event.folder)
-        # A file in the intermediate folder without a product row is an orphan: it must not become a source, nor hide one.
+        # A file in the intermediate folder without a product row is an orphan: it must not become a source, nor hide a source.
         orphans = self._chains.orphans(winners.values())
         for key in orphans:
             del winners[key]
@@ -188,7 +188,7 @@ class Files(PipelinePart):
         self._memory.unreadable.difference_update(keys)
         unread = self._unread(keyed)
         pending.open = {key for key, _fact in unread}
-        if previous is not None:  # files that have not changed since then are not reported again
+        if previous is not None:  # a scan does not report files again that are unchanged since the previous report
             pending.open.update(key for key in previous.open if key in winners and key in self._memory.hashing)
         self._jobs.hash(unread, may_copy=True)
         self._memory.unstable -= {key for key in self._memory.unstable if parent(key) == event.folder and key not in winners}
@@ -196,17 +196,17 @@ class Files(PipelinePart):
         self._retry_folder(event.folder, pending.open)
         for key in self._waiters.keys_in((event.folder,)):
             self._jobs.wake(key)
-        # Before `spread`, so that the folder's row follows the rows of its own files alone and does not wait for dependents
-        # elsewhere.
+        # The folder is closed before `spread`: its row then waits only for the rows of its own files, not for dependents in other
+        # folders.
         self._close_folder(pending)
         self._spread.spread({*gone, *(key for key in keys if key not in pending.open)})
         self._spread.spread_settings(event.folder, adjusted)
 
     def files_seen(self, event: FilesSeen) -> None:
-        """Known files were checked one by one; their new digests are kept beside the rows of their folders."""
+        """Handle known files that were checked one by one; their new digests are kept beside the rows of their folders."""
         facts = [fact for fact in event.facts if self._is_at_rest(fact)]
         others = tuple(fact.key for fact in event.facts if fact not in facts)
-        if others:  # their folders are being read, or have changed since
+        if others:  # a scan is reading the folders of these files, or the folders changed since the check
             self._ledger.order(RecheckFiles(self._ledger.cause, others))
         keys = [fact.key for fact in facts]
         self._note_small(facts, None)
@@ -224,7 +224,7 @@ class Files(PipelinePart):
     def _unread(self, keyed: Collection[tuple[PathKey, FileFact]]) -> list[tuple[PathKey, FileFact]]:
         """Settle the files whose bytes are known or not needed; return the other files.
 
-        Files that builders want and that are still to be read are loaded after they have been read.
+        A file without a digest that builders want is loaded as a source only after it has been read.
         """
         wanted = {key for key, fact in keyed if not fact.digest and self._planner.wants(fact.rel, fact.scan_folder)}
         self._memory.load([key for key, _fact in keyed if key not in wanted])
@@ -247,7 +247,7 @@ class Files(PipelinePart):
             return frozenset()
         self._ledger.put("put_state", (SETTINGS_STATE + folder, text))
         adjusted = self._settings.put(folder, text)
-        if adjusted:  # until everything is settled again, the next engine checks every source
+        if adjusted:  # with an empty signature the next engine checks every source; it is set again when everything is settled
             self._ledger.put("put_state", ("signature", ""))
         return adjusted
 
@@ -283,9 +283,12 @@ class Files(PipelinePart):
         )
 
     def files_hashed(self, event: FilesHashed, *, may_group: bool) -> None:
-        """Handle files that were read or could not be; `may_group`: no earlier copies wait to be committed with these."""
+        """Handle files that were read or could not be read.
+
+        With `may_group`, no earlier copies wait to be committed together with the copies of these files.
+        """
         changed: set[PathKey] = set()
-        restless = [key for key in event.unstable if key in self._memory.hashing]  # the others were deleted while they were read
+        restless = [key for key in event.unstable if key in self._memory.hashing]  # other files were deleted while they were read
         facts = [(fact.key, fact) for fact in event.facts]
         self._memory.load([key for key, _fact in facts])
         copies = {key: (run_keys, took_ms) for key, run_keys, took_ms in event.copies}
@@ -324,14 +327,15 @@ class Files(PipelinePart):
         if pending is None or key not in pending.winners:
             self._memory.newer.facts[key] = fact
             row = self._memory.archive.files((key,)).get(key)
-            if row is not None and not row.digest and _is_same(row, fact):  # otherwise only this file was checked, not its folder
+            # if the row differs, the file was checked alone, without its folder
+            if row is not None and not row.digest and _is_same(row, fact):
                 self._memory.newer.learned.add(key)
             return
         pending.winners[key] = fact
         part = pending.parts.get(fact.scan_folder)
         if part is not None:
             part[1][fact.rel] = fact
-        if pending.ticket:  # its row is being saved without the digest, because no edge asked for it before
+        if pending.ticket:  # the folder's row is being saved without this digest, because no edge needed it before
             self._memory.newer.facts[key] = fact
             self._memory.newer.learned.add(key)
 
@@ -354,7 +358,7 @@ class Files(PipelinePart):
         for source in self._memory.load(sorted(self._memory.dependents(fetched))) if fetched else ():
             for job in source.jobs.values():
                 if job.is_analysis:
-                    job.fingerprint = 0  # otherwise the job could be found unchanged
+                    job.fingerprint = 0  # with its old fingerprint the analysis could be found unchanged
                     if job.state is JobState.COMPLETED:
                         self._plans.force(job, "a file that it needs is here now (LFS)")
         for source in self._memory.load(sorted(fetched)) if fetched and self._takes_pointers else ():
@@ -391,9 +395,8 @@ class Files(PipelinePart):
             pending = self._memory.folders.get(folder)
             if pending is not None:
                 pending.open.difference_update(keys)
-                self._memory.unsaved.complete.add(
-                    folder
-                )  # perhaps complete: decided when the jobs of these files have been evaluated
+                # whether the folder is complete is decided when the jobs of these files have been evaluated
+                self._memory.unsaved.complete.add(folder)
 
     def close_complete_folders(self) -> None:
         """Save the folder rows that waited for the rows of jobs."""
@@ -404,7 +407,7 @@ class Files(PipelinePart):
         self._memory.unsaved.complete.clear()
 
     def _close_folder(self, pending: PendingFolder) -> None:
-        """Save the folder's row once all its files are planned, and their jobs have rows, or none is needed.
+        """Save the folder's row once all its files are planned and every job of these files has a row or needs none.
 
         If the engine crashes before that, the next start checks the files again.
         """
@@ -457,8 +460,8 @@ class Files(PipelinePart):
             source = self._identities.new_source(key, fact)
             self._plans.plan(source)
             return True
-        # The UUIDs of the source are noted before its identity changes: sources that depend on it by one of them are found by
-        # those alone.
+        # The UUIDs of the source are noted before its identity changes: a source that depends on it by an earlier UUID is found
+        # only by that UUID.
         before, identity, known = source.fact, source.identity, legacy_of(source) if self._memory.has_identities else ()
         was_elsewhere = (source.scan_folder, source.rel) != (fact.scan_folder, fact.rel)
         self._jobs.move_source(source, fact)
@@ -466,13 +469,12 @@ class Files(PipelinePart):
         if source.identity != identity:
             self._identities.note_renamed((source.uuid, *known))
         sizes = {before.size, fact.size} if before is not None and before.digest == fact.digest else ()
-        is_fetched = len(sizes) > 1 and UNKNOWN_SIZE not in sizes  # it was a Git LFS pointer, and now it is the file
+        is_fetched = len(sizes) > 1 and UNKNOWN_SIZE not in sizes  # the Git LFS pointer was replaced by the file that it names
         is_changed = before is None or before.digest != fact.digest or was_elsewhere or bool(source.trouble) or is_fetched
         is_changed = is_changed or identity != source.identity
         source.trouble = ""
-        # A job that was cancelled before its fingerprint was known stays cancelled until its source changes, which is now. One
-        # that failed because Git LFS had not fetched its bytes has the same fingerprint as then, and would otherwise stay
-        # failed.
+        # A job that was cancelled before its fingerprint was known stays cancelled until its source changes, which is now. A job
+        # that failed because Git LFS had not fetched the file has the same fingerprint now, and would otherwise stay failed.
         for job in source.jobs.values() if is_changed else ():
             job.planned = None if job.planned == UNKNOWN or (is_fetched and job.state is JobState.FAILED) else job.planned
         if before is not None and before.digest != fact.digest:

@@ -22,7 +22,7 @@ from aptui.core.state.chains import intermediates
 
 
 class Identities(PipelinePart):
-    """Gives sources their UUIDs, and remembers which sources have to be evaluated again because of it."""
+    """Gives sources their UUIDs, and remembers which sources have to be evaluated again because UUIDs changed."""
 
     def __init__(self, jobs: Jobs) -> None:
         super().__init__(jobs)
@@ -102,7 +102,7 @@ class Identities(PipelinePart):
         self.release_uuid(freed, source.key)
 
     def save_legacy(self, source: Source) -> None:
-        """Save the further UUIDs of `source`; delete rows of an earlier engine or an earlier name."""
+        """Save the additional UUIDs of `source`; delete its rows that an earlier engine or an earlier name left."""
         legacy = legacy_of(source)
         if legacy or source.is_stored:
             self._ledger.drop("drop_legacy", (source.id,))
@@ -158,7 +158,7 @@ class Identities(PipelinePart):
             self._ledger.put("put_state", (REMOVED_SOURCE_STATE + uuid.hex(), ""))
 
     def _rival(self, source: Source, uuid: SourceUuid) -> Source | None:
-        """Return the other source that has this UUID, or a better claim to it."""
+        """Return another source that has this UUID or has a better claim to it, None if no source does."""
         others = [key for key in self._memory.keys_of(uuid) if key != source.key]
         claims = [other for other in self._memory.load(others) if self._own_uuid(other) == uuid and self._is_there(other)]
         return min(claims, key=_standing, default=None)
@@ -167,7 +167,7 @@ class Identities(PipelinePart):
         return self._memory.file(source.key) is not None
 
     def release_uuid(self, uuid: SourceUuid, key: PathKey) -> None:
-        """Give `uuid`, which no source has any more, to the next source that claims it."""
+        """Give `uuid`, which no source has any longer, to the next source that claims it."""
         if self._memory.has_identities:
             self._pending.update((other, None) for other in self._memory.keys_of(uuid) if other != key)
 

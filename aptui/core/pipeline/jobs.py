@@ -1,6 +1,6 @@
 """Transitions of jobs for all parts of the pipeline: feed the machine, save, drop; and the queues of re-evaluations.
 
-Whether a job needs a run is decided in `pipeline.plans`, what files and runs mean for it elsewhere.
+`pipeline.plans` decides whether a job needs a run; `pipeline.files` and `pipeline.run_results` handle files and results.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ class Todo:
         return bool(self._bringers or self._others)
 
     def append(self, item: tuple[Job, bool]) -> None:
-        """Add one (job, is retry)."""
+        """Add a job to be evaluated: (job, whether it is retried if it failed)."""
         job = item[0]
         (self._bringers if job.is_analysis or job.platform == COMMON_PLATFORM else self._others).append(item)
 
     def extend(self, items: Iterable[tuple[Job, bool]]) -> None:
-        """Add several (job, is retry)."""
+        """Add several jobs, each as in `append`."""
         for item in items:
             self.append(item)
 
     def popleft(self) -> tuple[Job, bool]:
-        """Remove and return the next (job, is retry)."""
+        """Remove and return the next job, and whether it is retried if it failed."""
         return (self._bringers or self._others).popleft()
 
 
@@ -115,7 +115,7 @@ class Retries:
         """(source, builder) whose failed jobs are retried when their analysis has succeeded."""
 
     def restart(self, keys: Iterable[PathKey]) -> None:
-        """Schedule a retry for these sources, and no others."""
+        """Schedule a retry for these sources, and cancel all other scheduled retries."""
         self._pending.clear()
         self._resumed.clear()
         self._by_folder.clear()
@@ -160,7 +160,7 @@ class Retries:
 
 
 UNKNOWN = 0
-"""Planned fingerprint of a job that was cancelled before its manifest was known: it stays so until its source changes."""
+"""Planned fingerprint of a job that was cancelled before its manifest was known: it stays cancelled until its source changes."""
 _COVERING = (DependencyKind.FINGERPRINT, DependencyKind.ORDER)
 
 
@@ -207,7 +207,7 @@ class Jobs:
         self._platform_ids = {platform.id for platform in project.platforms}
         self._edges_due: dict[tuple[Source, bytes], None] = {}
         self.copies_on_reading = True
-        """Whether a worker that reads a file may also stage a copy of it."""
+        """Whether a worker that reads a file may also stage a copy of the file."""
         self.copies: dict[PathKey, list[int]] = {}
         """{key: run keys} of copies that came with the bytes of files, for this event alone."""
         self.copied: dict[Job, RunKey] = {}
@@ -222,7 +222,7 @@ class Jobs:
         return job.builder in self.builders and (job.is_analysis or job.platform in self._platform_ids)
 
     def find_block(self, job: Job, products: Iterable[Product | StagedProduct]) -> str:
-        """Say which check keeps these products of a job from being published, "" when none does."""
+        """Return the error of the check that blocks these products of a job, "" if no check does."""
         if not self.project.checks:
             return ""
         checked = (CheckedProduct(product.name, product.size, product.facts) for product in products)
@@ -283,7 +283,7 @@ class Jobs:
             self.ledger.put("put_job", rows.job_row(job))
 
     def save_plan(self, job: Job) -> None:
-        """Save the row of a job that may start, unless its run saves the row and the next start would find the job again."""
+        """Save the row of a job that may start, unless its run saves the row and the next engine would find the job without it."""
         if not job.is_unsaved:
             self.save(job)
             return
@@ -299,7 +299,7 @@ class Jobs:
         self._planned_before, self._planned = self._planned, []
 
     def save_unsaved(self, *, but_committing: bool = False) -> None:
-        """Save every job without a row; with `but_committing`, except those whose commit saves it."""
+        """Save every job without a row; with `but_committing`, except jobs whose commit saves the row."""
         for job in [job for jobs in self.memory.unsaved.jobs.values() for job in jobs]:
             if not (but_committing and job.state is JobState.COMMITTING):
                 self.save(job)
@@ -362,7 +362,7 @@ class Jobs:
         """Remove a job."""
         if job.is_unsaved:
             self.memory.unsaved.end(job)
-        if job.state is None:  # an order named the job before it was planned
+        if job.state is None:  # the job got this record to be named in an order, and was never planned
             job.source.jobs.pop((job.builder, job.platform, job.key), None)
         else:
             self.feed(job, Trigger.DROP)
@@ -454,7 +454,7 @@ class Jobs:
             self.waiters.add_all(assembly.waits, job)
             self.hash(assembly.unread.items())
         elif late := self.chains.came_since(job.run_key, job.edges):
-            job.fingerprint, job.is_forced, job.reason = 0, True, f"'{late}' came or changed while this was analysed"
+            job.fingerprint, job.is_forced, job.reason = 0, True, f"'{late}' appeared or changed during the analysis"
             self.todo.append((job, True))
         elif changed := self.stale_results.find_unsealed(job, assembly.manifest):
             job.fingerprint = 0

@@ -216,7 +216,7 @@ class Requests(PipelinePart):
 # The amount of work and its longest chain; `engine.loop.engine_reports`, which has a clock, computes the time that it takes.
 
 OVERHEAD_MS = 1.0
-"""Duration of a job apart from its builder's work; for copies and restored results it is the whole duration."""
+"""Duration (ms) of a job without its builder's work; for copies and restored results it is the whole duration."""
 MOST_JOBS = 4_000
 """Maximum number of jobs of each kind that are examined (5 ms); each other job counts as the average of these.
 
@@ -335,11 +335,11 @@ def _after(waiters: Waiters, expected: Callable[[Job], float]) -> dict[PathKey, 
 _COPY_BATCH = 256
 _SMALL_BATCH = 32
 _MESSAGE_MS, _BATCH_MESSAGE_MS = 40, 400
-"""Maximum work in one message with clients, and without. Without clients a worker gets more, to have work during a commit."""
+"""Maximum work (ms) in one message to a worker, with clients and without. Without, a worker has work during a commit, too."""
 
 
 class Starts(PipelinePart):
-    """Takes free slots.
+    """Fills the free slots of workers with jobs.
 
     Args:
         staging: absolute folder in which every run gets a folder (or file) named by its run key.
@@ -357,7 +357,7 @@ class Starts(PipelinePart):
         named = next((job for job in self._ready if job.id == event.job_id), None) if event.job_id else None
         if named is not None:
             self._ready.put_first(named)
-            if self._ready.peek() is not named:  # its resources are in use, and no other job was requested
+            if self._ready.peek() is not named:  # the resources of the named job are in use, and the client named no other job
                 return
         most = max(event.count, event.critical)
         left = event.jobs or _COPY_BATCH * most
@@ -370,7 +370,10 @@ class Starts(PipelinePart):
             self._ledger.order(StartRuns(self._ledger.cause, tuple(orders)))
 
     def _batch(self, first: Job, most: int) -> list[AnalyseOrder | ProcessOrder | CopyOrder]:
-        """Take jobs of one kind off the queue; if they are quick, as many as one message should have."""
+        """Remove jobs of one kind from the queue and return their orders.
+
+        The result has one order, or as many orders for quick jobs as fit into one message.
+        """
         kind, limit = self._kind_of(first), min(most, self._batch_size(first))
         is_batched = self._files_per_start(first) > 1
         share = max(1, -(-len(self._ready) // ((1 if is_batched else 2) * self._project.workers)))
@@ -525,7 +528,7 @@ class Pipeline:
         self.jobs.put_edges()
         self._release()
         if self.jobs.ledger.commands or not (isinstance(event, FilesHashed) and event.has_more):
-            self.jobs.ledger.flush_rows()  # otherwise they wait for the rows of the next answer
+            self.jobs.ledger.flush_rows()  # if rows are not flushed here, they are saved with the rows of the next answer
         self.jobs.memory.forget_answers()
         return self.jobs.ledger.finish()
 
@@ -569,13 +572,13 @@ class Pipeline:
         if not self.jobs.committing:
             self.jobs.memory.release_loaded()
         if self.jobs.is_idle:
-            if not self.jobs.memory.unstable:  # files that are checked again may continue a round
+            if not self.jobs.memory.unstable:  # an unstable file is checked again, and may continue a cycle of runs
                 self.plans.forget_rounds()
             self.jobs.chains.came.clear()
             self._compare_heads()
 
     def _compare_heads(self) -> None:
-        """Order the first sources of chains compared, because later stages may write them and a batch gets no notification."""
+        """Order a check of the first sources of chains: later stages may have written to them, and a batch gets no notification."""
         ran = self.plans.feedback.pop_ran()
         heads = self.jobs.chains.heads(ran) if ran else []
         if heads:
@@ -628,7 +631,7 @@ class Pipeline:
         return {job.id: job.run_key for job in self.jobs.running.values() if not job.is_analysis}
 
     def next_job(self, job_id: int = 0) -> Job | None:
-        """Return the job that starts next, or the job with the given id; None if that job is not ready."""
+        """Return the job that starts next, or the job with the given id; None if it is not ready."""
         return next((job for job in self.jobs.ready if job.id == job_id), None) if job_id else self.jobs.ready.peek()
 
     def committing(self, run_key: int) -> Commit | None:

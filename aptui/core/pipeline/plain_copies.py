@@ -45,7 +45,7 @@ _TO_COMMIT = (Trigger.PLAN, Trigger.UNBLOCK, Trigger.START, Trigger.SUCCEED)
 
 
 class PlainCopies(PipelinePart):
-    """Takes the copies of files.
+    """Decides copies of files together.
 
     Args:
         staging: absolute folder in which every run gets a file named by its run key.
@@ -61,7 +61,7 @@ class PlainCopies(PipelinePart):
         self._now_ms = 0
 
     def may_plan(self, event: FilesHashed) -> bool:
-        """Whether the copies of this event may be decided together, as far as the project is concerned.
+        """Whether the project allows that the copies of this event are decided together.
 
         Each file is checked later.
         """
@@ -109,7 +109,7 @@ class PlainCopies(PipelinePart):
     ) -> list[Job] | list[None] | None:
         """Return the jobs of the copies, each None if the file is new. Return None if the file has other jobs or unsettled ones."""
         if self._jobs.chains.is_intermediate(fact):
-            return None  # another program may have written it
+            return None  # another program may have written to the product
         if source is None:
             return [None for _rule in rules] if self._is_new(key) else None
         if not _is_rewritten(source, fact) or len(source.jobs) != len(rules):
@@ -170,7 +170,7 @@ class PlainCopies(PipelinePart):
     def _plan_known(self, source: Source, fact: FileFact, copies: Iterable[tuple[CopyRule, int, Job | None]], took_ms: int) -> None:
         source.fact = fact
         self._ledger.put("put_source", rows.source_row(source))
-        source.last_ticket = self._ledger.ticket  # do not read the source from its row before the row is saved
+        source.last_ticket = self._ledger.ticket  # until its row is saved, the source must not be read from the database
         self._plans.retries.pop(source.key)
         for rule, run_key, job in copies:
             assert job is not None

@@ -103,7 +103,7 @@ class Reasons(PipelinePart):
 
 
 def _differing(before: Manifest, now: Manifest) -> tuple[Manifest, Manifest]:
-    """Return the entries that only one of two manifests has."""
+    """Return the entries that are in only one of two manifests."""
     same = set(before).intersection(now)
     return tuple(entry for entry in before if entry not in same), tuple(entry for entry in now if entry not in same)
 
@@ -130,7 +130,7 @@ class Plans(PipelinePart):
         """{job id: how often the job made changed intermediates since everything was settled}."""
 
     def count_round(self, job: Job) -> None:
-        """Note that `job` made other intermediates than before."""
+        """Note that `job` made intermediates that differ from its earlier ones."""
         self._rounds[job.id] += 1
 
     def forget_rounds(self) -> None:
@@ -300,11 +300,12 @@ class Plans(PipelinePart):
 
     def _reconsider(self, job: Job, *, is_retry: bool) -> None:
         if job.source.jobs.get((job.builder, job.platform, job.key)) is not job or job.source.trouble:
-            return  # dropped in the meantime
+            return  # an earlier evaluation has dropped the job
         if not self._jobs.is_configured(job):
             return  # its builder is not in this configuration: it is dropped when its source is planned, or left alone
         key = job.source.key
-        if key in self._memory.hashing or key in self._memory.unstable:  # a run now would use bytes that are about to be replaced
+        # a run that starts now would use bytes that are about to be replaced
+        if key in self._memory.hashing or key in self._memory.unstable:
             self._jobs.waiters.add(key, job)
             return
         problem = job.source.misidentity or self._settings.problem(job.source.key)
@@ -476,7 +477,7 @@ class Plans(PipelinePart):
             self.end_chains()
 
     def can_force(self, job: Job) -> bool:
-        """Whether `force` has an effect."""
+        """Whether `force` can queue a run of `job`: its builder is configured, and its source exists."""
         return self._jobs.is_configured(job) and self._memory.file(job.source.key) is not None
 
     def force(self, job: Job, reason: str) -> None:
@@ -486,7 +487,7 @@ class Plans(PipelinePart):
         source = job.source
         found = self._memory.file(source.key)
         if found is None:
-            return  # its name differs only in case from that of another file
+            return  # no file wins this path, because names of files differ only in case
         job.is_forced = True
         job.set_reason(reason)
         if isinstance(found, Unsettled):
@@ -505,7 +506,7 @@ class Plans(PipelinePart):
             for job in source.jobs.values():
                 if job.id in lost[source.key] and not job.is_analysis and self._jobs.is_configured(job):
                     self._jobs.conflicts.lose(job, lost[source.key][job.id])
-                    if job.state is JobState.RUNNING:  # it may have received the product as input
+                    if job.state is JobState.RUNNING:  # the running job may have read the lost product as an input
                         self._jobs.feed(job, Trigger.PLAN)
                         job.planned = None
                     self.force(job, reason)

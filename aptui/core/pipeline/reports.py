@@ -60,10 +60,10 @@ class Reports:
         self._mean_ms: dict[tuple[bytes, bool], float] = {}
         self._last_ms: dict[bytes, deque[int]] = {}
         self._run_count = self._spent_ms = 0
-        """Number of measured runs, and the sum of their expected durations; by these, the pace falls if all jobs become slower."""
+        """Number of measured runs, and the sum (ms) of their expected durations, which shows whether all jobs became slower."""
 
     def write_log(self, job: Job, log: Iterable[LogRecord], error: str) -> None:
-        """Order the log of a run written and set its name in the job; the error is its last line unless a line has it already."""
+        """Order the log of a run and set its path in the job; add the error as the last record unless the log has it already."""
         records, builder = list(log), self._builders[job.builder]
         if error and not any(record.level >= LogLevel.ERROR and record.text == error for record in records):
             records.append(LogRecord(LogLevel.ERROR, builder.name, error, records[-1].time_ms if records else 0))
@@ -73,10 +73,10 @@ class Reports:
         self._ledger.order(WriteLog(self._ledger.cause, job.log_file, tuple(records), job.warnings, job.errors))
 
     def report(self, job: Job, *, is_settled: bool = False, is_run: bool = True) -> None:
-        """Report that `job` changed, if it is `is_settled` or a client follows every step; `is_run`: see `JobChanged`.
+        """Report a change of `job`. Unsettled jobs are reported only if a client follows every step; `is_run`: see `JobChanged`.
 
-        A client that follows asks for the latest state of unsettled jobs. A listener that wants every step is notified that a job
-        runs when a worker has started it (`list_started`), or just before its end.
+        Clients that poll get the latest state of unsettled jobs from `latest`. A listener that wants every step is notified of a
+        run when a worker has started the run (`list_started`), or just before the end of the run.
         """
         is_unsettled = job.state in _UNSETTLED
         if self.is_followed and is_unsettled:
@@ -173,7 +173,10 @@ class Reports:
             self.record_durations(job.builder, ((duration_ms, job.duration_ms),))
 
     def record_durations(self, builder: bytes, runs: Collection[tuple[int, int]]) -> None:
-        """Record runs of jobs of this builder: (duration in ms, that of the job's previous run, 0 = none), the latest run last."""
+        """Record runs of jobs of this builder.
+
+        Each is (duration in ms, duration of the same job's previous run, 0 = none); the latest run is the last.
+        """
         last = self._last_ms.get(builder)
         if last is None:
             last = self._last_ms[builder] = deque(maxlen=_LAST_RUNS)

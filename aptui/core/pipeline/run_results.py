@@ -1,4 +1,4 @@
-"""Results of runs and analyses: their effect on jobs, and which of them are committed; workers and the cache are elsewhere.
+"""Results of runs and analyses: their effect on jobs, and which of them are committed; `engine` has workers and the cache.
 
 A result is stale if its run key is not that of the current run of its job: the run was cancelled or lost, or the job was
 planned again. It has no effect, and its staged files are deleted. A run whose inputs changed while it ran has the outcome
@@ -37,7 +37,7 @@ from aptui.core.state.working_set import targets_of
 
 
 class Analyses(PipelinePart):
-    """Takes the results of analyses."""
+    """Handles the results of analyses."""
 
     def __init__(self, jobs: Jobs, failures: Failures, plans: Plans, spread: Spread, reads: UndeclaredReadCheck) -> None:
         super().__init__(jobs)
@@ -141,7 +141,8 @@ class Analyses(PipelinePart):
                 continue
             known = [(item.source if item.is_uuid else self._graph.relative(item.source), item) for item in plan.job_dependencies]
             dependencies = tuple(sorted({_move_dependency(item, key_of(RelPath(rel))) for rel, item in known if rel}))
-            is_critical = plan.is_critical or plan.platform == COMMON_PLATFORM  # other jobs may wait for its product
+            # other jobs may wait for the intermediate that this job makes
+            is_critical = plan.is_critical or plan.platform == COMMON_PLATFORM
             plans[plan.platform, plan.key] = JobPlan(
                 plan.key, plan.platform, plan.priority, is_critical, plan.additional_fingerprint, plan.params, dependencies
             )
@@ -196,7 +197,7 @@ _CAME_BACK = frozenset({int(Outcome.LOST), int(Outcome.RETURNED), int(Outcome.ST
 
 
 class Runs(PipelinePart):
-    """Takes the results of runs and of commits."""
+    """Handles the results of runs and of commits."""
 
     def __init__(
         self,
@@ -318,7 +319,7 @@ class Runs(PipelinePart):
         return stale_results.hiding(job, (*read, *(path for path, digest in found if digest)))
 
     def _had_other_code(self, job: Job, result: AnalyseResult | RunResult, now_ms: int) -> None:
-        """Discard a run that used code other than that in the description of its builder.
+        """Discard a run whose code or tools differ from those in the description of its builder.
 
         No run of this builder starts until the builder is described again.
         """
@@ -465,7 +466,7 @@ class Runs(PipelinePart):
         self._jobs.hash(unread.items())
 
     def _digest_of_other_case(self, rel: str) -> str:
-        """Return the digest of the file at a path that a run found missing, if only its case differs, "" for none.
+        """Return the digest of a file whose path differs only in case from a path that a run found missing; "" if none exists.
 
         A run that uses this spelling does not find the file (`Graph._places`); the manifest names the file nevertheless.
         """
@@ -473,7 +474,7 @@ class Runs(PipelinePart):
         return fact.digest.hex()[:32] if isinstance(fact, FileFact) and fact.rel != normalize(rel) else ""
 
     def _record_outside(self, result: RunResult) -> None:
-        """Record the files outside all scan folders, or hidden in one, as a run found them."""
+        """Record the state in which a run found files that are outside all scan folders, or hidden in a scan folder."""
         stamps = {file.path: file.stamp for file in (*result.used.files, *result.used.found)}
         named = [(path, digest) for path, digest in result.discovered if self._graph.counting(path) is None]
         # Fetched results have no file stamps; the next check records them.

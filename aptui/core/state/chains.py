@@ -78,10 +78,10 @@ class Chains:
         return {key for name, key in names.items() if name not in known}
 
     def is_tampered(self, fact: FileFact) -> bool:
-        """Whether a file that was read is an intermediate with other bytes than its completed job has made.
+        """Whether a file that was read is an intermediate whose bytes differ from those that its completed job made.
 
-        This holds until that job has run again, however often the file is checked. A job whose own product is its input would
-        wait for itself: there, such a file counts as an ordinary change of the input.
+        This holds until that job has run again, however often the file is checked. If a job's own product is its input, the file
+        counts as an ordinary change of the input, because the job would wait for itself.
         """
         if not self.is_intermediate(fact) or not fact.digest:
             return False
@@ -179,7 +179,7 @@ class Chains:
         return list(heads.values())
 
     def members(self, keys: Iterable[PathKey]) -> list[PathKey]:
-        """Return `keys` and all stages of their chains, up and down."""
+        """Return `keys` and all stages of their chains, in both directions."""
         found: dict[PathKey, None] = dict.fromkeys(keys)
         todo = list(found) if self._has_any else []
         while todo:

@@ -34,18 +34,18 @@ _UNKNOWN_CREATION_MS = 1
 
 
 class CommitChange(Struct):
-    """Effect of a commit on other jobs: (name, digest hex or "" when removed), and whether anything changed."""
+    """Effect of a commit on other jobs: `products` as (name, digest hex or "" when removed), and whether any product changed."""
 
     products: tuple[tuple[str, str], ...]
     is_changed: bool
 
 
 class Commit(Struct):
-    """A run whose products move in, and the state of its job afterwards.
+    """A run whose products are moved into the cache, and the state of its job after that.
 
-    `products`, `fingerprint`, `inputs`, `warnings`, `log_file`: as in `Job`; `renames`: {staged path: product} of products that
-    are not in place already; `stale`: names that are deleted; `had`: the job's products until then; `change`: the difference;
-    `requested`: jobs that have to run again because its builder requested it.
+    `products`, `fingerprint`, `inputs`, `warnings`, `log_file`: as in `Job`; `renames`: {staged path: product} of products that are
+    not in place already; `stale`: names that are deleted; `had`: the job's products before the commit; `change`: the difference
+    from them; `requested`: jobs that have to run again because the run's builder requested it.
     """
 
     job: Job
@@ -70,13 +70,13 @@ class Commit(Struct):
 
     @property
     def strange(self) -> tuple[str, ...]:
-        """Product names that the commit may have placed and that have no row."""
+        """Names of products that the commit may have placed in the cache and that have no row."""
         known = {product.name for product in self.had}
         return tuple(product.name for product in self.products if product.name not in known)
 
 
 class Prepared(Struct):
-    """Effect of one batch of results: commits, losers with their reason, jobs about to be deleted, and names to delete first."""
+    """Effect of one batch of results: commits, jobs that lost a name conflict, jobs to be deleted, and names to delete first."""
 
     verdict: ConflictVerdict
     commits: list[Commit] = field(default_factory=list)
@@ -102,7 +102,7 @@ class Commits:
         self._folder_names = {folder.id: folder.name for folder in project.scan_folders}
 
     def prepare(self, finished: list[Finished], now_ms: int) -> Prepared:
-        """Sort results into commits and losers."""
+        """Sort results into commits and results that lost a conflict of product names."""
         made = {job: self._products(job, result) for job, result in finished}
         verdict = self._conflicts.resolve(made)
         placing = [products for job, products in made.items() if job not in verdict.lost and job not in verdict.ended]
@@ -145,9 +145,9 @@ class Commits:
     def _identities_of(self, commit: Commit) -> Iterable[tuple[str, bytes, bool]]:
         """Yield the identity files of the intermediates of `commit` (`JobCommit.identities`).
 
-        An intermediate has one if its type is enabled for metadata, or that of its source, which has one itself: a batch makes
-        none for sources. The bytes follow from the source alone, so that each build makes the same file. An existing file is
-        respected, as in the reference, unless it is that of another job's product.
+        An intermediate has one if its type is enabled for metadata, or that of its source, which has one itself: a batch makes none
+        for sources. The bytes follow from the source alone, so that each build makes the same file. An existing identity file is
+        kept, as in O3DE, unless it belongs to another job's product.
         """
         source = commit.job.source
         known = {product.name for product in (*commit.had, *commit.job.lost)}

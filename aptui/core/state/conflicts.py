@@ -41,7 +41,7 @@ def _chain(folder: str) -> tuple[str, ...]:
 
 
 class Nesting:
-    """Names, and the names that are folders of others."""
+    """Names of products, with an index of the folders that contain them."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._below: dict[str, dict[str, None]] = {}
@@ -97,7 +97,7 @@ class ConflictVerdict(Struct):
         return self.left.get(job, job.products)
 
     def take_away(self, name: str, job: Job) -> bool:
-        """Take a product from a job; return whether the job had this product."""
+        """Remove a product from the products of a job; return whether the job had this product."""
         products = self.products_of(job)
         left = tuple(product for product in products if product.name != name)
         if len(left) == len(products):
@@ -117,7 +117,7 @@ class Conflicts:
         self._chains = chains
         self._claims: Claims = {}
         self._claimed: dict[int, dict[str, None]] = {}
-        """{job id: the names that the job claims}."""
+        """{job id: the product names that the job claims}."""
         self._nested_claims = Nesting()
         for name, claimants in memory.archive.conflicts(()).items():
             for job_id, key in claimants:
@@ -126,7 +126,7 @@ class Conflicts:
     # -------------------------------------------------------------------------------------------------------------- resolve
 
     def resolve(self, batch: Mapping[Job, tuple[Product, ...]]) -> ConflictVerdict:
-        """Decide which jobs of a batch may make which names: {job: what its run made}."""
+        """Decide which jobs of a batch may make which product names; `batch` is {job: the products of its run}."""
         verdict = ConflictVerdict({job: {product.name for product in products} for job, products in batch.items()})
         counts = Counter(product.name for products in batch.values() for product in products)
         names = set(counts)
@@ -166,7 +166,10 @@ class Conflicts:
         return name in self._claims or (name in owners and owners[name][0] != job.id)
 
     def _owners(self, names: set[str], above: set[str]) -> dict[str, tuple[int, PathKey]]:
-        """Return the owners of `names`, and conflicting names: folders `above` them, and names below."""
+        """Return {product name: its owner} of these names and of names that conflict with them.
+
+        The conflicting names are the folders `above`, and names below `names`.
+        """
         archive = self._memory.archive
         return {**archive.owners_below(list(names)), **archive.owners(list(names | above))}
 
@@ -233,7 +236,7 @@ class Conflicts:
     # --------------------------------------------------------------------------------------------------------------- settle
 
     def settle(self, verdict: ConflictVerdict) -> list[Job]:
-        """Apply a verdict; return the jobs that have to run again because of the verdict, apart from the losers."""
+        """Apply a verdict; return the jobs that have to run again because of it, without the jobs in `verdict.lost`."""
         for name, claimants in verdict.claims.items():
             for job_id, key in claimants.items():
                 self._claim(name, job_id, key)
@@ -289,7 +292,7 @@ class Conflicts:
         return [other for other in rivals if not self._chains.problem(other, self._claims_of(other))]
 
     def claim_all(self, job: Job, names: Collection[str]) -> list[Job]:
-        """Reduce the claims of `job`, which failed for a product name that other jobs make too, to its present products.
+        """Reduce the claims of `job`, which failed because another job makes one of its product names, to its present products.
 
         Return the jobs that may have the names that it released.
         """

@@ -92,11 +92,11 @@ def _pop_component(stack: list[Node], on_stack: set[Node], last: Node) -> list[N
             return component
 
 
-# Cycles among products that need each other, each described in one way however it was found.
+# Cycles among products that need each other. A cycle has one description, whichever of its products was found first.
 
 Edges = Mapping[int, Sequence[int]]
 CYCLE_PROBLEM = "products that load each other before themselves can never be loaded: "
-"""Beginning of a sentence about a cycle; the chain of names follows, separated by `JOIN`."""
+"""Beginning of the sentence that reports a cycle; the names of its products follow, separated by `JOIN`."""
 JOIN = " -> "
 
 
@@ -140,7 +140,7 @@ def _describe_cycle(edges: Edges, names: Mapping[int, str], component: set[int])
 _FILES = frozenset({"dependency", "companion", "discovered"})
 _MOST_KNOWN_PATHS = 65_536
 _HIDES = "\nhides"
-"""Suffix of the files of a scan folder that comes before the scan folder of the source, so that these files hide others."""
+"""Mark of a scan folder that comes before the scan folder of the source: its files hide files beside the source."""
 Identity = tuple[PathKey, bytes, str, str]
 Cycle = tuple[frozenset[Identity], tuple[str, ...]]
 """(The jobs of a cycle, their names, sorted); both are empty for a job that is not in a cycle."""
@@ -199,7 +199,7 @@ class Graph:
     # ------------------------------------------------------------------------------------------------------------ manifests
 
     def analysis(self, job: Job, platforms: Iterable[str]) -> Assembly:
-        """Assemble the manifest of an analysis: builder, platforms, source, and the dependencies of its last answer."""
+        """Assemble the manifest of an analysis: builder, platforms, source, and the dependencies that it declared last."""
         entries = list(self.assemble_question(job, platforms))
         assembly = Assembly((), set(), {}, [], is_settled_by_chains=False)
         entries += self._closure(job.source, (job,), assembly, needs_analyses=False)
@@ -224,7 +224,7 @@ class Graph:
         assembly = Assembly((), set(), {}, [])
         siblings = tuple(item for item in source.jobs.values() if item.builder == job.builder and item.is_analysis)
         if any(item.state not in SETTLED for item in siblings):
-            assembly.waits.add(source.key)  # its new analysis may plan other jobs
+            assembly.waits.add(source.key)  # a new analysis of the other source may plan other jobs
         if siblings or self.companions:
             closure = self._closure(source, siblings, assembly, needs_analyses=True)
             entries += (*closure, *self._places(source, "places", closure))
@@ -281,7 +281,10 @@ class Graph:
         return self._digest(key, assembly) or fingerprint.MISSING
 
     def _digest_outside(self, key: PathKey, before: str = "") -> str:
-        """Return the last known digest of a file outside all scan folders, or hidden in one; `before` if it was never read."""
+        """Return the last known digest of a file outside all scan folders, or hidden in a scan folder.
+
+        If the file was never read, return `before`.
+        """
         now = self._memory.outside.get(key)
         return (before[: len(fingerprint.short(b""))] if now is None else now.digest) or fingerprint.MISSING
 
@@ -334,8 +337,8 @@ class Graph:
                 for job in other.jobs.values() if other else ():
                     if not job.is_analysis:
                         continue
-                    # A job must know the whole closure before it runs. An analysis must not wait for those of others, or
-                    # two sources that name each other would wait forever; it is sealed when all that is known
+                    # A job must know the whole closure before it runs. An analysis must not wait for other analyses, or two sources
+                    # that name each other would wait forever; its fingerprint is recorded when their results are known
                     # (`Jobs.seal`).
                     if needs_analyses and job.state not in SETTLED:
                         assembly.waits.add(key)
@@ -516,7 +519,7 @@ class Graph:
         return None
 
     def counting(self, path: str) -> str | None:
-        """Return `path` as `relative` does; None also if it is absolute, and ignored or hidden by the file of another scan folder.
+        """Return `path` as `relative` does, if the file can be a source. An absolute path of an ignored or hidden file gives None.
 
         A job that reads such a file depends on it as on a file outside all scan folders, because the file is not a source.
         """
@@ -544,7 +547,7 @@ SCAN_END = PathKey("\x00scan")
 
 
 def is_named(dependency: JobDependency, names: Collection[str]) -> bool:
-    """Whether a job dependency names a source that answers to `names`: its key and its UUIDs."""
+    """Whether a job dependency names the source that has these `names`: its key and its UUIDs."""
     return dependency.source in names or (dependency.is_wildcard and any(is_like(dependency.source, name) for name in names))
 
 

@@ -96,7 +96,7 @@ class Ledger(Struct):
         self.commands.append(command)
 
     def commit(self, commits: Iterable[JobCommit]) -> None:
-        """Order these jobs committed, with all others of this event, after its other commands.
+        """Order the commit of these jobs, together with all other commits of this event, after the event's other commands.
 
         The event that answers a commit orders rows, too: rows behind the commit would be saved after rows with a higher ticket.
         """
@@ -110,7 +110,7 @@ class Ledger(Struct):
             self.ticket += 1
 
     def drop(self, operation: str, row: tuple[object, ...]) -> None:
-        """Add a row that drops something.
+        """Add a row that drops something, such as a job or a product.
 
         Drops are applied before puts, so puts of the same thing earlier in this event are taken back.
         """

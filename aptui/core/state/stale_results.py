@@ -45,14 +45,14 @@ UndeclaredRead = tuple[str, Read]
 
 
 def with_default(builders: Iterable[Builder], undeclared_reads: UndeclaredReads) -> tuple[Builder, ...]:
-    """Return `builders`; builders without their own setting get that of the project."""
+    """Return `builders`; a builder without its own setting for undeclared reads gets the project's setting."""
     return tuple(
         builder if builder.undeclared_reads else replace(builder, undeclared_reads=undeclared_reads) for builder in builders
     )
 
 
 class UndeclaredReadCheck:
-    """Finds the reads of a call that were not declared."""
+    """Finds undeclared reads: files that a run or an analysis read and that its source does not depend on."""
 
     def __init__(self, project: Project, graph: Graph, memory: WorkingSet) -> None:
         self._project, self._graph, self._memory = project, graph, memory
@@ -206,7 +206,7 @@ class StaleResultCheck:
     def find_changed(self, job: Job, used: Used) -> tuple[str, ...]:
         """Return the paths of files that changed during the run; () = its result counts."""
         if not (used.files or used.found):
-            return ()  # a copy has no other inputs, and there may be thousands of copies
+            return ()  # a copy has no input but its source, which the worker has checked; and there may be thousands of copies
         known = job.ties.known if job.ties is not None else {}
         bad = [file.path for file in used.files if known.get(file.path) and is_other(known[file.path], file.stamp)]
         bad += self._came(job, known, used)

@@ -104,11 +104,12 @@ class Unsaved:
         return {job.source.key for job in self.jobs.get(folder, ())} | self.placing.get(folder, set())
 
 
-# Dependency edges of the sources in memory, wildcards apart; those of all other sources are read from the archive.
+# Dependency edges of the sources in memory, with wildcards in an index of their own. Edges of other sources are read from the
+# archive.
 
 
 class EdgeIndex:
-    """{target: the keys of sources in memory that name it}, and the wildcards of all sources."""
+    """An index {target: keys of the sources in memory that depend on it}, and the wildcard dependencies of all sources."""
 
     def __init__(self, archive: Archive) -> None:
         self.has_any = archive.has_edges()
@@ -176,14 +177,14 @@ class EdgeIndex:
 
 
 def list_declared(job: Job) -> tuple[str, ...]:
-    """Return the paths and patterns, in lower case, that the analysis of a job (or a job that is one) declared as dependencies."""
+    """Return the paths and patterns, in lower case, that an analysis declared as dependencies; `job` is the analysis or its job."""
     analyses = (item for item in job.source.jobs.values() if item.builder == job.builder and item.is_analysis)
     edges = (edge for item in analyses for edge in item.edges)
     return tuple(edge.target.lower() for edge in edges if edge.kind in (EdgeKind.PATH, EdgeKind.WILDCARD))
 
 
 def targets_of(source: Source) -> set[str]:
-    """Return what `source` depends on, in the form of the index: keys and 32 hex digits; wildcards are apart."""
+    """Return what `source` depends on, in the form of the index: keys and 32 hex digits, without wildcards."""
     found: set[str] = set()
     for job in source.jobs.values():
         for edge in job.edges:
@@ -352,7 +353,7 @@ class WorkingSet:
         return self._recent.get(key)
 
     def view_many(self, keys: Sequence[PathKey]) -> None:
-        """Put these sources into the LRU cache with one question."""
+        """Load these sources into the LRU cache with one query."""
         missing = [key for key in keys if key not in self.sources and key not in self._recent]
         if not missing:
             return
@@ -363,13 +364,13 @@ class WorkingSet:
             self._recent.popitem(last=False)
 
     def add(self, source: Source) -> None:
-        """Take a new source into memory."""
+        """Add a new source to the sources in memory."""
         self._recent.pop(source.key, None)
         self.sources[source.key] = source
         self._hold_uuid(source)
 
     def key_of(self, uuid: SourceUuid) -> PathKey | None:
-        """Return the key of the source with this UUID; of those that had it, the first by scan folder, age and path."""
+        """Return the key of the source that has this UUID; if none has, the first earlier owner by scan folder, age and path."""
         if uuid in self._new_uuids:
             return next(reversed(self._new_uuids[uuid]))
         known = [key for key in self.archive.keys_of(uuid) if self._still_has(key, uuid)]

@@ -59,7 +59,7 @@ def canonical(entry: str) -> str:
 
 
 def is_host_name(word: str) -> bool:
-    """Whether this can be a host name; a name that ends in a number is a wrong address (RFC 1123 §2.1)."""
+    """Whether a text can be a host name; a name that ends in a number is a wrong address (RFC 1123 §2.1)."""
     labels = word.lower().rstrip(".").split(".")
     return len(word) <= _NAME_LENGTH and all(map(_LABEL.match, labels)) and not labels[-1].isdecimal()
 

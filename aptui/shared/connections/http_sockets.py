@@ -41,11 +41,11 @@ PER_ADDRESS_LIMIT = 64
 MIN_AGE_S = 0.5
 """Minimum age (seconds) of a pending connection that is closed to make room for a new one."""
 BACKLOG = 512
-"""Connections in the kernel's queue."""
+"""Maximum number of connections in the kernel's queue."""
 _REFUSED_LIMIT = 4
-"""Pending connections from a refused address: enough to tell the client why."""
+"""Maximum number of pending connections of a refused address; its clients only receive the reason."""
 _BATCH = 64
-"""Connections accepted in one turn of the loop; each costs tens of KiB."""
+"""Maximum number of connections accepted in one turn of the loop; each costs tens of KiB."""
 _RETRY_S = 0.05
 _NO_DESCRIPTORS_RETRY_S = 1.0
 
@@ -161,7 +161,7 @@ class Acceptor:
                 self._factory, pending.channel, ssl=self._context, ssl_handshake_timeout=limit_s, ssl_shutdown_timeout=limit_s
             )
         except (OSError, ssl.SSLError, asyncio.CancelledError):
-            pending.channel.close()  # noise, a port scan, or a client that does not trust the certificate: not worth a report
+            pending.channel.close()  # a port scan, or a client that does not trust the certificate, is not reported
         finally:
             self._forget(pending)
 
@@ -179,7 +179,7 @@ class Acceptor:
 
 
 SPARE_CONNECTIONS = 128
-"""Connections accepted above the limit while all others are busy, so that their clients get the answer 503."""
+"""Number of connections accepted above the limit while all others are busy; their clients get the answer 503."""
 _CHECK_S = 1.0
 _FULL_TEXT = b"too many connections: try again in a moment\n"
 _FULL = (
@@ -236,7 +236,7 @@ class HttpSocket(RequestHandler):
             self.drop()
             return
         self.transport.write(_FULL)
-        self.transport.abort()  # the kernel has the answer; a graceful close would keep the descriptor
+        self.transport.abort()  # the answer is in the kernel's buffer; a graceful close would keep the descriptor open
 
     def drop(self) -> None:
         """Close at once and discard unsent data; the kernel would try to send it for many minutes (socket(7), SO_LINGER)."""

@@ -1,4 +1,4 @@
-"""Clocks of files: whether a file may change once more without its times showing it.
+"""Clocks of file systems: whether a file may change once more without a change of its times.
 
 A file system's clock stands still between two ticks. Of two changes within one tick the second leaves no trace in the times.
 

@@ -22,7 +22,7 @@ from functools import cache, lru_cache
 # of the tree, a pipe or a device. So a name is checked after its links are resolved, and never trusted by its spelling.
 
 MOST_BYTES = 1 << 30
-"""Default maximum size of a file that content names; a builder may set another."""
+"""Default maximum size (bytes) of a file that content names; a builder may set another limit."""
 
 _SCHEME = re.compile(r"file:|[A-Za-z][A-Za-z0-9+.-]*://", re.IGNORECASE)
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK | os.O_NOFOLLOW
@@ -48,7 +48,7 @@ def placed_name(named_by: str, name: str, *, is_uri: bool = False) -> str:
     """
     plain = (_unquote(name) if is_uri else name).replace("\\", "/")
     if _SCHEME.match(plain):
-        return plain  # not a path: `located` refuses it
+        return plain  # a name with a scheme, such as `https:`, is not a path; `located` refuses it
     return posixpath.normpath(posixpath.join(posixpath.dirname(named_by), plain))
 
 
@@ -98,7 +98,8 @@ def read_named(
     """
     real = located(scan_folder, path, scan_folders, named_by)
     try:
-        if not stat.S_ISREG(os.lstat(real).st_mode):  # before it is opened: some devices act on being opened
+        # checked before the file is opened, because opening has an effect on some devices
+        if not stat.S_ISREG(os.lstat(real).st_mode):
             raise _no_file(real, path, named_by)
         descriptor = os.open(real, _OPEN)
     except (FileNotFoundError, NotADirectoryError):
@@ -180,7 +181,7 @@ _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK  # a pipe in the place of a file must not stop us
 _NOT_OFFERED = frozenset({errno.ENOSYS, errno.EPERM, errno.E2BIG, errno.EINVAL})
 _TRIES = 64
-"""Maximum retries after a concurrent rename elsewhere (EAGAIN of openat2)."""
+"""Maximum number of retries if another program renames a file during the call (EAGAIN of openat2)."""
 
 
 class ConfinementError(PermissionError):
@@ -192,7 +193,7 @@ class LinkError(ConfinementError):
 
 
 Opener = Callable[[int, bytes], int]
-"""Opens a path below the folder that the descriptor names, for reading; it returns a descriptor."""
+"""Function that opens a path below a folder (given by its descriptor) for reading, and returns a descriptor."""
 
 
 def open_confined(folder: int, path: bytes) -> int:
@@ -323,7 +324,7 @@ class ConfinedRoot:
         self._identity = (0, 0)
 
     def open_file(self, path: bytes) -> tuple[int, os.stat_result]:
-        """Return a descriptor of a file below it, and its status; raises OSError as `open_confined_file`."""
+        """Return a descriptor of a file below the folder, and the file's status; raises OSError as `open_confined_file`."""
         return open_confined_file(self.descriptor(), path)
 
     def descriptor(self) -> int:
@@ -343,7 +344,7 @@ class ConfinedRoot:
 
 
 _FOLDERS_OPEN = 16
-"""Maximum number of open folders: nearly always more than the number of platforms."""
+"""Maximum number of folders that are kept open; it nearly always exceeds the number of platforms."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -438,7 +439,7 @@ class ConfinedTree:
         self._forget(path)
         source = self.descriptor_of(folder)
         if tree is self:
-            source = os.dup(source)  # the next call may close the given descriptor
+            source = os.dup(source)  # copied, because the next call of `descriptor_of` may close the descriptor
         try:
             os.replace(name, target_name, src_dir_fd=source, dst_dir_fd=tree.descriptor_of(target_folder))
         finally:
@@ -467,7 +468,7 @@ class ConfinedTree:
         try:
             os.rmdir(name, dir_fd=descriptor)
         except OSError:
-            import shutil  # imported here because most folders are empty
+            import shutil  # imported here, because most folders that are removed are empty
 
             shutil.rmtree(name, ignore_errors=True, dir_fd=descriptor)
 

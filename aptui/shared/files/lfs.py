@@ -11,7 +11,7 @@ LONGEST_POINTER_BYTES = 1024
 """Size limit of a pointer, exclusive (git-lfs docs/spec.md, "The Pointer")."""
 NOT_HERE = "not here (LFS): git lfs pull"
 OR_COPY = ", or 'lfs_pointers: copy' in aptui.yaml"
-"""The alternative, added to `NOT_HERE` when a copy fails because its source is a pointer."""
+"""End of the error if a copy fails because its source is a pointer: the alternative to `git lfs pull`."""
 _FIRST_LINES = (b"version https://git-lfs.github.com/spec/", b"version https://hawser.github.com/spec/")
 _OID = re.compile(rb"\noid sha256:([0-9a-f]{64})\n")
 

@@ -102,7 +102,7 @@ def is_stream(path: Path) -> bool:
     try:
         is_file = stat.S_ISREG(path.stat().st_mode)
     except OSError:
-        return False  # it does not exist yet, or opening it reports the reason
+        return False  # the file does not exist yet, or opening it reports the reason
     return not is_file or (path.is_symlink() and path.is_relative_to("/dev")) or path.is_relative_to("/proc")
 
 

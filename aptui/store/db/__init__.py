@@ -1,1 +1,1 @@
-"""The asset database: tables, versions, the only thread that writes, and the core's own queries."""
+"""The asset database: its tables, its versions, the one thread that writes it, and the queries of `core`."""

@@ -1,4 +1,4 @@
-"""Queries of the core, on a read-only connection (`core.rows.Archive`); `queries.reader` has those of users."""
+"""Queries of `core`, on a read-only connection (`core.rows.Archive`); `queries.reader` has the queries of users."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ CATALOG_STATE = "catalogs"
 MOST_NAMES = 256
 """Maximum number of changed products for which only their lines are written; for more, whole catalogs are written."""
 _CATALOG_OPERATIONS = ("drop_source", "drop_job", "drop_products", "drop_product", "put_product", "put_link", "put_legacy_sub_id")
-# Sources are saved again and again; only another UUID changes what a catalog says.
+# Sources are saved often, but only a change of a source's UUID changes catalogs.
 _TRIGGER = """CREATE TEMP TRIGGER aptui_other_identity AFTER UPDATE OF SourceGuid ON main.Sources
     WHEN OLD.SourceGuid <> NEW.SourceGuid BEGIN SELECT aptui_products_changed(); END"""
 _OF_JOB = "SELECT ProductName FROM Products WHERE JobPK = ?"
@@ -49,18 +49,18 @@ _OF_SOURCE = "SELECT p.ProductName FROM Jobs j CROSS JOIN Products p ON p.JobPK 
 _NAME_OF_PRODUCT = "SELECT ProductName FROM Products WHERE ProductID = ?"
 _DROPS = (("drop_products", _OF_JOB), ("drop_product", _NAME_OF_PRODUCT), ("drop_job", _OF_JOB), ("drop_source", _OF_SOURCE))
 _NAME = 2
-"""Column of "put_product"."""
+"""Index of the product's name in the parameters of "put_product"."""
 
 
 class CatalogMark:
-    """Removes the mark in the transaction that changes a product; counts these transactions, and keeps the products' names."""
+    """Removes the mark in each transaction that changes a product; counts these transactions, and keeps the products' names."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
         self.changes = 0
         """Number of transactions that changed products."""
         self.names: set[str] | None = set()
-        """The products that have changed since the mark was set; None = too many to say."""
+        """Names of the products that have changed since the mark was set; None = more than `MOST_NAMES`."""
         self._is_changed = False
         self._may_be_there = True
         database.create_function("aptui_products_changed", 0, self._note_all)
@@ -71,7 +71,7 @@ class CatalogMark:
         self._is_changed = False
 
     def watch(self, rows: Rows) -> None:
-        """Note which products `rows`, which are about to be applied, change."""
+        """Note the products that `rows` will change; called before `rows` are applied."""
         if not any(rows.get(operation) for operation in _CATALOG_OPERATIONS):
             return
         self._is_changed = True
@@ -82,7 +82,7 @@ class CatalogMark:
             self._limit()
 
     def settle(self, owners: Iterable[int] | None) -> None:
-        """Handle the end of a transaction that changed the dependencies of these products, None = of too many to list."""
+        """Handle the end of a transaction that changed the dependencies of the products `owners`, None = too many to list."""
         if owners is None:
             self._note_all()
         else:
@@ -93,7 +93,7 @@ class CatalogMark:
                 self._database.execute("DELETE FROM aptui_state WHERE key = ?", (CATALOG_STATE,))
 
     def note_commit(self) -> None:
-        """The transaction succeeded."""
+        """Note that the transaction succeeded."""
         if self._is_changed:
             self._may_be_there = False
 
@@ -126,7 +126,7 @@ MOST_CHANGES = 100_000
 TRIMMED_STATE = "changes_trimmed"
 """Key in `aptui_state`: set after the first entries were dropped, so that clients cannot begin at 0 any more."""
 _NUMBERS_PER_MS = 1_000
-"""A running engine counts by one; it never changes rows faster than this, and 2^53 is never reached."""
+"""An engine's first number is the time in ms times this. Entries are fewer per ms, so numbers rise; they never reach 2^53."""
 
 
 class ChangeKind(IntEnum):
@@ -171,7 +171,7 @@ class Change(Struct, frozen=True):
     is_removed: bool
 
     def record(self) -> dict[str, object]:
-        """Return it as JSON."""
+        """Return the entry as a JSON object."""
         is_product = self.kind is ChangeKind.PRODUCT
         asset_id = f"{uuid_text(self.uuid)}:{self.sub_id & 0xFFFFFFFF:x}" if is_product else uuid_text(self.uuid)
         record: dict[str, object] = {"seq": self.seq} if self.seq else {}

@@ -1,9 +1,9 @@
-"""Packing of the files of one folder as one blob; plans and manifests are JSON and belong to `core`.
+"""Packs the files of one folder into one blob. Plans and manifests are stored as JSON instead, by `core`.
 
 Layout: head (format, count of files, bytes of names); the names joined by NUL, in UTF-8, the folder in its real case first;
 columns of 64
-bits: sizes, mtimes, ctimes, inodes, XXH64; one byte for each file: whether its digest is known; the known digests. Little
-endian, so that a cache can be copied to any machine. Columns, because one call of `struct` then packs the values of many files.
+bits: sizes, mtimes, ctimes, inodes, XXH64; one byte for each file: whether its digest is known; the known digests. Numbers are
+little-endian, so that a cache can be copied to any machine. They are in columns, because one call of `struct` packs a column.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class _Copy(Struct, frozen=True):
 
     def remove(self) -> None:
         """Delete the copy."""
-        import shutil  # a faster start: databases are rarely copied
+        import shutil  # imported here for a faster start, because databases are rarely copied
 
         shutil.rmtree(self.folder, ignore_errors=True)
         if self.claim >= 0:
@@ -94,10 +94,10 @@ def writer_of(path: Path) -> ForeignWriter:
     found = None
     try:
         found = _identify_writer(read_only_uri(path, is_immutable=True))
-    except sqlite3.DatabaseError:  # while a checkpoint copies pages from the log into the file, they can be read only with the log
+    except sqlite3.DatabaseError:  # during a checkpoint some pages can be read only with the write-ahead log
         if not _has_companion(path):
             raise
-    if found is not ForeignWriter.APTUI and _has_companion(path):  # the newest tables may only be in the log
+    if found is not ForeignWriter.APTUI and _has_companion(path):  # the newest tables may exist only in the write-ahead log
         found = _identify_writer(uri_of(private_copy(path)))
     if found is ForeignWriter.APTUI and facts is not None:
         _ours[path] = facts
@@ -126,7 +126,7 @@ def private_copy(path: Path) -> Path:
         if known is not None:
             if path in _former:
                 _former[path].remove()
-            _former[path] = known  # a caller may be about to open it
+            _former[path] = known  # a caller may be about to open the former copy
         _copies[path] = fresh
         return fresh.path
 
@@ -140,16 +140,16 @@ def forget_copies() -> None:
 
 def _forget_copies_of_the_dead() -> None:
     """Delete copies of dead processes, which hold no lock. Process ids are not reliable: a container has its own."""
-    import shutil  # for start-up
+    import shutil  # imported here for a faster start
     import tempfile
 
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         try:
             found = os.lstat(folder)
-            if found.st_uid != os.geteuid() or time.time() - found.st_mtime < _NEW_S:  # perhaps another process has just created it
+            if found.st_uid != os.geteuid() or time.time() - found.st_mtime < _NEW_S:  # its owner may not have locked it yet
                 continue
             claim = _claim_folder(folder)
-        except OSError:  # locked, a link, or gone
+        except OSError:  # the folder is in use, is a link, or is gone
             continue
         shutil.rmtree(folder, ignore_errors=True)
         os.close(claim)
@@ -185,7 +185,7 @@ def _identify_writer(uri: str) -> ForeignWriter:
 
 
 def _copy(path: Path) -> _Copy:
-    import shutil  # for start-up
+    import shutil  # imported here for a faster start
     import tempfile
 
     folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))

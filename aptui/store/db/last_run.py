@@ -39,8 +39,8 @@ def report_damage(method: _Method) -> _Method:
         try:
             return method(self, *args)
         except (ArithmeticError, AttributeError, InternalError, LookupError, TypeError, ValueError, struct.error) as error:
-            what = f"a row of the asset database '{self.path}' cannot be: {type(error).__name__}: {error}"
-            raise DamagedError(what, hint="start again: it is set aside then, and rebuilt from the sources") from error
+            what = f"a row of the asset database '{self.path}' is invalid: {type(error).__name__}: {error}"
+            raise DamagedError(what, hint="start again: the database is then set aside, and rebuilt from the sources") from error
 
     return cast("_Method", unpacking)
 
@@ -54,7 +54,7 @@ _ASKED_ALONE = 8
 
 
 class FolderArchive:
-    """Answers from the folder table.
+    """Queries of stored files, from the rows of their folders.
 
     Args:
         path: of the database, for messages.
@@ -114,7 +114,7 @@ class FolderArchive:
         bounds: tuple[str, ...] = ()
         if prefix:
             folder = prefix.removesuffix("/")
-            # "0" follows "/" in ASCII: the range is everything that begins with the prefix.
+            # "0" follows "/" in ASCII, so the range has every key that begins with the prefix.
             sql = sql.replace("ORDER", "WHERE folder = ? OR (folder >= ? AND folder < ?) ORDER")
             bounds = (folder, f"{folder}/", f"{folder}0")
         parts: list[tuple[int, bytes]] = []
@@ -186,7 +186,7 @@ class FolderArchive:
 
 
 class ProductArchive:
-    """Queries of `engine.cache.cache.ProductIndex` about products and their folders."""
+    """The queries of `engine.cache.cache.ProductIndex`: products and the folders of the cache."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
@@ -218,7 +218,7 @@ class ProductArchive:
 
 
 class SessionArchive:
-    """Answers from the database behind a connection."""
+    """Runs the queries on a connection to the database."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
@@ -236,7 +236,7 @@ class SessionArchive:
         return bool(self._database.execute(sql).fetchone()[0])
 
     def find_outdated_session(self, before_ms: int, most_runs: int, most_sessions: int) -> int:
-        """Return the oldest session if it is too old, or if there are too many sessions; else 0."""
+        """Return the number of the oldest session if it is too old, or if there are too many sessions; else 0."""
         sql = "SELECT SUM(jobs_run), COUNT(*), MIN(session_id) FROM aptui_sessions WHERE session_id > 0"
         runs, count, oldest = self._database.execute(sql).fetchone()
         if count < 2:

@@ -3,7 +3,7 @@
 The writer updates it at the end of each transaction that changes links, products or identities of sources. So the two always
 agree, and the rows do not depend on the order in which products were added.
 
-The rules, as in the reference program's `PathDependencyManager.cpp`:
+The rules, as in O3DE's `PathDependencyManager.cpp`:
 
 * a link by asset id has one row, whether that product exists or not;
 * a link by an exact path has one row for each product at that path, or one unmet row if no product exists;
@@ -181,7 +181,7 @@ _PRELOADERS = f"SELECT DISTINCT product_id FROM found_links WHERE flags & {LOAD_
 
 
 def _format_met(place: str) -> str:
-    """Return the SQL condition that a product is at a place."""
+    """Return the SQL condition that an existing product has the path, or is made from the source, that the row `place` names."""
     return f"""CASE {place}.kind WHEN {int(LinkKind.PRODUCT_FILE)}
         THEN EXISTS (SELECT 1 FROM Products p WHERE p.ProductName = {place}.platform || '/' || {place}.path AND {_NO_INTERMEDIATE})
         ELSE EXISTS (SELECT 1 FROM aptui_sources o CROSS JOIN Jobs j ON j.SourcePK = o.source_id
@@ -229,7 +229,7 @@ class ProductLinkProjection:
         return found is not None or not self._are_there
 
     def begin(self) -> None:
-        """A transaction begins."""
+        """Begin a transaction."""
         self._before, self._put, self._fresh, self.owners = {}, set(), set(), set()
         self._renamed_uuids = set()
 
@@ -275,7 +275,7 @@ class ProductLinkProjection:
 
     def _note(self, sql: str, ids: Sequence[object]) -> None:
         for product_id, target in self._targets(sql, ids):
-            if product_id not in self._put:  # else it was never seen by a projection
+            if product_id not in self._put:  # a product that this transaction added has no earlier state
                 self._before.setdefault(product_id, target)
 
     def _note_uuids(self, rows: Rows) -> None:
@@ -388,7 +388,8 @@ class ProductLinkProjection:
         """Return the products in the folders where a pattern can match."""
         if pattern.kind == LinkKind.PRODUCT_FILE:
             start = f"{pattern.platform}/{pattern.prefix}"
-            rows = self._database.execute(_BELOW_NAME, (start, f"{start[:-1]}0"))  # "0" follows "/" in ASCII
+            # "0" follows "/" in ASCII: the range has every key below the folder
+            rows = self._database.execute(_BELOW_NAME, (start, f"{start[:-1]}0"))
         else:
             end = f"{pattern.prefix[:-1]}0" if pattern.prefix else "\U0010ffff"
             rows = self._database.execute(_BELOW_SOURCE, (pattern.prefix, end, pattern.platform))
@@ -458,5 +459,5 @@ def _prefixes(path: str) -> Iterator[str]:
 
 
 def _names(path: str, text: str) -> bool:
-    """Whether an exclusion's path names `text`; called by SQL."""
+    """Whether the path of an exclusion matches `text`; called by SQL."""
     return is_like(path, text) if is_wildcard(path) else path == text

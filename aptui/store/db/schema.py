@@ -47,16 +47,16 @@ _DAMAGED = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
 
 
 class DamagedError(HostError):
-    """Impossible content of the database, which is set aside at the next start (`translate_errors`)."""
+    """The database has impossible content; the next start sets it aside (`translate_errors`)."""
 
 
 def to_signed(value: int) -> int:
-    """Return an unsigned 64-bit value as SQLite holds it."""
+    """Return an unsigned 64-bit value as the signed value that SQLite stores."""
     return value - (_SIGN << 1) if value >= _SIGN else value
 
 
 def to_unsigned(value: int) -> int:
-    """Return the unsigned value of a signed one (`to_signed`)."""
+    """Return the unsigned 64-bit value that `to_signed` converted."""
     return value + (_SIGN << 1) if value < 0 else value
 
 
@@ -147,7 +147,7 @@ def host_error(path: Path, error: sqlite3.Error) -> HostError:
     if name.startswith("SQLITE_IOERR"):
         return HostError(f"{what}: input/output error (EIO)", hint="check the disk; the cache can be rebuilt from the sources")
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
-        return DamagedError(what, hint="start again: it is set aside then, and rebuilt from the sources")
+        return DamagedError(what, hint="start again: the database is then set aside, and rebuilt from the sources")
     if any(f"such {kind}" in str(error) for kind in ("table", "column")):
         return DamagedError(what, hint="delete it: 'aptui batch' rebuilds it from the sources")
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
@@ -248,7 +248,7 @@ def _check_schema(path: Path, database: sqlite3.Connection) -> str | None:
     tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not tables:
         return ""
-    if not {"dbinfo", "aptui_state"} <= tables:  # `foreign` has refused one of O3DE's
+    if not {"dbinfo", "aptui_state"} <= tables:  # a database of O3DE's was refused earlier, by `foreign`
         return "is not an asset database"
     version = _number(database.execute("SELECT version FROM dbinfo ORDER BY version DESC LIMIT 1").fetchone())
     if version > O3DE_VERSION:
@@ -283,7 +283,7 @@ def describe_altered(database: sqlite3.Connection) -> str:
             empty.execute(statement)
         ours = {(kind, name): sql for kind, name, sql in empty.execute(SCHEMA_SQL)}
     found = {(kind, name): sql for kind, name, sql in rows}
-    for (kind, name), sql in sorted(found.items(), reverse=True):  # views and triggers first
+    for (kind, name), sql in sorted(found.items(), reverse=True):  # in this order, views and triggers are reported first
         if ours.get((kind, name)) != sql:
             return f"has the {kind} '{name}', which aptui did not make"
     for kind, name in sorted(ours.keys() - found.keys()):
@@ -347,12 +347,13 @@ def _close_to_others(path: Path) -> None:
 def _create(path: Path) -> None:
     from aptui.store.db.table_models import creation_sql
 
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # SQLite gives its other files the mode of this one
+    # SQLite gives the files beside a database the mode of the database
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     _close_to_others(path)
     with contextlib.closing(sqlite3.connect(path, timeout=5, isolation_level=None)) as database:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("BEGIN IMMEDIATE")
-        # One transaction, so that a file whose creation was interrupted is empty, and is created again.
+        # All tables are created in one transaction: if it is interrupted, the file stays empty, and the next start creates them.
         for statement in creation_sql():
             database.execute(statement)
         database.execute("INSERT INTO dbinfo(version) VALUES (?)", (O3DE_VERSION,))

@@ -38,7 +38,7 @@ PUT_SESSION = (
     """INSERT INTO aptui_sessions SELECT COALESCE((SELECT MAX(session_id) FROM aptui_sessions), 0) + 1, ?, ?, ?, ?, ?, ?,
     MAX(COALESCE((SELECT MAX(JobRunKey) FROM Jobs), 0), COALESCE((SELECT MAX(run_key) FROM aptui_sessions), 0)),
     0, 0, 0, 0, 0, ?, ?, 0""",
-    # 0 = unknown start: the start of its first run is used
+    # started_ms is 0 if the start is unknown: then it is the start of the session's first run
     f"""UPDATE aptui_sessions SET
     started_ms = COALESCE((SELECT MIN(r.completed_ms - r.duration_ms) FROM Jobs j JOIN aptui_runs r ON r.job_id = j.JobID
         AND r.run_key = j.JobRunKey WHERE j.JobRunKey > {_KEY_BEFORE}), 0),
@@ -60,7 +60,7 @@ PUT_SESSION = (
         ON r.job_id = j.JobID AND r.run_key = j.JobRunKey GROUP BY r.reason ORDER BY COUNT(*) DESC, r.reason LIMIT 1), '')
         ELSE detail END
     WHERE session_id = {_LAST}""",
-    # sessions without effect: all checked files were unchanged
+    # delete the session if it had no effect, because all checked files were unchanged
     f"""DELETE FROM aptui_sessions WHERE session_id = {_LAST} AND session_id > 1 AND jobs_run = 0 AND jobs_gone = 0
     AND kind NOT IN ('checkout', 'configuration')
     AND failing = (SELECT failing FROM aptui_sessions WHERE session_id < {_LAST} ORDER BY session_id DESC LIMIT 1)""",
@@ -84,7 +84,7 @@ PRUNE_SESSION = (
 
 Parameters = tuple[object, ...]
 Statement = tuple[str, Callable[[Parameters], Parameters] | None]
-"""SQL, and the selection of its parameters from those of the operation (None: all of them)."""
+"""(SQL, function that selects its parameters from the operation's parameters; None = all of them)."""
 
 MOST_RUNS = 5
 """Number of kept runs of each job. The last successful run is kept, too: a user may want to restore it after many failures."""
@@ -95,13 +95,13 @@ def _upsert(table: str, columns: str, key: str, values: str = "", *, fixed: str 
     """Return the SQL that inserts a row, or updates the row with the same key if it differs.
 
     Args:
-        fixed: columns that never change and are not set: setting a column writes its indexes again even if the value is equal.
+        fixed: columns that never change and are not updated; an update would write their indexes again even for equal values.
     """
     names = [name.strip() for name in columns.split(",")]
     never = {name.split()[0] for name in f"{key}, {fixed}".split(", ") if name}
     may = [name for name in names if name not in never]
     updates = ", ".join(f"{name} = excluded.{name}" for name in may)
-    # BINARY: a name that differs in case alone is another one.
+    # Compared as BINARY, because names that differ only in case are different names.
     differs = " OR ".join(f"{name} IS NOT excluded.{name} COLLATE BINARY" for name in may)
     values = values or ", ".join("?" * len(names))
     return f"INSERT INTO {table}({columns}) VALUES ({values}) ON CONFLICT({key}) DO UPDATE SET {updates} WHERE {differs}"
@@ -121,7 +121,7 @@ def _pack_folder(row: Parameters) -> Parameters:
     return row if isinstance(row[3], bytes) else (*row[:3], pack_files(cast("Sequence[FileFact]", row[3])))
 
 
-# '-' follows ',' in ASCII, so these are all names that begin with "CreateJobs,<path>,".
+# '-' follows ',' in ASCII, so the range has all names that begin with "CreateJobs,<path>,".
 _DROP_ANALYSIS_STATS = (
     "DELETE FROM aptui_stats WHERE name >= (SELECT 'CreateJobs,' || SourceName || ',' FROM Sources WHERE SourceID = ?) "
     "AND name < (SELECT 'CreateJobs,' || SourceName || '-' FROM Sources WHERE SourceID = ?)"
@@ -253,9 +253,9 @@ STATEMENTS: dict[str, tuple[Statement, ...]] = {name: _SQL[name] for name in ROW
 
 
 MANY = (64, 16)
-"""Rows per statement for large batches: a quarter cheaper than single rows; 128 rows are not cheaper than 64.
+"""Numbers of rows that one statement inserts: a quarter cheaper than single rows; 128 rows are not cheaper than 64.
 
-The interpreter's lock is taken only once for all rows of a statement.
+Python takes the interpreter's lock only once for all rows of a statement.
 """
 
 

@@ -205,7 +205,7 @@ class StatsTable(O3deTable):
 
 
 class BuilderInfoTable(O3deTable):
-    """Builders with the analysis fingerprint they had."""
+    """Builders and the analysis fingerprint that each had at the last run."""
 
     builder_id = AutoField(column_name="BuilderID")
     guid = BlobField(column_name="Guid")
@@ -393,7 +393,7 @@ class MissingScansTable(OwnTable):
 class RunsTable(OwnTable):
     """The last runs of each job.
 
-    `products` is one digest over its products, `step` leads back to the run before (`core.rows`).
+    `products` is one digest over the run's products, `step` leads back to the state before the run (`core.rows`).
     """
 
     job_id = IntegerField()

@@ -37,7 +37,7 @@ from aptui.store.db.statements import STATEMENTS, Parameters, execute, id_list, 
 # Products that a job makes again keep their rows, and so the ids by which other rows refer to them.
 #
 # The core's rows say that all products of a job are dropped and the new ones put. Here they are reduced to the differences: a
-# product with the same name and sub id keeps its row, as in the reference program (`AssetDatabaseConnection::SetProduct`), and
+# product with the same name and sub id keeps its row, as in O3DE (`AssetDatabaseConnection::SetProduct`), and
 # unchanged rows are not written. Deleting a row and inserting it again costs every index of Products twice, and a look-up in
 # each table that refers to it.
 
@@ -61,11 +61,11 @@ _DECLARED = {
         FROM json_each(?) k CROSS JOIN aptui_facts f ON f.product_id = k.value""",
     ),
 }
-"""{operation: (its table, SQL of the existing rows, in the order of its parameters without the job)}."""
+"""{operation: (its table, SQL of the existing rows; columns are in the order of the operation's parameters, without the job)}."""
 
 
 def keep_products(database: sqlite3.Connection, rows: Rows) -> Rows:
-    """Return `rows`, before they are applied, with the drop and the put of one product replaced by a change of its row."""
+    """Return `rows` with the drop and the put of the same product replaced by a change of its row; call before applying them."""
     put = rows.get("put_product", ())
     again = {row[0] for row in rows.get("drop_products", ())} & {row[1] for row in put}
     if not again:
@@ -95,7 +95,8 @@ def keep_products(database: sqlite3.Connection, rows: Rows) -> Rows:
     }
     for operation in _DECLARED.keys() & rows.keys():
         changed[operation] = list(_move_rows(rows[operation], new_ids, set(new_ids.values()) - others))
-    if has_rows(database, "MissingProductDependencies"):  # findings of a scan belong to the earlier products
+    # findings of a scan for missing dependencies belong to the earlier products
+    if has_rows(database, "MissingProductDependencies"):
         changed["drop_missing"] = [*rows.get("drop_missing", ()), *((product_id,) for product_id in new_ids.values())]
     return changed
 
@@ -126,7 +127,7 @@ def _query_ids(database: sqlite3.Connection, sql: str, ids: Iterable[object]) ->
 MERGED_ROWS_MAX = 20_000
 """Maximum number of rows of saves that are merged into one transaction: about half a second of writing."""
 HELD_S = 0.005
-"""How long saves wait for others, or for the commit that follows them; so a saved file needs one transaction fewer."""
+"""Time (seconds) that a save waits for other saves, or for a commit, to share one transaction with them."""
 _RELIED_ON = ("drop_source", "drop_job", "drop_products")
 """Operations after which products are deleted."""
 CHECKPOINT_PAGES = 4_000
@@ -134,7 +135,7 @@ CHECKPOINT_PAGES = 4_000
 CACHE_KIB = 64 * 1024
 BUSY_TIMEOUT_S = 1.0
 LOCK_TIMEOUT_S = 30.0
-"""How long another program may hold the write lock before we give up."""
+"""Maximum time (seconds) to wait for another program's write lock."""
 
 _INTENTS_SQL = "INSERT OR REPLACE INTO aptui_intents VALUES (?, ?, ?, ?, ?, ?)"
 _CLEAR_SQL = "DELETE FROM aptui_intents WHERE run_key IN (SELECT value FROM json_each(?))"
@@ -171,7 +172,7 @@ class _Transaction(Struct):
 
 
 class _Call(Struct):
-    """A request to the thread for which the caller waits: a function `action`, or a transaction."""
+    """A request to the writer's thread whose end the caller awaits: a function `action`, or a transaction."""
 
     action: Callable[[], object] | _Transaction
     done: threading.Event = field(default_factory=threading.Event)
@@ -219,7 +220,7 @@ class Writer:
             KnownError: an earlier save failed.
         """
         self._refuse_if_broken()
-        if ticket <= self._ticket:  # older values would replace newer ones
+        if ticket <= self._ticket:  # rows of an older ticket would replace newer rows
             raise InternalError(f"rows {ticket} were ordered after rows {self._ticket}", hint="please report this")
         self._ticket = ticket
         self._queue.put(_Save(ticket, rows))

@@ -105,7 +105,7 @@ Term = TextMatch | Between
 
 
 class Columns(Protocol):
-    """Rows as a filter sees them."""
+    """The interface through which a filter reads rows, by columns."""
 
     def row_count(self) -> int:
         """Return how many rows there are."""
@@ -306,7 +306,7 @@ def _parse_range(name: str, value: str, column: int, *, is_negated: bool) -> Bet
 def _field(text: str, field: str, column: int) -> str:
     name = _FIELD_NAMES.get(field.lower())
     if name is None:
-        from difflib import get_close_matches  # needed only after a mistake
+        from difflib import get_close_matches  # imported here: needed only after a mistake
 
         near = get_close_matches(field.lower(), _FIELD_NAMES, n=1)
         word = text[column - 1 :].split(maxsplit=1)[0]
@@ -399,7 +399,7 @@ def _with_text(
 ) -> Mask:
     """Return which rows match the pattern; the result is valid only for the `wanted` rows."""
     codes, texts = columns.text(term.field)
-    # A copy, like the result of indexing: texts that are added later are not examined.
+    # Copied in either case, because rows that other threads change later must not be examined.
     codes = codes[: len(wanted)].copy() if rows is None else codes[rows]
     left = np.flatnonzero(wanted)
     if not len(left):
@@ -459,7 +459,7 @@ def _advice(raw: str, what: str) -> str:
         return f"`*` repeats what stands before it; for names that end so: `{re.escape(raw.lstrip('*'))}$`"
     if "look-around" in what or "backreference" in what:
         return "patterns take linear time; `!` inverts a term"
-    return "a backslash before a character takes it as it stands"
+    return "a backslash before a character makes it literal"
 
 
 # Job rows as columns for the filter language of `aptui jobs --filter`.

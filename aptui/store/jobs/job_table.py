@@ -1,6 +1,6 @@
 """Every job of the asset database as columns, for lists of a million rows.
 
-Only its owner uses a table. A row is named by its index, which never changes; deleted rows stay as dead ones
+Only the owner of a table changes it. A row is named by its index, which never changes; deleted rows stay as dead ones
 until everything is read again. A job is identified by its id. A failed analysis has no id, and is identified by a negative number
 of our own (`analysis_key`).
 """
@@ -190,13 +190,13 @@ class JobTable:
         self._texts: dict[str, Texts] = {name: Texts() for name in _TEXTS}
         self._formats = TextPool()
         for pool in (*self._pools.values(), self._formats):
-            pool[""]  # code 0, for rows that have no text yet
+            pool[""]  # the code of "" is 0, for rows that have no text yet
         self.checks = CheckColumn()
         self.log_lines: RunLogs | None = None
         """Reader of logs for filters, None = logs are not read."""
         self._late: dict[int, int] = {}
         for name in ("reason", "error", "cause", "group"):
-            self._texts[name].append("")  # code 0
+            self._texts[name].append("")  # the code of "" is 0
         self._sources = TextIndex(self._texts["source"])
         self._recent = {name: RecentTexts(self._texts[name]) for name in ("reason", "error", "group")}
 
@@ -398,7 +398,7 @@ class JobTable:
         columns["group"][rows[failed]] = self._recent["group"].codes(groups)
 
     def drop(self, row: int) -> None:
-        """Mark a row as dead."""
+        """Mark a row as dead, because its job no longer exists."""
         if self._columns["alive"][row]:
             self._columns["alive"][row] = False
             self.alive_count -= 1
@@ -479,7 +479,7 @@ def group_failures(table: JobTable) -> list[tuple[str, bool, list[int]]]:
 #
 # Rows may be added while the order is computed; the order contains only the rows that existed at its start.
 
-# Sorting of many numbers, whatever they mean.
+# Sorting of large arrays of numbers.
 
 
 def argsort(keys: npt.NDArray[np.int64]) -> Codes:
@@ -517,7 +517,10 @@ def gather(codes: npt.NDArray[np.integer], *, by_last: bool) -> Codes:
 
 
 FAILED_FIRST = "failed_first"
-"""The default order: failed jobs, jobs with errors, jobs with warnings, the rest; in each the newest first, running ones last."""
+"""The default order: failed jobs, jobs with errors, jobs with warnings, the rest.
+
+In each group the newest job is first, and running jobs are last.
+"""
 
 WITH_WARNINGS = 2
 """Urgency rank of completed jobs with warnings."""
@@ -560,7 +563,7 @@ def order_rows(table: JobTable, field: str, *, is_descending: bool) -> Codes:
 
 
 def order_of_sources(table: JobTable, rows: Codes, field: str, *, is_descending: bool) -> Codes:
-    """Return ordered rows with those of each source together, at the place of the job whose value a line of the source shows.
+    """Return ordered rows, grouped by source. A group has the place of the job whose value the source's line shows.
 
     That is the job with the largest number, the latest time or the worst status; for texts, the first job.
     """
@@ -587,7 +590,7 @@ def _first(table: JobTable, field: str, count: int) -> npt.NDArray[np.number]:
 
 
 def _moments(table: JobTable, status: npt.NDArray[np.number]) -> npt.NDArray[np.int64]:
-    """Return when rows completed; 0 for waiting jobs, the newest of all for running ones."""
+    """Return the times (ms) at which rows completed; 0 for waiting jobs, a time after all others for running jobs."""
     moments: npt.NDArray[np.int64] = _first(table, "completed_ms", len(status)).astype(np.int64)
     moments[status == PENDING] = 0
     moments[status == PROCESSING] = moments.max(initial=0) + 1

@@ -1,4 +1,4 @@
-"""Reads all jobs and failed analyses of the asset database, part by part, in one transaction; `reading` makes columns of them.
+"""Reads all jobs and failed analyses of the asset database, part by part, in one transaction; `job_table` makes columns of them.
 
 Reading does not need numpy, so parts can be read while numpy and other modules are still being imported.
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 # That is several times cheaper than single rows, and other Python threads can run while SQLite works.
 
 CHUNK = 16_384
-"""Rows of one piece, and texts of one chunk of a column: few, because a search can be stopped only between two of them."""
+"""Number of rows of a piece, and of texts of a chunk. It is small, because a search can be stopped only between two chunks."""
 
 
 class Packed(Struct, frozen=True):
-    """A query in pieces: a rising integer key, its tables, and the columns as SQL.
+    """A query that is run in pieces: a rising integer key, the tables, and the columns (all in SQL).
 
     The first of `numbers` is the key; no column may be NULL.
     """
@@ -76,7 +76,7 @@ class Piece(Struct, frozen=True):
 
     def arrays(self) -> list[npt.NDArray[np.int64]]:
         """Return the columns of numbers."""
-        import numpy as np  # for start-up: pieces are read while it is still being imported
+        import numpy as np  # imported here, because pieces are read while numpy is still being imported
 
         return [np.fromstring(column, np.int64, sep=",") for column in self.numbers]
 
@@ -133,7 +133,7 @@ JOIN Stats t ON t.StatName = {job_stat_sql()} WHERE j.JobID NOT IN (SELECT job_i
 
 
 class Beginning(Struct, frozen=True):
-    """The moment of all parts, the names of scan folders, the number of jobs."""
+    """The first part: the moment (epoch, seq) of the state that is read, {id: name} of scan folders, the number of jobs."""
 
     moment: tuple[int, int]
     folders: dict[int, str]
@@ -141,19 +141,19 @@ class Beginning(Struct, frozen=True):
 
 
 class SourcePiece(Struct, frozen=True):
-    """Sources by id: id, scan folder; path."""
+    """Some sources, in the order of their ids: the numbers are id and scan folder, the text is the path."""
 
     piece: Piece
 
 
 class JobPiece(Struct, frozen=True):
-    """Jobs by id: numbers and texts as `JobTable.extend` takes them, a source by its id."""
+    """Some jobs, in the order of their ids: numbers and texts as `JobTable.extend` takes them; a source is given by its id."""
 
     piece: Piece
 
 
 class Ending(Struct, frozen=True):
-    """Columns that few jobs have, by job id; analyses as in `_ANALYSES_SQL`."""
+    """Values that few jobs have, by job id, and failed analyses (columns of `_ANALYSES_SQL`)."""
 
     errors: list[tuple[int, str, str]]
     facts: list[tuple[int, ContentFacts]]
@@ -167,7 +167,7 @@ JobPart: TypeAlias = Beginning | SourcePiece | JobPiece | Ending
 
 
 def read_job_parts(reader: Reader) -> Generator[JobPart, None, None]:
-    """Yield the beginning, all sources, all jobs, the ending."""
+    """Yield a `Beginning`, all sources in pieces, all jobs in pieces, and an `Ending`."""
     with reader.snapshot():
         folders = dict(reader.ask("SELECT ScanFolderID, DisplayName FROM ScanFolders").fetchall())
         jobs, ours = reader.ask("SELECT (SELECT COUNT(*) FROM Jobs), (SELECT COUNT(*) FROM aptui_jobs)").fetchone()

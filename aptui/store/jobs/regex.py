@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Mask: TypeAlias = "npt.NDArray[np.bool_]"
 
 _END = b"\n\xff\n"
-"""Separates two texts."""
+"""Separator of two texts in the buffer."""
 _MOST_WORDS = 8
 """Maximum number of alternatives that numpy compares one after the other; a pattern with more goes to RE2."""
 _ROW_SHARE = 8
@@ -205,7 +205,7 @@ def contains(texts: Sequence[str], pattern: str) -> Mask:
 
 def _engine() -> Any:
     try:
-        from re2 import _re2  # its Python layer makes an object of each match, which takes longer than finding it
+        from re2 import _re2  # RE2's Python layer makes an object of each match, which takes longer than the search
     except ImportError as error:
         raise HostError(f"filters need the library 'google-re2': {error}", hint="install it: pip install google-re2") from error
     return _re2

@@ -27,7 +27,7 @@ _RECENT = 4096
 _LEAST_INDEXED = 4096
 """Number of new texts that a dictionary holds before they are sorted into the index; more if the column is large."""
 _MOST_SORTED_BYTES = 256 << 20
-"""If texts of one width need more memory than this, Python sorts them, which holds the interpreter's lock."""
+"""Maximum memory for sorting with numpy, which pads all texts to the longest; above it, Python sorts under its lock."""
 
 Codes: TypeAlias = "npt.NDArray[np.int32]"
 
@@ -52,7 +52,7 @@ class Texts:
     def __getitem__(self, code: int) -> str:
         """Return one text."""
         chunk, place = divmod(code, CHUNK)
-        tail = self._tail  # read first: texts that leave the tail later are already in the full chunks
+        tail = self._tail  # the tail is read first: texts that leave it later are in the full chunks, which are read after it
         if chunk >= len(self._full):
             return tail[place]
         return self._full[chunk][place]
@@ -140,7 +140,7 @@ def rank(texts: Sequence[str]) -> Codes:
         places = {text: place for place, text in enumerate(sorted(set(encoded)))}
         return np.fromiter(map(places.__getitem__, encoded), np.int32, len(encoded))
     column = np.array(encoded, np.bytes_)
-    order = np.argsort(column, kind="stable")  # by the bytes of UTF-8, which is the order of characters; lets other threads run
+    order = np.argsort(column, kind="stable")  # UTF-8 bytes sort like characters; other threads run during the sort
     ordered = column[order]
     steps = np.concatenate([[False], ordered[1:] != ordered[:-1]]).astype(np.int32)
     ranks = np.empty(len(encoded), np.int32)
@@ -170,7 +170,7 @@ class RecentTexts:
     def codes(self, texts: Sequence[str]) -> list[int]:
         """Return the codes of texts."""
         try:
-            return [self._codes[text] for text in texts]  # nearly always: many jobs, few reasons
+            return [self._codes[text] for text in texts]  # nearly always all texts are known, because many jobs have few reasons
         except KeyError:
             return [self.code(text) for text in texts]
 

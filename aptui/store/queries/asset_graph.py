@@ -53,7 +53,7 @@ class ProductFact(Struct, frozen=True):
 
     @property
     def asset_id(self) -> str:
-        """Its asset id as it is shown to users."""
+        """The product's asset id as users see it."""
         return asset_id_text(self.uuid, self.sub_id)
 
 
@@ -75,12 +75,12 @@ class Unmet(NamedTuple):
 
     @property
     def is_exclusion(self) -> bool:
-        """Whether it is an exclusion, which removes matches of a pattern."""
+        """Whether the dependency is an exclusion, which removes matches of a pattern."""
         return self.path.startswith(":")
 
     @property
     def is_pattern(self) -> bool:
-        """Whether it is a pattern: it is stored beside its matches, and is never missing."""
+        """Whether the dependency is a pattern: it is stored beside its matches, and is never missing."""
         return "*" in self.path
 
 
@@ -118,7 +118,7 @@ class Link(StrEnum):
 
 
 class Edge(NamedTuple):
-    """`needs` needs `needed`."""
+    """The node `needs` depends on the node `needed`."""
 
     needs: Node
     needed: Node
@@ -127,7 +127,7 @@ class Edge(NamedTuple):
 
 Step = Callable[[Collection[Node]], list[Edge]]
 _Raw = tuple[Node, Node, Link]
-"""The fields of an `Edge`, because creating millions of `Edge` records would take longer than finding the edges."""
+"""An `Edge` as a plain tuple: creating millions of `Edge` records would take longer than finding the edges."""
 _Asset = tuple[bytes, int, str]
 """UUID, sub id and platform of a product dependency."""
 _LINKS = {
@@ -269,7 +269,8 @@ class AssetGraph:
         if self._is_indexed:
             yield from self._pairs(_NEEDING_SQL, products, Link.PRODUCT)
             return
-        if self._needing is None:  # O3DE has no index for it: reading all once is cheaper than once per query
+        # O3DE's tables have no index for this query: reading all rows once is cheaper than once per query
+        if self._needing is None:
             self._needing = {}
             for product, needed in self._ask(_NEEDED_BY_ALL):
                 self._needing.setdefault(needed, []).append(product)
@@ -462,7 +463,7 @@ class AssetGraph:
     def dangling(self, products: Collection[Node]) -> list[Dangling]:
         """Return the asset ids that these products depend on and that no product has."""
         for _edge in self._product_needed([product for product in products if product not in self._dangling]):
-            pass  # only the side effects of the walk are needed
+            pass  # only the side effects of reading the edges are needed
         return [Dangling(product, asset_id_text(*asset[:2])) for product in products for asset in self._dangling[product]]
 
     def missing(self, products: Collection[Node]) -> list[MissingReference]:
@@ -475,7 +476,10 @@ class AssetGraph:
         return [name for (name,) in self._ask("SELECT DISTINCT Platform FROM Jobs ORDER BY 1")]
 
     def list_unsettled(self) -> list[tuple[str, str, str]]:
-        """Return (source, platform, "owed", "failed" or "cancelled") of every job and analysis that is not completed."""
+        """Return (source, platform, state) of every job and analysis that is not completed.
+
+        The state is "owed" (pending or running), "failed" or "cancelled".
+        """
         sql = f"""SELECT s.SourceName, j.Platform, COALESCE(o.state, CASE WHEN j.Status IN (2, 3) THEN 'failed' END) FROM Jobs j
             JOIN Sources s ON s.SourceID = j.SourcePK LEFT JOIN aptui_jobs o ON o.job_id = j.JobID WHERE j.Status <> 4{self._on}
             UNION ALL SELECT s.SourceName, 'all', a.state FROM aptui_analyses a JOIN Sources s ON s.SourceID = a.source_id

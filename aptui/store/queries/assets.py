@@ -145,7 +145,10 @@ class DeclaredDependency(Struct, frozen=True):
 
 
 class SourceDetails(Struct, frozen=True):
-    """A source and everything about it. `intermediates` are (product, id of the source with the same file, 0 = none)."""
+    """A source with its jobs, dependencies and identity.
+
+    `intermediates` are (product, id of the source with the same file, 0 = none).
+    """
 
     source: SourceRow
     products: tuple[ProductRow, ...]
@@ -158,7 +161,7 @@ class SourceDetails(Struct, frozen=True):
 
     @property
     def uuid(self) -> str:
-        """Its UUID as O3DE writes it."""
+        """The source's UUID as O3DE writes it."""
         return uuid_text(self.source.uuid)
 
 
@@ -185,7 +188,7 @@ class MissingDependency(Struct, frozen=True):
 
 
 NOTHING_MISSING = "No missing dependencies found"
-"""Text of the row of a product for which a scan found no missing dependency, as O3DE writes it."""
+"""Text that O3DE stores for a product in which a scan found no missing dependency."""
 
 
 class ProductDetails(Struct, frozen=True):

@@ -82,7 +82,7 @@ class CurrentDatabase:
         return (*self._identity, version)
 
     def ask(self, question: Callable[[Reader], T]) -> T:
-        """Return the answer to `question`.
+        """Return the result of the query `question`.
 
         Raises:
             UserError, HostError: as `open`.

@@ -55,7 +55,7 @@ def faults(path: Path) -> list[str]:
 
 
 def product_bytes(reader: Reader) -> int:
-    """Return the size of all products together."""
+    """Return the total size of all products in bytes."""
     row = reader._database.execute("SELECT COALESCE(SUM(size), 0) FROM aptui_products").fetchone()  # noqa: SLF001 - same room
     return int(row[0])
 
@@ -197,7 +197,7 @@ def mark_for_check(found: Sequence[OrphanFile], cache_dir: Path) -> int:
         try:
             os.utime(root + b"/" + from_text(cache_path(folder)))
         except OSError:
-            continue  # the folder was deleted, and with it the finding
+            continue  # the folder was deleted together with the files of the finding
     return len(folders)
 
 

@@ -75,7 +75,7 @@ def _native(text: str) -> str:
 
 
 def log_folder(cache_dir: Path) -> Path:
-    """Return the log folder of a cache without a known configuration: our default one, or else O3DE's."""
+    """Return the log folder of a cache without a known configuration: O3DE's folder if only that exists, else our default."""
     ours, theirs = own_folder(cache_dir), cache_dir.parent / "user" / "log"
     return theirs if theirs.is_dir() and not ours.is_dir() else ours / "logs"
 

@@ -1,4 +1,6 @@
-"""Metrics: the cost of builders and the contents of the cache, for two screens. Each takes one pass, so call it in a thread.
+"""Metrics: the cost of builders and the contents of the cache, for two screens.
+
+Each query reads a whole table, so call it in a thread.
 
 Tests: `tests/store/db/test_foreign.py`.
 """
@@ -35,7 +37,7 @@ CASE COUNT(*) WHEN 1 THEN MAX(JobID) ELSE 0 END, SourceID, COUNT(*), MAX(d) FROM
 
 
 class Spent(Struct, frozen=True):
-    """How often something was done and how long it took."""
+    """Number and total duration of analyses or jobs, and the slowest of them."""
 
     count: int = 0
     total_ms: int = 0
@@ -43,11 +45,11 @@ class Spent(Struct, frozen=True):
 
     @property
     def average_ms(self) -> float:
-        """Return the average, 0 when nothing was done."""
+        """Return the average duration, 0 if `count` is 0."""
         return self.total_ms / self.count if self.count else 0.0
 
     def __add__(self, other: Spent) -> Spent:
-        """Return the sum of both."""
+        """Return the sum of two costs."""
         return Spent(self.count + other.count, self.total_ms + other.total_ms, max(self.slowest_ms, other.slowest_ms))
 
 
@@ -77,12 +79,12 @@ class Entry(Struct, frozen=True):
 
     @property
     def is_analysis(self) -> bool:
-        """Whether it is the analysis."""
+        """Whether this is the cost of an analysis."""
         return self.platform == "all"
 
     @property
     def spent(self) -> Spent:
-        """How often this was done, and how long it took."""
+        """Number and duration of these runs."""
         return Spent(self.count, self.duration_ms, self.slowest_ms or self.duration_ms)
 
 
@@ -109,7 +111,7 @@ class CacheContents(Struct, frozen=True):
 
 
 def builder_names(reader: Reader, known: Mapping[bytes, str] = MappingProxyType({})) -> dict[bytes, str]:
-    """Return {UUID: name} of the known builders, and of others by the names of their newest jobs."""
+    """Return {UUID: name} of the known builders, and of unknown builders, which are named after their newest jobs."""
     return {uuid: fingerprint.load(inputs)[0][1] for uuid, inputs, _job_id in reader.ask(_NAMES_SQL)} | dict(known)
 
 

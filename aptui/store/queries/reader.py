@@ -25,7 +25,7 @@ from aptui.store.db.foreign import job_stat_sql, read_only_uri
 from aptui.store.db.schema import O3DE_VERSION, OWN_VERSION, VERSION_KEY, host_error, refuse_altered, uuid_text
 
 STATUSES = ("pending", "processing", "completed", "failed", "cancelled")
-"""Status that users see; counts distinguish "completed" with warnings or errors."""
+"""All statuses that users see. Counts have further entries for completed jobs with warnings or errors."""
 SHOWN = {
     JobState.WAITING.value: "pending",
     JobState.QUEUED.value: "pending",
@@ -123,7 +123,7 @@ class JobRow(Struct, frozen=True):
 
     @property
     def is_restored(self) -> bool:
-        """Whether the products of an earlier run were put back by hand."""
+        """Whether the job's products are those of an earlier run, which a user restored."""
         return self.origin.endswith(RESTORED)
 
 

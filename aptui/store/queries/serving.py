@@ -88,7 +88,8 @@ def names_of(reader: Reader, uuid: bytes, sub_id: int, platform: str = "") -> li
 def below(reader: Reader, folder: str, after: str = "", limit: int = -1) -> list[ProductFile]:
     """Return the products below a folder ("" = all) whose names come after `after`, by name; `limit` at most (-1 = all)."""
     start = after + "\0" if after else f"{folder}/" if folder else ""
-    rows = reader.ask(_BELOW_SQL, (start, f"{folder}0" if folder else "\U0010ffff", limit))  # "0" follows "/" in ASCII
+    # "0" follows "/" in ASCII: the range has every name below the folder
+    rows = reader.ask(_BELOW_SQL, (start, f"{folder}0" if folder else "\U0010ffff", limit))
     return [ProductFile(*row) for row in rows]
 
 
@@ -144,7 +145,8 @@ def find_awaited_by_name(reader: Reader, name: str) -> list[Awaited]:
     where = "o.path_key >= :place AND o.path_key < :end"
     for start in _starts(file_name):
         place = f"{folder}{slash}{start}"
-        bounds = {"place": place, "end": f"{place}/", "platform": platform}  # "/" follows "." in ASCII
+        # "/" follows "." in ASCII: the range has every name that begins with this name and a dot
+        bounds = {"place": place, "end": f"{place}/", "platform": platform}
         for row in reader.ask(f"{_OF_SOURCES_SQL} {where}", bounds):
             if row[1] == place or row[1].startswith(f"{place}."):
                 found[row[0]] = Awaited(*row)
@@ -262,18 +264,18 @@ def find_pending_jobs(reader: Reader, term: str, platform: str, *, is_exact: boo
 
 
 def jobs_by_id(reader: Reader, ids: Collection[int]) -> list[JobRow]:
-    """Return those of these jobs that exist."""
+    """Return the jobs with these ids that exist."""
     return [row for row in map(reader.job, sorted(ids)) if row is not None]
 
 
 def jobs_with_key(reader: Reader, job_key: str, limit: int) -> list[JobRow]:
-    """Return the jobs with this key."""
+    """Return the jobs with this job key, at most `limit`."""
     found = reader.ask("SELECT JobID FROM Jobs WHERE JobKey = ? LIMIT ?", (job_key, limit))
     return jobs_by_id(reader, [number for (number,) in found.fetchall()])
 
 
 def job_of_run(reader: Reader, run_key: int) -> tuple[int, int] | None:
-    """Return (job, how many runs before the job's last run this was) of a run, None if the run is not kept."""
+    """Return (id of the run's job, number of later runs of this job), None if the run is not kept."""
     row = reader.ask("SELECT job_id FROM aptui_runs WHERE run_key = ?", (run_key,)).fetchone()
     row = row or reader.ask("SELECT JobID FROM Jobs WHERE JobRunKey = ?", (run_key,)).fetchone()
     if row is None:
@@ -311,8 +313,7 @@ def products_meant(reader: Reader, term: str, platforms: Sequence[str], limit: i
     return products_by_id(reader, found[:limit])
 
 
-# Finds assets as clients name them: by id, by search term, by the path of a source or product. Every list has a maximum
-# length., `tests/features/gateway/ws/test_routing.py`.
+# Finds assets as clients name them: by id, by search term, by the path of a source or product. Every list has a maximum length.
 
 MOST = 1_000
 """Maximum length of a list in an answer."""
@@ -414,7 +415,7 @@ def _is_unsettled(row: JobRow) -> bool:
 
 
 def list_failed(reader: Reader, job_ids: Iterable[int]) -> list[JobRow]:
-    """Return those of these jobs that are failed."""
+    """Return the jobs with these ids that are failed."""
     return [row for row in jobs_by_id(reader, set(job_ids)) if row.status == "failed"]
 
 

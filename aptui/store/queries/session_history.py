@@ -27,7 +27,7 @@ _NEXT = 1 << 62
 _WORD = re.compile(r"#?(?P<number>\d{1,18})|last(?:~(?P<back>\d{1,9}))?")
 _COMMIT = re.compile(r"[0-9a-fA-F]{4,64}")
 _DIGITS = 18
-_SAY_EITHER = "say a session's number, 'last', or the hash of a commit; 'git rev-parse NAME' says that of a branch"
+_SAY_EITHER = "give a session's number, 'last', or the hash of a commit; 'git rev-parse NAME' prints the hash of a branch"
 OUTCOMES = {Outcome.SUCCEEDED: "completed", Outcome.FAILED: "failed"}
 
 
@@ -57,7 +57,10 @@ class WorkSession(Struct, frozen=True):
 
 
 class SessionRun(Struct, frozen=True):
-    """The last run of a job in a session; `ended_after_ms` since the session began, `size` of all its products then."""
+    """The last run of a job in a session.
+
+    `ended_after_ms` counts from the beginning of the session; `size` is the size of all its products.
+    """
 
     job_id: int
     source: str
@@ -73,12 +76,12 @@ class SessionRun(Struct, frozen=True):
 
     @property
     def name(self) -> tuple[str, str, str, bytes]:
-        """Identity of the run that stays the same when a source is removed and added again."""
+        """Identity of the run's job, which stays the same when the source is removed and added again."""
         return self.source.lower(), self.platform, self.job_key, self.builder
 
     @property
     def is_failed(self) -> bool:
-        """Whether it failed."""
+        """Whether the run failed."""
         return self.outcome != Outcome.SUCCEEDED
 
 
@@ -96,7 +99,7 @@ def session_named(reader: Reader, word: str) -> WorkSession:
     """
     match = _WORD.fullmatch(word)
     if match is None:
-        raise UserError(f"'{word}' is not a session", hint="say its number, 'last', or 'last~1' for the one before")
+        raise UserError(f"'{word}' is not a session", hint="give its number, 'last', or 'last~1' for the session before the last")
     if number := match["number"]:
         row = reader.ask(
             f"SELECT {_COLUMNS} FROM aptui_sessions WHERE session_id = ? AND session_id > 0", (int(number),)
@@ -156,9 +159,9 @@ def runs_until(reader: Reader, until: int) -> Iterator[SessionRun]:
 
 
 class OutcomeChange(Struct, frozen=True):
-    """The run since which all runs of a job failed, or succeeded; `commit` is the one of its session, "" = unknown.
+    """The run since which all runs of a job failed, or all succeeded; `commit` is the commit of its session, "" = unknown.
 
-    `is_after_checkout`: the session before ended at another commit, so that the commit may be the cause.
+    `is_after_checkout`: the previous session ended at another commit, so that the change of commit may be the cause.
     """
 
     is_failed: bool
@@ -235,12 +238,12 @@ class JobPace(Struct, frozen=True):
 
     @property
     def is_slower(self) -> bool:
-        """Whether the job takes longer by more than the noise."""
+        """Whether the present duration is longer than the median by more than the noise."""
         return self.runs > 0 and self.now_ms > self.median_ms + self.margin_ms
 
     @property
     def is_faster(self) -> bool:
-        """Whether the job takes less time by more than the noise."""
+        """Whether the present duration is shorter than the median by more than the noise."""
         return self.runs > 0 and self.now_ms < self.median_ms - min(self.margin_ms, 0.5 * self.median_ms)
 
     @property
@@ -250,7 +253,7 @@ class JobPace(Struct, frozen=True):
         return max(_NOISES * self.noise_ms, share * self.median_ms, _LEAST_MS)
 
     def to_json(self) -> dict[str, float]:
-        """Return the usual duration and its noise in the form of JSON output."""
+        """Return the median duration, its noise and the factor, for JSON output."""
         return {
             "median_s": round(self.median_ms / 1000, 6),
             "noise_s": round(self.noise_ms / 1000, 6),
@@ -264,7 +267,7 @@ def pace(now_ms: float, before_ms: Sequence[float]) -> JobPace:
     known = before_ms[:LAST_RUNS]
     if not known:
         return JobPace(now_ms, now_ms, 0.0, 0)
-    from statistics import median  # a faster start: it imports `fractions`
+    from statistics import median  # imported here for a faster start, because `statistics` imports `fractions`
 
     middle = median(known)
     return JobPace(now_ms, middle, _SIGMA * median(abs(one - middle) for one in known), len(known))
@@ -288,7 +291,7 @@ def slower_jobs(reader: Reader) -> dict[int, JobPace]:
 
 def slower_builders(reader: Reader) -> dict[bytes, JobPace]:
     """Return {builder: its pace} of builders whose jobs became slower together, in percent of the jobs' medians."""
-    from statistics import median  # for start-up
+    from statistics import median  # imported here for a faster start
 
     owners: dict[int, bytes] = {job_id: builder for builder, job_id in reader.ask(_BUILDERS_SQL)}
     ratios: dict[bytes, list[float]] = defaultdict(list)

@@ -65,7 +65,10 @@ class SourceEdges:
         return list(self._rows(f"{sql} ORDER BY 1, 4, 3", json.dumps(list(ids))))
 
     def read_declared_on(self, targets: Collection[str]) -> list[DeclaredEdge]:
-        """Return the sources that depend on one of these paths (lower case) or UUIDs (hex) by name; `patterns` has the others."""
+        """Return the dependencies that name one of these paths (lower case) or UUIDs (hex).
+
+        `patterns` has dependencies by pattern.
+        """
         if self.is_ours:
             sql = f"SELECT {_OWN_COLUMNS} FROM json_each(?) k CROSS JOIN aptui_edges e ON e.target = k.value WHERE e.kind <> 1"
             return list(self._rows(f"{sql} ORDER BY 1, 4, 3", json.dumps(list(targets))))
@@ -91,7 +94,7 @@ class SourceEdges:
         return (self._foreign(*row) for row in rows)
 
     def _foreign(self, source: int, builder: bytes, bits: int, text: str) -> DeclaredEdge:
-        if bits & _WILDCARD_BIT:  # O3DE stores them in the form that LIKE needs
+        if bits & _WILDCARD_BIT:  # O3DE stores patterns in the form of SQL's LIKE
             return DeclaredEdge(source, builder, EdgeKind.WILDCARD, text.lower().replace("%", "*"))
         parsed = parse_asset_id(text)
         if parsed is not None:
@@ -171,7 +174,7 @@ class SourceEdges:
         sql = "SELECT source_id, path_key AS path FROM aptui_sources"
         if not self.is_ours:
             sql = "SELECT SourceID, lower(SourceName) AS path FROM Sources"
-        if prefix:  # "0" follows "/" in ASCII
+        if prefix:  # "0" follows "/" in ASCII: the range has every path below the folder
             return self._ask(f"{sql} WHERE path >= ? AND path < ? ORDER BY 2, 1", (prefix, prefix[:-1] + "0"))
         return self._ask(f"{sql} ORDER BY 2, 1")
 
