@@ -40,7 +40,7 @@ def short(data: bytes) -> str:
 
 
 def file_digest(digest: Digest | None) -> str:
-    """Return the form of a file's digest in a manifest."""
+    """Return a file's digest in the form that manifests use."""
     return digest.hex()[:_DIGEST_HEX] if digest else MISSING
 
 

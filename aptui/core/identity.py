@@ -37,7 +37,7 @@ def owner_of(key: PathKey) -> PathKey | None:
 def path_uuids(rel: RelPath) -> tuple[SourceUuid, ...]:
     """Return the UUIDs of a path: the UUID of the path in lower case, and of the path as written if that differs.
 
-    Cached, because creating a source asks several times.
+    The result is cached, because creating a source needs it several times.
     """
     plain = path_uuid(rel)
     return (plain,) if rel == rel.lower() else (plain, SourceUuid(name_uuid(from_text(rel))))

@@ -112,7 +112,7 @@ def feed(job: Job, trigger: Trigger) -> Effect:
     """Move `job` and return what has to be done.
 
     Raises:
-        InvalidTransition: the cell is empty; the job is as it was.
+        InvalidTransition: the cell is empty; the job is unchanged.
     """
     cell = TABLE[job.state].get(trigger)
     if cell is None:

@@ -17,7 +17,7 @@ from aptui.core.run_report import ContentFacts, Ties
 RelPath = NewType("RelPath", str)
 """Path relative to a scan folder, `/` between parts, in the text form of `core.paths.to_text`."""
 PathKey = NewType("PathKey", str)
-"""A `RelPath` in lower case: what identifies a source across scan folders."""
+"""A `RelPath` in lower case, which identifies a source across scan folders."""
 Digest = NewType("Digest", bytes)
 """SHA-256 of a file's bytes, 32 bytes; `NO_DIGEST` when not known or the file is missing."""
 RunKey = NewType("RunKey", int)
