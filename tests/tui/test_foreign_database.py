@@ -61,7 +61,7 @@ PANES = {
     "t": ["Textures/Rock.png", "Levels/Main/Main.prefab", "! 3 warnings", "1.50 s", "▶ processing", "· pending", "9 jobs"],
     "2": ["Sources▾ 6", "Textures", "Levels", "Terrain"],
     "3": ["AP_Batch.log", "Batch Processing Started", "! Warning", "a gem is old"],
-    "4": ["this is a database without one"],
+    "4": ["the screen shows a database only"],
     "5": ["{49494949-4949-4949-4949-494949494949}", "only the database names this builder"],
     "6": ["5 products", "android", "common", "textures/"],
     "7": ["Key tester"],

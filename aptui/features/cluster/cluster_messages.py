@@ -25,10 +25,11 @@ from aptui.shared.result_store import Store
 
 MANIFEST_BYTES = 2048
 STORE_LIMIT_S = 15.0
-"""Timeout of a request to the store, besides the time for its bytes. It is long, because a failure would waste a completed job."""
+"""Timeout of a request to the store, besides the time for its bytes. The timeout is long, because a failed request would waste a
+completed job."""
 _INLINE, _BLOB = b"i", b"b"
 _MOST_BYTES = 64 << 20
-"""Maximum length of a manifest: a run with 200,000 products fits."""
+"""Maximum length of a blob with a manifest; enough for a run with 200,000 products."""
 
 Blob = tuple[bytes, int]
 """(SHA-256, size) of a blob in the store."""
@@ -97,7 +98,7 @@ class TaskAnswer(Struct, frozen=True):
 
 
 class Greeting(Struct, frozen=True):
-    """Ask a worker for its report."""
+    """The request to a worker for a `WorkerReport`."""
 
     setup: Blob
     blob_store: BlobStoreAddress
@@ -115,7 +116,7 @@ class WorkerReport(Struct, frozen=True):
 
 
 def encode(record: object) -> bytes:
-    """Return a record as bytes."""
+    """Return a record in msgpack form."""
     return msgspec.msgpack.encode(record)
 
 
@@ -165,7 +166,7 @@ def get_bytes(store: Store, blob: Blob) -> bytes:
     """
     digest, size = blob
     if size > _MOST_BYTES:
-        raise HostError(f"a blob of {size} bytes is longer than any that is expected", where=store.address)
+        raise HostError(f"a blob of {size} bytes is longer than the maximum", where=store.address)
     with tempfile.TemporaryDirectory(prefix="aptui-") as folder:
         path = os.path.join(folder, "blob")
         if not store.get_blob(digest.hex(), path, size):

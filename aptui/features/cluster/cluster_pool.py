@@ -1,10 +1,10 @@
 """The local pool with a cluster beside it: decides which orders run on the cluster, and handles their answers.
 
 Analyses, copies and hashing stay local, and so do jobs with unknown input files. Other jobs go to the cluster when the local
-workers are busy: the local pool is filled first, in the order of the queue. A job that the cluster returned for its own cause (it
-failed there, or it reads undeclared files) runs locally from then on, so that its failure is confirmed here.
+workers are busy: the local pool is filled first, in the order of the queue. A job that failed on the cluster, or reads undeclared
+files, runs locally from then on, so that its failure is confirmed here.
 
-A builder that needs something this machine lacks (`needs`) always goes to the cluster, and waits for a suitable worker.
+A job whose builder needs something that this machine lacks (`needs`) always goes to the cluster, and waits for a suitable worker.
 
 Tests: `tests/features/cluster/test_cluster_pool.py`.
 """
@@ -40,11 +40,12 @@ if TYPE_CHECKING:
 
 _LEAST_AHEAD, _MOST_AHEAD = 0.25, 4.0
 _AHEAD_S = 0.3
-"""Work sent ahead per slot, in seconds; the constants above limit it, in jobs. A round trip takes longer than a short job."""
+"""Work that waits at each slot, in seconds, because a round trip takes longer than a short job. The constants above limit it, in
+jobs."""
 _RECENT = 0.1
-"""Weight of the last job in the mean duration."""
+"""Weight of the newest job in the moving mean of job durations."""
 _MOST_BACKLOG = 8
-"""Maximum number of queued messages per local worker; above it the cluster gets no jobs, because it would starve local workers."""
+"""Maximum number of queued messages per local worker. Above it the cluster gets no jobs, so that local workers do not starve."""
 _NEED_TIMEOUT_S = 60.0
 _MOST_STAYING = 10_000
 
@@ -155,7 +156,7 @@ class ClusterPool(Pool):
     def _capacity(self) -> int:
         """Return the maximum number of jobs on the cluster.
 
-        This is more than the cluster's slots, so that each slot has a next job, unless the configuration sets a share.
+        Unless the configuration sets a share, this is more than the number of slots, so that each slot has a next job.
         """
         slots = sum(worker.slots for worker in self._scheduler.workers.values() if worker.builders)
         if self._cluster.place.share:
@@ -196,7 +197,7 @@ class ClusterPool(Pool):
         return isinstance(order, ProcessOrder) and not self._has.issuperset(self._needs.get(order.builder, ()))
 
     def _task(self, order: Order) -> RemoteTask | None:
-        """Return the task of an order with its inputs; None = it must run locally."""
+        """Return the task of an order with its inputs; None = the order must run locally."""
         builder = None if isinstance(order, CopyOrder) else self._movable.get(order.builder)
         if not isinstance(order, ProcessOrder) or builder is None or not can_travel(order, self._cluster.folders):
             return None
@@ -218,10 +219,10 @@ class ClusterPool(Pool):
         return any(worker.can(order.builder, needs) for worker in self._scheduler.workers.values())
 
     def _send_waiting(self, now_s: float) -> None:
-        """Send waiting tasks to the cluster in order, up to its capacity; return those that it can no longer run."""
+        """Send waiting tasks to the cluster in order, up to its capacity. Answer tasks that the cluster can no longer run."""
         if self._scheduler.is_over:
             self._answers.results += [
-                make_ended(task.order, Outcome.RETURNED, "the cluster is not used any more") for task in self._away.values()
+                make_ended(task.order, Outcome.RETURNED, "the cluster is no longer used") for task in self._away.values()
             ]
             self._away.clear()
         remaining: deque[_WaitingOrder] = deque()
@@ -246,10 +247,10 @@ class ClusterPool(Pool):
         """Answer an order that no worker of the cluster can run; return False if it should wait longer."""
         order = waiting.task.order
         if not self._lacks(order):
-            self._answers.results.append(make_ended(order, Outcome.RETURNED, "the cluster is not there any more"))
+            self._answers.results.append(make_ended(order, Outcome.RETURNED, "the cluster is no longer connected"))
         elif now_s - waiting.since_s >= _NEED_TIMEOUT_S:
             tags = ", ".join(f"'{tag}'" for tag in waiting.task.needs)
-            error = f"builder '{order.builder}' needs {tags}, and no worker that has it is there"
+            error = f"builder '{order.builder}' needs {tags}, and no suitable worker is connected"
             self._answers.results.append(make_ended(order, Outcome.FAILED, error, FailureKind.OBSTACLE))
         else:
             return False
@@ -266,7 +267,7 @@ class ClusterPool(Pool):
         super().kill(wanted)
 
     def reconfigure(self, builders: Sequence[Builder], platforms: Sequence[Platform]) -> None:
-        """Use a new configuration; remote tasks are answered with RETURNED."""
+        """Use a new configuration. Answer all remote tasks with RETURNED, so that their jobs run again."""
         self._scheduler.close()
         left = [*self._away.values(), *(waiting.task for waiting in self._held)]
         self._answers.results += [make_ended(task.order, Outcome.RETURNED, "the configuration changed") for task in left]
@@ -281,7 +282,7 @@ class ClusterPool(Pool):
         while self._come:
             task, result, stays = self._come.popleft()
             if self._away.get(task.order.run_key) is not task:
-                continue  # the task's result is no longer needed
+                continue  # the run was stopped: its result is no longer needed
             del self._away[task.order.run_key]
             if isinstance(result, RunResult):
                 self._note(task, result, stays=stays)
@@ -302,7 +303,7 @@ class ClusterPool(Pool):
     # --------------------------------------------------------------------------------------------------------------- clock
 
     def next_deadline(self) -> float | None:
-        """Return when to call `poll`."""
+        """Return when to call `poll` next (monotonic), None = no call is needed."""
         times = [due_s] if (due_s := super().next_deadline()) is not None else []
         times += [waiting.since_s + _NEED_TIMEOUT_S for waiting in self._held if self._lacks(waiting.task.order)]
         return min(times, default=None)
@@ -314,7 +315,7 @@ class ClusterPool(Pool):
         super().poll(now_s)
 
     def workers(self) -> tuple[WorkerInfo, ...]:
-        """Return facts about each worker: the local ones, then the scheduler and the workers of the cluster."""
+        """Return facts about each worker: first the local workers, then the scheduler and the workers of the cluster."""
         workers = sorted(self._scheduler.workers.values(), key=lambda worker: worker.number)
         theirs = (_info(worker, self._scheduler.runs[worker.address]) for worker in workers)
         return (*super().workers(), self._scheduler_info(len(workers)), *theirs)
@@ -322,7 +323,7 @@ class ClusterPool(Pool):
     def _scheduler_info(self, count: int) -> WorkerInfo:
         scheduler, job_count = self._scheduler, len(self._away)
         state = "lost" if not scheduler.is_connected else "working" if job_count else "idle" if count else "starting"
-        text = f"cluster of {count}" if scheduler.is_connected else "cluster not used" if scheduler.is_over else "cluster not there"
+        text = f"cluster of {count}" if scheduler.is_connected else "cluster not used" if scheduler.is_over else "cluster offline"
         jobs = f", {job_count} {'job' if job_count == 1 else 'jobs'}" if job_count else ""
         return WorkerInfo(FIRST_NUMBER, 0, state, text + jobs, _age_ms(scheduler.since_s), 0, self._runs.total())
 

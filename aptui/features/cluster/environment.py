@@ -47,7 +47,7 @@ _DECISIVE = (
 
 
 def python_version() -> str:
-    """Return the part of Python's version that products may depend on."""
+    """Return the major and minor version of Python; products may depend on them."""
     return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -58,7 +58,10 @@ def decisive_files(package: Path) -> list[Path]:
 
 @cache
 def program_version() -> str:
-    """Return aptui's version and a digest of its code that takes part in every job: checkouts of one version may differ."""
+    """Return aptui's version and a digest of its code that takes part in every job.
+
+    The digest differs between checkouts of one version.
+    """
     digest = hashlib.sha256()
     for path in decisive_files(Path(aptui.__file__).parent):
         digest.update(f"{path.name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())

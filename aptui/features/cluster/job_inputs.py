@@ -1,4 +1,4 @@
-"""Inputs and products of a job on a cluster: uploads its files, downloads its products, and decides whether its answer counts.
+"""Inputs and products of a job on a cluster: uploads its files, downloads its products, and decides whether its answer can be used.
 
 A job may run remotely only if the digest of every input is known. An answer lists the files that a builder searched for and did not
 find. If one of them exists here, the job did not have all its inputs, and runs again on this machine.
@@ -40,19 +40,20 @@ _FILES = frozenset({"dependency", "companion", "discovered"})
 _OTHER_JOBS = frozenset({"job", "products", "ring"})
 _KNOWN_BLOBS = 100_000
 _TIME_LIMIT = "time limit of "
-"""Beginning of the error of a run that exceeded its time limit; it would do so here, too."""
+"""Beginning of the error of a run that exceeded its time limit. Such a run does not run again here, where it would exceed the
+limit, too."""
 
 
 class InputElsewhere(Exception):
-    """An answer is not valid here: the job must run on this machine; the text is the reason."""
+    """The cluster's answer cannot be used, so the job must run on this machine; the text is the reason."""
 
 
 class InputOutdated(Exception):
-    """A file has changed since it was read: the job is planned again."""
+    """An input file has changed since the engine read it, so the job must be planned again."""
 
 
 def inputs_of(pipeline: Pipeline, folders: Mapping[int, int], order: ProcessOrder) -> tuple[TaskInput, ...] | None:
-    """Return the input files of a running job, its source first; None = some are unknown, so it must run locally.
+    """Return the input files of a job, its source first; None = some input files are unknown, so the job must run locally.
 
     Args:
         folders: {id of a scan folder: its index in a task}.
@@ -61,7 +62,7 @@ def inputs_of(pipeline: Pipeline, folders: Mapping[int, int], order: ProcessOrde
     if job is None or job.source.fact is None or not job.source.fact.digest:
         return None
     if any(kind in _OTHER_JOBS for kind, _name, _digest in job.planned_inputs):
-        return None  # it may read products of other jobs, which are only in this machine's cache
+        return None  # the job may read products of other jobs, which only this machine's cache has
     found = {job.source.key: job.source.fact}
     for kind, name, digest in job.planned_inputs:
         if kind not in _FILES or digest == MISSING or name in found:
@@ -174,22 +175,22 @@ class InputTransfer:
                 self._known.pop(item.digest, None)
 
     def take(self, order: ProcessOrder, builder: Builder, result: RunResult) -> RunResult:
-        """Download the products of a run into its staging folder; return the result as a local worker would.
+        """Download the products of a run into its staging folder; return the result in the form of a local worker's result.
 
         Raises:
-            InputElsewhere: the answer does not count. HostError: a product is missing.
+            InputElsewhere: the answer cannot be used. HostError: a product is missing.
         """
         if result.outcome == Outcome.CANCELLED or (result.outcome == Outcome.FAILED and result.error.startswith(_TIME_LIMIT)):
             return replace(result, reads=())
         if result.outcome != Outcome.SUCCEEDED:
-            raise InputElsewhere(result.error or "it failed there")
+            raise InputElsewhere(result.error or "the job failed on the cluster")
         missing = (
             *(read.path for read in result.reads if not read.digest),
             *(path for path, digest in result.probed if not digest),
         )
         absent = next((path for path in missing if os.path.lexists(os_path(path))), "")
         if absent:
-            raise InputElsewhere(f"it reads '{absent}' without declaring it")
+            raise InputElsewhere(f"the job reads '{absent}' without declaring it")
         if file_access.stat_key(os.stat(os_path(f"{order.root}/{order.rel}"))) != tuple(order.expected):
             return RunResult(order.run_key, Outcome.STALE, "the source changed while the job ran")
         staged = tuple(self._fetch(order, product, index) for index, product in enumerate(result.products))
@@ -203,7 +204,7 @@ class InputTransfer:
             raise HostError(f"product '{product.name}' is not in the store", where=self.store.address)
         if product.is_executable:
             mode = os.stat(path).st_mode
-            os.chmod(path, mode | (mode & 0o444) >> 2)  # executable by all users who may read it
+            os.chmod(path, mode | (mode & 0o444) >> 2)  # all users who may read the product may execute it
         return replace(product, staged=to_text(os.fsencode(path)))
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
 """The engine's connection to a cluster's scheduler: the only module that calls Dask, in a thread of its own.
 
 Dask is a transport without guarantees: it runs completed jobs again when a worker dies, forgets everything when its scheduler dies,
-and cannot stop a job. So a task is one run of one job, and its name contains both. It is never retried here and dropped after its
-answer, which is a small manifest. A task that Dask loses is answered with RETURNED and runs again elsewhere. A late result names a
-run that has finished, and has no effect.
+and cannot stop a job. So a task is one run of one job, and its name contains both. This module never retries a task, and drops it
+after its answer, which is a small manifest. A task that Dask loses is answered with RETURNED and runs again elsewhere. A late
+result has no effect, because it names a run that has finished already.
 
 A worker sends a report before its first job (`WorkerReport`). If its aptui, Python, or a builder's code, libraries or tools differ,
 it gets no jobs of that builder.
@@ -81,7 +81,7 @@ async def _wait_for_end(client: Any, future: Any) -> None:
     """Wait until Dask has the result of a task."""
     from distributed import wait
 
-    with contextlib.suppress(CancelledError), client.as_current():  # the caller gets the cancellation from the future itself
+    with contextlib.suppress(CancelledError), client.as_current():  # the future itself reports its cancellation
         await wait([future])  # type: ignore[no-untyped-call]  # Dask has few annotations
 
 
@@ -101,7 +101,7 @@ async def within(awaited: Awaitable[Any], limit_s: float) -> Any:
     finally:
         task.cancel()
         task.add_done_callback(drop_exception)
-    raise TimeoutError(f"nothing came within {limit_s:g} s")
+    raise TimeoutError(f"no answer within {limit_s:g} s")
 
 
 async def _result_of(awaited: Awaitable[Any]) -> Any:
@@ -127,9 +127,9 @@ def brief(error: BaseException) -> str:
 # Remote workers: which jobs they may run, and the resources that a task requests.
 
 FIRST_NUMBER = 1000
-"""Number of the scheduler among the workers; remote workers get the next numbers and keep them while the engine runs."""
+"""Number of the scheduler in the list of workers. Remote workers get the next numbers, and keep them while the engine runs."""
 MEMORY = "memory"
-"""Name of the resource with a worker's bytes of memory for jobs."""
+"""Name of Dask's resource for memory: the bytes that a worker has for jobs."""
 _MOST_NAMED = 5
 
 
@@ -181,12 +181,13 @@ def departure_message(gone: Sequence[RemoteWorker], left: int) -> str:
     """Return the message about workers that have left."""
     names = ", ".join(sorted(f"{worker.number} on '{worker.host}'" for worker in gone)[:_MOST_NAMED])
     more = f" and {len(gone) - _MOST_NAMED} more" if len(gone) > _MOST_NAMED else ""
-    rest = f"{left} are left" if left > 1 else "1 is left" if left else "none is left"
+    rest = f"{left} are left" if left > 1 else "1 is left" if left else "no worker is left"
     return f"workers have left the cluster: {names}{more}; {rest}"
 
 
 RECONNECT_TIMEOUT_S = 15.0
-"""Timeout of a scheduler that does not answer. After it the scheduler's jobs run elsewhere; a shorter silence only costs time."""
+"""Timeout (seconds) of a scheduler that does not answer. After it, the scheduler's jobs run elsewhere. After a shorter pause, they
+continue."""
 _PULSE_S = 1.0
 _PULSE_LIMIT_S = 3.0
 _CONNECT_LIMIT_S = 5.0
@@ -204,7 +205,7 @@ _TRANSFER_THREADS = 8
 class _Submitted(Struct):
     """A running task: the `key` of its Dask task, and the addresses of the `workers` that may run it.
 
-    `is_orphan`: all of these workers have left; Dask would wait forever.
+    `is_orphan`: all of these workers have left, and Dask would wait for them forever.
     """
 
     task: RemoteTask
@@ -219,15 +220,15 @@ class _Submitted(Struct):
 
 
 class _SchedulerSession(Struct):
-    """The state of the thread, used in its event loop only."""
+    """The state of one connection to the scheduler; only the event loop of the thread uses it."""
 
     client: Client | None = None
     doing: dict[int, _Submitted] = field(default_factory=dict)
     orphans: dict[Identity | None, None] = field(default_factory=dict)
-    """Jobs that have lost all their workers once; if that happens again, the job may be the cause."""
+    """Jobs that have lost all their workers once. If this happens again, the job may be the cause."""
     greeting: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     answer_futures: dict[str, asyncio.Future[bytes]] = field(default_factory=dict)
-    """Awaited answers by the keys of their tasks."""
+    """{key of a task: its awaited answer}."""
     reported: set[str] = field(default_factory=set)
     is_loss_reported: bool = False
 
@@ -259,14 +260,14 @@ class Scheduler:
         self._place, self._blob_store, self._setup, self._folders = place, blob_store, setup, folders
         self._post, self._changed, self._say = post, changed, say
         self.workers: Mapping[str, RemoteWorker] = {}
-        """Remote workers by address; the mapping is replaced as a whole, so any thread may read it."""
+        """{address: remote worker}; the mapping is replaced as a whole, so any thread may read it."""
         self.runs: Counter[str] = Counter()
-        """Number of completed jobs by address."""
+        """{address of a worker: number of its completed jobs}."""
         self.is_connected = False
         self.since_s = time.monotonic()
         """Time (monotonic) of the last connection or disconnection."""
         self.is_over = False
-        """Whether the thread has ended: no more results are posted, and the pool must answer its open tasks itself."""
+        """Whether the thread has ended. Then no more results are posted, and the pool must answer its open tasks itself."""
         self._numbers = itertools.count(FIRST_NUMBER + 1)
         self._prefix = f"aptui-{os.urandom(6).hex()}-"
         self._topic = f"aptui-{hashlib.sha256(f'{os.uname().nodename} {folders}'.encode()).hexdigest()[:16]}"
@@ -283,7 +284,7 @@ class Scheduler:
     # ----------------------------------------------------------------------------------------------- for the engine's loop
 
     def send(self, task: RemoteTask) -> None:
-        """Run a job; `post` gets its result in any case."""
+        """Send a task; `post` is called with its result, even if the task fails."""
         self._call(self._begin, task)
 
     def cancel(self, run_keys: Iterable[int]) -> None:
@@ -291,7 +292,7 @@ class Scheduler:
         self._call(self._cancel, tuple(run_keys))
 
     def restart(self, address: str) -> None:
-        """Restart a remote worker by its nanny."""
+        """Restart a remote worker through its nanny, Dask's process that supervises it."""
         self._call(lambda: self._loop.create_task(self._restart(address)).add_done_callback(drop_exception))
 
     def close(self) -> None:
@@ -301,7 +302,7 @@ class Scheduler:
         self._thread.join(2 * _CLOSE_S)
 
     def _call(self, function: Callable[..., None], *arguments: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended
+        with contextlib.suppress(RuntimeError):  # RuntimeError: the loop has ended
             self._loop.call_soon_threadsafe(function, *arguments)
 
     # ---------------------------------------------------------------------------------------------------------- the thread
@@ -334,7 +335,7 @@ class Scheduler:
                 await self._prepare()
                 await self._serve_connection()
                 pause_s = _AGAIN_S
-            except UserError as error:  # a retry would not help
+            except UserError as error:  # do not retry: the configuration is wrong
                 self._report(f"the cluster is not used: {error}")
                 return
             except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # Dask raises any exception; jobs can always run here
@@ -366,7 +367,7 @@ class Scheduler:
         except ImportError:
             raise UserError("'pool: dask' needs the package 'distributed'", hint=install_advice("dask")) from None
         for name in ("distributed", "distributed.client", "distributed.utils"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)  # this module reports everything that the user needs
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # this module reports errors itself
         client: Any = Client(  # type: ignore[no-untyped-call]  # Dask has few annotations
             self._place.scheduler,
             asynchronous=True,
@@ -397,17 +398,20 @@ class Scheduler:
             await within(client.close(_CLOSE_S), _CLOSE_S)
 
     def _report_loss(self) -> None:
-        """Report each loss once. The message contains the time of day, because equal messages are reported only once."""
+        """Report the loss of the scheduler once.
+
+        The message contains the time of day, because equal messages are reported only once.
+        """
         if not self._talk.is_loss_reported:
             self._talk.is_loss_reported = True
-            silent = f"the scheduler at '{self._place.scheduler}' does not answer any more ({time.strftime('%H:%M:%S')})"
-            self._report(f"{silent}; its jobs come back and run here")
+            silent = f"the scheduler at '{self._place.scheduler}' no longer answers ({time.strftime('%H:%M:%S')})"
+            self._report(f"{silent}; its jobs run here instead")
 
     async def _watch(self, client: Any) -> None:
         last_answer_s = time.monotonic()
         while (
             time.monotonic() - last_answer_s < RECONNECT_TIMEOUT_S and client.status == "running"
-        ):  # a client with another status is reconnecting and has lost its tasks
+        ):  # with another status, the client is reconnecting and has lost its tasks
             with contextlib.suppress(OSError, TimeoutError):
                 known = await within(client.scheduler.identity(n_workers=-1), _PULSE_LIMIT_S)
                 busy = await within(client.scheduler.processing(workers=None), _PULSE_LIMIT_S)
@@ -460,7 +464,7 @@ class Scheduler:
         for doing in list(self._talk.doing.values()):
             if doing.workers and doing.workers.isdisjoint(now):
                 doing.is_orphan = True
-                doing.cancel("all workers that it was given to are gone")
+                doing.cancel("all workers that could run the job have left")
         self.workers = now
         if before != now:
             self._changed()
@@ -483,7 +487,7 @@ class Scheduler:
         try:
             report = cluster_messages.decode(await within(future, _CHECK_TIMEOUT_S), cluster_messages.WorkerReport)
         except (KnownError, OSError, TimeoutError, CancelledError) as error:
-            self._report(f"the worker at '{address}' does not say what it is: {brief(error)}; it gets no jobs")
+            self._report(f"the worker at '{address}' sends no description of itself: {brief(error)}; it gets no jobs")
             return
         except Exception as error:  # noqa: BLE001  # Dask raises any remote exception, first of all an aptui that cannot be imported
             self._report(f"the worker at '{address}' cannot be used: {brief(error)}; it gets no jobs")
@@ -501,9 +505,9 @@ class Scheduler:
         """Yield the builders whose jobs a worker may run; report why it may not run others."""
         problem = report.trouble
         if not problem and report.version != self._setup.version:
-            problem = f"it has aptui {report.version}, this is {self._setup.version}"
+            problem = f"the worker has aptui {report.version}, this machine has {self._setup.version}"
         if not problem and report.python != self._setup.python:
-            problem = f"it has Python {report.python}, this is {self._setup.python}"
+            problem = f"the worker has Python {report.python}, this machine has {self._setup.python}"
         if problem:
             self._report(f"worker on '{report.host}' gets no jobs: {problem}")
             return
@@ -534,12 +538,12 @@ class Scheduler:
         try:
             transfer = self._transfer
             if transfer is None:
-                raise InputElsewhere("the cluster is not there")
+                raise InputElsewhere("the cluster is not connected")
             await asyncio.to_thread(transfer.put, task.inputs)
             answer = await self._remote(doing, transfer)
             if answer.result is None:
                 transfer.forget(task.inputs)
-                self._report(f"a job of '{order.builder}' came back from the cluster: {answer.refusal}")
+                self._report(f"the cluster returned a job of '{order.builder}': {answer.refusal}")
                 raise InputElsewhere(answer.refusal)
             self.runs[answer.address] += 1
             result = await asyncio.to_thread(transfer.take, order, task.builder, answer.result)
@@ -555,16 +559,19 @@ class Scheduler:
             self._report_loss()
         except (KnownError, OSError, TimeoutError) as error:
             result, stays = make_ended(order, Outcome.RETURNED, brief(error)), True
-            self._report(f"a job of '{order.builder}' came back from the cluster: {brief(error)}")
+            self._report(f"the cluster returned a job of '{order.builder}': {brief(error)}")
         except Exception as error:  # noqa: BLE001  # Dask raises any remote exception
             is_killed = type(error).__name__ == "KilledWorker"
             result, stays = make_ended(order, Outcome.LOST if is_killed else Outcome.RETURNED, brief(error)), True
-            self._report(f"a job of '{order.builder}' came back from the cluster: {brief(error)}")
+            self._report(f"the cluster returned a job of '{order.builder}': {brief(error)}")
         if not self._is_closing:
             self._post(task, result, stays)
 
     def _is_orphaned_twice(self, order: ProcessOrder) -> bool:
-        """Whether the job has lost all its workers before; then it runs here, because Dask counts failures per submission."""
+        """Whether the job has lost all its workers before.
+
+        Then it runs here, because Dask does not count failures of earlier submissions.
+        """
         identity = identity_of(order)
         is_again = identity in self._talk.orphans
         while len(self._talk.orphans) >= _MOST_ORPHANS:
@@ -579,7 +586,7 @@ class Scheduler:
         task, key = doing.task, doing.key
         fit = [worker for worker in self.workers.values() if worker.can(task.order.builder, task.needs)]
         if client is None or not fit:
-            raise asyncio.CancelledError("no worker that may do it is there any more")
+            raise asyncio.CancelledError("no worker that may run the job is connected")
         doing.workers = frozenset(worker.address for worker in fit)
         message = cluster_messages.Task(
             task.order, self._setup_blob, self._blob_store, self._folders, task.inputs, key, self._topic
@@ -601,7 +608,7 @@ class Scheduler:
         finally:
             future.release()
             del self._talk.answer_futures[key]
-        if cluster_messages.is_whole(manifest):  # reading the manifest here is cheaper than starting a thread
+        if cluster_messages.is_whole(manifest):  # no thread: decoding needs no request to the store
             return cluster_messages.unpack_record(manifest, cluster_messages.TaskAnswer, transfer.store)
         return await asyncio.to_thread(cluster_messages.unpack_record, manifest, cluster_messages.TaskAnswer, transfer.store)
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 STORE_VARIABLE = "APTUI_WORKER_STORE"
-"""Environment variable with the store's address on this machine's network, if the engine uses another address for the store."""
+"""Environment variable with the address of the store for this worker; by default the worker uses the engine's address."""
 _MOST_BENCHES = 2
 _MOST_UNWANTED = 1000
 
@@ -68,7 +68,7 @@ class _WorkerState:
         self._stores: dict[cluster_messages.BlobStoreAddress, Store] = {}
         self.jobs: dict[str, _Job] = {}
         self.unwanted: dict[str, None] = {}
-        """Names of tasks that were cancelled and have not started here; they may be running on another worker."""
+        """Names of cancelled tasks that this process has not started; such a task may be running on another worker."""
 
     @property
     def address(self) -> str:
@@ -83,7 +83,7 @@ class _WorkerState:
             return self._stores[blob_store]
 
     def bench(self, setup: cluster_messages.Blob, store: Store) -> Bench:
-        """Return the worker processes for a setup, and end the worker processes of old setups."""
+        """Return the worker processes for a setup. End the worker processes of old setups."""
         with self._lock:
             if setup not in self._benches:
                 setup_message = cluster_messages.decode(cluster_messages.get_bytes(store, setup), cluster_messages.ClusterSetup)
@@ -235,14 +235,14 @@ class _Job:
         return self._translate(result)
 
     def cancel(self) -> None:
-        """Stop the task in any state; called by another thread."""
+        """Stop the task, before or during its run; called by another thread."""
         self._is_cancelled = True
         if self._key:
             self._bench.cancel(self._key)
 
     def _note_key(self, key: int) -> None:
         self._key = key
-        if self._is_cancelled:  # `cancel` may have run before the key was known
+        if self._is_cancelled:  # `cancel` was called before the key was known
             self._bench.cancel(key)
 
     def _fetch(self, item: cluster_messages.TaskInput) -> None:
@@ -284,7 +284,7 @@ class _Job:
             error=into.text(result.error),
             products=tuple(_as_sent(product, into, lower) for product in result.products),
             discovered=tuple((into.path(path), digest) for path, digest in result.discovered),
-            used=Used(result.used.code),  # files were fetched by their digests
+            used=Used(result.used.code),  # without file stamps: files were fetched by their digests
             log=tuple(into.record(record) for record in result.log),
             command_line=into.text(result.command_line),
             reprocess=tuple(into.path(path) for path in result.reprocess),
@@ -298,8 +298,8 @@ def _as_sent(product: StagedProduct, into: _Translator, lower: _Translator) -> S
     return replace(product, staged="", links=links)
 
 
-# Worker processes of a cluster worker: the engine's pool with its limits. A bench belongs to one configuration of one project. One
-# thread drives its pool; callers from any thread wait for results.
+# Worker processes of a cluster worker: the engine's pool with its limits. A `Bench` belongs to one configuration of one project.
+# Its thread drives the pool; any thread may call it and wait for results.
 
 _GRACE_S = 1.0
 _CLOSE_S = 10.0
@@ -336,7 +336,7 @@ class Bench:
         self._thread.start()
 
     def _adapt_builder(self, builder: Builder) -> Builder:
-        """Return a builder with its local code; all its reads are reported."""
+        """Return a builder whose code files are local, and whose reads are all reported."""
         origin, path = builder.origin, ""
         if origin.startswith("file:"):
             path, _, name = origin.removeprefix("file:").rpartition(":")
@@ -345,11 +345,11 @@ class Bench:
         return replace(builder, origin=origin, undeclared_reads=UndeclaredReads.ADD, code_files=code_files)
 
     def toolchains(self) -> dict[str, Toolchain]:
-        """Return the toolchains of its builders."""
+        """Return the toolchains of the builders of this bench."""
         return toolchains_of(self._builders, self._setup.tools)
 
     def run(self, order: ProcessOrder, note_key: Callable[[int], None]) -> RunResult:
-        """Run a job and wait for its result; `note_key` is called with its number for `cancel`."""
+        """Run a job and wait for its result. `note_key` is called with the key of the run, which `cancel` accepts."""
         key = next(self._keys)
         answer: Future[RunResult] = Future()
         self._answers[key] = answer
@@ -362,7 +362,7 @@ class Bench:
         self._ask(lambda pool: pool.kill([key]))
 
     def close(self) -> None:
-        """End all worker processes; waiting callers get an error."""
+        """End all worker processes. Callers that wait for results get an error."""
         self._is_closing = True
         self._waker.wake()
         self._thread.join(_CLOSE_S)
@@ -399,7 +399,7 @@ class Bench:
 
     def _take(self, results: list[Result]) -> None:
         for result in results:
-            if isinstance(result, RunResult):  # a bench requests only runs, so other results do not arrive
+            if isinstance(result, RunResult):  # only runs are requested, so no other results arrive
                 self._answers.pop(result.run_key).set_result(result)
 
 

@@ -30,7 +30,7 @@ _START_S = 60.0
 _AGAIN_S = 2.0
 _MOST_AGAIN_S = 30.0
 _MEMORY_SHARE = 0.8
-"""Share of the machine's memory for all jobs, by default."""
+"""Default share of the machine's memory for all jobs."""
 
 
 def worker_arguments(parser: ArgumentParser) -> None:
@@ -42,7 +42,7 @@ def worker_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--tls-ca", default="", metavar="FILE", help="certificate of the cluster's authority (PEM)")
     parser.add_argument("--tls-cert", default="", metavar="FILE", help="certificate of this machine (PEM)")
     parser.add_argument("--tls-key", default="", metavar="FILE", help="its key (PEM)")
-    parser.add_argument("--slots", type=_slots, default=0, metavar="N", help="jobs at once; one per core by default")
+    parser.add_argument("--slots", type=_slots, default=0, metavar="N", help="number of jobs at a time; one per core by default")
     parser.add_argument(
         "--tags",
         type=_tags,
@@ -52,7 +52,11 @@ def worker_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--store", default="", metavar="PLACE", help="location of the store from this machine, if it differs")
     parser.add_argument(
-        "--memory", type=_gib, default=0, metavar="GIB", help="memory for all jobs together; 80 %% of the machine by default"
+        "--memory",
+        type=_gib,
+        default=0,
+        metavar="GIB",
+        help="memory for all jobs together; 80 %% of the machine's memory by default",
     )
     parser.add_argument("--name", default=None, metavar="NAME", help="name of this worker in the cluster")
     parser.add_argument("--host", default=None, metavar="ADDRESS", help="address to listen on; the loopback for tcp://")
@@ -81,7 +85,7 @@ async def _work(arguments: Namespace) -> int:
         await _join(arguments, str(folder), ended)
         pause_s = _AGAIN_S
         while not ended.is_set():
-            printing.complain(f"the cluster at {arguments.scheduler} is gone; looking for it again")
+            printing.complain(f"the cluster at {arguments.scheduler} is gone; trying to connect again")
             await _either(ended.wait(), asyncio.sleep(pause_s))
             pause_s = min(2 * pause_s, _MOST_AGAIN_S)
             with contextlib.suppress(HostError):
@@ -137,11 +141,11 @@ def _nanny(arguments: Namespace, folder: str) -> Any:
         host=arguments.host or ("127.0.0.1" if is_plain else None),
         security=security_of(place),
         resources=resources,
-        memory_limit=0,  # jobs run in our own processes with our own limits
+        memory_limit=0,  # jobs run in aptui's worker processes, which have limits
         local_directory=folder,
         preload=[_PRELOAD],
         preload_argv=[],
-        config={"distributed.worker.profile.enabled": False},  # the profiler would inspect each thread a hundred times per second
+        config={"distributed.worker.profile.enabled": False},  # it would inspect each thread 100 times per second
         silence_logs=logging.WARNING,
     )
 

@@ -8,7 +8,7 @@ FEATURE = Feature(
     verbs={
         "changes": VerbInfo(
             "aptui.features.gateway.verbs",
-            "list the changes of sources and products since a number, in order",
+            "list the changes of sources and products in order, from a change number on",
             "look",
             ("aptui changes", "aptui changes --follow --jsonl"),
         ),

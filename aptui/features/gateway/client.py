@@ -6,7 +6,7 @@
             …
 
 A client reconnects when the connection is lost (the engine restarts, the network fails); a `Resync` then reports that notifications
-may be missing. `python -m aptui.features.gateway.client listen` is a device that a gateway connects to.
+may be missing. `python -m aptui.features.gateway.client listen` acts as a device that a gateway connects to.
 
 Tests: `tests/features/gateway/ws/test_client_sessions.py`, `tests/features/gateway/ws/test_routing.py`,
 `tests/features/gateway/peers/test_peer_connections.py`.
@@ -54,7 +54,7 @@ _MOST_UNREAD = 100_000
 _SPOKEN = (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY)
 _REASON_LENGTH = 300
 _PASSING = frozenset({None, 1001, 1006, 1012, 1013})
-"""Close codes after which the gateway may return soon. After any other code the gateway refuses us, or we closed."""
+"""Close codes after which a client reconnects. With any other code the gateway refused the client, or the client itself closed."""
 _RECONNECT_S = 300.0
 _PAUSES_S = (0.2, 5.0)
 _REQUEST_NAMES = {exchange.request: name for name, exchange in REQUESTS.items()}
@@ -90,7 +90,7 @@ class _PendingRequest(Struct):
 
 
 class _Way(Struct, frozen=True):
-    """How to connect to a gateway: `place` returns (URL, token) and is called before each try."""
+    """How to connect to a gateway: `place` returns (URL, token) and is called before each attempt."""
 
     place: Callable[[], tuple[str, str]]
     tls: ssl.SSLContext | None
@@ -99,7 +99,7 @@ class _Way(Struct, frozen=True):
 
 
 class AsyncClient:
-    """A connection; make one with `connect`."""
+    """A client's connection to a gateway; `connect` makes it."""
 
     def __init__(
         self,
@@ -136,9 +136,9 @@ class AsyncClient:
 
         Args:
             token: token of this client.
-            tls: accepted certificates, None = those of the system.
+            tls: accepted certificates, None = the certificates that this machine trusts.
             reconnect_s: how long to try to reconnect before `Disconnected` ends the client; 0 = never reconnect.
-            place: returns (URL, token) for each further try; both may change when the gateway restarts.
+            place: returns (URL, token) for each further attempt; both may change when the gateway restarts.
             hello: fields of `wire_records.Hello`.
 
         Raises:
@@ -278,18 +278,18 @@ class AsyncClient:
         return code, Disconnected(f"the connection to the gateway has ended{number}{why}")
 
     async def _reconnect(self, way: _Way, why: str) -> None:
-        """Try to reconnect.
+        """Reconnect, with growing pauses between the attempts.
 
         Raises:
-            KnownError: the time has passed, or the gateway refuses this client.
+            KnownError: `reconnect_s` has passed, or the gateway refuses this client.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + way.reconnect_s
-        if loop.time() - self._began >= _PAUSES_S[1]:  # a gateway that accepts and hangs up must not be called without a pause
+        if loop.time() - self._began >= _PAUSES_S[1]:  # the pause starts small again only after a connection that lasted
             self._pause_s = _PAUSES_S[0]
         assert self._session is not None
         while True:
-            await asyncio.sleep(self._pause_s * random.uniform(0.5, 1.0))  # spreads the tries of many clients over time
+            await asyncio.sleep(self._pause_s * random.uniform(0.5, 1.0))  # many clients do not reconnect at once
             self._pause_s = min(2 * self._pause_s, _PAUSES_S[1])
             try:
                 url, token = way.place()
@@ -307,7 +307,7 @@ class AsyncClient:
 
     async def _send_hello(self, hello: Hello) -> None:
         """Send hello on a socket that no other task reads yet, and queue a `Resync`, because notifications may be missing."""
-        self._keep(ClientNotice(0, 0, Resync("the connection to the gateway was lost and made again")))
+        self._keep(ClientNotice(0, 0, Resync("the connection to the gateway was lost and restored")))
         self._count += 1
         answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._asked[self._count] = _PendingRequest(answer, Welcome)
@@ -315,7 +315,7 @@ class AsyncClient:
         while not answer.done():
             message = await self._socket.receive(_CONNECT_LIMIT_S)
             if message.type is not aiohttp.WSMsgType.TEXT:
-                raise Disconnected("the gateway ended the connection instead of welcoming us")
+                raise Disconnected("the gateway closed the connection without answering 'hello'")
             self._take(wire_codec.decode_message(message.data))
         welcome = answer.result()
         assert isinstance(welcome, Welcome)
@@ -365,7 +365,7 @@ class AsyncClient:
         for asked in list(self._asked.values()):
             if not asked.answer.done():
                 asked.answer.set_exception(end)
-                asked.answer.exception()  # mark it as retrieved: no caller may be waiting
+                asked.answer.exception()  # read the exception, because asyncio would log an unread one
 
 
 async def _dial(http: aiohttp.ClientSession, url: str, token: str, tls: ssl.SSLContext | None) -> aiohttp.ClientWebSocketResponse:
@@ -391,7 +391,7 @@ async def _dial(http: aiohttp.ClientSession, url: str, token: str, tls: ssl.SSLC
 
 def _unreachable(url: str, error: Exception) -> Disconnected:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        hint = "'--ca FILE' names the certificate to trust ('serve.tls_cert' of its project)"
+        hint = "trust it with '--ca FILE'; the file is 'serve.tls_cert' of the gateway's project"
         return Disconnected(f"the certificate of '{url}' is not trusted: {error.certificate_error}", hint=hint)
     what = f"no gateway answers at '{url}': {error or type(error).__name__}"
     return Disconnected(what, hint="'aptui gateway' starts one; with 'serve.enabled' the engine starts it")
@@ -423,14 +423,14 @@ def _as_refused_handshake(url: str, status: int, why: str) -> KnownError:
             hint="check 'serve.allowed', 'serve.rejected' and the token's scopes",
             code=1,
         ),
-        421: Refusal(f"the gateway does not answer to the name in '{url}'", hint="'serve.hosts' has its names"),
-        503: Refusal("the gateway has too many clients", hint="'serve.clients_limit' is the maximum", code=4),
+        421: Refusal(f"the gateway does not accept the host name in '{url}'", hint="'serve.hosts' lists the accepted names"),
+        503: Refusal("the gateway has too many clients", hint="'serve.clients_limit' sets the maximum", code=4),
     }
     return reasons.get(status) or Disconnected(f"'{url}' is not a gateway: it answers {status}")
 
 
 class Device:
-    """Listens until gateways connect, and is a client of each of them.
+    """A device: listens for gateways, and acts as a client of each gateway that connects.
 
     Args:
         hello: fields of `wire_records.Hello`, sent to each gateway.
@@ -440,7 +440,7 @@ class Device:
         self._hello = hello
         self._runner: web.AppRunner | None = None
         self.dialled: asyncio.Queue[AsyncClient] = asyncio.Queue()
-        """A connection for each gateway that accepted the hello."""
+        """Queue of new connections, one for each gateway that accepted the hello."""
 
     async def open(self, address: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> int:
         """Listen and return the port; `tls` has the certificate, which gateways on other machines require."""
@@ -607,15 +607,17 @@ def main() -> None:
     from argparse import ArgumentParser
 
     parser = ArgumentParser(
-        prog="python -m aptui.features.gateway.client", description="be a device that listens until a gateway dials it"
+        prog="python -m aptui.features.gateway.client", description="act as a device: listen until a gateway connects"
     )
     parser.add_argument("action", choices=["listen"])
-    parser.add_argument("--address", default="127.0.0.1", help="where to listen")
-    parser.add_argument("--port", type=int, default=DEVICE_PORT, help="where to listen; 0 = any")
-    parser.add_argument("--certificate", help="PEM file: certificate chain and key; a gateway on another machine wants one")
-    parser.add_argument("--name", default="device", help="what to call ourselves")
-    parser.add_argument("--platform", action="append", default=[], help="which news to receive; all by default")
-    parser.add_argument("--catalog", action="store_true", help="receive the whole catalog first")
+    parser.add_argument("--address", default="127.0.0.1", help="address to listen on")
+    parser.add_argument("--port", type=int, default=DEVICE_PORT, help="port to listen on; 0 = any free port")
+    parser.add_argument("--certificate", help="PEM file: certificate chain and key; a gateway on another machine requires it")
+    parser.add_argument("--name", default="device", help="name of this device")
+    parser.add_argument(
+        "--platform", action="append", default=[], help="platform whose notifications to receive; repeatable; all by default"
+    )
+    parser.add_argument("--catalog", action="store_true", help="receive the whole catalog first, then changes")
     given = parser.parse_args()
     hello = {"client": given.name, "platforms": tuple(given.platform), "wants_catalog": given.catalog}
     with contextlib.suppress(KeyboardInterrupt):

@@ -38,7 +38,7 @@ _Json = dict[str, Any]
 HTTP_FILE, PROTOCOL_FILE = "aptui-serve.openapi.json", "aptui-serve.asyncapi.json"
 METRICS_PATH = "/metrics"
 _STATUS_TIMEOUT_S = 2.0
-"""Timeout for the engine's status in `/metrics`; without an answer the figures of the engine are left out."""
+"""Timeout (seconds) for the engine's status in `/metrics`; after it, the metrics of the engine are left out."""
 
 
 # ----------------------------------------------------------------------------------------------------------------- OpenAPI
@@ -111,7 +111,7 @@ class Address(Struct, frozen=True):
 
 @cache
 def addresses() -> tuple[Address, ...]:
-    """Return every address, the most useful first."""
+    """Return every published address, the most useful addresses first."""
     methods, forwarded = ("get", "post", "put", "delete"), (("default", "The answer of the service."),)
     return (
         Address("/", "/", list_addresses, scope=None, kind="application/json", answers=(("200", "The addresses."),)),
@@ -331,7 +331,7 @@ def _summary(record: type[Any]) -> str:
 
 
 def add_routes(app: web.Application) -> None:
-    """Add the routes of this module."""
+    """Add the routes of the published documents and of `/metrics`."""
     app.router.add_get("/", list_addresses)
     app.router.add_get("/v1/openapi", send_document)
     app.router.add_get("/v1/protocol", send_protocol)
@@ -340,7 +340,7 @@ def add_routes(app: web.Application) -> None:
 
 @web.middleware
 async def refuse_unknown(request: web.Request, handler: guard.Handler) -> web.StreamResponse:
-    """Name the list of addresses in the answer to an unknown address."""
+    """Answer an unknown address with a hint to the list of addresses."""
     if isinstance(request.match_info.http_exception, web.HTTPNotFound):
         raise web.HTTPNotFound(text="this address does not exist: 'GET /' lists the addresses\n")
     return await handler(request)
@@ -368,7 +368,7 @@ async def metrics(request: web.Request) -> web.Response:
     guard.require(request, Scope.READ)
     figures = feature.load_first("figures")
     if figures is None:
-        raise web.HTTPNotFound(text="no installed feature makes figures\n")
+        raise web.HTTPNotFound(text="no installed feature provides metrics\n")
     context = context_of(request)
     names = {builder.uuid: builder.name for builder in context.config.project.builders}
     try:

@@ -54,14 +54,14 @@ _BODY_LIMIT_BYTES = 1 << 20
 _KEEPALIVE_S = 30.0
 _REVOKED_CHECK_S = 1.0
 _COLLECTED = (700, 5, 5)
-"""Thresholds of the garbage collector (`gc`): a failed connection leaves a cycle of errors and frames that refers to received
+"""Thresholds of the garbage collector (`gc`). They are low, because each failed connection leaves a reference cycle with received
 bytes."""
 _NICE = 10
 """Niceness, higher than that of the engine's workers (`engine.pool.worker_processes.PoolSettings`), which have priority."""
 
 
 class ListenAddress(Struct, frozen=True):
-    """Where a gateway listens, and the token of the user who runs it."""
+    """The address at which a gateway listens, and the token of the user who runs the gateway."""
 
     url: str
     address: str
@@ -71,7 +71,7 @@ class ListenAddress(Struct, frozen=True):
 
 @dataclass(slots=True, kw_only=True)
 class GatewayParts(GatewayContext):
-    """The context, and the parts that only the gateway itself starts and ends.
+    """All objects of one gateway: its context, and the objects that only the gateway process starts and ends.
 
     Args:
         sessions: the open WebSockets.
@@ -83,7 +83,7 @@ class GatewayParts(GatewayContext):
 
 
 def build_parts(config: Config, *, local_token: str = "", token_file: Path | None = None) -> GatewayParts:
-    """Return the parts of a gateway; they do not listen or connect yet."""
+    """Return the objects of a gateway, which do not listen or connect yet."""
     owners = tokens.Tokens(token_file or tokens.path(), local_token)
     sessions = WireSessions(config.serve.clients_limit, _answer)
     database = Database(config.cache_dir / dirs.DATABASE)
@@ -95,7 +95,7 @@ def build_parts(config: Config, *, local_token: str = "", token_file: Path | Non
 
 
 async def _answer(session: WireSession, name: str, request: Any) -> RequestAnswer:
-    from aptui.features.gateway.ws.routing import answer  # loading it is slow and not needed before the first request
+    from aptui.features.gateway.ws.routing import answer  # a slow import, which only requests need
 
     return await answer(session, name, request)
 
@@ -150,7 +150,7 @@ class Gateway:
                 build_app(parts),
                 self._connections,
                 access_log=None,
-                auto_decompress=False,  # forwarded bodies stay compressed, and a client cannot send a decompression bomb
+                auto_decompress=False,  # request bodies are forwarded compressed; decompression bombs stay harmless
                 keepalive_timeout=_KEEPALIVE_S,
                 handler_cancellation=True,
                 shutdown_timeout=2.0,
@@ -198,9 +198,10 @@ class Gateway:
 
 
 async def _keep_watch(parts: GatewayParts, connections: ConnectionLimits) -> None:
-    """Each second, end the connections of revoked and expired tokens: WebSockets with a reason, others by dropping them.
+    """Each second, end the connections of revoked and expired tokens.
 
-    Also logs the number of refused requests that the audit log held back.
+    WebSockets are closed with a reason, other connections are dropped. Also logs the number of refused requests that the audit log
+    held back.
     """
     warned: set[ClientConnection] = set()
     while True:
@@ -227,7 +228,7 @@ def refuse_unsafe(serve: GatewaySettings, token_file: Path) -> None:
     """
     if bool(serve.tls_cert) != bool(serve.tls_key):
         lacking = "tls_key" if serve.tls_cert else "tls_cert"
-        raise UserError(f"'serve.{lacking}' is missing", hint="a certificate and its key go together")
+        raise UserError(f"'serve.{lacking}' is missing", hint="set both 'serve.tls_cert' and 'serve.tls_key', or neither")
     if is_loopback(serve.address):
         return
     if not serve.tls_cert:
@@ -316,7 +317,7 @@ def run(
     """
     with contextlib.suppress(OSError):
         os.nice(_NICE)
-    # Exclude imported modules, which are never freed: then the collector finds the remains of connections sooner.
+    # The collector skips imported modules, which are never freed. So it frees closed connections sooner.
     gc.freeze()
     gc.set_threshold(*_COLLECTED)
     asyncio.run(_run(config, say, reread, ends_with_input=ends_with_input))

@@ -33,11 +33,11 @@ DrawTexture: TypeAlias = "Callable[[str, str], tuple[str, bytes] | str]"
 # Background tasks whose failures are logged at once, signals that end a server, and the sockets of outgoing HTTP sessions.
 
 _TURNS, _TURN_S = 100, 0.01
-"""Number of checks, and the interval in seconds, until closed sockets are released."""
+"""Maximum number of checks whether closed sockets are released, and the interval of the checks in seconds."""
 
 
 class HttpSession:
-    """An outgoing HTTP session, `http`; aiohttp alone may keep sockets open after the session has closed.
+    """An outgoing HTTP session, `http`, that closes its sockets reliably. A plain session of aiohttp may leave sockets open.
 
     Args:
         limit: maximum number of connections.
@@ -57,7 +57,7 @@ class HttpSession:
     async def close(self) -> None:
         """Close the session, shut down its sockets, and wait until they are closed.
 
-        Over TLS, a closed session waits for the other end. If the event loop ended now, its transports would stay open.
+        Over TLS, the close waits for an answer of the server. Without the wait, the event loop could end with open transports.
         """
         await self.http.close()
         for opened in self._open:
@@ -78,7 +78,7 @@ def end_signal() -> asyncio.Event:
 
 
 def begin(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-    """Start a task in the running loop. Its errors go to the loop's exception handler, except those of lost connections."""
+    """Start a task in the running loop. Its errors go to the loop's exception handler, except errors of lost connections."""
     task = asyncio.get_running_loop().create_task(work, name=name)
     task.add_done_callback(_log_failure)
     return task
@@ -91,18 +91,18 @@ def _log_failure(task: asyncio.Task[None]) -> None:
 
 @dataclass(slots=True)
 class GatewayContext:
-    """One gateway.
+    """The shared objects of one gateway.
 
     Args:
-        config: configuration of the project; `config.settings` is that of the gateway.
+        config: configuration of the project; its field `serve` has the settings of the gateway.
         database: runs queries in threads.
         engine: connection to the engine.
         guard: access rules.
         pulse: wakes waiting tasks after each batch of notices.
         reread: returns the current configuration, None = it does not change.
-        draw_texture: draws a texture (path, name) for the demo's page; returns its facts and a PNG, or the reason why not.
-        port: the port it listens at, 0 = not yet.
-        connections: its connections; `app` is its application. Both are None before the gateway listens.
+        draw_texture: draws a texture (path, name) for the demo's page; returns its facts and a PNG, or why it cannot be drawn.
+        port: the port at which the gateway listens, 0 = it does not listen yet.
+        connections: the connections of its clients; `app` is the web application. Both are None before the gateway listens.
     """
 
     config: Config

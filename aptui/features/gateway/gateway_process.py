@@ -47,9 +47,9 @@ class GatewaySupervisor:
         self._live, self._options = live, tuple(options)
         self._process = HelperProcess(live.selector, self._on_end)
         self._seen: Config | None = None
-        """The configuration that was checked last."""
+        """The configuration at the last check."""
         self._begun_with: tuple[object, ...] = ()
-        """The settings with which the gateway was started last."""
+        """The settings at the last start of the gateway."""
         self._began = 0.0
         self._retry_at = -math.inf
         self._retry_s = _RETRY_S[0]
@@ -58,7 +58,7 @@ class GatewaySupervisor:
         live.endings.append(self.close)
 
     def next_deadline(self, _now: float) -> float | None:
-        """Return when to start the gateway again, None = it runs or is disabled."""
+        """Return when to start the gateway again, None = the gateway runs or is disabled."""
         return self._retry_at if self._live.config.serve.is_enabled and self._process.child is None else None
 
     def poll(self, now: float) -> None:
@@ -107,17 +107,17 @@ class GatewaySupervisor:
                     command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True, cwd=config.project_dir
                 )
         except (OSError, KnownError) as error:
-            self._fail(f"it cannot be started: {error}", now)
+            self._fail(f"its process cannot be started: {error}", now)
             return
         self._began = now
         self._process.watch(child)
 
     def _on_end(self, code: int) -> None:
-        """Handle a gateway that ended by itself."""
+        """Handle the end of a gateway that was not asked to end: plan its restart, and report why it ended."""
         now = time.monotonic()
         if now - self._began >= _SOUND_S:
             self._retry_s = _RETRY_S[0]
-        self._fail(self._last_words() or f"it ended with exit code {code}", now)
+        self._fail(self._last_words() or f"its process ended with exit code {code}", now)
 
     def _fail(self, why: str, now: float) -> None:
         self._retry_at, self._retry_s = now + self._retry_s, min(4 * self._retry_s, _RETRY_S[1])

@@ -36,7 +36,10 @@ _COUNT_MOST_S = 5.0
 
 
 class _BarrierRequest(Struct):
-    """A waiting barrier; `ticket` -1 = some changes before it are not processed yet."""
+    """A request that waits until earlier changes are processed.
+
+    `ticket` -1 = the jobs of some of these changes are not planned yet.
+    """
 
     request: Request
     deadline: float
@@ -49,7 +52,7 @@ class _BarrierRequest(Struct):
 
 
 class _PendingRequest(Struct):
-    """The number of pending jobs at the time `at`; `cost_s` is the processor time of the count in this thread."""
+    """The counts of pending jobs at the time `at`. `cost_s` is the processor time (seconds) that this thread needed to count."""
 
     at: float = 0.0
     cost_s: float = 0.0
@@ -60,7 +63,7 @@ class _PendingRequest(Struct):
 
 
 class GatewayRequests:
-    """Answers the gateway, stores its last report, and passes orders on to it."""
+    """Answers requests of the gateway, stores its last report, and sends it the orders of users."""
 
     def __init__(self, live: EngineSupervisor) -> None:
         self._live = live
@@ -103,7 +106,7 @@ class GatewayRequests:
                 assert_never(verb)
 
     def forget_client(self, client: int) -> None:
-        """Drop the pending requests of a client that has disconnected; if it was the gateway, no gateway runs any longer."""
+        """Drop the pending requests of a client that has disconnected; if the client was the gateway, forget the gateway, too."""
         if client == self._gateway:
             self._gateway, self._live.gateway_report = 0, None
         self._barriers = [item for item in self._barriers if item.request.client != client]
@@ -117,7 +120,7 @@ class GatewayRequests:
         """
         live = self._live
         if live.gateway_report is None or live.server is None:
-            raise HostError("no gateway runs", hint="'serve: {enabled: true}' in aptui.yaml has one started")
+            raise HostError("no gateway runs", hint="'serve: {enabled: true}' in aptui.yaml starts one")
         engine = live.engine
         notice = PeerOrdered(engine.inbox.seq if engine else 0, order)
         live.server.say(self._gateway, codec.encode_notice(notice, engine.epoch if engine else 0, notice.cause))
@@ -142,7 +145,7 @@ class GatewayRequests:
             if not is_over and engine is not None and barrier.is_synced and barrier.ticket < 0 and self._is_all_known(engine):
                 if not engine.pipeline.jobs.memory.unsaved.has_any:
                     barrier.ticket = engine.ordered_ticket
-                elif not barrier.has_saved:  # the client reads rows: a source whose jobs are not saved yet would look finished
+                elif not barrier.has_saved:  # clients read rows: without the unsaved jobs a source looks finished
                     engine.ask("save")
                     barrier.has_saved = True
             elif not is_over and engine is not None and barrier.is_synced and not barrier.has_hurried:
@@ -154,19 +157,19 @@ class GatewayRequests:
                 barrier.request.answer(epoch=epoch, seq=seq, is_whole=is_passed and barrier.is_whole)
 
     def _raise_priority(self, engine: Engine) -> bool:
-        """Raise the priority of analyses above jobs if all changed files are read; return whether it was raised."""
+        """If all changed files are read, put analyses before jobs; return whether this was done."""
         if self._is_looking(engine) or not engine.pipeline.status().ready_analyses:
             return False
         engine.ask("analyse", value=_BARRIER_URGENCY)
         return True
 
     def _is_looking(self, engine: Engine) -> bool:
-        """Whether some reported change was not checked or read yet."""
+        """Whether the engine still checks or reads reported changes."""
         is_busy = engine.scans.is_scanning or not self._live.watching.is_quiet or self._live.is_reopening
         return is_busy or engine.longest_wait_s() <= 0 or engine.pipeline.status().reading > 0
 
     def _is_all_known(self, engine: Engine) -> bool:
-        """Whether all reported changes are checked, read and analysed."""
+        """Whether the engine has checked, read and analysed all reported changes."""
         return not (engine.pipeline.status().is_analysing or self._is_looking(engine))
 
     # ----------------------------------------------------------------------------------------------------------- readiness
@@ -207,11 +210,11 @@ class GatewayRequests:
     # ---------------------------------------------------------------------------------------------------------------- time
 
     def next_deadline(self, now: float) -> float | None:
-        """Return when to check the waiting requests again."""
+        """Return the time of the next check of waiting requests, None = no request waits."""
         return now + _RECOUNT_S if self._barriers or self._saving else None
 
     def poll(self, now: float) -> None:
-        """Answer the requests whose condition is met."""
+        """Answer the waiting requests whose condition holds or whose timeout has passed."""
         if self._barriers:
             self._pass_barriers(now)
         if self._saving:
@@ -224,7 +227,8 @@ class GatewayRequests:
             for request in saving:
                 request.answer()
         else:
-            # A running writer does not report to us. It repeats its work; we ask again later, and then there is nothing to write.
+            # A running writer writes once more, but does not call `_note_saved`. `poll` then calls `begin` again, with nothing left
+            # to write.
             engine.catalogs.begin(self._note_saved)
 
     def _note_saved(self) -> None:

@@ -50,7 +50,7 @@ _DAY_MS = 86_400_000
 _MOST_DAYS = 36_500
 _BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 _WATCH_S = 3_600.0
-"""How long `watch` tries to reconnect, in seconds."""
+"""How long `aptui client watch` tries to reconnect, in seconds."""
 
 
 def _need_aiohttp() -> None:
@@ -241,7 +241,7 @@ def _connect(arguments: Namespace, *, wants_catalog: bool) -> Client:
 
 
 def _token(arguments: Namespace) -> str:
-    """Return the given token, "" = none.
+    """Return the token of the command line or environment, "" = no token was given.
 
     Raises:
         UserError: the file cannot be read, or other users can read it.
@@ -275,7 +275,7 @@ def _trusting(file: str) -> SSLContext:
 
 
 def _trusting_own(certificate: str) -> SSLContext | None:
-    """Return a TLS context that trusts only this gateway's certificate, under any host name; None = it cannot be read."""
+    """Return a TLS context that trusts only this gateway's certificate, for any host name; None = no readable certificate."""
     import ssl
 
     if not certificate:
@@ -404,7 +404,7 @@ def _pairs(words: list[str]) -> Iterator[tuple[str, Any]]:
 # -------------------------------------------------------------------------------------------------------------- changes
 
 POLL_S = 0.05
-"""Interval of checks for changes, in seconds; a check reads memory that SQLite's processes share."""
+"""Interval of checks for changes, in seconds. A check is cheap: it reads memory that SQLite shares between processes."""
 _EPILOG = """\
 A record is {seq, kind, id, name, digest, size, type}; records of sources have no size and type. A removed source or
 product is {seq, kind, id, name, removed}. Without --since everything is listed first, then {seq, kind: "listed"} follows.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def without_paths(record: object) -> object:
-    """Return a record without absolute paths, for clients that may not see them. A requested path that was not found stays."""
+    """Return a record without absolute paths, for clients that may not see these. A path that the client itself sent stays."""
     match record:
         case wire_records.SourceFacts():
             return replace(record, scan_folder_path="")

@@ -67,13 +67,13 @@ class AffectedJob(Struct, frozen=True):
 
 
 JobName = tuple[bytes, str, str]
-"""Builder, platform and job key."""
+"""A job of a source: UUID of the builder, platform and job key."""
 Which = bytes | JobName
-"""All jobs of a builder on a source (the builder's UUID), or one of these jobs."""
+"""All jobs of a builder on a source (the builder's UUID), or one job (its `JobName`)."""
 
 
 class Affected(Struct):
-    """Sources and jobs that would run: `sources` {source id: reason}, and for each source its jobs, None = all."""
+    """Sources and jobs that would run: `sources` is {source id: reason}, `which` is {source id: its jobs, None = all jobs}."""
 
     sources: dict[int, str] = field(default_factory=dict)
     which: dict[int, set[Which] | None] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class Spreading:
     """Follows changes through one database.
 
     Args:
-        through_products: also follow dependencies on products, whose jobs do not run if the products come out equal.
+        through_products: also follow dependencies on products. Such a dependent job does not run if the products come out equal.
     """
 
     def __init__(self, reader: Reader, *, through_products: bool = True) -> None:
@@ -143,7 +143,7 @@ class Spreading:
     # ---------------------------------------------------------------------------------------------------------------- steps
 
     def _touch_declared(self, changed: Mapping[str, str]) -> None:
-        """Touch the sources that declare changed files, and the sources that declare these sources in turn."""
+        """Record the sources that declare changed files, and in turn the sources that declare these sources."""
         frontier = self._with_uuids(changed)
         while frontier:
             self._seen.update(frontier)
@@ -178,7 +178,7 @@ class Spreading:
         return found
 
     def _jobs(self) -> None:
-        """Touch the jobs that depend on jobs touched since the previous call."""
+        """Record the jobs that depend on jobs recorded since the previous call."""
         while fresh := [number for number, which in self.found.which.items() if self._followed.get(number, set()) != which]:
             self._followed = dict(self.found.which)
             ids = {name: number for number, names in self.edges.names_of(fresh).items() for name in names}
@@ -196,7 +196,7 @@ class Spreading:
         return {(source, builder): unpack_analysis(packed)[0] for source, builder, packed in rows}
 
     def _find_concerned(self, edge: DeclaredEdge, other: int, plans: Iterable[JobPlan]) -> Iterator[Which]:
-        """Yield the jobs that depend on touched jobs of source `other`; all jobs of the builder if the plans do not name a job."""
+        """Yield the builder's jobs that depend on recorded jobs of source `other`: all its jobs if the plans name no job."""
         is_known = False
         for plan in plans:
             for dependency in plan.job_dependencies:
@@ -214,7 +214,7 @@ class Spreading:
         return any(row[1:] == (platform, job_key) and self.found.covers(source, *row) for row in rows)
 
     def _intermediates(self) -> dict[str, str]:
-        """Touch the sources that are products of touched jobs, and return the sources that were not followed yet."""
+        """Record the intermediate sources that recorded jobs make. Return {path: reason} of those that were not followed yet."""
         if not self._through_products:
             return {}
         names = [name for (name,) in self._ask(_INTERMEDIATES_SQL, (json.dumps(list(self.found.sources)),))]
@@ -241,18 +241,18 @@ class Spreading:
 
 
 def _why(edge: DeclaredEdge, path: str) -> str:
-    words = {EdgeKind.WILDCARD: f"'{edge.target}' matches '{path}'", EdgeKind.DISCOVERED: f"a run of it read '{path}'"}
+    words = {EdgeKind.WILDCARD: f"'{edge.target}' matches '{path}'", EdgeKind.DISCOVERED: f"its last run read '{path}'"}
     return words.get(edge.kind, f"it depends on '{path}'")
 
 
 _GIT_LIMIT_S = 120
 _GIT_OPTIONS = ("-c", "core.fileMode=false", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
 _QUIET = {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
-"""Git must not write its index: a running engine takes the write for a Git operation under way."""
+"""Environment of Git. Git must not write its index, because a running engine would treat this as a Git operation in progress."""
 
 
 class _AffectedScan(Struct):
-    """Git's answers: absolute paths that changed, the repositories that were asked, the scan folders outside any repository."""
+    """The answers of Git: changed absolute paths, the queried repositories, and the scan folders outside any repository."""
 
     paths: list[str] = field(default_factory=list)
     repositories: list[str] = field(default_factory=list)
@@ -273,7 +273,7 @@ configuration or a new builder. The database is as of the last processing."""
 
 
 def affected(arguments: Namespace) -> int:
-    """Print the sources, jobs and products that would be touched."""
+    """Print the sources and jobs that would run, and the products that they make."""
     with open_for_reading(arguments, load_config(arguments)) as project:
         scan = _find_changed_files(arguments.since, project.config)
         answer = _answer(scan, project)
@@ -338,7 +338,7 @@ def _differing(top: str, commit: str, paths: Iterable[str]) -> Iterator[str]:
     options = ("--raw", "-z", "--no-abbrev", "--no-renames", "--no-ext-diff", "--no-textconv")
     output = _ask_git(top, ("diff", *options, commit, "--", *paths))
     for facts, path in zip(output, output, strict=True):
-        _mode, _new_mode, digest, new_digest, _status = facts.split(" ")  # git-diff(1), "Raw output format"
+        _mode, _new_mode, digest, new_digest, _status = facts.split(" ")  # see git-diff(1), "Raw output format"
         if digest != new_digest:
             yield f"{top}/{path}"
 
@@ -396,14 +396,17 @@ def _git(folder: str, *words: str) -> _AffectedAnswer:
 
 
 class _Changes(Struct):
-    """The changed files as {path in lower case: why}, new sources with the builders that match them, settings, configuration."""
+    """Changed files by their effect.
+
+    `keys` is {path in lower case: why}; `new` is {new source: names of the builders that match it}.
+    """
 
     keys: dict[str, str] = field(default_factory=dict)
     new: dict[str, list[str]] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
     settings: list[str] = field(default_factory=list)
     adjusted: dict[str, str] = field(default_factory=dict)
-    """{path in lower case: why} of sources whose folder settings changed while their bytes stayed equal."""
+    """{path in lower case: why} of the sources with equal bytes whose folder settings changed."""
     configuration: list[str] = field(default_factory=list)
     builder_files: list[str] = field(default_factory=list)
 
@@ -439,7 +442,7 @@ def _is_left_out(rel: str, folder: ScanFolder, is_ignored: Any) -> bool:
 
 
 def _classify(key: str, rel: str, changed_in: set[str], changes: _Changes, project: OpenedProject, wanting: list[str]) -> None:
-    """Classify the change of one path; a file that another scan folder overrides changes nothing."""
+    """Classify the change of one path. Ignore a file that a file of another scan folder overrides."""
     if is_settings(RelPath(rel)):
         changes.settings.append(parent(key))
         return
@@ -452,13 +455,13 @@ def _classify(key: str, rel: str, changed_in: set[str], changes: _Changes, proje
         changes.new[rel] = wanting
     elif stored is not None and not winner:
         changes.gone.add(key)
-    changes.keys[key] = "it is gone" if not winner else "it is new" if stored is None else "it changed"
+    changes.keys[key] = "the file was deleted" if not winner else "the file is new" if stored is None else "the file changed"
     for owner in _owners(rel, project.config):
         changes.keys.setdefault(owner, f"its companion '{rel}' changed")
 
 
 def _owners(rel: str, config: Config) -> list[str]:
-    """Return the paths that a file may be a companion of, in lower case (the inverse of `core.state.graph`)."""
+    """Return the paths of the sources whose companion a file may be, in lower case (the inverse of `core.state.graph`)."""
     key = rel.lower()
     owner = owner_of(key)  # type: ignore[arg-type]
     found: list[str] = [owner] if owner else []
@@ -495,7 +498,9 @@ def _answer(scan: _AffectedScan, project: OpenedProject) -> dict[str, Any]:
         }
         for number, name in rows
     ]
-    sources += [{"source": rel, "status": "new", "why": "it is new", "builders": wanting} for rel, wanting in changes.new.items()]
+    sources += [
+        {"source": rel, "status": "new", "why": "the file is new", "builders": wanting} for rel, wanting in changes.new.items()
+    ]
     return {
         "configuration": changes.configuration,
         "files": sorted({*changes.keys, *changes.adjusted}),
@@ -510,7 +515,7 @@ def _spread_changes(project: OpenedProject, changes: _Changes, builders: list[by
     spreading.spread(changes.keys)
     if builders:
         spreading.touch_builders(builders, "its builder changed")
-    if changes.adjusted and through_products:  # the database does not say whether folder settings adjust an input of a job
+    if changes.adjusted and through_products:  # uncertain: folder settings may not adjust any input of a job
         spreading.touch_sources(changes.adjusted)
     return spreading
 

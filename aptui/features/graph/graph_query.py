@@ -60,7 +60,7 @@ class Combined(Struct, frozen=True):
 
 Expression = Name | Call | Combined
 Nodes = dict[Node, None]
-"""An ordered set of nodes."""
+"""Nodes in order, each once; a dict used as an ordered set."""
 
 
 def parse(text: str) -> Expression:
@@ -118,7 +118,7 @@ class _Parser:
         arguments = [self.expression()]
         depth = None
         while len(arguments) < FUNCTIONS[function]:
-            self._expect(",", f"and the other end: {function}(FROM, TO)")
+            self._expect(",", f"and a second argument: {function}(FROM, TO)")
             arguments.append(self.expression())
         if function in _TAKES_DEPTH and self._peek() == ",":
             self._at += 1
@@ -129,7 +129,7 @@ class _Parser:
     def _read_quoted(self, quote: str) -> Name:
         end = self._text.find(quote, self._at + 1)
         if end < 0:
-            raise self._error(f"the {quote} is never closed")
+            raise self._error(f"the closing {quote} is missing")
         name = Name(self._text[self._at + 1 : end], self._at + 1)
         if not name.text:
             raise self._error("a name cannot be empty")
@@ -193,7 +193,7 @@ def _nearest(function: str) -> str:
 
 
 class QueryAnswer(Struct, frozen=True):
-    """The result of a query: nodes, and for a query that is one `somepath` the nodes of the path in order, and its edges."""
+    """The result of a query. If the query is a single `somepath`, `nodes` is the path in order, and `way` has its edges."""
 
     nodes: tuple[Node, ...]
     way: tuple[Edge, ...] = ()

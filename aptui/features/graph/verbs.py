@@ -20,11 +20,11 @@ _BRIEF = 20
 """Maximum number of lines of each direction if neither `--in` nor `--out` is given."""
 _SOURCE_LINKS = (Link.SOURCE, Link.WILDCARD, Link.UUID, Link.JOB, Link.FOUND)
 _LOOSE_KINDS = {EdgeKind.WILDCARD: "wildcard", EdgeKind.UUID: "uuid"}
-"""Kinds of dependencies that may not match any node; a dependency by path always names a file."""
+"""Kinds of declared dependencies that may match no source, with their names. A dependency by path always names a file."""
 
 
 class UnmetNeed(NamedTuple):
-    """A declared dependency that is not a source; `files` are files that match its wildcard."""
+    """A declared dependency without a source; `files` are the files that match its wildcard but are not sources."""
 
     kind: str
     text: str
@@ -32,7 +32,7 @@ class UnmetNeed(NamedTuple):
 
 
 class _Direction(Struct):
-    """One direction of `deps`: the edges, and the unmet dependencies of each node (`loose`)."""
+    """One direction of `deps`, dependencies or dependants: its edges, and `loose`, the unmet dependencies of each node."""
 
     title: str
     is_out: bool
@@ -47,7 +47,7 @@ class _Direction(Struct):
         return found
 
     def end(self, edge: Edge) -> Node:
-        """Return the far end of an edge."""
+        """Return the end of an edge that the listing reaches."""
         return edge.needed if self.is_out else edge.needs
 
 
@@ -125,7 +125,7 @@ def _edges(step: Step, starts: Collection[Node], *, is_out: bool, is_deep: bool)
 
 
 def _loose_ends(graph: AssetGraph, nodes: Collection[Node]) -> dict[Node, list[UnmetNeed]]:
-    """Return {node: its declared dependencies that are not sources}."""
+    """Return {source node: its declared dependencies that match no source}."""
     found: dict[Node, list[UnmetNeed]] = {}
     declared = graph.edges.read_declared_by([-node for node in nodes if is_source(node)])
     known = graph.edges.sources_of(declared)
@@ -163,7 +163,7 @@ def _deps_json(starts: list[Node], directions: list[_Direction], facts: dict[Nod
 
 
 def _spelling_notes(place: AskedAssets, starts: Iterable[Node], facts: dict[Node, Fact]) -> dict[str, str]:
-    """Return {file: another spelling of its path} for files found here or on Windows, but not on Linux."""
+    """Return {path: note} for dependencies whose spelling differs from the file: found here or on Windows, but not on Linux."""
     names = [facts[node].name for node in starts if is_source(node) and node in facts]
     items = (item for name in names for item in find_named_sources(place.database, name))
     return {each.needed: f"  ({printing.line(f'{each.named_by} {each.what}')})" for item in items for each in find_misspelt(item)}
@@ -283,7 +283,7 @@ def query(arguments: Namespace) -> int:
 
 def _print_path(nodes: Sequence[Node], edges: Sequence[Edge], facts: dict[Node, Fact]) -> None:
     if not nodes:
-        printing.complain("aptui: no path leads from one to the other")
+        printing.complain("aptui: no path leads from the first asset to the second")
         return
     printing.say(printing.line(facts[nodes[0]].name))
     for edge in edges:

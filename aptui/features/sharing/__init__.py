@@ -8,7 +8,7 @@ FEATURE = Feature(
     verbs={
         "restore": VerbInfo(
             "aptui.features.sharing.verbs",
-            "put the products of an earlier run of a job back, until one of its inputs changes",
+            "restore the products of an earlier run of a job until an input changes",
             "build",
             ("aptui restore textures/hero.png --run 2", "aptui restore '#12' --run 3 --json"),
         ),

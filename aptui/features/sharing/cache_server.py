@@ -1,9 +1,9 @@
 """`aptui cache serve`: this machine's store over HTTP, in the layout of other build caches.
 
 Paths are `/[ns/<namespace>/]ac/<key>` and `/cas/<digest>`. Files are named by 64 hex digits only, so no path of a client reaches
-the disk. Blobs are checked while they arrive and published completely or not at all. Records are opaque here; their readers check
-the seal. Tokens decide who may write: each token writes to one namespace. `shared.connections.http_sockets` limits slow clients and
-many clients.
+the disk. Blobs are checked while they arrive and published completely or not at all. The server does not read records; the clients
+that read them check their seals. Only clients with a token may write; each token writes to one namespace.
+`shared.connections.http_sockets` limits slow clients and many clients.
 
 Tests: `tests/features/sharing/test_cache_server.py`, `tests/features/sharing/test_slow_clients.py`.
 """
@@ -49,7 +49,7 @@ _LINGERS_S = 5.0
 _SHARE = 0.5
 """Maximum share of all connections for the uploads of one token."""
 _SLOWEST_BYTES_PER_S = 64 * 1024
-"""Minimum rate of a transfer; slower ones are aborted after the additional time `timeout_s`."""
+"""Minimum rate of a transfer. Its timeout is its size divided by this rate, plus `timeout_s`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +58,12 @@ class CacheServer:
 
     Args:
         root: folder of the store.
-        host: an address of this machine. Any address but the loopback needs tokens, and TLS unless `is_plain` (a proxy adds it).
-        read_tokens: tokens that may read. Without any, all clients on this machine may read, and others with a write token.
-        write_tokens: {token: the namespace that it may write}; without any, no client may write.
-        is_writable: all clients may write to the trusted namespace; on the loopback only.
+        host: an address of this machine. Addresses other than the loopback need tokens, and TLS unless `is_plain` (then a proxy
+            provides TLS).
+        read_tokens: tokens that may read. Without read tokens, clients on this machine may read without a token, and other clients
+            with a write token.
+        write_tokens: {token: the namespace that it may write}; empty = no client may write, unless `is_writable`.
+        is_writable: all clients may write to the trusted namespace; allowed on the loopback only.
         max_blob_bytes: maximum size of an upload.
         most_connections: maximum number of connections.
         timeout_s: maximum time for a request's headers, and the additional time of a slow transfer.
@@ -119,7 +121,7 @@ async def _serve(
     asyncio.get_running_loop().set_exception_handler(gate.reports.handle)
     runner = LimitedRunner(
         app, gate, access_log=None, shutdown_timeout=_STOPS_WITHIN_S,
-        auto_decompress=False,  # compressed bodies are refused without decompressing them
+        auto_decompress=False,  # the server refuses compressed bodies, and never decompresses them
     )  # fmt: skip
     await runner.setup()
     lease = placing.Lease(serving.root)
@@ -153,8 +155,8 @@ def _acceptor(runner: LimitedRunner, serving: CacheServer, gate: SocketLimits) -
         listening = socket.create_server((serving.host, serving.port), family=family)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise BusyError(f"port {serving.port} is taken", where=serving.host, hint="name another one: --port") from None
-        raise HostError(f"port {serving.port} cannot be had: {error.strerror}", where=serving.host) from None
+            raise BusyError(f"port {serving.port} is taken", where=serving.host, hint="choose another one with --port") from None
+        raise HostError(f"cannot listen on port {serving.port}: {error.strerror}", where=serving.host) from None
     limit_s = min(HANDSHAKE_LIMIT_S, serving.timeout_s)
     return Acceptor(listening, runner.server, context=context, free_capacity=gate.free_capacity, handshake_s=limit_s)
 
@@ -167,10 +169,11 @@ def _check(serving: CacheServer) -> None:
             f"'{serving.host}' is reachable from other machines: it needs tokens for reading and writing", hint="--read-token-file"
         )
     if serving.is_writable:
-        raise UserError("a store that others reach is written by token only", hint="--write-token-file")
+        raise UserError("a store that other machines can reach needs a token for writing", hint="--write-token-file")
     if not serving.certificate and not serving.is_plain:
         raise UserError(
-            f"'{serving.host}' is open to others, and tokens would travel in the clear", hint="name a certificate and its key"
+            f"'{serving.host}' is reachable from other machines, and tokens would be sent unencrypted",
+            hint="name a certificate and its key",
         )
 
 
@@ -217,7 +220,7 @@ class _Offer:
         if match is None:
             return web.Response(status=404, text="this address does not exist")
         if not self._is_expected(request):
-            return web.Response(status=421, text="this server has another name")
+            return web.Response(status=421, text="'Host' names another server")
         namespace = match["namespace"] or TRUSTED
         if request.method in {"GET", "HEAD"}:
             return await self._send_entry(request, namespace, match["kind"], match["name"])
@@ -231,7 +234,7 @@ class _Offer:
             return False
         try:
             name = (request.url.host or "").strip("[]")
-        except ValueError:  # `Host` is invalid
+        except ValueError:  # the header `Host` is invalid
             return False
         return not self._serving.is_loopback or name in {"localhost", "127.0.0.1", "::1", self._serving.host}
 
@@ -259,12 +262,12 @@ class _Offer:
     def _refusal(self, request: web.Request, namespace: str, kind: str) -> web.Response | None:
         """Return a refusal before the body is read, None = the upload may start."""
         if not self._may_write(_token(request), namespace):
-            return web.Response(status=403, text="this token does not write here")
+            return web.Response(status=403, text="this token may not write to this namespace")
         length = request.content_length
         if length is not None and length > (MAX_RECORD_BYTES if kind == "ac" else self._serving.max_blob_bytes):
             return web.Response(status=413)
         if request.headers.get("Content-Encoding", "identity") != "identity":
-            return web.Response(status=415, text="nothing is unpacked here")
+            return web.Response(status=415, text="compressed uploads are not accepted")
         return None
 
     async def _take_record(self, request: web.Request, store: FolderStore, name: str) -> web.StreamResponse:
@@ -286,7 +289,7 @@ class _Offer:
                     hasher.update(chunk)
                     await asyncio.to_thread(write_all, file.fileno(), chunk)
             if hasher.hexdigest() != name:
-                return web.Response(status=400, text="these bytes have another digest")
+                return web.Response(status=400, text="the bytes do not match the digest")
             await asyncio.to_thread(self._publish, path, store.blob_path(name))
             return web.Response(status=201)
         finally:
@@ -333,7 +336,7 @@ class _Offer:
 
 
 class _CacheSocket(HttpSocket):
-    """One connection; a refused request does not keep it busy while its body arrives."""
+    """A connection. A connection with a refused request may be closed while the request's body still arrives."""
 
     __slots__ = ("_is_refused",)
 
@@ -370,7 +373,7 @@ def _failure(error: _TooLong | OSError | StoreError) -> web.Response:
     if isinstance(error, _TooLong):
         return web.Response(status=413)
     if isinstance(error, TimeoutError):
-        answer = web.Response(status=408, text="it comes too slowly")
+        answer = web.Response(status=408, text="the upload is too slow")
         answer.force_close()
         return answer
     if isinstance(error, OSError):
@@ -379,21 +382,21 @@ def _failure(error: _TooLong | OSError | StoreError) -> web.Response:
 
 
 class _File(web.FileResponse):
-    """A file that is sent within a time limit."""
+    """An answer with a file; a transfer that exceeds the time limit is aborted."""
 
     def __init__(self, path: str, limit_s: float) -> None:
         super().__init__(path, chunk_size=CHUNK_BYTES, headers={"Content-Type": "application/octet-stream"})
         self._limit_s = limit_s
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
-        """Send it."""
+        """Send the file."""
         try:
             async with asyncio.timeout(self._limit_s):
                 return await super().prepare(request)
         except TimeoutError:
             if isinstance(request.protocol, _CacheSocket):
                 request.protocol.drop()
-            raise ConnectionResetError("it was taken too slowly") from None
+            raise ConnectionResetError("the client read too slowly") from None
 
 
 def _token(request: web.Request) -> str:

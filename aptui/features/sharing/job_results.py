@@ -46,14 +46,15 @@ if TYPE_CHECKING:
 
 
 _ABI = "1"
-"""Raised when the engine or the SDK change so that the same builder code makes other products."""
+"""A part of every key. Raise it when a change of the engine or the SDK makes the same builder code produce other products."""
 _MOST_DIGESTS = 50_000
 _HIDDEN, _PROBED = "!", "?"
-"""Prefixes of names: of hidden files; of missing files and listed folders. No quoted name of a scan folder begins with them."""
+"""Prefixes of names in records: for hidden files, and for missing files or listed folders. Quoted names of scan folders never begin
+with them."""
 
 
 class SharedInput(Struct, frozen=True):
-    """An input file with its earlier size and times."""
+    """An input file with the size and times that it had when the run was planned."""
 
     path: str
     size: int
@@ -62,15 +63,15 @@ class SharedInput(Struct, frozen=True):
 
 
 class NotShareable(Exception):
-    """A result that depends on this machine."""
+    """The result depends on this machine, so that other machines cannot use it."""
 
 
 class FilePlaces(Struct, frozen=True):
-    """The scan folders of the files that a run found: `own` is that of its source, `named` are all, {name: absolute path}.
+    """The scan folders of the files that a run found: `own` has its source, `named` is {name: absolute path} of all.
 
-    A record names such a file `@FOLDER/PATH`, or `@/PATH` if it is in the source's scan folder: then it is searched for only in the
-    scan folder of the source. A file that was read although another scan folder's file hides it is `@!FOLDER/PATH`.
-    A missing file is `@?FOLDER/PATH`, a listed folder `@?FOLDER/PATH/*`; neither is an input of the job.
+    A record names such a file `@FOLDER/PATH`, or `@/PATH` if the file is in the source's scan folder: then it is searched for only
+    in this scan folder. A file that was read although another scan folder's file hides it is `@!FOLDER/PATH`. A missing file is
+    `@?FOLDER/PATH`, a listed folder `@?FOLDER/PATH/*`; neither is an input of the job.
     """
 
     own: str
@@ -88,7 +89,7 @@ class FilePlaces(Struct, frozen=True):
             if path.startswith(f"{root}/"):
                 sign = _HIDDEN if normalize(path) in hidden else ""
                 return f"@{sign}{'' if root == self.own else quote(name, safe='')}{path[len(root) :]}"
-        raise NotShareable(f"it depends on '{path}', which is outside all scan folders")
+        raise NotShareable(f"the job depends on '{path}', which is outside all scan folders")
 
     def name_probed(self, path: str) -> str:
         """Return the name of a missing file or a listed folder in a record; see `RunResult.probed`."""
@@ -200,11 +201,11 @@ def _relative(path: str, roots: Sequence[str]) -> str:
     for root in roots:
         if path.startswith(f"{root}/"):
             return path[len(root) + 1 :]
-    raise NotShareable(f"it depends on '{path}', which is outside all scan folders")
+    raise NotShareable(f"the job depends on '{path}', which is outside all scan folders")
 
 
 def as_result(hit: CacheHit, order: ProcessOrder, places: FilePlaces, milliseconds: int) -> RunResult:
-    """Return a fetched result as the result of this order; `milliseconds` is the duration of the fetch."""
+    """Return a fetched result in the form of a run's result for this order; `milliseconds` is the duration of the fetch."""
     record, origin = hit.record, origin_of(hit)
     flag = int(ProductFlag.CACHED) if hit.is_remote else 0
     note = LogRecord(LogLevel.INFO, record.builder, origin, time.time_ns() // 1_000_000)
@@ -284,7 +285,7 @@ class RestoreRequests:
         request.answer()
 
     def forget_client(self, client: int) -> None:
-        """Do nothing: no request waits."""
+        """Do nothing: every request is answered at once, so no request waits."""
 
 
 class StoredProduct(Struct, frozen=True):
@@ -324,7 +325,7 @@ def find_stored_run(config: Config, job_id: int, run_key: int) -> StoredRun:
         hint = "'aptui log JOB --history' lists all runs; the final follows its draft"
         raise UserError(f"run {at + 1} of this job made a draft, and only finals can be restored", hint=hint)
     if not config.sharing.local_store:
-        raise UserError("nothing is kept: this machine's store is switched off", hint="local_store: {enabled: true}")
+        raise UserError("this machine stores no results: its store is switched off", hint="local_store: {enabled: true}")
     products = tuple(_find_stored(config, name, digest, known) for name, digest, _size in then.products)
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.completed_ms / 1000))
     return StoredRun(products, f"that of its run of {when}{RESTORED}")
@@ -340,14 +341,14 @@ def _find_stored(config: Config, name: str, digest: str, known: Mapping[str, Pro
     """Return the file of a product; the history has half of its digest, which is enough to find it."""
     if name not in known:
         raise UserError(
-            f"the job makes no '{name}' any more, which that run made",
-            hint="restore its source from version control, and build that",
+            f"the job no longer makes '{name}', which the earlier run made",
+            hint="restore the source from version control, and process it",
         )
     beside = Path(FolderStore(config.sharing.local_store, config.sharing.namespace, syncs=False).blob_path(digest.ljust(64, "0")))
     found = sorted(beside.parent.glob(f"{digest}*")) if beside.parent.is_dir() else []
     if not found:
-        hint = "copies of sources are not stored there, and results not used for long are removed"
-        raise UserError(f"'{name}' of that run is not in this machine's store '{config.sharing.local_store}'", hint=hint)
+        hint = "the store has no copies of sources, and removes results that were not used for long"
+        raise UserError(f"'{name}' of the earlier run is not in this machine's store '{config.sharing.local_store}'", hint=hint)
     return StoredProduct(str(found[0]), digest, known[name])
 
 
@@ -377,7 +378,9 @@ def restore_run(stored: StoredRun, order: ProcessOrder, job: Job, roots: Mapping
             for at, product in enumerate(stored.products)
         )
     except (OSError, file_access.FileChanged, ValueError) as error:
-        return RunResult(order.run_key, Outcome.FAILED, f"it cannot be restored: {error}", errors=1, kind=FailureKind.OBSTACLE)
+        return RunResult(
+            order.run_key, Outcome.FAILED, f"the products cannot be restored: {error}", errors=1, kind=FailureKind.OBSTACLE
+        )
     return RunResult(
         order.run_key,
         Outcome.SUCCEEDED,

@@ -28,7 +28,7 @@ _MOST = 200
 
 
 class TroubleReporter:
-    """Reports each problem once, not once per job; any thread may call, and `say` runs in that thread."""
+    """Reports each problem once, not once per job; any thread may call; `say` is called in the same thread."""
 
     def __init__(self, say: Callable[[str], None] | None = None) -> None:
         self._say = say or (lambda _text: None)
@@ -168,13 +168,13 @@ def probe(sharing: SharedCacheSettings) -> ProbeAnswer:
         with closing(open_store(sharing.store, sharing.namespace, limit_s=sharing.deadline_s)) as store:
             store.get_record(hashlib.sha256(os.urandom(32)).hexdigest())
             spent_ms = round(1000 * (time.monotonic() - began_s))
-            message = f"it answers after {spent_ms} ms"
+            message = f"the store answers after {spent_ms} ms"
             if sharing.mode == "server":
                 _write_probe(store)
                 message += ", and can be written to"
             return ProbeAnswer(store.address, message, milliseconds=spent_ms)
     except KnownError as error:
-        message = f"{error.what}; {error.hint}" if error.hint else error.what  # the caller prints the address
+        message = f"{error.what}; {error.hint}" if error.hint else error.what  # no `error.where`: the caller prints it
         return ProbeAnswer(sharing.store.rpartition("@")[2], message, is_bad=True)
 
 

@@ -23,9 +23,9 @@ from aptui.shared.result_store import Account, Mismatch, Store, StoreError, Stor
 # A base key has a record; or, if a builder has found dependencies, a list of variants (`records.record`).
 
 Present = Callable[[Discovered], bool]
-"""Returns whether all these dependencies have the same bytes on this machine."""
+"""A function that returns whether all these dependencies have the same bytes on this machine."""
 Open = Callable[[bytes], tuple[str, bytes]]
-"""`Seal.open_sealed`, or `open_trusted` for this machine's store."""
+"""A function that checks and opens a sealed record: `Seal.open_sealed`, or `open_trusted` for this machine's store."""
 
 
 class SharedResult(Struct, frozen=True):
@@ -54,7 +54,7 @@ def read_result(store: Store, opens: Open, base: str, present: Present) -> Share
     entry = records.decode_record(*opens(data), base)
     if isinstance(entry, Record):
         return SharedResult(entry, data, base) if not entry.discovered else None
-    for discovered, key in sorted(entry.variants, key=lambda pair: -len(pair[0])):  # the one that always matches is last
+    for discovered, key in sorted(entry.variants, key=lambda pair: -len(pair[0])):  # last: no dependencies, always matches
         if present(discovered) and (found := _variant(store, opens, base, discovered, key)):
             return found
     return None
@@ -63,7 +63,8 @@ def read_result(store: Store, opens: Open, base: str, present: Present) -> Share
 def publish(store: Store, opens: Open, seal: Seal, result: SharedResult) -> Record | None:
     """Publish a result. If its key has a record already, keep and return that record (the first writer wins).
 
-    Its blobs must be stored already, because readers of the record may fetch them at once. Damaged records are replaced.
+    The blobs of the result must be stored already, because readers of the record may fetch them at once. A damaged record is
+    replaced.
 
     Raises:
         Mismatch: there is a record that this machine does not trust; it stays.
@@ -88,7 +89,7 @@ def _publish_variant(store: Store, opens: Open, seal: Seal, result: SharedResult
         if before is None:
             store.put_record(key, result.data, if_absent=False)
     listed = there if isinstance(there, Variants) else Variants(base)
-    if isinstance(there, Record):  # a record of a run that found no dependencies becomes a variant
+    if isinstance(there, Record):  # the record of a run without found dependencies becomes a variant
         other = variant_key(base, ())
         store.put_record(other, records.seal_record(there, seal))
         listed = listed.put_variant((), other)
@@ -103,7 +104,7 @@ def _variant(store: Store, opens: Open, base: str, discovered: Discovered, key: 
         return None
     entry = records.decode_record(*opens(data), base)
     if not isinstance(entry, Record) or entry.discovered != discovered:
-        raise Mismatch("the record is one of another variant")
+        raise Mismatch("the record belongs to another variant")
     return SharedResult(entry, data, key)
 
 
@@ -141,7 +142,7 @@ def doubt(record: Record) -> str:
     """Return why a record is not shared, "" = it may be. A run that a full disk disturbed may look successful (Bazel #4276)."""
     for line in record.log:
         if line.level >= LogLevel.WARNING and _IS_FULL.search(line.text):
-            return f"the log speaks of a full disk: '{line.text[:100]}'"
+            return f"the log mentions a full disk: '{line.text[:100]}'"
     return ""
 
 
@@ -201,7 +202,7 @@ class ResultUploader:
     def put(self, made: MadeResult) -> None:
         """Store and upload a result in the background."""
         if reason := doubt(made.record):
-            self._reporter.report(f"doubt {made.builder}", f"a result of '{made.builder}' is not kept: {reason}")
+            self._reporter.report(f"doubt {made.builder}", f"a result of '{made.builder}' is not stored: {reason}")
             return
         with self._idle:
             is_accepted = self._waiting < _MOST_WAITING
@@ -212,7 +213,7 @@ class ResultUploader:
             self._account.count(made.builder, not_uploaded=1)
 
     def replaces(self, digest: str) -> None:
-        """Replace a blob at the next upload, because the team's store has wrong bytes for its digest."""
+        """Upload a blob again at the next upload, because the team's store has wrong bytes for its digest."""
         self._broken.add(digest)
 
     def settle(self, limit_s: float) -> bool:
@@ -303,7 +304,7 @@ class ResultUploader:
             self._differing.add(made.builder)
             self._account.count(made.builder, differences=1)
             self._reporter.report(
-                f"differs {made.builder}", f"builder '{made.builder}' makes other products of the same sources: {text}"
+                f"differs {made.builder}", f"builder '{made.builder}' makes different products from the same inputs: {text}"
             )
 
     def _on_end(self) -> None:

@@ -92,7 +92,7 @@ class Seal(Struct, frozen=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether all records are trusted: neither a team key nor writers are set."""
+        """Whether every record is trusted, because neither a team key nor writers are configured."""
         return not self.team_key and not self.writers
 
     @property
@@ -209,7 +209,7 @@ FORMAT = 5
 its run reported; earlier records may be of other code. 4: names of found files include the scan folder. 5: missing files and listed
 folders are among the found files."""
 Discovered = tuple[tuple[str, str], ...]
-"""((name of a source, SHA-256 of its bytes in hex or "" if it is missing), ...), sorted by name."""
+"""Found dependencies: ((name of a source, SHA-256 of its bytes in hex or "" if the file is missing), ...), sorted by name."""
 _NAME = re.compile("[0-9a-f]{64}")
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
@@ -321,7 +321,7 @@ class Variants(Struct, frozen=True):
     variants: tuple[tuple[Discovered, str], ...] = ()
 
     def put_variant(self, discovered: Discovered, key: str) -> Variants:
-        """Return the list with this variant first; above the limit the oldest one is dropped."""
+        """Return the list with this variant first; above `MAX_VARIANTS` the oldest variant is dropped."""
         others = [pair for pair in self.variants if pair[0] != discovered]
         return replace(self, variants=((discovered, key), *others)[:MAX_VARIANTS])
 
@@ -346,20 +346,20 @@ def open_record(data: bytes, seal: Seal, base: str) -> Record | Variants:
     """Return the sealed entry for the job with base key `base`.
 
     Raises:
-        Mismatch: it is damaged, not authentic, of another job, or has invalid fields.
+        Mismatch: the entry is damaged, not authentic, has invalid fields, or belongs to another job.
     """
     return decode_record(*seal.open_sealed(data), base)
 
 
 def decode_record(kind: str, body: bytes, base: str) -> Record | Variants:
-    """Return the entry in the bytes of an opened record; raises `Mismatch` as `open_record` does."""
+    """Return the record or list of variants in the bytes of an opened record; raises `Mismatch` as `open_record` does."""
     form: type[Record | Variants] = Variants if kind == _VARIANTS else Record
     try:
         entry = msgspec.json.decode(body, type=prepare_form(form), strict=True)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise Mismatch(f"the record is not of our form: {error}") from None
+        raise Mismatch(f"the record has an invalid form: {error}") from None
     if entry.base != base:
-        raise Mismatch("the record is one of another job")
+        raise Mismatch("the record belongs to another job")
     _check(entry)
     return entry
 
@@ -372,19 +372,21 @@ def difference(ours: Record, theirs: Record) -> str:
         return f"only one of two runs made '{names[0]}'"
     for slot, item in mine.items():
         if _comparable(item) != _comparable(other[slot]):
-            return f"product '{item.name}' differs from the one that '{theirs.writer or 'somebody'}' made of the same sources"
+            return (
+                f"product '{item.name}' differs from the one that '{theirs.writer or 'another writer'}' made from the same inputs"
+            )
     return ""
 
 
 def flaw_of_report(record: Record, facts: JobFacts) -> str:
     """Return how the inputs that a run reported differ from the inputs of this job, "" = they do not differ."""
     if record.code != facts.code:
-        return f"the record of a job of '{facts.builder_name}' is of other code, or of another tool, than its key says"
+        return f"the record of a job of '{facts.builder_name}' reports other code or another tool than its key contains"
     if record.inputs != facts.known:
-        return f"the record of a job of '{facts.builder_name}' is of other files than its key says"
+        return f"the record of a job of '{facts.builder_name}' reports other inputs than its key contains"
     kind = ProductFlag.INTERMEDIATE if facts.platform == COMMON_PLATFORM else ProductFlag.PRODUCT
     if any(not product.flags & kind for product in record.products):
-        return f"the record of a job of '{facts.builder_name}' has products of another platform than its key says"
+        return f"the record of a job of '{facts.builder_name}' has products of another platform than its key contains"
     return ""
 
 
@@ -394,7 +396,7 @@ def _comparable(item: StagedProduct) -> StagedProduct:
 
 def _check(entry: Record | Variants) -> None:
     if not is_name(entry.base):
-        raise Mismatch("the key of a record is not a job's")
+        raise Mismatch("the record has an invalid key of a job")
     if isinstance(entry, Variants):
         _check_variants(entry)
         return
@@ -402,9 +404,9 @@ def _check(entry: Record | Variants) -> None:
         raise Mismatch(f"a record has more than {MAX_PRODUCTS} products or {MAX_LOG_RECORDS} lines of log")
     numbers = (entry.warnings, entry.errors, entry.duration_ms, entry.written_ms, *(line.time_ms for line in entry.log))
     if not all(0 <= number <= _LAST_MS for number in numbers) or not all(_has_bits(line.level, 31) for line in entry.log):
-        raise Mismatch("a record has a count or a moment that there cannot be")
+        raise Mismatch("a record has an invalid number or time")
     if (entry.code and not is_name(entry.code)) or len(entry.inputs) > MAX_INPUTS:
-        raise Mismatch(f"a record has no digest of code, or more than {MAX_INPUTS} inputs")
+        raise Mismatch(f"a record has an invalid digest of code, or more than {MAX_INPUTS} inputs")
     _check_discovered(entry.discovered)
     for path in entry.reprocess:
         if flaw := flaw_of(path, is_product=False):
@@ -414,9 +416,9 @@ def _check(entry: Record | Variants) -> None:
     for product in entry.products:
         _check_product(product)
         if sizes.setdefault(product.digest, product.size) != product.size:
-            raise Mismatch("two products have one digest and two sizes")
+            raise Mismatch("two products have the same digest but different sizes")
     if len({product.sub_id for product in entry.products}) != len(entry.products):
-        raise Mismatch("two products have one sub id")
+        raise Mismatch("two products have the same sub id")
 
 
 def _check_product(product: StagedProduct) -> None:
@@ -431,14 +433,14 @@ def _check_product(product: StagedProduct) -> None:
         and product.flags & _KINDS in (ProductFlag.PRODUCT, ProductFlag.INTERMEDIATE)
     )
     if not is_sound:
-        raise Mismatch(f"product '{product.name}' has a number out of its range, or a place of its own")
+        raise Mismatch(f"product '{product.name}' has a number out of range, or a path of a staged file")
     if not all(map(_is_link, product.links)):
-        raise Mismatch(f"product '{product.name}' needs what no product can need")
+        raise Mismatch(f"product '{product.name}' has an invalid dependency")
     facts = product.facts or _NO_FACTS
     if any(fault_of(name, value) for name in FACTS if (value := getattr(facts, name)) != getattr(_NO_FACTS, name)) or (
         facts.more and fault_of_others(facts.more)
     ):
-        raise Mismatch(f"product '{product.name}' has facts that no product can have")
+        raise Mismatch(f"product '{product.name}' has invalid facts")
 
 
 def _has_bits(number: int, bits: int) -> bool:
@@ -464,7 +466,7 @@ def _check_variants(entry: Variants) -> None:
     for discovered, key in entry.variants:
         _check_discovered(discovered)
         if not is_name(key):
-            raise Mismatch("the key of a variant is not a record's")
+            raise Mismatch("a variant has an invalid key of a record")
 
 
 def _check_discovered(discovered: Discovered) -> None:
@@ -472,7 +474,7 @@ def _check_discovered(discovered: Discovered) -> None:
         raise Mismatch(f"a job found more than {MAX_PRODUCTS} dependencies")
     for name, digest in discovered:
         if digest and not is_name(digest):
-            raise Mismatch(f"dependency '{name}' has no digest")
+            raise Mismatch(f"dependency '{name}' has an invalid digest")
         if flaw := flaw_of(name, is_product=False):
             raise Mismatch(f"dependency {name!r} {flaw}")
 
@@ -480,21 +482,21 @@ def _check_discovered(discovered: Discovered) -> None:
 def _check_names(names: list[str]) -> None:
     known = set(names)
     if len(known) != len(names):
-        raise Mismatch("two products have one name")
+        raise Mismatch("two products have the same name")
     for name in names:
         if flaw := flaw_of(name):
             raise Mismatch(f"product {name!r} {flaw}")
         if any(folder in known for folder in _folders(name)):
-            raise Mismatch(f"product {name!r} lies in a folder that is a product")
+            raise Mismatch(f"product {name!r} is below another product")
 
 
 def flaw_of(name: str, *, is_product: bool = True) -> str:
     """Return why `name` is not a valid relative name of a file or product, "" = it is valid."""
     parts = name.split("/")
     if any(part in {"", ".", ".."} for part in parts):
-        return "leads out of its folder, or nowhere"
+        return "has an empty part, '.' or '..'"
     if "\\" in name or any(ord(char) < 32 or 0xD800 <= ord(char) < 0xE000 or ord(char) == 127 for char in name):
-        return "has characters that no name has"
+        return "has characters that names cannot have"
     if is_product and (name != name.lower() or not unicodedata.is_normalized("NFC", name)):
         return "is not in lower case and composed form (NFC)"
     if len(name.encode()) > _MAX_NAME_BYTES or any(len(part.encode()) > _MAX_PART_BYTES for part in parts):

@@ -75,9 +75,9 @@ class Stopwatch:
 
 T = TypeVar("T")
 _SHUNNED_S = 600.0
-"""How long a wrong result is not requested again, in seconds."""
+"""Time in seconds after which a wrong result may be requested again."""
 _RESERVED_BYTES = 1 << 27
-"""Disk space that a download leaves free: with less, the engine starts no jobs, and its database has no space."""
+"""Disk space (bytes) that a download leaves free. With less free space, the engine starts no jobs and cannot write its database."""
 _LOOKUP_THREADS = 8
 THIS_MACHINE = "this machine"
 
@@ -113,7 +113,7 @@ class CacheHit(Struct, frozen=True):
 
     @property
     def products(self) -> tuple[StagedProduct, ...]:
-        """The products in the form in which a worker returns them, with their staged files."""
+        """The products with their staged files, in the same form as products from a worker."""
         return tuple(replace(item, staged=path) for item, path in zip(self.record.products, self.staged, strict=True))
 
 
@@ -152,7 +152,10 @@ class Service:
     # ------------------------------------------------------------------------------------------------------------- reading
 
     def find(self, facts: JobFacts, present: Present, folder: str, *, is_shared: bool = True) -> CacheHit | None:
-        """Return a job's result with its products in `folder`, None = no store has it. The account counts hits and misses."""
+        """Return a job's result with its products in `folder`, None = no store has a result.
+
+        Count a hit or a miss in the account.
+        """
         began, found, hit = self._stopwatch.now(), None, None
         try:
             with self._stopwatch.at_work():
@@ -212,7 +215,7 @@ class Service:
         return self._count_hit(found, targets, sum(fetched.values()), self._since(began) + found.lookup_ms)
 
     def note_unused(self, hit: CacheHit) -> None:
-        """Correct the account: the result came after the job had run here, so it saved no time."""
+        """Correct the account: the job ran here before this result arrived, so the result saved no time."""
         counts = {"remote_hits": -1} if hit.is_remote else {"local_hits": -1}
         self.account.count(hit.builder, misses=1, unusable=1, built_ms=-hit.record.duration_ms, **counts)
 
@@ -271,7 +274,7 @@ class Service:
     def _check_result(
         self, namespace: Namespace, result: SharedResult | None, facts: JobFacts, *, is_remote: bool = False
     ) -> SharedResult | None:
-        """Return a result if the inputs that its run reported are those of the job.
+        """Return a result if its run reported the same inputs that the job has.
 
         Other results are dropped, or not requested again for a while.
         """
@@ -403,7 +406,7 @@ def _download(
 def _place_all(namespace: Namespace, targets: Mapping[str, StagedProduct], spool: str) -> None:
     """Put verified blobs at their targets and into this machine's store."""
     for digest in {item.digest.hex() for item in targets.values() if item.is_executable}:
-        placing.make_executable(os.path.join(spool, digest))  # before the file gets hard links, which share its mode
+        placing.make_executable(os.path.join(spool, digest))  # now, because later hard links share the mode
     for target, item in targets.items():
         path = os.path.join(spool, item.digest.hex())
         if namespace.local is None or not _is_placed(namespace.local, path, target, item):

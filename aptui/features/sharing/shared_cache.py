@@ -72,7 +72,7 @@ class SharingRules:
 _LOOKUP_THREADS = 8
 """Number of threads for lookups."""
 _AHEAD = 128
-"""Maximum number of lookups at a time, besides those of running jobs."""
+"""Maximum number of lookups at a time for jobs that do not run here yet."""
 _LEAST_TIMEOUT_S = 0.2
 _GRACE_S = 1.0
 """Time in seconds for storing the last results when the engine is stopped."""
@@ -81,14 +81,14 @@ _FILES = frozenset({"source", "dependency", "companion", "discovered"})
 
 
 class _Group(Struct):
-    """The orders of one message. Its orders without a stored result run together in one message, as planned."""
+    """The orders of one message to a worker. Orders without a stored result are sent together in one message."""
 
     open_count: int = 0
     misses: list[Order] = field(default_factory=list)
 
 
 class _Lookup(Struct):
-    """A lookup: `is_running`: the job runs here as well; `is_over`: the lookup's result is no longer needed."""
+    """A lookup of a stored result. `is_running`: the job runs here as well; `is_over`: the result is no longer needed."""
 
     order: ProcessOrder
     facts: JobFacts
@@ -110,7 +110,7 @@ def open_shared_cache(context: EngineContext, *, is_patient: bool) -> SharedCach
     Raises:
         KnownError: a configured store is not usable.
     """
-    from aptui.features.sharing.service import Service  # tests pass their own
+    from aptui.features.sharing.service import Service  # imported here, because tests pass a service of their own
 
     config, notify = context.config, context.news.from_threads.append
     return SharedCache(
@@ -145,7 +145,7 @@ class SharedCache:
         self._sharing, self._service, self._wake, self._cache_dir = sharing, service, wake, cache_dir
         self._notify, self._is_patient = notify, is_patient
         self.has_found = False
-        """Whether the last lookup found a result; then lookups for jobs that no worker is free for are worthwhile."""
+        """Whether the last lookup found a result. Then it is worthwhile to look up jobs before a worker is free for them."""
         self._rules = SharingRules(sharing)
         self._builders = {builder.uuid: builder for builder in builders}
         self._named = {folder.name: folder.path for folder in folders}
@@ -214,7 +214,7 @@ class SharedCache:
         is_draft = lookup.order.quality == Quality.DRAFT
         finals = (replace(lookup.facts, manifest=as_final(lookup.facts.manifest)),) if is_draft else ()
         places = results.FilePlaces(lookup.order.root, self._named)
-        for facts in (*finals, lookup.facts):  # with a final result, its draft is not needed
+        for facts in (*finals, lookup.facts):  # finals first: with a final result the draft is not needed
             hit = self._service.find(facts, self._present.beside(places.own), lookup.folder, is_shared=lookup.is_shared)
             if hit is not None:
                 lookup.hit = hit
@@ -225,12 +225,12 @@ class SharedCache:
 
     @property
     def free_count(self) -> int:
-        """Number of additional lookups that may start now."""
+        """Number of lookups for jobs without a free worker that may start now."""
         return _AHEAD - sum(not lookup.is_running for lookup in self._lookups.values())
 
     @property
     def is_waiting(self) -> bool:
-        """Whether lookups have ended since the last turn."""
+        """Whether lookups have ended since the last call of `turn`."""
         return bool(self._done or self._ready)
 
     def next_due_s(self) -> float | None:
@@ -238,7 +238,7 @@ class SharedCache:
         return min((lookup.due_s for lookup in self._lookups.values() if not lookup.is_running), default=None)
 
     def turn(self, now_s: float) -> Turn:
-        """Return the results and misses since the last turn."""
+        """Return the results and misses of the lookups that ended since the last call."""
         turn = Turn()
         while self._done:
             self._settle(*self._done.popleft(), turn)
@@ -315,10 +315,10 @@ class SharedCache:
             try:
                 self._keep(made, pipeline)
             except Exception as error:  # noqa: BLE001 - what is not kept is made again, no more
-                self._notify(f"the result of '{made.job.source.rel}' cannot be kept: {type(error).__name__}: {error}")
+                self._notify(f"the result of '{made.job.source.rel}' cannot be stored: {type(error).__name__}: {error}")
 
     def note_discarded(self, run_keys: Iterable[int]) -> None:
-        """Forget these runs: their products do not get into the cache."""
+        """Forget these runs, because the engine discards their products."""
         keys = set(run_keys)
         self._made_here -= keys
         self._remove_fetched(keys)
@@ -371,7 +371,7 @@ class SharedCache:
             lookup.is_over = True
         self._lookup_threads.close()
         if not self._service.settle(_GRACE_S if is_stopping else self._timeout_s()):
-            self._notify(f"{self._service.waiting:,} results were not kept or uploaded in time")
+            self._notify(f"{self._service.waiting:,} results were not stored or uploaded in time")
         self._service.close()
         self.note()
 

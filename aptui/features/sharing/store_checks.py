@@ -1,11 +1,11 @@
-"""Checks of the stored results of a project: which exist for a commit (`cache ready`), and rebuilding a sample (`cache verify`).
+"""Checks of stored results: whether they exist for a commit (`cache ready`), and are equal to a rebuild (`cache verify`).
 
-A lookup plans all jobs as a real run does, but a job without a stored result fails. Jobs that depend on its products are not
-planned then. Tools and scan folders outside the repository are used in their current state.
+A lookup plans all jobs as a real run does, but a job without a stored result fails. Jobs that depend on the products of a failed
+job are not planned. Tools and scan folders outside the repository are used in their current state.
 
-A rebuild runs the jobs of a sample twice, in a temporary cache, and compares the results. A stored result that differs from both is
-removed, and is made again when needed. Results of other projects or earlier inputs are not checked, because their inputs are not
-here. `cli.verify_verb` runs the jobs.
+A rebuild runs the jobs of a sample twice, in a temporary cache, and compares the results. A stored result that differs from both
+new results is removed, and is made again when needed. Results of other projects or of earlier inputs are not checked, because their
+inputs do not exist here. `cli.verify_verb` runs the jobs.
 
 Tests: `tests/features/sharing/test_verbs.py`, `tests/features/sharing/test_store_rebuild.py`.
 """
@@ -58,11 +58,14 @@ if TYPE_CHECKING:
 
 _FAILED = ("failed",)
 _TROUBLE = "shared cache"
-"""Part of every message about the shared cache (`namespaces.TroubleReporter`)."""
+"""Text that every message about the shared cache contains (`namespaces.TroubleReporter`)."""
 
 
 class CommitReadiness(Struct, frozen=True):
-    """`found` is the number of stored results; `missing` are jobs without one, `doubts` are messages about other jobs."""
+    """Which results of a commit are stored.
+
+    `found` is their number, `missing` are jobs without a stored result. `doubts` are messages about jobs that could not be checked.
+    """
 
     found: int
     missing: tuple[str, ...]
@@ -80,7 +83,7 @@ def look_up(config: Config) -> CommitReadiness:
 
     sharing = config.sharing
     if not (sharing.local_store or sharing.is_remote):
-        raise UserError("no results are kept or shared here", hint="see 'local_store' and 'shared_cache' in aptui.yaml")
+        raise UserError("this project stores and shares no results", hint="see 'local_store' and 'shared_cache' in aptui.yaml")
     with _private(sharing.local_store) as folder:
         dry = replace(config, cache_dir=folder / "Cache", log_dir=folder / "logs", temp_dir=folder / "temp")
         opening = PreparedSession(dry, own_paths=own_paths(config))
@@ -148,7 +151,7 @@ def _refuse_new_code(config: Config, there: Path, commit: str) -> None:
     if new:
         raise UserError(
             f"'{commit}' contains code that would run here: its {name} differs from the one in this checkout ('{new[0]}')",
-            hint="read it, then add --trust-code; in CI, only for branches whose authors may run programs there",
+            hint="read the code, then add --trust-code; in CI, only for branches whose authors may run programs there",
         )
 
 
@@ -207,12 +210,12 @@ def _git(folder: Path, *words: str) -> str:
 
 
 def _extract(top: Path, commit: str, target: Path) -> None:
-    """Write the files of a commit; large files stay pointers."""
+    """Write the files of a commit into `target`; files of Git LFS stay pointers."""
     environment = {**os.environ, "GIT_LFS_SKIP_SMUDGE": "1"}
     words = ["git", "-C", str(top), "archive", "--format=tar", commit]
     with (
         subprocess.Popen(words, stdout=subprocess.PIPE, env=environment) as archive,
-        subprocess.Popen(["tar", "-x", "-C", str(target)], stdin=archive.stdout) as tar,  # tar is found by PATH
+        subprocess.Popen(["tar", "-x", "-C", str(target)], stdin=archive.stdout) as tar,  # `tar` is found through PATH
     ):
         assert archive.stdout is not None
         archive.stdout.close()
@@ -250,9 +253,9 @@ def rebuild_store(config: Config, project: OpenedProject, wanted: SharedCacheSet
         f"{len(stored):,} of {printing.count(len(rows), 'job')} have a result in '{printing.line(config.sharing.local_store)}'"
     )
     if tasks or everything.left_out:
-        rebuilt.report("every result as kept")
+        rebuilt.report("every result matches the stored one")
     if removed:
-        printing.say(f"{printing.count(removed, 'result')} removed; it is built again when needed", "yellow")
+        printing.say(f"{printing.count(removed, 'result')} removed; removed results are built again when needed", "yellow")
         printing.say("'aptui verify --rebuild 100%' finds wrong products that this project's cache got from there")
     return DIFFERENT if differences else 0
 

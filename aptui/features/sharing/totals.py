@@ -21,7 +21,7 @@ _FILE = Path(OWN_FOLDER, "shared.json")
 
 
 class SharingTotals(Struct, frozen=True):
-    """{builder: its counts} of all runs since `since_ms`, and of the last run, which ended at `last_ms`."""
+    """Counts by builder: `builders` of all runs since `since_ms`, `last` of the last run, which ended at `last_ms`."""
 
     builders: dict[str, SharingSum]
     last: dict[str, SharingSum]

@@ -72,17 +72,22 @@ def _rebuild_arguments(parser: ArgumentParser) -> None:
         metavar="SHARE",
         help="verify: instead, build 5%% (or another share) of this project's stored results twice more, in private, and compare",
     )
-    parser.add_argument("--seed", type=int, metavar="NUMBER", help="with --rebuild: the same number chooses the same results")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        metavar="NUMBER",
+        help="with --rebuild: number that selects the sample; the same number selects the same results",
+    )
 
 
 def _serve_arguments(parser: _ArgumentGroup) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on; by default this machine only")
     parser.add_argument("--port", type=int, default=_PORT, help=f"{_PORT} by default; 0 is any")
-    parser.add_argument("--writable", action="store_true", help="let every client write; on this machine only")
+    parser.add_argument("--writable", action="store_true", help="let every client on this machine write")
     parser.add_argument(
         "--read-token-file",
         metavar="FILE",
-        help="file of tokens for reading, one a line; by default local clients need none, and others a token for writing",
+        help="file of tokens for reading, one a line; by default local clients need no token, others a write token",
     )
     parser.add_argument(
         "--write-token-file", metavar="FILE", help="file of tokens for writing, one a line, each with an optional namespace"
@@ -161,7 +166,7 @@ def _verify(arguments: Namespace) -> int:
     else:
         for name in found.damaged:
             printing.say(f"damaged, and removed: {printing.line(name)}", "red")
-        printing.say(f"{_describe_held(found)} as they should be", "yellow" if found.damaged else "green")
+        printing.say(f"{_describe_held(found)} with the right digest", "yellow" if found.damaged else "green")
     return INCOMPLETE if found.damaged else 0
 
 
@@ -194,7 +199,9 @@ def _stats(arguments: Namespace) -> int:
         )
         return 0
     limit = f" of {printing.size(sharing.local_limit_bytes)}" if sharing.local_limit_bytes else ""
-    printing.say(f"this machine: {printing.line(path)}: {_describe_held(held)}{limit}" if path else "this machine keeps no results")
+    printing.say(
+        f"this machine: {printing.line(path)}: {_describe_held(held)}{limit}" if path else "this machine stores no results"
+    )
     where = f"shared cache: {sharing.mode}, {printing.line(sharing.store)}" if sharing.store else "shared cache: inactive"
     printing.say(where)
     _print_totals(totals.builders, totals.since_ms)
@@ -205,7 +212,7 @@ def _print_totals(builders: Mapping[str, SharingSum], since_ms: int) -> None:
     from aptui.shared.result_store import duration, line, total
 
     if not builders:
-        printing.say("nothing was looked up yet")
+        printing.say("no result was looked up yet")
         return
     printing.say(f"since {printing.when(since_ms)}: {line(total(builders.values()))}", "bold")
     rows = []
@@ -225,10 +232,11 @@ def _print_totals(builders: Mapping[str, SharingSum], since_ms: int) -> None:
 
 
 def _init(arguments: Namespace) -> int:
-    """Make a key that seals results, unless it exists."""
+    """Make the key that seals results, unless it exists, and print how teammates use it."""
     from aptui.features.sharing.record import make_key, read_key
 
-    arguments.set = [*(getattr(arguments, "set", None) or ()), "shared_cache.trust=unsealed"]  # the missing key is made here
+    # Allow loading the configuration while the key is still missing.
+    arguments.set = [*(getattr(arguments, "set", None) or ()), "shared_cache.trust=unsealed"]
     config = load_config(arguments)
     path = config.sharing.team_key_file or str(user_file().with_name("team.key"))
     is_new = make_key(path)
@@ -243,7 +251,9 @@ def _init(arguments: Namespace) -> int:
     given = f"store: '{printing.line(store)}', team_key_file: '{printing.line(place)}'"
     printing.say(f"  shared_cache: {{mode: server, {given}}}")
     if not config.sharing.store:
-        printing.say("replace /PLACE/OF/THE/STORE with a folder that all can write, or the URL of 'aptui cache serve'")
+        printing.say(
+            "replace /PLACE/OF/THE/STORE with a folder that the whole team can write to, or the URL of 'aptui cache serve'"
+        )
     printing.say("each teammate needs a copy of the key there, readable by its owner only (chmod 600); send it like a password,")
     printing.say(
         "never with the project. Results that were shared without the key are not used any more. The key both seals and opens;"
@@ -368,7 +378,7 @@ def restore(arguments: Namespace) -> int:
     config = load_to_run(arguments)
     with open_for_reading(arguments, config) as project:
         row = find_job(arguments.job, config, project.database)
-        refuse_failed_analysis(row, "restore", "fix what its log says: 'aptui log' shows it")
+        refuse_failed_analysis(row, "restore", "'aptui log' shows the error; fix it")
         runs = project.database.runs_of(row.job_id)
         refuse_unknown_run(arguments.run, len(runs))
         chosen = runs[arguments.run - 1]
@@ -388,7 +398,7 @@ def restore(arguments: Namespace) -> int:
         for product in stored.products:
             printing.say(f"  {printing.line(product.row.name)}")
     else:
-        why = printing.line(now.error) if now is not None and now.error else "it was built again in the meantime"
+        why = printing.line(now.error) if now is not None and now.error else "the job ran again in the meantime"
         printing.say(f"{printing.line(name)} was not restored: {why}", "red")
     return 0 if is_done else NOT_RESTORED
 
@@ -403,7 +413,7 @@ def doctor_lines(config: Config) -> Iterator[DoctorCheck]:
 
 
 def _check_shared_cache(config: Config) -> DoctorCheck:
-    """Check who else could put a product into the cache."""
+    """Check whether users of the shared cache could put a product of their own into this project's cache."""
     from aptui.config.trust import risks_of
 
     sharing = config.sharing
@@ -426,8 +436,10 @@ def _check_shared_cache(config: Config) -> DoctorCheck:
 
 
 def _check_local_store(config: Config) -> DoctorCheck:
-    """Check whether checkouts share files by hard links."""
+    """Warn if checkouts share files by hard links."""
     if config.sharing.local_store and config.sharing.links:
         message = "'local_store.links: hard': writing into a product changes it in every checkout"
-        return DoctorCheck("local store", "warn", message, "take 'links' out, unless disk space matters more")
+        return DoctorCheck(
+            "local store", "warn", message, "remove 'links' from the configuration, unless disk space is more important"
+        )
     return DoctorCheck("local store", "ok", config.sharing.local_store or "off")

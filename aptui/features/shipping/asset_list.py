@@ -23,7 +23,7 @@ LIST_BYTES_MOST = 1 << 30
 class ListedProduct(Struct, frozen=True):
     """A product in an asset list.
 
-    `pulled_in_by` is the first product that needs it, "" for a seed; `digest` "" and `size` -1 = unknown.
+    `pulled_in_by` is the first product that needs this one, "" for a seed. `digest` "" and `size` -1 = unknown.
     """
 
     name: str
@@ -47,7 +47,7 @@ class LooseEnd(Struct, frozen=True):
 
 
 class AssetList(Struct, frozen=True):
-    """The products that ship with some seeds, by name."""
+    """The seeds, and all products that the seeds need, by name."""
 
     platform: str
     seeds: tuple[str, ...]
@@ -121,17 +121,17 @@ def read(data: bytes, path: str) -> AssetList:
     """Return the list of a file that `AssetList.to_json` wrote.
 
     Raises:
-        UserError: it is not an asset list, or has another version.
+        UserError: the file is not an asset list, or has another version.
     """
     hint = "'aptui assetlist SEED --output FILE' writes one"
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"it is not an asset list: {error}", where=path, hint=hint) from None
+        raise UserError(f"the file is not an asset list: {error}", where=path, hint=hint) from None
     if not isinstance(value, dict) or value.get("format") != FORMAT:
-        raise UserError("it is not an asset list", where=path, hint=hint)
+        raise UserError("the file is not an asset list", where=path, hint=hint)
     if value.get("version") != VERSION:
-        raise UserError(f"it is an asset list of version {value.get('version')!r}, not {VERSION}", where=path)
+        raise UserError(f"the file is an asset list of version {value.get('version')!r}, not {VERSION}", where=path)
     try:
         products = tuple(_product(item) for item in value["products"])
         return AssetList(_text(value["platform"]), tuple(map(_text, value["seeds"])), products)

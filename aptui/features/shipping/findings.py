@@ -52,7 +52,7 @@ FOUND = 1
 CHECKS = {
     "spelling": "a reference that is spelled differently from the file: found here or on Windows, but not on Linux",
     "dead": "a dependency on an asset that does not exist",
-    "unreachable": "an asset that the roots do not reach",
+    "unreachable": "an asset that no root needs, directly or indirectly",
     "case": "names that differ only in case or in the encoding of accents: one file on Windows or macOS",
 }
 
@@ -103,7 +103,7 @@ def lint(arguments: Namespace) -> int:
 
 
 def find_with(arguments: Namespace, wanted: Sequence[str]) -> list[LintFinding]:
-    """Return the findings of these checks, without roots."""
+    """Return the findings of these checks without given roots, so that `unreachable` finds nothing."""
     asked_for = copy(arguments)
     asked_for.roots, asked_for.platform, asked_for.database = [], "", None
     with open_asked(asked_for) as place:
@@ -274,7 +274,7 @@ def _of_commands(project: OpenedProject, checks: Sequence[Check]) -> list[CheckF
     """Run the commands of checks like commands of builders: in the sandbox, with the same environment, output format and limits."""
     if not checks:
         return []
-    from aptui.engine.pool.sandbox import sandbox_of  # imported on demand: only checks with commands need the engine's modules
+    from aptui.engine.pool.sandbox import sandbox_of  # imported here: only checks with commands need the engine's modules
 
     config = project.config
     sandbox = sandbox_of(config, stages=False, notify=lambda text: printing.complain(f"aptui: {printing.line(text)}", "yellow"))

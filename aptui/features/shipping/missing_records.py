@@ -1,8 +1,8 @@
-"""Names of assets in a file's bytes: asset ids, UUIDs, paths; and the process that reads files for them.
+"""Names of assets in a file's bytes: asset ids, UUIDs, paths; and the process that searches files for such names.
 
 This module does not know whether the assets exist.
 
-Files are binary or text, up to hundreds of megabytes long, sometimes one line. So no pattern is tried from every
+Files are binary or text, up to hundreds of megabytes long, and may be a single line. So no pattern is tried from every
 position: all bytes are translated to classes at once, the characters of every name (a dot, eight hex digits in a row) are
 found by `bytes.find`, and only the bytes around them are examined. Each byte is read a bounded number of times for any
 input.
@@ -26,9 +26,10 @@ from msgspec import Struct, field
 LINE_LIMIT = 800
 """Maximum number of paths, and of ids, in one line; 0 = no limit."""
 SCANNER, VERSION = "aptui lines", "1"
-"""`ScannerId` and `ScannerVersion` in `MissingProductDependencies`; raise the version if a changed scan finds other names."""
+"""`ScannerId` and `ScannerVersion` in `MissingProductDependencies`; raise the version when a change of the scan makes it find other
+names."""
 NAMES_MAX = 200_000
-"""Maximum number of names in one file."""
+"""Maximum number of names that are read from one file."""
 _TAIL = 1 << 16
 _PATH_MAX = 1024
 _QUOTED_MAX = 256
@@ -59,7 +60,8 @@ _SLASHES = re.compile(r"[\\/]+")
 class Names(Struct):
     """The names in a file, each once with its first spelling.
 
-    Keys of `paths` are in lower case, with single forward slashes and without a leading one. `is_partial` = a limit was reached.
+    Keys of `paths` are in lower case, with single forward slashes and without a leading slash. `is_partial`: a limit was reached,
+    so names may be missing.
     """
 
     assets: dict[tuple[bytes, int], str] = field(default_factory=dict)
@@ -104,7 +106,7 @@ class MissingScanResult:
         self._rest = b""
         self._seen: set[bytes] = set()
         self._path_count = self._id_count = 0
-        """Numbers of names in the current line."""
+        """Numbers of paths and ids found in the current line, for `line_limit`."""
 
     def feed(self, data: bytes) -> None:
         """Scan the next bytes of the file."""
@@ -233,7 +235,7 @@ def plain_path(text: str) -> str:
 
 
 def join_path(folder: str, path: str) -> str:
-    """Return the path that is relative to a folder ("" = the top), "" if it leaves the top folder."""
+    """Return `path`, which is relative to `folder` ("" = the top), as a path below the top; "" = it leads out of the top."""
     parts = folder.split("/") if folder else []
     for part in path.split("/"):
         if part == "..":
@@ -278,7 +280,7 @@ def _until_slash(text: bytes) -> int:
 
 
 def _safe_end(data: bytes) -> int:
-    """Return the end of the complete part of `data`: after a line, a word, or a byte outside paths."""
+    """Return the length of the part of `data` that splits no name: the part ends after a line, a word, or a byte outside paths."""
     window = data[-_TAIL:]
     end = max(window.rfind(b"\n"), window.rfind(b"\r"))
     if end < 0 and len(data) > _TAIL:
@@ -315,7 +317,7 @@ def _from_utf16() -> Callable[[bytes, bool], bytes]:
 SPECIALISTS: list[Specialist] = [
     Specialist("aptui lines (UTF-16)", frozenset(), (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), _from_utf16)
 ]
-"""Tried in order before the file is scanned by lines; the first match is used."""
+"""The specialists in order: the first match translates the file. A file without a match is scanned by lines."""
 
 
 def specialist(path: str, head: bytes) -> Specialist | None:

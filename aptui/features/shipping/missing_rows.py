@@ -57,13 +57,13 @@ PARTIAL = "partially scanned: a line has more names than are followed"
 _AT_ONCE = 500
 _NAMES_AT_ONCE = 5000
 _FOLDERS_MAX = 64
-"""Maximum number of first folders that are tried for a name without its first folder; each folder costs a lookup per name."""
+"""Maximum number of first folders that are tried for a name that lacks its first folder. Each folder costs a lookup per name."""
 _EXTENSION = "substr({0}, length(rtrim({0}, replace({0}, '.', ''))) + 1)"
 _REAL = f"(p.Flags & {INTERMEDIATE_FLAG}) = 0"
 _OF_PRODUCT = "JOIN Jobs j ON j.JobID = p.JobPK JOIN Sources s ON s.SourceID = j.SourcePK"
 _INNER = "substr(p.ProductName, instr(p.ProductName, '/') + 1)"
 _PLATFORM = "substr(p.ProductName, 1, instr(p.ProductName, '/') - 1)"
-# Filter products without joins, then join only the remaining products.
+# The queries filter products without joins first, and then join only the remaining products.
 _JOBS_OF = (
     "SELECT j.JobID FROM Sources s JOIN aptui_sources w ON w.source_id = s.SourceID JOIN Jobs j ON j.SourcePK = s.SourceID WHERE"
 )
@@ -116,7 +116,7 @@ class MissingHit(NamedTuple):
 
 
 class DeclaredReference(Struct):
-    """The declared dependencies of a product: asset ids with their sources, and paths and wildcards in lower case."""
+    """The declared dependencies of a product: asset ids, UUIDs of their sources, and paths and wildcards in lower case."""
 
     assets: set[tuple[bytes, int]] = field(default_factory=set)
     sources: set[bytes] = field(default_factory=set)
@@ -139,7 +139,7 @@ class DeclaredReference(Struct):
 
 
 class FoundName(NamedTuple):
-    """A row of a scan for display: a missing dependency or, if `uuid` is `NO_UUID`, the outcome of the scan."""
+    """A stored row of a scan, for display: a missing dependency or, if `uuid` is `NO_UUID`, the outcome of the scan."""
 
     product_id: int
     name: str
@@ -258,7 +258,7 @@ class KnownName:
         self._products: dict[tuple[str, str], MissingTarget] = {}
 
     def learn(self, uuids: Collection[bytes], paths: Collection[str], of_platforms: dict[str, set[str]]) -> None:
-        """Look up UUIDs, paths of sources, and {platform: paths of products}."""
+        """Look up names in the database: UUIDs, paths of sources, and {platform: paths of products}."""
         for some in _portions(uuids, _AT_ONCE):
             sql = f"""SELECT s.SourceGuid, p.SubID, {_INNER}, j.Platform FROM Sources s
                 JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID"""
@@ -281,7 +281,7 @@ class KnownName:
             self._learn_products(platform, of_platform)
 
     def _learn_former(self, uuids: list[bytes]) -> None:
-        """Look up former UUIDs of sources: from before a source had a UUID of its own, or from its former path."""
+        """Look up former UUIDs of sources: UUIDs of a former path, or from before a source had a UUID of its own."""
         sql = f"""SELECT l.uuid, s.SourceGuid, p.SubID, {_INNER}, j.Platform FROM aptui_legacy l
             JOIN Sources s ON s.SourceID = l.source_id
             JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID
@@ -299,7 +299,7 @@ class KnownName:
                 self._products.setdefault((platform, path), MissingTarget(uuid, sub_id, inner.lower()))
 
     def _prefixes_of(self, platform: str) -> list[str]:
-        """Return `<platform>/` and, up to a limit, `<platform>/<first folder>/` of all products, the shortest first."""
+        """Return `<platform>/`, then up to a limit `<platform>/<first folder>/` of all products, the shortest first."""
         if platform not in self._prefixes:
             sql = f"""SELECT DISTINCT lower(substr(p.ProductName, 1, instr(p.ProductName, '/') + instr({_INNER}, '/')))
                 FROM Products p

@@ -161,7 +161,7 @@ def _search_in_engine(client: EngineClient, arguments: Namespace) -> Tally:
 
 
 class _MissingReporter:
-    """Prints the progress on a terminal."""
+    """Prints the progress of a search on a terminal."""
 
     def __init__(self, count: int) -> None:
         self._count, self._is_shown = count, False
@@ -215,7 +215,7 @@ def _is_text(path: str) -> bool:
         with open(path, "rb", buffering=0) as file:
             head = file.read(_HEAD_BYTES)
     except OSError:
-        return True  # the search then reports why the file cannot be read
+        return True  # search it: the search reports why the file cannot be read
     return b"\0" not in head or head.startswith((b"\xff\xfe", b"\xfe\xff"))
 
 
@@ -330,7 +330,7 @@ def refuse_stale(config: Config) -> None:
 
 
 def is_settled(opening: PreparedSession) -> bool:
-    """Whether no work is pending in a held cache; sources written shortly before a run are compared by their bytes."""
+    """Whether no work is pending in a locked cache. Sources written shortly before the last run are compared by their bytes."""
     if opening.is_current or opening.check is None or opening.check.is_clean or next(_find_changed(opening), None) is not None:
         return opening.is_current
     with closing(DatabaseArchive(opening.database, {})) as archive:

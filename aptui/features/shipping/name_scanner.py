@@ -53,7 +53,7 @@ class Reading(Struct, frozen=True):
 
 
 class Readers:
-    """The processes; they are started on demand.
+    """The reader processes, which are started on demand.
 
     Args:
         count: maximum number of processes.
@@ -84,11 +84,11 @@ class Readers:
             _bury(process)
 
     def __enter__(self) -> Self:
-        """Return itself."""
+        """Return the readers themselves."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
+        """Close the readers."""
         self.close()
 
     # ------------------------------------------------------------------------------------------------------- a thread each
@@ -108,7 +108,7 @@ class Readers:
             answer = b""
         if not answer.endswith(b"\n"):
             self._drop(process)
-            return Reading(error="the process that read it died", is_broken=True)
+            return Reading(error="the process that read the file has died", is_broken=True)
         self._resting.put(process)
         return _reading(json.loads(answer))
 
@@ -123,7 +123,7 @@ class Readers:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=python_environment(),
-                start_new_session=True,  # this program handles the interrupt of a terminal
+                start_new_session=True,  # Ctrl-C in the terminal goes to this program only
             )
             self._processes.add(process)
         assert process.stdin is not None
@@ -158,13 +158,13 @@ def _reading(answer: dict[str, Any]) -> Reading:
 
 _SIZE_MAX = 16 << 20
 _EXACT, _WILDCARD = 0, 1
-"""Forms of a pattern in a `.filetag` file; 2 is a regular expression."""
+"""Numbers of the forms of a pattern in a `.filetag` file; 2 is a regular expression."""
 _SKIPPED_PRODUCTS = (frozenset({"editoronly"}), frozenset({"shader"}))
 _SKIPPED_FILES = (frozenset({"ignore", "productdependency"}),)
 
 
 class ScanRules(Struct):
-    """The rules of all scan folders; `complaints` are errors of files that could not be read."""
+    """The rules about undeclared dependencies of all scan folders; `complaints` are errors of rule files that could not be read."""
 
     shipped: list[re.Pattern[str]] = field(default_factory=list)
     excluded: list[tuple[Callable[[str], object], frozenset[str]]] = field(default_factory=list)
@@ -200,7 +200,7 @@ def read_rules(roots: Iterable[str]) -> ScanRules:
             else:
                 rules.shipped += [wildcard(pattern.replace("\\", "/").lower()) for pattern in _read_shipped(data)]
         except (OSError, expat.ExpatError, re.error, ValueError) as error:
-            rules.complaints.append(f"'{path}' is not followed: {error}")
+            rules.complaints.append(f"the rules in '{path}' are ignored: {error}")
     return rules
 
 
@@ -230,7 +230,7 @@ def _read_shipped(data: bytes) -> Iterator[str]:
 
 
 def _tags(data: bytes) -> Iterator[tuple[Callable[[str], object], frozenset[str]]]:
-    """Yield (matcher, tags) of each pair of an ObjectStream: `value1` has the pattern; its form and its tags follow."""
+    """Yield (matcher, tags) of each pair in an ObjectStream: the element `value1` has the pattern, and its form and tags follow."""
     pattern, form, tags = "", _WILDCARD, set[str]()
     for _, attributes in (*_elements(data), ("", {"field": "value1", "value": ""})):
         value = attributes.get("value", "")
@@ -254,7 +254,7 @@ def _matcher(pattern: str, form: int) -> Callable[[str], object]:
 
 
 def _linear(regex: str) -> Callable[[str], object]:
-    """Return a matcher of whole paths for a regex from an asset file; its engine runs in linear time.
+    """Return a matcher of whole paths for a regex from an asset file. The regex engine runs in linear time.
 
     Raises:
         ValueError: it is not a valid regex.
@@ -337,7 +337,10 @@ def _is_made_for(subject: ScannedProduct, target: MissingTarget) -> bool:
 def _targets(
     known: KnownName, subject: ScannedProduct, names: Names, declared: DeclaredReference
 ) -> Iterator[tuple[str, tuple[MissingTarget, ...]]]:
-    """Yield (text, products that it means). The name of a source means any of its products; one declared product is enough."""
+    """Yield (text of a name, products that it may mean) of undeclared names.
+
+    The name of a source may mean each of its products; the name counts as declared if one of them is declared.
+    """
     for (uuid, sub_id), text in names.assets.items():
         yield text, tuple(target for target in known.of_uuid(uuid) if target.sub_id == sub_id)
     for uuid, text in names.uuids.items():
@@ -362,7 +365,7 @@ def _find_by_name(known: KnownName, subject: ScannedProduct, name: str, declared
 
 
 def _is_settled(targets: tuple[MissingTarget, ...], subject: ScannedProduct, declared: DeclaredReference) -> bool:
-    """Whether the products belong to the file's own source, or one product of their source is declared."""
+    """Whether a name needs no declaration: it means the file's own source, or a source with a declared product."""
     return bool(targets) and (targets[0].uuid == subject.uuid or targets[0].uuid in declared.sources)
 
 
@@ -373,7 +376,7 @@ _REPORT_EVERY_S = 0.2
 
 
 class NamePlace(Struct, frozen=True):
-    """Where to search: the database, the cache, the scan folders in order."""
+    """The project in which to search: its database, its cache, and its scan folders in order."""
 
     database: Path
     cache_dir: Path
@@ -537,7 +540,10 @@ class _Work(Struct):
         return rows
 
     def _reading(self, begun: Names | Future[Reading] | None) -> Reading:
-        """Return the result for a file: with a digest if the file was read now, without names and error if the file was skipped."""
+        """Return the names in a file.
+
+        The result has a digest only if the file was read now, and neither names nor an error if it was skipped.
+        """
         if begun is None:
             self.tally.ignored += 1
             return Reading()
@@ -552,7 +558,7 @@ class _Work(Struct):
         return reading
 
     def _await(self, begun: Future[Reading]) -> Reading:
-        """Return the result for a file; if the search was cancelled, do not wait for a hanging disk."""
+        """Wait for the result of reading a file. If the search was cancelled, do not wait for a hanging disk."""
         while True:
             try:
                 return begun.result(_REPORT_EVERY_S)
@@ -563,7 +569,7 @@ class _Work(Struct):
     # -------------------------------------------------------------------------------------------------------------- files
 
     def find_in(self, paths: Sequence[str]) -> list[FileFound]:
-        """Return the files with undeclared references, and those that cannot be read."""
+        """Return the files that have undeclared references or cannot be read."""
         begun: dict[str, Future[Reading] | None] = {}
         for path in paths:
             is_skipped = bool(self.rules.tags_of(self._inner(path), is_product=False))

@@ -35,7 +35,7 @@ _POLL_S = 0.1
 
 
 class _Running(Struct):
-    """The running search; a new epoch of the engine ends it."""
+    """The running search. It ends when the engine starts a new epoch."""
 
     request: Request
     name: str
@@ -45,7 +45,7 @@ class _Running(Struct):
 
 
 class MissingScanRequests:
-    """Answers `ScanMissing` and `ClearMissing`. Only `_run` is called in another thread."""
+    """Answers `ScanMissing` and `ClearMissing`. Only `_run` runs in the search thread."""
 
     def __init__(self, live: EngineSupervisor) -> None:
         self._live = live
@@ -102,11 +102,11 @@ class MissingScanRequests:
             running.is_given_up = True
 
     def next_deadline(self, _now: float) -> float | None:
-        """Return None: the thread wakes the loop when it has a message."""
+        """Return None, because the search thread wakes the loop when it has a message."""
         return None
 
     def poll(self, _now: float) -> None:
-        """Publish the messages of the thread."""
+        """Publish the messages of the search thread."""
         running, engine = self._running, self._live.engine
         if running is not None and (engine is None or engine.epoch != running.epoch):
             running.is_given_up = True
@@ -144,7 +144,7 @@ class MissingScanRequests:
             self._later(lambda: self._note_ended(running, Tally(), bug))
 
     def _save(self, running: _Running, rows: Rows) -> None:
-        """Let the engine's thread save rows, and wait for it; an engine that is closing saves none."""
+        """Let the engine's thread save rows, and wait until they are saved. An engine that is closing saves no rows."""
         done, failures = threading.Event(), list[KnownError]()
 
         def save() -> None:

@@ -33,7 +33,7 @@ _BUSY = "the engine is busy: products can be searched when it is idle"
 
 
 class ScanLine(Line):
-    """The newest search: its start, its products, its progress, its result."""
+    """The line about the newest search: its start, its products, its progress and its result."""
 
     DEFAULT_CSS = """
     ScanLine { dock: bottom; height: 1; display: none; }
@@ -55,7 +55,7 @@ class ScanLine(Line):
         self.refresh_if_changed()
 
     def leave(self) -> None:
-        """Hide the line unless a search is running."""
+        """Hide the line about the search unless a search is running."""
         if self._news is not None and self._news.is_over:
             self.remove_class("-shown")
 
@@ -96,7 +96,7 @@ class MissingScans(AssetExtension):
         self.line = self._line = ScanLine()
 
     def actions(self) -> Mapping[str, Callable[[], object]]:
-        """Return both actions."""
+        """Return the actions of the Assets screen that search products and clear results."""
         return {"scan_missing": self.scan, "clear_missing": self.clear}
 
     def commands(self) -> Sequence[Command]:
@@ -105,7 +105,7 @@ class MissingScans(AssetExtension):
         return [Command("missing", does, self.scan_matching, needs_engine=True)]
 
     def leave_row(self) -> None:
-        """Hide the line unless a search is running."""
+        """Hide the line about the search unless a search is running."""
         self._line.leave()
 
     def menu_items(self, panel: Panel) -> list[MenuItem | None]:
@@ -127,7 +127,7 @@ class MissingScans(AssetExtension):
         return not progress.is_working
 
     def scan(self) -> None:
-        """Search the product, all products of the source or the folder, or the marked ones."""
+        """Search the product, all products of the source or folder, or the marked entries."""
         if self._is_engine_idle():
             self._with_products(self._ask_to_scan)
         else:
@@ -141,11 +141,11 @@ class MissingScans(AssetExtension):
             self._shell.show_toast(_BUSY, "warning")
 
     def clear(self) -> None:
-        """Ask, and delete their findings."""
+        """After confirmation, delete the findings of the product, the folder, or the marked entries."""
         self._with_products(self._ask_to_clear)
 
     def _with_products(self, do: Callable[[str, int, Sequence[str], Sequence[int]], object]) -> None:
-        """Call `do` with (a name for all, number of files and folders, patterns for folders, ids of products)."""
+        """Call `do` for the chosen entries with (common name, number of entries, patterns of folders, ids of products)."""
         model, kind = self._trees.model, self._trees.kind
         keys = self._trees.view.list_selected_keys()
         if not keys or model.tree is None:

@@ -77,7 +77,7 @@ def assetlist(arguments: Namespace) -> int:
 
 
 def _platform(arguments: Namespace, place: AskedAssets) -> str:
-    """Return the named platform, or the only one."""
+    """Return the platform of `--platform`, or the only platform with products."""
     if arguments.platform:
         return str(arguments.platform)
     known = [name for name in place.graph().platforms() if name.lower() not in ("common", "all")]
@@ -155,7 +155,7 @@ def bundle(arguments: Namespace) -> int:
         if not arguments.unsettled:
             _refuse_unsettled(graph)
             if place.config is not None:
-                from aptui.features.shipping.missing_verb import refuse_stale  # on demand: it imports half of the engine
+                from aptui.features.shipping.missing_verb import refuse_stale  # imports half of the engine
 
                 refuse_stale(place.config)
         if given is not None:
@@ -212,8 +212,8 @@ def _refuse_unsettled(graph: AssetGraph) -> None:
     summary = " and ".join(f"{number:,} {kind}" for kind, number in sorted(kinds.items()))
     first = ", ".join(printing.line(source) for source in list(dict.fromkeys(row[0] for row in rows))[:3])
     raise UserError(
-        f"the cache is not settled: of its jobs {summary}, such as {first}",
-        hint="'aptui batch' settles it; --unsettled packs the last good products",
+        f"the cache is not up to date: of its jobs {summary}, such as {first}",
+        hint="'aptui batch' processes them; --unsettled packs the last good products",
     )
 
 
@@ -287,9 +287,9 @@ def _list_in(name: str) -> AssetList:
 # Bundles: a zip of products with a manifest; equal products give equal bytes. `shipping` chooses the products.
 
 MANIFEST = "manifest.json"
-"""No product has this name, because names of products begin with their platform."""
+"""Name of the manifest in a bundle. No product has this name, because names of products begin with their platform."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The earliest time that the zip format has."""
+"""Time of all files in a bundle: the earliest time in the zip format."""
 _UNIX = 3
 _MODE = 0o100644 << 16
 _CHUNK = 1 << 20
@@ -298,14 +298,15 @@ _CHUNK = 1 << 20
 def pack(wanted: AssetList, cache_dir: Path, target: BinaryIO, *, is_compressed: bool = True) -> int:
     """Write the products and the manifest to `target`, and compare each product with its recorded digest; return the zip's size.
 
-    Names are sorted; times, modes and compression are fixed. The manifest is last; a digest that was not recorded is that of the
-    packed bytes. It does not contain why each product is included, so that the same products give the same bytes.
+    Names are sorted; times, modes and compression are fixed. The manifest is last. If a product has no recorded digest, the
+    manifest has the digest of its packed bytes. The manifest does not say why each product is included, so that the same products
+    give the same bytes.
 
     Raises:
         HostError: a product cannot be read, or differs from its record.
     """
     with zipfile.ZipFile(target, "w", strict_timestamps=True) as bundle:
-        counting = bundle.fp or target  # if `target` is a pipe, this object counts the bytes
+        counting = bundle.fp or target  # counts the written bytes, even if `target` is a pipe
         by_name = {item.name: item for item in wanted.products}
         ordered = sorted(by_name.values(), key=lambda item: from_text(item.name))
         packed = tuple(_add(bundle, product, cache_dir, is_compressed=is_compressed) for product in ordered)

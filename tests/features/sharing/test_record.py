@@ -163,7 +163,7 @@ def test_the_record_of_another_job_is_refused():
 
 
 def test_two_sizes_for_one_digest_are_refused():
-    with pytest.raises(Mismatch, match="two sizes"):
+    with pytest.raises(Mismatch, match="different sizes"):
         open_record(
             forged(lambda content: content["products"][0].update(digest=content["products"][1]["digest"], size=9)), SEAL, BASE
         )
@@ -207,7 +207,7 @@ def test_record_whose_run_used_other_code_files_or_platform_is_detected():
 
     assert flaw_of_report(record(ours, b"x"), ours) == ""
     assert "other code" in flaw_of_report(record(ours, b"x", code="33" * 32), ours)
-    assert "other files" in flaw_of_report(record(ours, b"x", inputs=(("source", "a.png", "99" * 16),)), ours)
+    assert "other inputs" in flaw_of_report(record(ours, b"x", inputs=(("source", "a.png", "99" * 16),)), ours)
     assert "another platform" in flaw_of_report(record(ours, products=(product(b"x", flags=2),)), ours)
 
 

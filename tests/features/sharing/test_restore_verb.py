@@ -143,7 +143,7 @@ def test_products_of_an_earlier_run_are_restored_for_a_failed_job(project: Path,
 @pytest.mark.real
 def test_impossible_restore_is_reported(project: Path, twice: Path, run: Run, tmp_path: Path) -> None:
     assert "there is no run 9 of this job; there are 2; 1 is the last one" in run("restore", "a.up", "--run", "9")[2]
-    assert "copies of sources are not stored there" in run("restore", "plain.txt", "--run", "1")[2]
+    assert "the store has no copies of sources" in run("restore", "plain.txt", "--run", "1")[2]
     for blob in (tmp_path / "store").rglob("*"):
         if blob.is_file() and blob.read_bytes() == b"ONE":
             blob.unlink()
@@ -151,7 +151,7 @@ def test_impossible_restore_is_reported(project: Path, twice: Path, run: Run, tm
     code, _, said = run("restore", "a.up", "--run", "2")
 
     assert code == 3
-    assert "'linux/a.txt' of that run is not in this machine's store" in said
+    assert "'linux/a.txt' of the earlier run is not in this machine's store" in said
     assert twice.read_text() == "TWO"
 
 
@@ -165,6 +165,6 @@ def test_damaged_blob_is_not_restored(project: Path, twice: Path, run: Run, tmp_
     code, said, _ = run("restore", "a.up", "--run", "2")
 
     assert code == 1
-    assert "was not restored: it cannot be restored:" in said
+    assert "was not restored: the products cannot be restored:" in said
     assert "is damaged" in said
     assert twice.read_text() == "TWO"

@@ -282,7 +282,7 @@ def test_record_with_other_files_than_its_key_is_deleted(machines, share):
 
     assert maker.find() is None
     assert machines("user", share, "client").find() is None
-    assert "of other files than its key says" in maker.said[0]
+    assert "reports other inputs than its key contains" in maker.said[0]
 
 
 def test_product_changed_during_upload_is_not_published(machines, share):
@@ -326,7 +326,7 @@ def test_first_writer_wins_and_differences_are_reported(machines, share):
     assert bytes_of(machines("other", share, "client").find()) == (b"first",)
     assert machines("other", share, "client").find(facts("b.png")) is None
     assert second.account.differences == 1
-    assert "builder 'image' makes other products of the same sources" in second.said[0]
+    assert "builder 'image' makes different products from the same inputs" in second.said[0]
 
 
 def test_results_of_a_builder_marked_nondeterministic_are_uploaded_although_runs_differ(machines, share):

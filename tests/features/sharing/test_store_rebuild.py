@@ -65,7 +65,7 @@ def test_stored_results_are_rebuilt_and_identical(run: Run, project: Path) -> No
 
     assert code == 0
     assert "4 of 4 jobs have a result in" in out
-    assert "every result as kept" in out
+    assert "every result matches the stored one" in out
     assert (told["jobs"], told["kept"], told["rebuilt"], told["removed"]) == (4, 4, 4, 0)
     assert (told["left_out"], told["differences"]) == ([], [])
     assert told["builders"] == {"first": 1, "glue": 1, "joined": 2}
@@ -80,7 +80,7 @@ def test_result_that_differs_from_two_runs_is_removed(run: Run, project: Path) -
 
     assert code == 1
     assert "b.glu@linux:glue: linux/b.out: both runs differ from the kept result from byte 5 on, of" in out
-    assert "1 result removed; it is built again when needed" in out
+    assert "1 result removed; removed results are built again when needed" in out
     assert (rebuilt(run)["kept"], rebuilt(run)["differences"]) == (3, [])
     run("batch", "--set", "cache=Other")
     assert (project / "Other" / "linux" / "b.out").read_text() == "b.glunew"

@@ -68,7 +68,7 @@ def test_log_and_why_show_the_origin_of_a_result(run: Run, tmp_path: Path) -> No
 
 
 def test_stats_show_stored_results_and_saved_time(run: Run, tmp_path: Path) -> None:
-    assert "nothing was looked up yet" in run("cache", "stats")[1]
+    assert "no result was looked up yet" in run("cache", "stats")[1]
     run("batch")
 
     stats = asked(run, "cache", "stats")
@@ -129,7 +129,7 @@ def test_unreachable_store_is_not_reported_as_empty(run: Run, project: Path, tmp
     found = asked(run, "cache", "prefetch")
 
     assert (found["found"], len(found["missing"])) == (0, 2)
-    assert any("is not there" in text for text in found["doubts"])
+    assert any("does not exist" in text for text in found["doubts"])
 
 
 def git(folder: Path, *words: str) -> None:

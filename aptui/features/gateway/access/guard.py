@@ -64,12 +64,12 @@ class ClientIdentity(Struct, frozen=True):
 
     @property
     def is_owner(self) -> bool:
-        """Whether this is the user who runs the gateway; some capacity is reserved for them."""
+        """Whether the client is the user who runs the gateway; some capacity is reserved for this user."""
         return self.name == LOCAL
 
     @property
     def may_see_paths(self) -> bool:
-        """Whether answers may contain absolute paths of this machine: for clients on this machine, and for the scope `control`."""
+        """Whether answers may contain absolute paths: the client is on this machine, or has the scope `control`."""
         return self.may(Scope.CONTROL) or is_loopback(self.address)
 
     def may(self, scope: Scope) -> bool:
@@ -155,7 +155,8 @@ class Guard(Struct):
         serve: configuration of the gateway.
         tokens: the accepted tokens.
         audit: log of changing requests.
-        admissions: called with each client's address before anything else; each returns why the client is refused, "" = it is not.
+        admissions: called with each client's address before all other checks; each returns why the client is refused, "" = it is
+            accepted.
     """
 
     serve: GatewaySettings
@@ -165,7 +166,7 @@ class Guard(Struct):
     _rates: dict[str, Rate] = field(default_factory=dict)
 
     def refusal(self, address: str) -> str:
-        """Return why clients at `address` are refused, "" = they are not."""
+        """Return why clients at `address` are refused, "" = they are accepted."""
         return next((why for admits in self.admissions if (why := admits(address))), "")
 
     def check(self, request: web.Request) -> None:
@@ -190,7 +191,7 @@ class Guard(Struct):
             if origin != own and origin not in self.serve.origins:
                 raise web.HTTPForbidden(text="web pages of this origin are not allowed: it is not in 'serve.origins'\n")
         elif request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
-            raise web.HTTPForbidden(text="other web pages are not allowed\n")
+            raise web.HTTPForbidden(text="requests from other web pages are not allowed\n")
 
     def hosts(self, request: web.Request) -> set[str]:
         """Return every accepted form of `Host` for this request."""
@@ -301,7 +302,7 @@ def _has_port(name: str) -> bool:
 HEADER_LIMIT_S = 30.0
 """Timeout for a complete request, from the first moment of a connection or from the first byte of its next request."""
 UNIDENTIFIED_LIMIT = 128
-"""Maximum number of connections without an accepted token; above it the oldest one is closed."""
+"""Maximum number of connections without an accepted token; above it, the oldest of these connections is closed."""
 OWNERS_RESERVE = 32
 """Connections reserved for the user who runs the gateway."""
 _SHARE = 0.5
@@ -323,13 +324,13 @@ class ClientConnection(HttpSocket):
     def __init__(self, *values: Any, **more: Any) -> None:
         super().__init__(*values, **more)
         self._closing: asyncio.TimerHandle | None = None
-        """Closes a refused connection."""
+        """Timer that closes a refused connection."""
         self.identity: ClientIdentity | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Register the connection, or refuse it."""
         super().connection_made(transport)
-        with contextlib.suppress(OSError):  # the socket is closed already
+        with contextlib.suppress(OSError):  # the client may have closed the socket already
             wire = transport.get_extra_info("socket")
             wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(UNREAD_LIMIT_S * 1000))
         peer = transport.get_extra_info("peername")
@@ -342,7 +343,10 @@ class ClientConnection(HttpSocket):
             self._closing = asyncio.get_running_loop().call_later(LINGER_S, transport.close)
 
     def end(self) -> None:
-        """Close this connection to admit a new one; a refused client has its answer already."""
+        """Close this connection to admit a new one.
+
+        A refused connection stays open until its timer ends, so that its answer arrives.
+        """
         if self._closing is None:
             super().end()
 
@@ -390,7 +394,7 @@ class ConnectionLimits(SocketLimits):
         return len(self.unidentified) > self._unknown_limit or super().is_over()
 
     def has_capacity(self) -> bool:
-        """Whether one more connection fits without ending another."""
+        """Whether one more connection is possible without closing another connection."""
         return len(self.unidentified) < self._unknown_limit and super().has_capacity()
 
     def add(self, connection: HttpSocket) -> None:

@@ -45,7 +45,7 @@ class Token(Struct, frozen=True):
 
     @property
     def is_over(self) -> bool:
-        """Whether it has expired."""
+        """Whether the token has expired."""
         return 0 < self.expires_ms <= now_ms()
 
 
@@ -59,7 +59,7 @@ def now_ms() -> int:
 
 
 def fresh() -> str:
-    """Return a new token: 256 bits in characters of URLs and headers; a leading `-` would begin an option in a command line."""
+    """Return a new token: 256 random bits as text for URLs and headers. It never begins with `-`, which would begin an option."""
     while (token := secrets.token_urlsafe(_BYTES)).startswith("-"):
         pass
     return token
@@ -148,7 +148,7 @@ def add(file: Path, name: str, scopes: Collection[Scope], *, lasts_ms: int = 0) 
     token = fresh()
     with _changing(file) as tokens:
         if any(each.name == name for each in tokens):
-            raise UserError(f"there is a token '{name}' already", hint=f"'aptui token revoke {name}' ends it")
+            raise UserError(f"there is a token '{name}' already", hint=f"'aptui token revoke {name}' removes it")
         now = now_ms()
         tokens.append(Token(name, digest_of(token), frozenset(scopes), now, now + lasts_ms if lasts_ms else 0))
     return token
@@ -170,7 +170,7 @@ def revoke(file: Path, name: str) -> None:
 
 @contextmanager
 def _changing(file: Path) -> Iterator[list[Token]]:
-    """Yield the tokens to be changed, then replace the file; other processes wait."""
+    """Yield the list of tokens, which the caller changes; then write it to the file. Other processes wait until the end."""
     places.make_private(file.parent)
     try:
         with lock_file(file):

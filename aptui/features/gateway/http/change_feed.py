@@ -72,7 +72,8 @@ class FeedPulse:
         limit = FOLLOWERS_LIMIT if identity.is_owner else FOLLOWERS_LIMIT * 3 // 4
         if self._busy.total() >= limit or self._busy[identity.name] >= FOLLOWERS_PER_TOKEN:
             raise web.HTTPServiceUnavailable(
-                text=f"'{identity.name}' has too many followers, or all clients together have\n", headers={"Retry-After": "5"}
+                text=f"too many clients follow the changes, in all or with the token '{identity.name}'\n",
+                headers={"Retry-After": "5"},
             )
         self._busy[identity.name] += 1
         if self._looking is None:
@@ -81,7 +82,7 @@ class FeedPulse:
             yield
         finally:
             self._busy[identity.name] -= 1
-            self._busy += Counter()  # drops names with a count of zero
+            self._busy += Counter()  # adding a Counter drops names with a count of zero
 
     async def beyond(self, count: int) -> None:
         """Wait until more than `count` writes were detected, or the feed is closed."""
@@ -94,7 +95,7 @@ class FeedPulse:
             try:
                 moment = self._database.moment()
             except KnownError:
-                moment = self._moment  # the database is being recreated: assume that nothing changed
+                moment = self._moment  # while the database is being recreated, assume that nothing changed
             if moment != self._moment:
                 self._moment = moment
                 self._wake()
@@ -121,7 +122,7 @@ PULSE = web.AppKey("pulse", FeedPulse)
 
 
 def add_routes(app: web.Application) -> None:
-    """Add the routes of this module."""
+    """Add the route of the change feed."""
     pulse = app[PULSE] = FeedPulse(app[CONTEXT].database.path)
     app.router.add_get("/v1/changes", changes)
     app.on_shutdown.append(pulse.close)
@@ -150,7 +151,7 @@ async def changes(request: web.Request) -> web.StreamResponse:
             await response.write_eof()
         except KnownError:
             if request.transport is not None:
-                request.transport.abort()  # an incomplete feed must not look complete
+                request.transport.abort()  # abort the connection: an incomplete feed must not look complete
     return response
 
 

@@ -37,7 +37,7 @@ _FILES = {
 }
 """{name in the address: (file, media type)} of all served files."""
 _DRAWING = asyncio.Semaphore(2)
-"""Textures that are drawn at once; each takes a process."""
+"""Limit of textures that are drawn at the same time; drawing a texture needs a process."""
 
 
 def add_routes(app: web.Application) -> None:

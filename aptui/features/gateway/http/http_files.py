@@ -86,7 +86,7 @@ class _Wait(Struct):
         return await self.context.database.ask(self.is_there) or await self._is_idle()
 
     async def _is_idle(self) -> bool:
-        """Whether the engine is not working, because it is idle or stopped: then the product will not appear."""
+        """Whether the engine is idle or stopped, so that a missing product will not appear."""
         return (await self.context.engine.ask(port.ReadStatus())).get("state") in ("idle", "paused", "drained", "in trouble")
 
     @staticmethod
@@ -106,7 +106,7 @@ LOGS = web.AppKey("logs", ConfinedRoot)
 
 
 def add_routes(app: web.Application) -> None:
-    """Add the routes of this module."""
+    """Add the routes of products, folders and logs."""
     context = app[CONTEXT]
     app[PRODUCT_OPENER] = ProductOpener(context.database.path, context.config.cache_dir)
     app[LOGS] = ConfinedRoot(os.fsencode(context.config.log_dir))
@@ -249,7 +249,7 @@ async def _wait(request: web.Request, awaited: Callable[[Reader], list[Awaited]]
         async with asyncio.timeout(timeout_s):
             await _Wait(context, awaited, is_there).until_over()
     except TimeoutError:
-        raise web.HTTPGatewayTimeout(text=f"it was not processed within {timeout_s:g} s\n") from None
+        raise web.HTTPGatewayTimeout(text=f"the product was not processed within {timeout_s:g} s\n") from None
 
 
 def _timeout_s(request: web.Request) -> float:

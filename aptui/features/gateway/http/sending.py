@@ -30,20 +30,20 @@ from aptui.store.queries.serving import ProductFile
 # Opens products such that the file matches its database row, while engines replace products.
 #
 # A commit first writes a note of the files that it will rename, then renames them, and removes the note in the transaction that
-# writes the new rows (`engine.cache`). So a file matches its row if there is no note for the row, and nothing was written
-# between reading the row and opening the file. Else the opener tries again. A note that stays is from an engine that was
-# killed; then the opener compares the file's digest with the row.
+# writes the new rows (`engine.cache`). So a file matches its row if there is no note for the row, and nothing was written between
+# reading the row and opening the file. Else the opener tries again. If a note stays, the engine that wrote it was killed. Then the
+# opener compares the file's digest with the row.
 #
-# Small files that are requested repeatedly stay open until the database is written.
+# Small files that are requested repeatedly stay open until the next write to the database.
 #
 # The opener works in the event loop: its system calls take microseconds, less than passing the work to a thread.
 
 _TIMEOUT_S = 1.0
-"""Maximum duration of a commit, in seconds; after it the opener compares the file's digest with the row."""
+"""Maximum duration of a commit, in seconds; after it, `ProductOpener` compares the file's digest with the database row."""
 _RETRY_S = 0.01
 _KNOWN_MOST = 4_096
 _OPEN_MOST, _OPEN_BYTES = 64, 1 << 20
-"""Maximum number and size of files that stay open: a deleted file keeps its disk space while it is open."""
+"""Maximum number and size of files that stay open. Both are small, because a deleted file uses disk space while it is open."""
 _BLOCK_BYTES = 1 << 20
 
 
@@ -61,7 +61,7 @@ class OpenedProduct(Struct):
     users: int = 1
 
     def close(self) -> None:
-        """Release it; the last user closes the file."""
+        """End one use of the file; the last user closes it."""
         self.users -= 1
         if self.users == 0:
             os.close(self.descriptor)
@@ -75,9 +75,9 @@ class ProductOpener:
         self._database = CurrentDatabase(database)
         self._root = ConfinedRoot(os.fsencode(cache))
         self._known: dict[str, ProductFile | None] = {}
-        """Rows that were read since the last write."""
+        """{name: row} of the rows that were read since the last write to the database."""
         self._open_files: dict[str, OpenedProduct] = {}
-        """Small files that were opened since the last write."""
+        """{name: file} of the small files that were opened since the last write to the database."""
         self._moment: Moment | None = None
 
     def close(self) -> None:
@@ -157,7 +157,7 @@ class ProductOpener:
         return OpenedProduct(product, descriptor, int(found.st_mtime), found.st_size)
 
     def _is_unchanged(self, taken: OpenedProduct) -> bool:
-        """Whether nothing was written since the row was read, and the file has the size of the row."""
+        """Whether the database is unchanged since the row was read, and the file has the size in the row."""
         return taken.size == taken.product.size and self._database.moment() == self._moment
 
     async def _take_read(self, product: ProductFile) -> OpenedProduct:
@@ -174,7 +174,7 @@ class ProductOpener:
             raise
         if taken is not None:
             taken.close()
-        raise HostError(f"the cache and the database differ about '{product.name}'", hint="the engine makes it again; ask later")
+        raise HostError(f"the file of '{product.name}' does not match the database", hint="the engine makes it again; ask later")
 
 
 def _digest(descriptor: int) -> bytes:
@@ -234,7 +234,7 @@ def ranges_of(headers: Mapping[str, str], size: int, etag: str, modified_s: int)
     for word in words:
         match = _RANGE.fullmatch(word)
         if match is None or max(map(len, match.groups())) > _DIGITS_MOST or match[0] == "-":
-            return None  # not a valid range: ignored
+            return None  # an invalid `Range` header is ignored
         if match[1] and match[2] and int(match[1]) > int(match[2]):
             return None
         wanted = _within(match[1], match[2], size)
@@ -293,7 +293,7 @@ def _date(text: str | None) -> int | None:
 _AT_ONCE_BYTES = 256 * 1024
 """Maximum size that is read and sent with the headers if the kernel has it in memory; larger files use `sendfile`."""
 _CHUNK_BYTES = 256 * 1024
-_TYPES = MimeTypes(filenames=())  # ignores this machine's lists of types, so that all machines send the same types
+_TYPES = MimeTypes(filenames=())  # without the machine's own lists, so that all machines send the same types
 for _type, _extension in (
     ("model/gltf+json", ".gltf"),
     ("model/gltf-binary", ".glb"),
@@ -321,14 +321,14 @@ for _type, _extension in (
     _TYPES.add_type(_type, _extension)
 _FIXED = {
     "Accept-Ranges": "bytes",
-    "Cache-Control": "private, no-cache",  # browsers may keep it, but must ask whether it has changed
+    "Cache-Control": "private, no-cache",  # browsers may store the file, but must ask whether it has changed
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
     "sandbox",  # a product that is a web page must not run scripts
 }
 
 
 _LAST_S = 253_402_300_799
-"""The end of the year 9999: HTTP has no later dates, but files may."""
+"""The end of the year 9999, in seconds since 1970: the last date of HTTP. Files may have later dates."""
 
 
 def as_http_time(moment_s: float) -> int:
@@ -432,7 +432,7 @@ async def _read(descriptor: int, start: int, length: int) -> bytes:
         if os.preadv(descriptor, [buffer], start, os.RWF_NOWAIT) == length:
             return bytes(buffer)
     except OSError:
-        pass  # the file is not in memory, or the file system does not support this read
+        pass  # the file is not in the kernel's memory, or the file system does not support RWF_NOWAIT
     return await asyncio.to_thread(os.pread, descriptor, length, start)
 
 
@@ -456,7 +456,7 @@ async def _send_parts(
             length = min(_CHUNK_BYTES, last - start)
             data = await _read(descriptor, start, length)
             if len(data) != length:
-                raise ConnectionResetError("the file was cut off")
+                raise ConnectionResetError("the file became shorter")
             await response.write(data)
     await response.write_eof(end)
     return response

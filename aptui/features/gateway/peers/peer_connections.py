@@ -1,9 +1,9 @@
-"""Connections of the gateway, in and out: admitted by lists of peers, changed on request, and reported to the engine.
+"""Incoming and outgoing connections of the gateway: checked against its lists, changed on request, reported to the engine.
 
-`peer_settings` stores changes. The configuration and the stored file are checked once per second; a change of a list does not end
-accepted connections. The screen also changes them while no engine is running. The engine, and so every screen, gets a report at
-once when a connection begins, ends or is refused, and once per second while bytes flow. Long reports are shortened and sent less
-often, because the engine must read them.
+`peer_settings` stores changes. The gateway checks the configuration and the stored file for changes once per second. A change of a
+list does not end accepted connections. The screen can change both files while no engine is running. The engine, and through it
+every screen, gets a report at once when a connection begins, ends or is refused. While bytes flow, it gets one per second. Long
+reports are shortened and sent less often, because the engine must read them.
 
 Tests: `tests/features/gateway/peers/test_peer_connections.py`.
 """
@@ -67,20 +67,21 @@ if TYPE_CHECKING:
 # Admits clients by address: the allowed and rejected lists, host names, and a record of refused clients. `guard` checks tokens.
 
 _MOST_REJECTED = 256
-"""Maximum number of remembered addresses: a client with many addresses must not fill our memory."""
+"""Maximum number of remembered addresses, so that a client with many addresses does not fill the memory."""
 _NAMES_FRESH_S = 60.0
 _NAMES_AGAIN_S = 5.0
-"""Minimum interval between resolutions of the host names, which a refused client triggers: it may have one of the names."""
+"""Minimum interval (seconds) between resolutions of the host names. A refused client triggers one, because its address may be
+new."""
 _NAMES_LIMIT_S = 5.0
 _LOCAL_FRESH_S = 5.0
 _NETWORK = Path("/proc/net")
 _parsed = lru_cache(maxsize=256)(parse_address)
-"""`parse_address` with a cache, because it is called for each request."""
+"""`parse_address` with a cache, because each request calls it."""
 Resolve = Callable[[str], Awaitable[Iterable[Address]]]
 
 
 class AdmissionRefusal(Struct, frozen=True):
-    """Why a client is refused; `is_first`: no client at this address was refused before."""
+    """The refusal of a client: `why` is the reason; `is_first`: no client at this address was refused before."""
 
     why: str
     is_first: bool = False
@@ -105,7 +106,7 @@ class Admission:
         self._asked_s = float("-inf")
         self._asking: asyncio.Task[None] | None = None
         self.turned_away: dict[str, TurnedAway] = {}
-        """{address: record of its refusals}, the latest last."""
+        """{address: record of its refused connections}, the latest refusal last."""
 
     @property
     def settings(self) -> PeerSettings:
@@ -113,14 +114,14 @@ class Admission:
         return self._settings
 
     async def adopt(self, settings: PeerSettings) -> None:
-        """Use other lists; returns once their names are resolved or cannot be resolved now."""
+        """Use other lists. Wait until each host name is resolved or its resolution has failed."""
         self._settings = settings
         await self.refresh()
 
     # ---------------------------------------------------------------------------------------------------------- who calls
 
     def check(self, remote: str) -> AdmissionRefusal | None:
-        """Return why a client at `remote` is refused, None = it is not; a refusal is recorded."""
+        """Return the refusal of a client at `remote`, None = the client is accepted. Record the refusal."""
         why = self.why_not(remote)
         if not why:
             return None
@@ -136,7 +137,7 @@ class Admission:
         return AdmissionRefusal(why, before is None)
 
     def why_not(self, remote: str) -> str:
-        """Return why a client at `remote` is refused, "" = it is not; nothing is recorded."""
+        """Return why a client at `remote` would be refused, "" = it would be accepted. Record nothing."""
         address = _parsed(remote)
         if address is None:
             return "the address of the client is unknown"
@@ -148,14 +149,14 @@ class Admission:
         return f"{address} is not on the allowed list"
 
     def find_denial(self, address: Address) -> str:
-        """Return why an address is rejected, "" = it is not."""
+        """Return which entry rejects an address, "" = no entry."""
         entry = entry_for(address, self._settings.rejected, self._known)
         if entry is None:
             return ""
         return f"{address} is rejected" if entry == str(address) else f"{address} is rejected by '{entry}'"
 
     def forget(self, entry: str) -> None:
-        """Delete the recorded refusals of all addresses that match this canonical entry."""
+        """Forget the recorded refusals of the addresses that match a list entry in canonical form."""
         for each in list(self.turned_away):
             address = parse_address(each)
             if address is not None and entry_for(address, [entry], self._known) is not None:
@@ -182,7 +183,7 @@ class Admission:
             return self._known.get(name, frozenset())
 
     def refresh_names(self) -> None:
-        """Resolve the names again if their addresses are old; called regularly."""
+        """Resolve the host names again if their addresses are old; called once per second."""
         if monotonic() - self._asked_s > _NAMES_FRESH_S:
             self._refresh_soon()
 
@@ -233,15 +234,15 @@ def _lines(file: Path) -> list[str]:
 # all products, and another machine could have its address. Its certificate identifies it (`trust`).
 
 RETRY_S = (0.5, 5.0)
-"""First delay before another try (as in O3DE) and maximum delay, in seconds."""
+"""Delay before the second attempt to connect (as in O3DE), and maximum delay, in seconds."""
 _DIAL_LIMIT_S = 10.0
 _HEARTBEAT_S = 30.0
 _STEADY_S = 5.0
-"""A connection that ends within this time counts as a failed try."""
+"""Time in seconds; a connection that ends earlier counts as a failed attempt."""
 Socket = aiohttp.ClientWebSocketResponse
 Serving = Callable[["OutboundConnections", Socket], Awaitable[None]]
 Trust: TypeAlias = ssl.SSLContext | aiohttp.Fingerprint | bool
-"""Accepted certificates; True = those that this machine trusts."""
+"""Accepted certificates; True = the certificates that this machine trusts."""
 
 
 class OutboundConnections:
@@ -252,7 +253,7 @@ class OutboundConnections:
         http: HTTP session for connecting.
         trust: accepted certificates.
         serve: serves a connected device until the connection ends.
-        refuses: returns why an address is not called, "" = it is.
+        refuses: returns why the gateway must not connect to an address, "" = it may connect.
         changed: called when `state` or `trouble` has changed.
     """
 
@@ -301,7 +302,7 @@ class OutboundConnections:
             wait_s = min(1.5 * wait_s, RETRY_S[1])
 
     async def _try(self) -> str:
-        """Connect and serve; return why that failed, "" = it did not."""
+        """Connect to the device and serve it until the connection ends; return why that failed, "" = success."""
         why = self._refuses(self.dial.address)
         if why:
             return why
@@ -353,7 +354,7 @@ class _Pins(aiohttp.Fingerprint):
 
 
 def trust(serve: GatewaySettings) -> Trust:
-    """Return the accepted certificates: the pinned ones, else those that an authority signed.
+    """Return the accepted certificates: pinned ones, else those of the configured authority, else True.
 
     Raises:
         UserError: a fingerprint or the file of the configuration is invalid.
@@ -391,13 +392,13 @@ def _certificate_problem(error: aiohttp.ClientError) -> str:
     if isinstance(error, aiohttp.ServerFingerprintMismatch):
         return f"its certificate is not in 'serve.dial_fingerprints': it is sha256:{error.got.hex()}"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        why = getattr(error.certificate_error, "verify_message", "") or "it is not valid"
+        why = getattr(error.certificate_error, "verify_message", "") or "the certificate is invalid"
         return f"its certificate is not trusted ({why}): set 'serve.dial_ca' or 'serve.dial_fingerprints'"
     return "it does not support TLS, and without TLS only addresses of this machine are allowed"
 
 
 def open_http() -> HttpSession:
-    """Return an HTTP session without cookies, proxies of the environment, and redirects."""
+    """Return an HTTP session that ignores cookies, redirects, and the environment's proxies."""
     trace = aiohttp.TraceConfig()
     trace.on_request_redirect.append(_refuse_redirect)
     return HttpSession(cookie_jar=aiohttp.DummyCookieJar(), trust_env=False, trace_configs=[trace])
@@ -416,12 +417,12 @@ def _reason(error: BaseException) -> str:
 
 
 DEVICE_SCOPES = frozenset({Scope.READ, Scope.ESCALATE})
-"""Scopes of a device that the gateway called: it has no token; the user trusts its address."""
+"""Scopes of a device that the gateway connected to. The device has no token; the user trusts its address."""
 _CHECK_S = 1.0
 _GATHER_S = 0.05
 """Delay of a report in seconds; changes within this time are reported together."""
 _LISTED_MOST, _LISTED_PER_S = 256, 128
-"""Maximum number of clients in a report; and the number of clients per second, which longer reports must not exceed."""
+"""Maximum number of clients in a report, and of clients per second: after a report with more clients the gateway waits."""
 _BEGAN_MS = time.time_ns() // 1_000_000 - int(monotonic() * 1000)
 """Wall-clock time (ms) at which the monotonic clock was 0. It is a constant, so that reports without changes are equal."""
 
@@ -484,7 +485,7 @@ class Peers:
     # ------------------------------------------------------------------------------------------------------------ the lists
 
     def refuses(self, remote: str) -> str:
-        """Return why a client is refused, "" = it is not; for `guard.Guard.admissions`."""
+        """Return why a client is refused, "" = it is accepted; for `guard.Guard.admissions`."""
         refusal = self.admission.check(remote)
         if refusal is not None and refusal.is_first:  # later refusals are only counted, and reported once per second
             self._on_change()
@@ -569,10 +570,10 @@ class Peers:
         async with self._alone:
             reread = self.context.reread
             if reread is not None:
-                with contextlib.suppress(KnownError):  # the engine reports errors of the configuration
+                with contextlib.suppress(KnownError):  # ignored here: the engine reports errors of the configuration
                     self.configured = peer_settings.read_peer_settings((await asyncio.to_thread(reread)).serve)
             settings = await asyncio.to_thread(peer_settings.read_stored, self._file)
-            self._stamps = self._now()  # read after `read_stored`, which may have renamed a damaged file
+            self._stamps = self._now()  # after `read_stored`, which may rename a damaged file
             self.trouble = settings.trouble
             await self._use_settings(settings.effective_settings(self.configured))
 
@@ -621,7 +622,7 @@ class Peers:
             self._is_changed.clear()
             report = self.report()
             if report != self._reported and self.context.engine.is_here:
-                with contextlib.suppress(KnownError):  # a new engine gets a full report
+                with contextlib.suppress(KnownError):  # if this fails, the next engine gets a full report
                     await self.context.engine.ask(engine_requests.ReportPeers(report))
                     self._reported = report
                     await asyncio.sleep(len(report.peers) / _LISTED_PER_S if len(report.peers) > _LISTED_PER_S else 0)

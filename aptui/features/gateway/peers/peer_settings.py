@@ -59,8 +59,8 @@ class PeerLists(Struct, frozen=True):
     """The stored settings.
 
     Args:
-        settings: None = no settings are stored, and the configuration applies.
-        trouble: why the file could not be read, "" = it could.
+        settings: the stored settings; None = nothing is stored, and the configuration applies.
+        trouble: why the file could not be read, "" = no error.
         configured: the configured settings when the file was written, None = unknown.
     """
 
@@ -69,7 +69,7 @@ class PeerLists(Struct, frozen=True):
     configured: PeerSettings | None = None
 
     def effective_settings(self, configured: PeerSettings) -> PeerSettings:
-        """Return the effective settings: the stored ones, except for keys whose configuration changed since."""
+        """Return the effective settings: stored values, except for keys whose configuration was changed after they were stored."""
         if self.settings is None:
             return configured
         before = self.configured
@@ -220,7 +220,7 @@ def _write_key(project_dir: Path, file: Path, key: str, value: Any, before: Any)
 
 
 def _as_written(entries: Iterable[Any], before: Sequence[Any]) -> list[Any]:
-    """Return each entry in the file's spelling if the file has the entry: `10.0.0.1/8` may mean `10.0.0.0/8`."""
+    """Return the entries. An entry of the file keeps its spelling there, for example `10.0.0.1/8` for `10.0.0.0/8`."""
     known = {_identity(entry): entry for entry in before}
     return [_spell(entry, known.get(_identity(entry))) for entry in entries]
 

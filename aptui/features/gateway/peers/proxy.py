@@ -53,7 +53,7 @@ async def relay(request: web.Request, host: str, port: int, *, connect_s: float,
     """
     socket = web.WebSocketResponse(heartbeat=_HEARTBEAT_S, max_msg_size=FRAME_LIMIT_BYTES, compress=False)
     if not socket.can_prepare(request).ok:
-        raise web.HTTPUpgradeRequired(text="this service needs a WebSocket for raw bytes\n")
+        raise web.HTTPUpgradeRequired(text="this service accepts only a WebSocket with binary frames\n")
     try:
         reader, writer = await asyncio.wait_for(asyncio.open_connection(host, port, limit=_PIECE_BYTES), connect_s)
     except (OSError, TimeoutError):
@@ -223,7 +223,7 @@ class Proxy:
         try:
             await self._send_body(answer, response)
         except (aiohttp.ClientError, OSError, TimeoutError):
-            # An incomplete answer must not look complete.
+            # Abort the connection: an incomplete answer must not look complete.
             if request.transport is not None:
                 request.transport.abort()
         return response
@@ -275,7 +275,7 @@ def make_forwarded_url(request: web.Request, target: ProxyTarget) -> URL:
     """
     _, _, rest = request.rel_url.raw_path.removeprefix(PREFIX).partition("/")
     if _may_leave(rest):
-        raise web.HTTPBadRequest(text="this path leads out of the service\n")
+        raise web.HTTPBadRequest(text="this path leads out of the base path of the service\n")
     query = request.rel_url.raw_query_string
     return URL(f"{target.base}/{rest}{'?' if query else ''}{query}", encoded=True)
 
@@ -286,7 +286,7 @@ def _may_leave(path: str) -> bool:
         plain = word
         while (decoded := unquote(plain)) != plain:  # each decoding shortens the text, so the loop ends
             plain = decoded
-        name = plain.partition(";")[0]  # Tomcat and other servers take the rest for parameters (RFC 3986 §3.3)
+        name = plain.partition(";")[0]  # Tomcat and others parse the text after ";" as parameters (RFC 3986 §3.3)
         if name in (".", "..") or not plain.isprintable() or "\\" in plain or "/" in plain:
             return True
     return False

@@ -36,7 +36,7 @@ _BETWEEN = "   "
 
 
 class Fact(Line):
-    """Facts as (key, value, role), side by side on one or more lines; facts that do not fit are left out.
+    """A widget for facts, each (key, value, role), side by side on one or more lines. Facts that do not fit are left out.
 
     Args:
         most_lines: maximum number of lines.
@@ -91,7 +91,7 @@ class Fact(Line):
 
 
 def _break_fact(parts: Parts, width: int, most: int) -> list[Parts]:
-    """Return a fact on as many lines as needed, at most `most`; the last one is cut."""
+    """Return a fact as at most `most` lines; a longer fact is cut at the end of the last line."""
     key, value = parts
     rows = wrap(value.text, max(1, width - key.width))
     texts = [value.text[start:end].rstrip() for start, end in rows[: most - 1]]
@@ -175,7 +175,7 @@ ROOTS = (
     Column("detail", "Detail", 0, 10, weight=3),
 )
 _MUCH_BYTES = 64 << 10
-"""More waiting bytes than this mean that the client does not read; fewer are an answer being sent."""
+"""Number of unsent bytes above which a client counts as not reading. Fewer bytes are normal while an answer is being sent."""
 _STATES = {
     "working": "processing", "idle": "completed", "starting": "pending", "ending": "cancelled", "lost": "failed",
     "unfit": "warning",
@@ -275,7 +275,7 @@ def _scan_folder(
     above = [root for path, root in roots.items() if folder.path.startswith(f"{path}/")]
     root = own or max(above, key=lambda root: len(root.path), default=WatchedRoot(folder.path, WatchMode.STARTING))
     alone = f"only for {', '.join(folder.platforms) or 'no platform'}" if {*folder.platforms} < {*everywhere} else ""
-    details = (root.detail, "" if folder.recursive else "no folder below it", alone)
+    details = (root.detail, "" if folder.recursive else "without its subfolders", alone)
     shown = WatchedRoot(folder.path, root.mode, root.detail, root.watches if own else 0)
     return shown, f"{folder.order}", Cell(folder.name, "title"), "; ".join(filter(None, details))
 
@@ -334,7 +334,7 @@ _PEER_ROLES = {PeerState.CONNECTED: "completed", PeerState.CONNECTING: "pending"
 
 
 class RowKeys(dict[str, int]):
-    """Row keys for names; a name keeps its key."""
+    """{name: number of its row}; a new name gets the next number."""
 
     def __missing__(self, name: str) -> int:
         self[name] = len(self) + 1
@@ -342,7 +342,7 @@ class RowKeys(dict[str, int]):
 
 
 def peers_of(report: GatewayReport | None, settings: PeerSettings) -> tuple[Peer, ...]:
-    """Return the connections; without a gateway the configured ones, all disconnected."""
+    """Return the gateway's connections. Without a gateway, return the configured ones as disconnected."""
     if report is not None:
         return report.peers
     return tuple(
@@ -373,7 +373,7 @@ def peer_row(each: Peer, keys: RowKeys) -> ListedRow:
 
 
 def peer_facts(each: Peer | None) -> list[tuple[str, str, str]]:
-    """Return further facts about a connection."""
+    """Return the facts about a connection that its row does not show."""
     if each is None:
         return []
     if not each.number:

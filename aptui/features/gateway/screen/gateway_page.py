@@ -41,7 +41,7 @@ _Found = tuple[PeerSettings, PeerSettings, str, str]
 
 
 class Orders:
-    """The settings of connections, and changes of them: through the engine if a gateway is running, else in the stored file.
+    """Reads and changes the settings of connections: through the engine if a gateway is running, else in the stored file.
 
     Args:
         changed: called in the app's thread when the stored settings were read.
@@ -82,7 +82,7 @@ class Orders:
         return report.overridden if report is not None else self._overridden
 
     def follow(self) -> None:
-        """Take the settings of the gateway; read the stored ones when the gateway has ended."""
+        """Use the settings that the gateway reports. When the gateway has ended, read the stored settings."""
         report = self.report
         had_gateway, self._had_gateway = self._had_gateway, report is not None
         if report is not None:
@@ -91,7 +91,7 @@ class Orders:
             self.read()
 
     def close(self) -> None:
-        """Wait for the file that is being written."""
+        """Wait until the stored file is written."""
         self._task.close()
 
     def read(self) -> None:
@@ -100,9 +100,9 @@ class Orders:
             self._task.start(lambda _task: self._read(), self._take_gateway, self._show_failure)
 
     def do(self, order: PeerOrder, done: str) -> None:
-        """Carry an order out and show `done` when it is accepted, or the reason why not."""
+        """Execute an order; show `done`, or the reason if it fails."""
         if not self._shell.can_ask:
-            self._shell.show_toast("nothing can be changed here: the screen is read-only", "warning")
+            self._shell.show_toast("the screen is read-only: connections cannot be changed", "warning")
             return
         try:
             apply_order(self.settings, order)
@@ -144,11 +144,11 @@ class Orders:
         config = self._shell.config
         if config is None:
             return PeerSettings()
-        from aptui.config.load import load  # keeps the start fast
+        from aptui.config.load import load  # a slow import, not needed for the start
 
         try:
             config = load(config.project_dir)
-        except KnownError:  # the file is being written: the engine reports its errors
+        except KnownError:  # the file may be half written; the engine reports lasting errors
             pass
         return peer_settings.read_peer_settings(config.serve)
 
@@ -168,7 +168,7 @@ _OTHER = {"allowed": (PeerAction.REJECT, "rejected"), "rejected": (PeerAction.AL
 _ADDS = {"allowed": PeerAction.ALLOW, "rejected": PeerAction.REJECT}
 _NO_GATEWAY = (
     ("", "no gateway runs: 'serve: {enabled: true}' in aptui.yaml starts one", "warning"),
-    ("", "if that is set, Logs (3) says why it did not", "muted"),
+    ("", "if it is set, Logs (3) shows why the gateway did not start", "muted"),
 )
 _NO_GATEWAY_YET = "changes made here take effect when the gateway starts"
 _ORDERS = frozenset({"add", "edit", "switch", "disconnect", "remove", "move", "list"})
@@ -176,7 +176,7 @@ _FORM_FIELDS = ("id", "address", "port")
 
 
 class GatewayPage(ConnectionTables):
-    """The page; the pane calls `put` to draw it. Its tables are `peers`, `allowed` and `rejected`."""
+    """The gateway's page, with the tables `peers`, `allowed` and `rejected`. `ConnectionsPane` calls `put` to draw it."""
 
     DEFAULT_CSS = """
     GatewayPage { width: 1fr; height: 1fr; layout: vertical; }
@@ -233,7 +233,7 @@ class GatewayPage(ConnectionTables):
         self.table("rejected").empty_text = "no refused connections"
 
     def on_unmount(self) -> None:
-        """Wait for the file that is being written."""
+        """Wait until the stored file is written."""
         self.orders.close()
 
     def _ends(self, name: str, title: str, _width: int) -> tuple[Sequence[Part], Sequence[Part]]:
@@ -293,7 +293,7 @@ class GatewayPage(ConnectionTables):
         self._update_keys()
 
     def _update_keys(self) -> None:
-        """Update the offered keys if other actions apply to the row under the cursor now."""
+        """Update the footer's keys if the possible actions have changed."""
         possible = self._possible()
         if possible != self._offered:
             self._offered = possible
@@ -310,7 +310,7 @@ class GatewayPage(ConnectionTables):
         return str(row.data or "") if row is not None else ""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer the keys that apply to the row under the cursor."""
+        """Whether a key applies to the row under the cursor."""
         if not self.is_mounted:
             return True
         if action in _ORDERS:
@@ -354,10 +354,12 @@ class GatewayPage(ConnectionTables):
 
     def _ask_dial(self, known: Dial | None) -> None:
         fields = [
-            Field("id", "Id", known.id if known else "", "a name for it"),
+            Field("id", "Id", known.id if known else "", "name of the connection"),
             Field("address", "Address", known.address if known else "", "192.168.1.20, or tablet.local"),
             Field("port", "Port", f"{known.port}" if known else "", f"{DEVICE_PORT}"),
-            Field("auto", "Dial", ("yes" if known.is_auto else "no") if known else "yes", "yes: again and again; no: not now"),
+            Field(
+                "auto", "Dial", ("yes" if known.is_auto else "no") if known else "yes", "yes: connect and reconnect; no: disabled"
+            ),
         ]
 
         def order(values: dict[str, str]) -> PeerOrder:
@@ -384,7 +386,7 @@ class GatewayPage(ConnectionTables):
         peer = self._peer()
         if peer is not None and peer.is_dialled:
             change = PeerAction.DISABLE if peer.is_enabled else PeerAction.ENABLE
-            done = "switched off" if peer.is_enabled else "connected to from now on"
+            done = "switched off" if peer.is_enabled else "connected whenever possible"
             self.orders.do(PeerOrder(change, peer.id), f"'{peer.id}' is {done}")
 
     def action_disconnect(self) -> None:
@@ -392,7 +394,7 @@ class GatewayPage(ConnectionTables):
         peer = self._peer()
         if peer is None or not peer.number:
             return
-        again = "; aptui connects again, 'A' ends that" if peer.is_dialled and peer.is_enabled else ""
+        again = "; aptui connects again unless you disable it with 'A'" if peer.is_dialled and peer.is_enabled else ""
         order = PeerOrder(PeerAction.DISCONNECT, number=peer.number)
         self._ask(f"disconnect {peer.id}{again}?", "disconnect", partial(self.orders.do, order, f"{peer.id} is disconnected"))
 
@@ -408,7 +410,7 @@ class GatewayPage(ConnectionTables):
             )
         elif entry:
             order = PeerOrder(PeerAction.FORGET, entry=entry)
-            self._ask(f"take {entry} off the list?", "take it off", partial(self.orders.do, order, f"{entry} is on no list"))
+            self._ask(f"remove {entry} from the list?", "remove it", partial(self.orders.do, order, f"{entry} is on neither list"))
 
     # ------------------------------------------------------------------------------------------------------------- the lists
 
@@ -426,7 +428,7 @@ class GatewayPage(ConnectionTables):
                     apply_order(self.orders.settings, PeerOrder(_ADDS[name], entry=word))
             except KnownError as error:
                 return str(error)
-            return "" if split(text) else "say a host name, an address or a range"
+            return "" if split(text) else "enter a host name, an address or a range"
 
         def take_answer(text: str | None) -> None:
             for word in split(text or ""):
@@ -442,7 +444,7 @@ class GatewayPage(ConnectionTables):
         except KnownError as error:
             self._shell.show_toast(str(error), "error", 10)
             return
-        done = {PeerAction.ALLOW: "is allowed", PeerAction.REJECT: "is rejected"}.get(change, "is on no list")
+        done = {PeerAction.ALLOW: "is allowed", PeerAction.REJECT: "is rejected"}.get(change, "is on neither list")
         self.orders.do(PeerOrder(change, entry=entry), f"{entry} {done}")
 
     def action_list(self) -> None:
@@ -459,7 +461,7 @@ class GatewayPage(ConnectionTables):
 
         Confirm.ask(
             self._shell.app,
-            "Switch the allowed list off?\nEvery machine that reaches the port may try then,\nand a token alone keeps it out.",
+            "Switch the allowed list off?\nThen clients at any address may connect,\nand only tokens protect the gateway.",
             take_answer,
             yes="switch it off",
             no="leave it on",
@@ -473,11 +475,11 @@ class GatewayPage(ConnectionTables):
         return (
             Command("allow", "let a host name, address or range connect", partial(self._take_entries, PeerAction.ALLOW), entries),
             Command(
-                "reject", "let a host name, address or range never connect", partial(self._take_entries, PeerAction.REJECT), entries
+                "reject", "never let a host name, address or range connect", partial(self._take_entries, PeerAction.REJECT), entries
             ),
-            Command("forget", "take an entry off both lists", partial(self._take_entries, PeerAction.FORGET), entries),
-            Command("connect", "add a device to dial", lambda _rest: self._ask_dial(None)),
-            Command("allow-list", "switch the allowed list on, or off", lambda _rest: self.action_list()),
+            Command("forget", "remove an entry from both lists", partial(self._take_entries, PeerAction.FORGET), entries),
+            Command("connect", "add a device to connect to", lambda _rest: self._ask_dial(None)),
+            Command("allow-list", "switch the allowed list on or off", lambda _rest: self.action_list()),
         )
 
     def _entries(self) -> list[str]:
@@ -512,7 +514,7 @@ class GatewayPage(ConnectionTables):
         actions: dict[str, tuple[str, str, Callable[[], None]]] = {
             "add": ("Add…", "a", self.action_add),
             "edit": ("Edit…", "O", self.action_edit),
-            "switch": ("Dial, or no more", "o", self.action_switch),
+            "switch": ("Enable or disable", "o", self.action_switch),
             "disconnect": ("Disconnect…", "c", self.action_disconnect),
             "move": ("Move to the other list", "m", self.action_move),
             "remove": ("Remove…", "D", self.action_remove),
@@ -524,7 +526,7 @@ class GatewayPage(ConnectionTables):
 
 
 def dial_of(values: dict[str, str]) -> Dial:
-    """Return the connection in a form.
+    """Return the connection that the user entered in a form.
 
     Raises:
         UserError: the port or the last field is invalid; the text begins with the field.

@@ -72,7 +72,7 @@ class EngineSteering:
         )
 
     def restart(self, row: ListedRow | None, typed: str = "") -> None:
-        """Restart a worker; after confirmation if it runs a job, which then runs again."""
+        """Restart a worker. If the worker runs a job, ask first, because the job may have to run again."""
         if row is None:
             self._shell.show_toast(f"there is no worker {typed}".rstrip(), "warning")
             return
@@ -83,12 +83,12 @@ class EngineSteering:
             return
         job = shorten(sanitize(worker.job), 60)
         if worker.state == "ending":
-            text = f"{name} ends after {job}: end that now? It runs again"
+            text = f"{name} ends when {job} has ended: end it now? The job runs again"
             yes, done = "end it now", f"{name} is ended; its job runs again"
         else:
-            text = f"{name} is at {job}; restart it when that has ended?"
-            yes, done = "restart it then", f"{name} restarts when its job has ended"
-        self._shell.question(text, [Choice("y", yes, partial(self._do, order, done)), Choice("n", "let it work")])
+            text = f"{name} runs {job}: restart the worker when the job has ended?"
+            yes, done = "restart the worker", f"{name} restarts when its job has ended"
+        self._shell.question(text, [Choice("y", yes, partial(self._do, order, done)), Choice("n", "do not restart")])
 
     def _do(self, verb: Disconnect | RestartWorker, done: str) -> None:
         self._shell.ask(verb, done, lambda _answer: self._done())
@@ -126,7 +126,7 @@ class EngineInquiry:
         self._shell.session.on_state.append(self.renew)
 
     def close(self) -> None:
-        """Unsubscribe."""
+        """Unsubscribe from the state of the engine's connection."""
         if self.renew in self._shell.session.on_state:
             self._shell.session.on_state.remove(self.renew)
 
@@ -190,7 +190,7 @@ class EngineInquiry:
             self.renew()
 
     def _pass_answer(self, take: Callable[[Answer], None], answer: Future[Answer]) -> None:
-        """Pass an answer to the app's thread; a refusal is ignored, because the user did not ask."""
+        """Pass an answer to the app's thread. Ignore a refusal, because no user made this query."""
         self._shell.in_ui(self._settle, take, None if answer.exception() else answer.result())
 
     def _settle(self, take: Callable[[Answer], None], answer: Answer | None) -> None:
@@ -259,7 +259,7 @@ class EnginePage(ConnectionTables):
         self.inquiry.open()
 
     def on_unmount(self) -> None:
-        """Unsubscribe."""
+        """Unsubscribe from the state of the engine's connection."""
         self.inquiry.close()
 
     def on_resize(self) -> None:
@@ -304,7 +304,7 @@ class EnginePage(ConnectionTables):
         cache = ("Cache  ", str(session.cache_dir), "path")
         project = ("Project", f"{config.project_dir}" if config else "", "path")
         if not is_attached:
-            absent = "no engine: this is a database without one" if session.state is SessionState.NONE else "no engine"
+            absent = "no engine: the screen shows a database only" if session.state is SessionState.NONE else "no engine"
             why = session.trouble if session.trouble and session.state is not SessionState.NONE else ""
             hint = "':start' starts one" if self._shell.can_ask else ""
             return [[("", absent, "warning"), ("", why, ""), ("", hint, "muted")], [project], [cache], []]
@@ -326,8 +326,8 @@ class EnginePage(ConnectionTables):
     def _nothing(self, name: str) -> str:
         session = self._shell.session
         if name == "workers" and session.is_read_only:
-            return "not asked: the screen was opened with '--read-only'"
-        return {"workers": "none; they start with the first work", "roots": "nothing is watched"}.get(name, "nobody")
+            return "unknown: the screen was opened with '--read-only'"
+        return {"workers": "none; workers start with the first job", "roots": "no folder is watched"}.get(name, "nobody")
 
     def _share_height(self) -> None:
         """Set the height of each table. If they do not fit, the largest tables shrink; after `z` only the focused one is shown."""
@@ -366,8 +366,8 @@ class EnginePage(ConnectionTables):
         return tuple(
             Command(name, words, partial(self._run_command, do, which), partial(self._numbers, which), needs_engine=True)
             for name, words, do, which in (
-                ("disconnect", "drop a client, by its number", self._steering.disconnect, "clients"),
-                ("restart-worker", "restart a worker, by its number", self._steering.restart, "workers"),
+                ("disconnect", "disconnect a client by its number", self._steering.disconnect, "clients"),
+                ("restart-worker", "restart a worker by its number", self._steering.restart, "workers"),
             )
         )
 
@@ -464,7 +464,7 @@ class ConnectionsPane(Pane):
     def _show_page(self, page: int) -> None:
         self._page = page
         for number, part in ((_GATEWAY, self.gateway), (_ENGINE, self.engine)):
-            part.display = part.visible = number == page  # an invisible page cannot get the focus
+            part.display = part.visible = number == page  # show the page first: an invisible page cannot get the focus
 
     def action_page(self) -> None:
         """Show the other page."""
@@ -501,7 +501,7 @@ class ConnectionsPane(Pane):
     def on_news(self, batch: Batch) -> None:
         """Note events."""
         self.engine.inquiry.note(batch)
-        if batch.messages:  # a message may be about a gateway that could not start
+        if batch.messages:  # an engine message may be about a gateway that could not start
             self.gateway.orders.read()
 
     def on_frame(self) -> None:

@@ -1,8 +1,9 @@
 """The screen in a browser: textual-serve's terminal on the loopback, behind a token with full control of the engine; and the demo.
 
-textual-serve checks neither a token nor the Origin. So it gets no socket of its own: the guard runs first, then its WebSocket
-handler is called if the request has a ticket. A client gets a ticket for its token; the ticket opens one screen within 30 seconds.
-The terminal's script cannot send headers, so the secret is in the WebSocket's address, and a ticket is not worth stealing.
+textual-serve checks neither a token nor the Origin. So textual-serve does not listen itself: our server checks each request, and
+calls textual-serve's WebSocket handler only for a valid ticket. A client exchanges its token for a ticket, which opens one screen
+within 30 seconds. The script of textual-serve cannot send headers, so the WebSocket's address must contain a secret: the ticket,
+which is worthless after its use.
 
 Tests: `tests/features/gateway/web/test_web_screen.py`, `tests/features/gateway/web/test_web_demo.py`.
 """
@@ -50,7 +51,7 @@ _FOLDER = Path(__file__).parent / "screen"
 _OWN = {"/": ("index.html", "text/html"), "/screen.js": ("screen.js", "text/javascript"), "/screen.css": ("screen.css", "text/css")}
 _TERMINAL = {"js/textual.js": "text/javascript", "css/xterm.css": "text/css"}
 """Files of textual-serve that the page needs. Its own page is not served, because it loads a font from another server."""
-# textual-serve's script writes its styles into the page.
+# 'unsafe-inline': textual-serve's script writes its styles into the page.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self' {socket}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -59,7 +60,7 @@ _IDENTITY = guard.ClientIdentity("web", frozenset(Scope), "")
 
 
 class Tickets(Struct):
-    """Tickets that were issued and not used."""
+    """The tickets that were issued and not used yet; a ticket opens one screen."""
 
     clock: Callable[[], float] = time.monotonic
     _given: dict[str, float] = field(default_factory=dict)
@@ -126,7 +127,7 @@ class Web:
 
     async def _open(self, request: web.Request) -> web.StreamResponse:
         if not self._tickets.take(request.match_info["ticket"]):
-            raise web.HTTPForbidden(text="this ticket is invalid\n")
+            raise web.HTTPForbidden(text="this ticket is invalid: load the page again\n")
         if len(self._screens) >= SCREENS_LIMIT:
             raise web.HTTPServiceUnavailable(text=f"{SCREENS_LIMIT} screens are open already\n")
         identity = guard.ClientIdentity(_IDENTITY.name, _IDENTITY.scopes, guard.address_of(request))
@@ -180,14 +181,14 @@ class TerminalPage:
         serve, token = GatewaySettings(port=self._port), tokens.fresh()
         listening = gateway.listen(serve)
         try:
-            # Tokens of files are not accepted here, only this one.
+            # The empty token file: only `token` is accepted.
             rules = Guard(serve, tokens.Tokens(Path(os.devnull, "none"), token), Audit(self._audit))
             self._web = Web(Server(shlex.join(bridge)), rules)
             self._runner = LimitedRunner(
                 self._web.application(),
                 self._connections,
                 access_log=None,
-                auto_decompress=False,  # browsers do not compress requests, and a client cannot send a decompression bomb
+                auto_decompress=False,  # bodies are not decompressed: browsers send none that are compressed
                 handler_cancellation=True,
                 shutdown_timeout=2.0,
             )

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 _READY = b"__GANGLION__\n"
 _IN, _OUT = 0, 1
-"""Descriptors that packets are read from and written to."""
+"""File descriptors of standard input and output, which carry packets from and to textual-serve."""
 _PIECE_BYTES = 1 << 16
 _TYPED_LIMIT_BYTES = 1 << 20
 """Maximum number of typed bytes that the screen has not read; more are dropped."""

@@ -97,8 +97,8 @@ class Wire:
 
     Args:
         socket: the WebSocket.
-        transport, writer: those of the WebSocket, if the client connected to us. None for a device that the gateway called,
-            because aiohttp masks its frames one by one.
+        transport, writer: transport and writer of the WebSocket, if the client connected to us. None for a device that the gateway
+            called, because aiohttp masks its frames one by one.
     """
 
     __slots__ = ("_is_deflated", "_socket", "_transport", "_writer", "sent_bytes")
@@ -176,7 +176,7 @@ _FALLEN_BEHIND = "the client reads too slowly"
 _CHECK_S = 0.005
 """Interval of checks whether clients have read."""
 Wanted: TypeAlias = tuple[frozenset[str], frozenset[str]]
-"""(platforms, names of notifications) of a subscription; empty = all."""
+"""A subscription: (platforms, names of notifications); an empty set = all."""
 Subscription: TypeAlias = tuple[Wanted, bool]
 """(subscription, whether absolute paths are included): clients with equal values get the same bytes."""
 
@@ -543,7 +543,7 @@ class WireSessions:
             self._opening -= 1
             transport = request.transport
             if transport is not None and not transport.is_closing() and transport.get_write_buffer_size():
-                transport.abort()  # a client that does not read would keep it open forever
+                transport.abort()  # a client that does not read would keep the connection open forever
         return socket
 
     @contextlib.contextmanager

@@ -192,7 +192,7 @@ class NewsPublisher:
         return ()
 
     def _product(self, name: str, digests: dict[str, str], rows: dict[str, Served]) -> object | None:
-        digest = digests.pop(name, None)  # each product is reported once
+        digest = digests.pop(name, None)  # removed, so that each product is reported once
         platform, _, path = name.partition("/")
         if digest is None or platform not in self._platforms:
             return None
@@ -203,7 +203,7 @@ class NewsPublisher:
             return notices.AssetChanged(asset_of(row))
         known = self._ids.pop(name, None) if self._ids is not None else None
         if digest or (self._ids is not None and known is None):
-            return None  # the product was removed again, which a later notice reports, or it is not an asset for the runtime
+            return None  # a later notice reports its removal, or it is not an asset for the runtime
         return notices.AssetRemoved(asset_id(*known) if known is not None else "", platform, path)
 
     def _job(self, notice: JobChanged, known: dict[str, SourceRow]) -> list[object]:
@@ -246,7 +246,7 @@ class NewsPublisher:
                 try:
                     readiness = await self.engine.ask(engine_requests.Readiness())
                 except KnownError:
-                    self._is_unsure = True  # queried again after the next event
+                    self._is_unsure = True  # so the next event starts another query
                     break
                 self._publish_readiness(readiness)
                 if readiness["state"] != "idle":

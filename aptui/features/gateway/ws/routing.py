@@ -105,7 +105,7 @@ def _jobs(context: GatewayContext, rows: Iterable[JobRow]) -> tuple[JobInfo, ...
 
 
 async def _raise_priority(session: WireSession, found: FoundAsset, lookup: AssetLookup, urgency: int) -> int:
-    """If the client may, raise the priority of pending jobs, or of a term without matches yet; return the number of jobs."""
+    """If the client may, raise the priority of pending jobs, or of a term without a match; return the number of jobs."""
     context = session.context
     if not (context.engine.is_here and session.identity.may(Scope.ESCALATE)):
         return 0
@@ -486,7 +486,7 @@ async def interest(session: WireSession, request: wire_records.Interest) -> wire
     """
     context = session.context
     if len(request.assets) + len(request.paths) > MOST_INTERESTING:
-        raise RequestMistake(f"more than {MOST_INTERESTING:,} assets and paths at once", "name those in front")
+        raise RequestMistake(f"more than {MOST_INTERESTING:,} assets and paths at once", "name the assets in the foreground")
     refuse_excess(session)
     ids = [parse_asset_id(asset)[0] for asset in request.assets]
     paths = [normalize(path).lower().strip("/") for path in request.paths]
@@ -497,7 +497,7 @@ async def interest(session: WireSession, request: wire_records.Interest) -> wire
 
 
 def _keys(reader: Reader, uuids: Sequence[bytes], paths: Sequence[str], platforms: Sequence[str]) -> tuple[str, ...]:
-    """Return the keys of the sources; an unknown path may become a source."""
+    """Return the keys of the sources, including the keys of unknown paths, which may become sources."""
     sql = "SELECT path_key FROM aptui_sources WHERE source_id = ?"
     found = [key for uuid in uuids for number in source_ids(reader, uuid) for (key,) in reader.ask(sql, (number,))]
     for path in paths:

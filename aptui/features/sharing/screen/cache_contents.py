@@ -46,7 +46,10 @@ _REPORT_EVERY_S = 0.1
 
 
 class CacheShare(Struct, frozen=True):
-    """A row: number and size of its products; `of_bytes` is the size of all products, `made` the number made since yesterday."""
+    """A platform, folder or builder with the number and size of its products.
+
+    `of_bytes` is the size of all products in the cache; `made` is the number of its products made since yesterday.
+    """
 
     name: str
     count: int
@@ -83,7 +86,7 @@ class CacheProblem(Struct, frozen=True):
 
 
 class CheckProgress(Struct, frozen=True):
-    """Progress of a check: `done` of `whole` (bytes, or folders of an unknown number), and the findings."""
+    """Progress of a check and its findings: `done` of `whole` bytes, or `done` folders if `whole` is 0."""
 
     done: int = 0
     whole: int = 0
@@ -173,7 +176,7 @@ def find_unowned(
             if time.monotonic() - reported_at > _REPORT_EVERY_S:
                 reported_at = time.monotonic()
                 report(CheckProgress(count, 0, count, 0, 0, tuple(map(_as_unowned, found))))
-        found = still_orphans(found, reader, cache_dir)  # files of a running commit have their rows by now
+        found = still_orphans(found, reader, cache_dir)  # by now, the files of a running commit have rows, and are dropped
     return CheckProgress(count, 0, count, count, 0, tuple(map(_as_unowned, found)))
 
 
@@ -222,7 +225,7 @@ class InventoryReader:
         self._task = BackgroundTask("aptui-cache-contents", shell.in_ui)
         self._is_stale = True
         self.contents: CacheInventory | None = None
-        """None = not read yet."""
+        """The contents of the cache, None = not read yet."""
         self.trouble = ""
         """Why the contents could not be read."""
 
@@ -231,7 +234,7 @@ class InventoryReader:
         self._task.close()
 
     def note(self, batch: Batch) -> None:
-        """Note whether assets changed."""
+        """Note from a batch of events whether the contents may have changed."""
         self._is_stale = self._is_stale or batch.are_assets_stale or batch.table is not None
 
     def read_if_stale(self) -> None:
@@ -254,7 +257,7 @@ class InventoryReader:
     def _take(self, contents: CacheInventory) -> None:
         self.contents, self.trouble = contents, ""
         self._taken(contents)
-        self.read_if_stale()  # assets may have changed while it was reading
+        self.read_if_stale()  # assets may have changed during the reading
         self._changed()
 
     def _fail(self, error: KnownError) -> None:
@@ -265,7 +268,7 @@ class InventoryReader:
         """Return the summary line: amounts on the left, disk space on the right."""
         known = self.contents
         if known is None:
-            words, role = (make_safe(self.trouble), "warning") if self.trouble else ("reading what the cache holds…", "muted")
+            words, role = (make_safe(self.trouble), "warning") if self.trouble else ("reading the cache's contents…", "muted")
             return (Part(f" {words}", role),), ()
         is_wide, is_all = width >= WIDE_COLUMNS, known.made == known.count
         left = [Part(f" {count(known.count, 'product')}", "title"), Part(f"   {size_text(known.size_bytes)}", "title")]
@@ -413,7 +416,7 @@ class CacheExamination:
         if self.kind == "verify":
             text = _compare(progress) + (" so far" if self.ended_ms < 0 else "")
         elif are_going:
-            text = f"{count(len(progress.problems), 'file')} left to delete; the engine is asked"
+            text = f"{count(len(progress.problems), 'file')} not deleted yet; the engine deletes them"
         else:
             text = _of_no_product(progress.problems)
         ended = "cancelled" if self.ended_ms < 0 else f"at {clock(self.ended_ms)}"
@@ -482,23 +485,23 @@ class RepairCommands:
             Choice("a", f"all, {count(len(all_sources), 'source')}", lambda: self._reprocess(all_sources)),
             Choice("n", "no"),
         ]
-        self._shell.question("run the jobs again of", choices)
+        self._shell.question("run the jobs of these sources again?", choices)
 
     def _reprocess(self, sources: Sequence[str]) -> None:
         from aptui.link.port import ReprocessJobs  # keeps the start fast: the requests are loaded after the first paint
 
-        done = f"{count(len(sources), 'source')} asked for; verify again when the engine is idle"
+        done = f"{count(len(sources), 'source')} will be processed again; verify again when the engine is idle"
         self._shell.ask(ReprocessJobs(keys=tuple(key_of(source) for source in sources)), done)
 
     # -------------------------------------------------------------------------------------------------------------- delete
 
     def ask_to_delete(self) -> None:
-        """Ask whether the engine shall delete the files without a product; name the folders that it never checks."""
+        """Ask whether the engine shall delete the files without a product. Name the folders that the engine never checks."""
         unowned = [each for each in self._problems() if each.kind == "unowned"]
         gone, others = [each for each in unowned if each.is_watched], [each for each in unowned if not each.is_watched]
         if not gone:
             self._shell.show_toast(
-                f"the engine does not look there: no product lies in these folders; {_by_hand(others)}", "warning", 15
+                f"the engine does not check these folders, because they contain no product: {_by_hand(others)}", "warning", 15
             )
             return
         rest = f", {len(others):,} elsewhere stay" if others else ""
@@ -516,7 +519,7 @@ class RepairCommands:
 
         def ask(_folders: int) -> None:
             self.going = gone
-            done = "the engine looks into their folders; it tries failed jobs again, too"
+            done = "the engine checks the folders of these files; it also runs failed jobs again"
             self._shell.ask(RescanSources(), done, lambda _answer: self._shell.wake())
             self._gone(set())
 

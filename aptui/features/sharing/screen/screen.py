@@ -94,7 +94,7 @@ def _make_made_cell(share: CacheShare) -> Cell:
 
 
 def platform_columns(platforms: Sequence[CacheShare]) -> tuple[Column, ...]:
-    """Return the columns of platforms. "made" is left out if all products are new, or none: then the summary shows that."""
+    """Return the columns of platforms. "made" is left out if all or no products are new, because the summary shows this already."""
     is_shown = any(0 < each.made < each.count for each in platforms) or len({bool(each.made) for each in platforms}) > 1
     return PLATFORMS if is_shown else PLATFORMS[:-1]
 
@@ -172,7 +172,7 @@ class CacheTables:
 
     def show_findings(self, progress: CheckProgress) -> None:
         """Show the findings so far."""
-        if len(progress.problems) != self._problems.row_count():  # the findings of one check only grow
+        if len(progress.problems) != self._problems.row_count():  # a check only adds findings, so the number shows every change
             self._problems.show(progress.problems)
         self.findings.refresh_model()
 
@@ -183,7 +183,7 @@ class CacheTables:
     def fit(self, size: Size, *, is_narrow: bool, is_zoomed: bool) -> None:
         """Shrink short tables to the lines they need."""
         platforms, builders, findings = (self._model(name).row_count() + 1 for name in ("platforms", "builders", "findings"))
-        self.platforms.styles.height = max(2, min(platforms, 5 if is_narrow else 9))  # the heading and one row
+        self.platforms.styles.height = max(2, min(platforms, 5 if is_narrow else 9))  # at least the heading and one row
         for name in ("builders", "folders"):
             self._widgets[name].display = self._model(name).row_count() > 0
         self.builders.styles.height = min(builders, max(3, size.height // 4 + 1)) if is_narrow else "1fr"
@@ -278,7 +278,7 @@ class CachePane(Pane):
     def on_mount(self) -> None:
         """Restore the saved sort order."""
         self.tables.restore_order()
-        self.tables.platforms.empty_text = "no products yet: what jobs make comes here"
+        self.tables.platforms.empty_text = "no products yet: the products of jobs appear here"
 
     def on_unmount(self) -> None:
         """Cancel running work."""
@@ -328,7 +328,7 @@ class CachePane(Pane):
         ]
         if self.shell.config is not None:
             commands.append(Command("share", "mode, location and patterns of the shared cache", lambda _rest: self.action_share()))
-            commands.append(Command("test", "reach the shared cache", lambda _rest: self.sharing.test()))
+            commands.append(Command("test", "test the connection to the shared cache", lambda _rest: self.sharing.test()))
         if self.examination.has_found("damaged", "missing"):
             commands.append(
                 Command("repair", "run the jobs of all findings again", lambda _: self.repair_commands.ask_to_repair(), None, True)

@@ -33,7 +33,7 @@ _MEANINGS = {"inactive": "not used", "client": "read", "server": "read and writt
 _KINDS = {"glob": "Wildcard", "regex": "Regex"}
 _WIDE_COLUMNS = 110
 _WORTH_SHOWING_MS = 50
-"""Minimum time that is shown, in ms; a shorter time would be shown as 0.0 s."""
+"""Minimum time that is shown, in ms: a shorter time would round to 0.0 s."""
 
 
 class SharingRow(Struct, frozen=True):
@@ -104,7 +104,7 @@ class SharedSettings:
         return self._shell.config.project_dir if self._shell.config is not None else None
 
     def refresh_account(self) -> None:
-        """Take changed settings over unless the user is editing; read the savings."""
+        """Use changed settings unless the user is editing a draft, and read the savings."""
         config = self._shell.config
         if config is None:
             return
@@ -135,7 +135,7 @@ class SharedSettings:
         if draft.patterns:
             enabled = sum(row.is_enabled for row in draft.patterns)
             left.append(Part(f"   {enabled} of {len(draft.patterns)} patterns", "muted"))
-        # The savings are shown if results came from other machines, or could come.
+        # Show the savings if the shared cache is used, or results came from other machines earlier.
         has_account = self.account and (draft.mode != "inactive" or not self.account.startswith("0 %"))
         shows_account = has_account and (width >= _WIDE_COLUMNS or not is_news)
         return left, (Part(self.account, "muted"),) if shows_account else ()

@@ -37,7 +37,7 @@ class DeadlineExecutor:
         """Run a call and return its result, or raise its error.
 
         Raises:
-            TooSlow: the call did not end within `limit_s`; if it has not started, it will not.
+            TooSlow: the call did not end within `limit_s`. A call that has not started yet is cancelled.
         """
         answer = self.ask(call)
         wait([answer], max(limit_s, 0.0))

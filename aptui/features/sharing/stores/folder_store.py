@@ -24,7 +24,7 @@ from aptui.shared.errors import UserError
 from aptui.shared.result_store import Mismatch, StoreError
 
 ABANDONED_AFTER_S = 24 * 3600
-"""Age after which a temporary file is abandoned, in seconds."""
+"""Age in seconds after which a temporary file counts as abandoned."""
 _NAMESPACE = re.compile("[a-z0-9][a-z0-9._-]{0,63}")
 
 
@@ -138,12 +138,12 @@ class FolderStore:
             return
         self._make_folder(os.path.dirname(folder))
         with contextlib.suppress(FileExistsError):
-            os.mkdir(folder, 0o755)  # a private store stays private with any umask
+            os.mkdir(folder, 0o755)  # never writable for others, even with umask 0
             if shared := self._read_shared_mode():
                 os.chmod(folder, shared)
 
     def _read_shared_mode(self) -> int:
-        """Return the mode of the store's folder if other users may write to it, else 0."""
+        """Return the permissions of the store's folder if other users may write to it, else 0."""
         mode = stat.S_IMODE(os.stat(self.address).st_mode)
         return mode if mode & (stat.S_IWGRP | stat.S_IWOTH) else 0
 
@@ -156,7 +156,7 @@ class FolderStore:
                 os.link(written, path)
             except FileExistsError:
                 return False
-            except OSError:  # the file system has no hard links: another writer may win between check and rename
+            except OSError:  # without hard links, another writer may win between check and rename
                 if os.path.exists(path):
                     return False
                 os.rename(written, path)
@@ -168,12 +168,12 @@ class FolderStore:
 
     def _path(self, kind: str, name: str) -> str:
         if not is_name(name):
-            raise Mismatch(f"'{name[:80]}' names nothing in a store")
+            raise Mismatch(f"'{name[:80]}' is not a name of a record or blob")
         return f"{self._top}{kind}/{name[:2]}/{name}"
 
     def _expect_root(self) -> None:
         if not os.path.isdir(self.address):
-            raise StoreError("the folder of the shared cache is not there", where=self.address, hint="is the share mounted?")
+            raise StoreError("the folder of the shared cache does not exist", where=self.address, hint="is the share mounted?")
 
 
 def sweep(root: str, now: float) -> int:

@@ -1,8 +1,9 @@
 """The store of this machine and its maintenance: results of all checkouts, placed into a cache by reflink, link or copy.
 
 It has the layout of `folder_store`, so `cache_server` can serve it. Blobs are read-only. If the file system cannot share bytes
-(reflink), a placed product is a copy, or with `links: hard` a hard link to the blob. A blob is used while its size, its times and
-its inode's change time are those of the last check. Otherwise its bytes are checked, and a changed blob is removed.
+(reflink), a placed product is a copy, or with `links: hard` a hard link to the blob. A blob is used unchecked while its size and
+times, including the inode's change time, are those of the last check. Otherwise its bytes are checked, and a changed blob is
+removed.
 
 Records have a seal of this machine (`here`), made with a secret in the store. Records that other machines have uploaded need a
 trusted seal of the team.
@@ -40,9 +41,10 @@ from aptui.shared.result_store import Mismatch
 # together.
 
 GRACE_S = 600.0
-"""While an engine uses the store, results used within this time (seconds) are kept: the engine may be about to place them."""
+"""Time in seconds: while an engine uses the store, no result is removed that was used within this time, because the engine may be
+placing it."""
 _TARGET_SHARE = 0.9
-"""Share of the size limit that a cleanup leaves; without this margin every cleanup would have something to remove."""
+"""Target of a cleanup, as a share of the size limit. Without this margin, the store would be full again at once."""
 _BATCH = 200
 
 
@@ -59,7 +61,7 @@ class StoreMaintenance(Struct):
 
 
 class _Entry(Struct, frozen=True, order=True):
-    """A file: `used` is the last use of its result, `touched` its last read access."""
+    """A file of the store: `used` is the last use of its result, `touched` the last read access of the file."""
 
     used: float
     is_blob: bool
@@ -89,7 +91,7 @@ def count(root: str) -> StoreMaintenance:
 def gc(root: str, limit_bytes: int, *, clock: Callable[[], float] = time.time) -> StoreMaintenance:
     """Remove the results that were not used for the longest time until the store is below `limit_bytes` (0 = no limit).
 
-    A record is removed before its blobs: a record without its blobs is a miss.
+    A record is removed before its blobs. If the cleanup is interrupted, a record without blobs counts as a miss.
     """
     with placing.cleaning(root) as is_ours:
         if not is_ours:
@@ -119,10 +121,10 @@ def verify(root: str) -> StoreMaintenance:
 
 
 def _by_result(entries: list[_Entry]) -> list[_Entry]:
-    """Return all files, those of the least recently used results first."""
+    """Return all files, sorted by the last use of their results, the least recently used first."""
     used: dict[tuple[str, str], float] = {}
     for newer in sorted(entry for entry in entries if not entry.is_blob):
-        used |= {(_top(newer), digest): newer.used for digest in _read_digests(newer)}  # the newest record of a blob comes last
+        used |= {(_top(newer), digest): newer.used for digest in _read_digests(newer)}  # the newest record of a blob wins
     return sorted(replace(entry, used=used.get((_top(entry), os.path.basename(entry.path)), entry.used)) for entry in entries)
 
 
@@ -155,7 +157,7 @@ def _shrink(root: str, entries: list[_Entry], goal_bytes: int, result: StoreMain
 
 
 def _remove(entry: _Entry) -> bool:
-    """Remove a file unless it was used since it was listed."""
+    """Remove a file unless it was read after it was listed."""
     try:
         if os.stat(entry.path, follow_symlinks=False).st_atime > entry.touched:
             return False
@@ -248,7 +250,7 @@ class LocalStore(FolderStore):
         super().__init__(root, trust.namespace, syncs=False)
 
     def get_record(self, key: str) -> bytes | None:
-        """Return a record that this machine wrote or that has a trusted seal; None = it does not exist."""
+        """Return a record that this machine wrote or that has a trusted seal; None = there is no trusted record."""
         data = super().get_record(key)
         if data is None or not self._is_trusted(data):
             return None
@@ -270,9 +272,9 @@ class LocalStore(FolderStore):
             os.unlink(self.record_path(key))
 
     def get_blob(self, digest: str, target: str, size: int, *, is_executable: bool = False) -> bool:
-        """Place a blob at the new file `target` by reflink, link or copy; its bytes are those of the digest.
+        """Place a blob at the new file `target` by reflink, link or copy. The bytes of `target` match the digest.
 
-        All names of a file have the same mode, so an executable product of a blob that is not executable is its own file.
+        Hard links share a mode. So if only one of blob and product is executable, the product is a copy.
 
         Raises:
             Mismatch: the blob was changed; it is removed from the store.
@@ -292,7 +294,7 @@ class LocalStore(FolderStore):
             return True
 
     def put_blob(self, digest: str, source: str, *, replaces: bool = False) -> None:
-        """Store a file by reflink, link or copy. After a link the file at `source` is the blob, and read-only.
+        """Store a file by reflink, link or copy. After a link, the file at `source` is the blob itself, and read-only.
 
         Raises:
             Mismatch: the file has another digest now.
@@ -319,7 +321,7 @@ class LocalStore(FolderStore):
             os.rename(written, path)
         finally:
             with contextlib.suppress(OSError):
-                os.unlink(written)  # `written` still exists if the blob is a hard link to it: then rename(2) does nothing
+                os.unlink(written)  # rename(2) does nothing if the blob is a hard link to `written`
 
     def _put_at(self, path: str, target: str, *, is_executable: bool) -> None:
         if not placing.reflink(path, target):
@@ -341,17 +343,22 @@ class LocalStore(FolderStore):
     def _remove_damaged(self, path: str, digest: str) -> None:
         with contextlib.suppress(OSError):
             os.unlink(path)
-        self._say(f"blob {digest[:12]} in '{self.address}' was changed, perhaps through a product that is a link to it; it is gone")
+        self._say(
+            f"blob {digest[:12]} in '{self.address}' was changed, perhaps through a product that is a link to it; it was removed"
+        )
         raise Mismatch(f"blob {digest} was changed", where=self.address)
 
     def _note_use(self, path: str) -> None:
-        """Set the access time of a file, which records its last use; keep the modification time, which the check compares."""
+        """Set the access time of a file, which records its last use.
+
+        Keep its modification time, which `placing.is_remembered` compares.
+        """
         with contextlib.suppress(OSError):
             state = os.stat(path)
             os.utime(path, ns=(int(self._clock() * 1e9), state.st_mtime_ns))
 
     def _note_use_of_blob(self, path: str, checked: os.stat_result) -> None:
-        """Note the use of a blob, which moves its change time. If the blob is unchanged since `checked`, note the check again."""
+        """Note the use of a blob. This moves the blob's change time, so note its check again if it is unchanged since `checked`."""
         state = os.stat(path)
         is_same = (state.st_size, state.st_mtime_ns) == (checked.st_size, checked.st_mtime_ns)
         is_ours = (
@@ -393,7 +400,7 @@ def _read_secret(root: str) -> bytes:
         raise HostError(f"the store of this machine cannot be used: {error.strerror}", where=root) from None
     if len(secret) != _SECRET_BYTES:
         raise HostError(
-            "the secret of the store is damaged", where=path, hint="remove the file: what the store holds is made again"
+            "the secret of the store is damaged", where=path, hint="remove the file; results in the store are then made again"
         )
     return secret
 
@@ -421,7 +428,7 @@ def _is_ours(path: str) -> bool:
 
 
 def _remember_again(path: str) -> None:
-    """Note the check of a read-only file; it is made writable for a moment, because the note cannot be written otherwise."""
+    """Note the check of a read-only file, which is made writable for a moment, because the note is an extended attribute."""
     mode = os.stat(path).st_mode & 0o7777
     with contextlib.suppress(OSError):
         os.chmod(path, mode | 0o200)

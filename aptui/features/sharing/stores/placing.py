@@ -43,7 +43,7 @@ def write_verified(chunks: Iterable[bytes], target: str, digest: str, size: int)
             if left:
                 raise Mismatch(f"blob {digest} ends {left} bytes too early")
             if hasher.hexdigest() != digest:
-                raise Mismatch(f"blob {digest} has other bytes than its name says")
+                raise Mismatch(f"the bytes of blob {digest} do not match its name")
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(target)
@@ -51,7 +51,9 @@ def write_verified(chunks: Iterable[bytes], target: str, digest: str, size: int)
 
 
 def read_verified(path: str, digest: str) -> Iterator[bytes]:
-    """Yield the bytes of a file, the last chunk only if the digest is right: an upload of wrong bytes cannot complete.
+    """Yield the bytes of a file.
+
+    Yield the last chunk only if the digest is right, so that an upload of wrong bytes cannot complete.
 
     Raises:
         Mismatch: the file has changed.
@@ -84,7 +86,7 @@ def open_noatime(path: str, flags: int) -> int:
 
 @contextlib.contextmanager
 def name_errors(address: str) -> Iterator[None]:
-    """Convert OS errors to those of a store."""
+    """Convert OS errors to errors of a store."""
     try:
         yield
     except OSError as error:
@@ -109,7 +111,7 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 class Lease:
-    """A lease of the store at `root`, until it is closed or the process ends."""
+    """A lease of the store at `root`, valid until it is closed or the process ends."""
 
     def __init__(self, root: str) -> None:
         folder = os.path.join(root, "leases")
@@ -119,7 +121,7 @@ class Lease:
         self._descriptor = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with contextlib.suppress(OSError):
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.rename(hidden, self._path)  # other processes must not see it before it is locked
+        os.rename(hidden, self._path)  # only now visible to other processes: the file is locked
 
     def close(self) -> None:
         """Release the lease; further calls do nothing."""
@@ -132,7 +134,7 @@ class Lease:
 
 
 def living(root: str) -> int:
-    """Return the number of leases; those of killed processes are removed."""
+    """Return the number of valid leases, and remove the leases of killed processes."""
     folder, count = os.path.join(root, "leases"), 0
     with contextlib.suppress(FileNotFoundError):
         for name in os.listdir(folder):
@@ -192,11 +194,11 @@ def _is_dead(path: str) -> bool:
 
 
 _FICLONE = 0x40049409
-"""ioctl_ficlone(2): both files share their bytes until one of them is written."""
+"""Number of ioctl_ficlone(2), which makes two files share their bytes until one of them is written."""
 _MEMO = "user.aptui"
 _SLACK_NS = 50_000_000
-"""Time for our own changes of the inode (writing the note, then chmod or rename). Later changes are made by other programs.
-These are always detected, because programs can reset the modification time but not the change time."""
+"""Maximum time (nanoseconds) of our own changes of the inode after a note: chmod or rename. Later changes are by other programs.
+They are always detected, because programs can reset the modification time but not the change time."""
 _CANNOT = frozenset(
     {errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM, errno.EMLINK, errno.EACCES}
 )
@@ -254,8 +256,8 @@ def remember(path: str) -> None:
 
     All hard links of the file share the note.
 
-    The note is valid while size and modification time stay, the inode does not change later than `_SLACK_NS` after it, and the
-    machine does not reboot: after a power cut the files are checked again.
+    The note is valid while size and modification time stay equal, the inode does not change later than `_SLACK_NS` after the note,
+    and the machine does not reboot. So all files are checked again after a power cut.
     """
     with contextlib.suppress(OSError):
         state = os.stat(path)

@@ -33,7 +33,7 @@ from aptui.shared.errors import UserError, install_advice
 from aptui.shared.result_store import Mismatch, StoreError, StoreFull, StoreRefused
 
 SLOWEST_BYTES_PER_S = 1 << 20
-"""Minimum rate of a transfer: it has the timeout of an operation and the time for its bytes at this rate."""
+"""Minimum rate of a transfer. The timeout of a transfer is that of an operation plus the time for its bytes at this rate."""
 _STALL_S = 5.0
 _IDLE_CONNECTIONS = 8
 _SENT_AT_ONCE = 64 * 1024
@@ -124,7 +124,7 @@ class HttpStore:
         return {digest for digest in digests if self._has("cas", digest)}
 
     def put_blob(self, digest: str, source: str, *, replaces: bool = False) -> None:
-        """Send a file; its last bytes are sent only if all bytes are right."""
+        """Send a file. The last bytes are sent only if the digest of all bytes is right."""
         if not replaces and self._has("cas", digest):
             return
         with name_errors(source):
@@ -147,7 +147,7 @@ class HttpStore:
     ) -> Iterator[http.client.HTTPResponse]:
         """Send a request; the connection is used again only if the answer was read to its end."""
         if not is_name(name):
-            raise Mismatch(f"'{name[:80]}' names nothing in a store")
+            raise Mismatch(f"'{name[:80]}' is not a name of a record or blob")
         deadline = time.monotonic() + self._limit_s + size / SLOWEST_BYTES_PER_S
         connection: _Connection | None = None
         answer: http.client.HTTPResponse | None = None
@@ -156,7 +156,7 @@ class HttpStore:
             self._check_answer(answer, method)
             yield answer
             if answer.status in {404, 412} or method in {"HEAD", "PUT"}:
-                answer.read(_SENT_AT_ONCE)  # the text of an error page
+                answer.read(_SENT_AT_ONCE)  # the text of an error page, so that the connection can be used again
             if answer.isclosed() and len(self._idle) < _IDLE_CONNECTIONS:
                 self._idle.append(connection)
                 connection = None
@@ -173,9 +173,9 @@ class HttpStore:
     def _exchange(
         self, method: str, path: str, headers: dict[str, str], body: Iterable[bytes], deadline: float
     ) -> tuple[_Connection, http.client.HTTPResponse]:
-        """Send a request and read the head of its answer; a connection that the server has closed is replaced once.
+        """Send a request and read the head of its answer; if the server has closed the connection, open a new one once.
 
-        A request with a body uses a connection that was just checked, because the body can be read only once.
+        A request with a body uses a connection that was just checked, because the body cannot be read a second time.
         """
         while True:
             connection = self._connection(deadline)
@@ -204,7 +204,7 @@ class HttpStore:
     def _check_answer(self, answer: http.client.HTTPResponse, method: str) -> None:
         status = answer.status
         if answer.getheader("Content-Encoding", "identity") != "identity":
-            raise Mismatch("the server packs what it sends, though it was asked not to", where=self.address)
+            raise Mismatch("the server compresses its answers, although the client does not allow it", where=self.address)
         if status in {404, 412} and not (status == 404 and method == "PUT"):
             return
         if status in {401, 403, 405, 501}:
@@ -239,14 +239,14 @@ class _Connection(http.client.HTTPConnection):
             self.sock = self._safe_context.wrap_socket(self.sock, server_hostname=self.host)
 
     def ask(self, method: str, path: str, headers: dict[str, str], body: Iterable[bytes]) -> None:
-        """Send a complete request."""
+        """Send a request with its body."""
         self.putrequest(method, path, skip_accept_encoding=True)
         for name, value in headers.items():
             self.putheader(name, value)
         self.endheaders()
         with contextlib.suppress(
             BrokenPipeError, ConnectionResetError
-        ):  # the server has answered already and does not need the rest
+        ):  # the server has answered without reading the rest of the body
             for chunk in body:
                 self._send_slowly(chunk)
 
@@ -256,7 +256,7 @@ class _Connection(http.client.HTTPConnection):
             self.sock.sendall(memoryview(chunk)[start : start + _SENT_AT_ONCE])
 
     def is_quiet(self) -> bool:
-        """Whether the server has neither sent unrequested data nor closed."""
+        """Whether the connection can be used again: the server has neither closed it nor sent unrequested data."""
         try:
             self.sock.settimeout(0)
             self.sock.recv(1)
@@ -273,7 +273,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 class _Timed(io.RawIOBase):
-    """Reads a socket until the deadline of its connection, even if single bytes arrive.
+    """Reads a socket until the deadline of its connection. Single bytes that trickle in do not extend the deadline.
 
     `held` keeps the socket open if the connection is closed before the answer is read (`Connection: close`).
     """
@@ -287,7 +287,7 @@ class _Timed(io.RawIOBase):
         super().close()
 
     def readable(self) -> bool:
-        """Return True."""
+        """Return True: the socket can be read."""
         return True
 
     def readinto(self, buffer: _Buffer) -> int:  # type: ignore[override]  # typeshed's WriteableBuffer has no name at run time
@@ -299,12 +299,12 @@ class _Timed(io.RawIOBase):
 def _time_left(deadline: float) -> float:
     left = deadline - time.monotonic()
     if left <= 0:
-        raise TimeoutError("it took too long")
+        raise TimeoutError("the server took too long")
     return min(left, _STALL_S)
 
 
 def _chunks(answer: http.client.HTTPResponse) -> Iterator[bytes]:
-    """Yield the answer; errors of the connection differ from those of the target file."""
+    """Yield the bytes of an answer. Convert errors of the connection, so that they differ from errors of the target file."""
     try:
         while chunk := answer.read(CHUNK_BYTES):
             yield chunk
@@ -422,12 +422,12 @@ class ObjectStore:
 
     def _name(self, kind: str, name: str) -> str:
         if not is_name(name):
-            raise Mismatch(f"'{name[:80]}' names nothing in a store")
+            raise Mismatch(f"'{name[:80]}' is not a name of a record or blob")
         return f"{self._prefix}{kind}/{name}"
 
     @contextlib.contextmanager
     def _name_errors(self) -> Iterator[None]:
-        """Convert obstore's errors to those of a store."""
+        """Convert errors of obstore to errors of a store."""
         from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 
         try:

@@ -157,8 +157,8 @@ def test_details_column_of_watched_folders_appears_only_with_details(tmp_path):
 
 def test_lost_connection_to_the_cluster_and_its_recovery_are_shown(tmp_path):
     async def lose(app, pilot, session, _pane):
-        session.workers = (replace(worker(1000, "lost", "cluster not there"), pid=0),)
-        session.say(EngineMessage(1, 2, "the scheduler does not answer any more"))
+        session.workers = (replace(worker(1000, "lost", "cluster offline"), pid=0),)
+        session.say(EngineMessage(1, 2, "the scheduler no longer answers"))
         await until(pilot, lambda: "✗ lost" in text(app))
         session.workers = (worker(1000, "idle", "cluster of 2"), worker(1001, "unfit", "2 slots on box"))
         await until(pilot, lambda: "cluster of 2" in text(app))
@@ -217,7 +217,7 @@ def test_idle_worker_restarts_at_once_and_a_busy_one_after_confirmation(tmp_path
         await pilot.press("tab", "r")
         await until(pilot, lambda: session.told == [RestartWorker(1)])
         await pilot.press("j", "r")
-        question = "worker 2 is at images: textures/rock.png (linux, image); restart it when that has ended?"
+        question = "worker 2 runs images: textures/rock.png (linux, image): restart the worker when the job has ended?"
         await until(pilot, lambda: question in text(app))
         await pilot.press("y")
         await until(pilot, lambda: session.told == [RestartWorker(1), RestartWorker(2)])
@@ -229,7 +229,10 @@ def test_idle_worker_restarts_at_once_and_a_busy_one_after_confirmation(tmp_path
 def test_second_restart_ends_a_busy_worker_at_once_after_confirmation(tmp_path):
     async def restart(app, pilot, session, _pane):
         await pilot.press("tab", "r")
-        await until(pilot, lambda: "ends after images: textures/rock.png (linux, image): end that now? It runs again" in text(app))
+        await until(
+            pilot,
+            lambda: "ends when images: textures/rock.png (linux, image) has ended: end it now? The job runs again" in text(app),
+        )
         await pilot.press("y")
         await until(pilot, lambda: "worker 2 is ended; its job runs again" in text(app))
         assert session.told == [RestartWorker(2)]
@@ -309,7 +312,7 @@ def test_problems_that_need_the_user_are_shown(tmp_path):
         session.say(HealthChanged(0, session.latest_health))
         await until(pilot, lambda: "no room for a worker" in text(app))
         await until(pilot, lambda: "Builder images  died 3 times" in text(app))
-        await until(pilot, lambda: "nothing is watched" in text(app))
+        await until(pilot, lambda: "no folder is watched" in text(app))
 
     visit(tmp_path, look)
 
@@ -319,7 +322,7 @@ def test_page_without_an_engine(tmp_path):
     session.done, session.refusal = ["open"], None
 
     async def look(app, pilot, _session, _pane):
-        await until(pilot, lambda: "no engine: this is a database without one" in text(app))
+        await until(pilot, lambda: "no engine: the screen shows a database only" in text(app))
         await until(pilot, lambda: str(tmp_path) in text(app))
         await pilot.press("c", "r", "y", "z", "full_stop", "escape")
 

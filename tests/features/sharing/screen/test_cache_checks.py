@@ -117,7 +117,7 @@ def test_deleted_files_leave_the_findings(room, monkeypatch):
     finds(monkeypatch, CheckProgress(2, problems=(STRAY, LONELY)))
     room.look.find_unowned()
     room.look._task.run()
-    assert said(room.look, are_going=True).startswith("Unowned files  2 files left to delete; the engine is asked")
+    assert said(room.look, are_going=True).startswith("Unowned files  2 files not deleted yet; the engine deletes them")
     room.look.forget({STRAY.name})
 
     assert room.look.problems == (LONELY,)

@@ -131,7 +131,7 @@ def test_verify_finds_and_repairs_damaged_and_missing_products(tmp_path, store):
         await until(pilot, lambda: "! missing    linux/data/c.json" in text(app))
         await until(pilot, lambda: app.focused.id == "cache-findings")
         await pilot.press("G", "r")
-        await until(pilot, lambda: "run the jobs again of" in text(app))
+        await until(pilot, lambda: "run the jobs of these sources again?" in text(app))
         await pilot.press("t", "g", "r")
         assert "\x1b" not in text(app)
         await pilot.press("escape")
@@ -417,7 +417,7 @@ def test_empty_cache_is_shown_as_one_sentence_without_tables(tmp_path):
     (tmp_path / "cache").mkdir()
 
     async def look(app, pilot, _session):
-        await until(pilot, lambda: "no products yet: what jobs make comes here" in text(app))
+        await until(pilot, lambda: "no products yet: the products of jobs appear here" in text(app))
         assert not any(app.pane.query_one(f"#cache-{name}").display for name in ("builders", "folders"))
 
     with database(tmp_path / "cache"):

@@ -158,7 +158,10 @@ def test_test_results_and_unsaved_changes_are_shown_on_every_screen(tmp_path, pr
     share.mkdir()
 
     async def do(app, pilot):
-        for place, words in ((tmp_path / "nowhere", "the folder of the shared cache is not there"), (share, "it answers after")):
+        for place, words in (
+            (tmp_path / "nowhere", "the folder of the shared cache does not exist"),
+            (share, "the store answers after"),
+        ):
             await choose(app, pilot, "O", "l")
             await fill(app, pilot, str(place))
             await choose(app, pilot, "t")

@@ -30,7 +30,7 @@ def test_unmounted_share_is_an_error_not_an_empty_store(tmp_path):
         lambda: store.put_record(KEY, b"x"),
         lambda: store.get_blob(KEY, str(tmp_path / "t"), 1),
     ):
-        with pytest.raises(StoreError, match="not there"):
+        with pytest.raises(StoreError, match="does not exist"):
             call()
     assert not (tmp_path / "share").exists()
 

@@ -199,7 +199,7 @@ def test_compressed_answer_is_refused(server, store):
     """Nothing is decompressed, so no size is exceeded."""
     server.faults.append(Fault("packed", "/ac/"))
 
-    with pytest.raises(Mismatch, match="packs"):
+    with pytest.raises(Mismatch, match="compresses its answers"):
         store.get_record(KEY)
 
 
