@@ -49,11 +49,11 @@ PAGE_ASSET_TYPE = UUID("3c9d5c1e-7f0b-5b64-8f0e-2a4c9d7e1e02")
 
 MOST_SPRITES = 10_000
 _MOST_EMPTY = 1 << 22
-"""Maximum number of pixels by which a frame may be larger than its sheet: transparent borders that Aseprite trimmed."""
+"""Maximum number of pixels of a frame beyond those of its sheet: Aseprite trims transparent borders, so a frame may be larger."""
 _LEAST_RATIO = 1.02
-"""Minimum ratio of a page's area to the area of its sprites; below it, packing hardly ever succeeds and is not tried."""
+"""Minimum ratio of a page's area to the area of its sprites. Smaller pages are not tried, because packing hardly ever succeeds."""
 _SMALLEST_SIDE, _STEP = 16, 8
-"""First tried side of a page whose sides are not powers of two, and the step to the next tried side (pixels)."""
+"""For pages whose sides are not powers of two: the first side that is tried, and the step to the next one (pixels)."""
 Side = Annotated[int, Meta(ge=0, le=16384)]
 
 
@@ -107,7 +107,7 @@ class Size(Struct, frozen=True):
 
 
 class SheetFrame(Struct, frozen=True, rename="camel"):
-    """A frame of Aseprite's JSON: its place on the sheet, and in the sprite if it is trimmed; `duration` in milliseconds."""
+    """A frame of Aseprite's JSON: its rectangle on the sheet and in the sprite before trimming, and its time in milliseconds."""
 
     frame: Box
     filename: str = ""
@@ -134,7 +134,10 @@ class Point(Struct, frozen=True):
 
 
 class SliceKey(Struct, frozen=True):
-    """A slice at a frame: its rectangle in the sprite, and in the rectangle the centre of a 9-slice and a pivot."""
+    """A slice from one frame on: its rectangle in the sprite (`bounds`).
+
+    `center` (of a 9-slice) and `pivot` are relative to the rectangle.
+    """
 
     bounds: Box
     center: Box | None = None
@@ -142,13 +145,13 @@ class SliceKey(Struct, frozen=True):
 
 
 class Slice(Struct, frozen=True):
-    """A slice of Aseprite's JSON; only its first key counts."""
+    """A slice of Aseprite's JSON: a named rectangle that may change from frame to frame; only its first key is used."""
 
     keys: list[SliceKey]
 
 
 class SheetMeta(Struct, frozen=True, rename="camel"):
-    """The part of Aseprite's JSON about the whole sheet; `image` is the path of its picture from the JSON."""
+    """The part of Aseprite's JSON about the whole sheet; `image` is the path of its picture, relative to the JSON file."""
 
     image: str
     frame_tags: list[SheetTag] = []
@@ -165,7 +168,7 @@ class SpriteSheet(Struct, frozen=True):
 class Sprite(Struct):
     """A sprite: its trimmed pixels (height, width, 4), its original size and the left top corner of the trimmed part.
 
-    `duration` is that of a frame of an animation, in milliseconds.
+    If the sprite is a frame of an animation, `duration` is its time in milliseconds.
     """
 
     name: str
@@ -184,7 +187,7 @@ class Sprite(Struct):
 
 
 class Contents(Struct):
-    """Everything that goes into an atlas; `animations` are {name: names of frames}."""
+    """The sprites of an atlas, their settings {name: settings}, and its animations {name: names of frames}."""
 
     sprites: list[Sprite] = []
     frames: dict[str, FrameSettings] = {}
@@ -208,7 +211,7 @@ class AtlasBuilder(SimpleBuilder):
                 raise JobError("Godot's atlases have no turned sprites; set rotate: false")
         for pattern in _list_patterns(request.read_source(), request.source):
             for file in request.matching(pattern):
-                with suppress(JobError, OSError):  # the job reports the mistake
+                with suppress(JobError, OSError):  # the job itself reports the mistake
                     if _is_sheet(file.path):
                         request.depends_on(_read_sheet(file)[1])
 
@@ -233,7 +236,7 @@ class AtlasBuilder(SimpleBuilder):
             request.add_product(name, sub_id=number + 1, asset_type=PAGE_ASSET_TYPE, facts=facts)
         contents.frames.update(settings)
         text = describe_frames(contents, names, sizes, options)
-        # Dependencies by asset id, because the path of a picture would mean its source.
+        # The dependencies are asset ids, because the path of a picture names a source, not a product.
         needs = [ProductDependency(request.source_uuid, number + 1) for number in range(len(pages))]
         extension = "tpsheet" if options.format == "godot" else "json"
         request.write_product(
@@ -274,7 +277,7 @@ def read_atlas_file(data: bytes, source: str) -> AtlasFile:
 
 
 def _list_patterns(data: bytes, source: str) -> list[str]:
-    """Return the patterns of an `.atlas` file, relative to the scan folders."""
+    """Return the sprite patterns of an `.atlas` file, relative to the scan folders."""
     folder = posixpath.dirname(source)
     patterns = read_atlas_file(data, source).sprites
     return [posixpath.normpath(posixpath.join(folder, each)) if each.startswith(("./", "../")) else each for each in patterns]
@@ -300,7 +303,7 @@ def _read_sheet(file: MatchedFile) -> tuple[SpriteSheet, str]:
 
 
 def _read_contents(files: list[MatchedFile], options: AtlasParams, request: ProcessJobRequest) -> Contents:
-    """Return the decoded sprites; those with equal pixels share one array."""
+    """Return the decoded sprites; sprites with equal pixels share one array."""
     import numpy as np
 
     made = Contents()
@@ -376,7 +379,10 @@ def _cut_sheet(path: str, sheet: SpriteSheet, picture: Any, made: Contents) -> I
 
 
 def _order_frames(names: list[str], direction: str) -> list[str]:
-    """Return the frames of an animation in the order in which they are shown; a pingpong shows its ends once."""
+    """Return the frames of an animation in the order in which they are shown.
+
+    A ping-pong animation shows its first and last frame once.
+    """
     shown = list(reversed(names)) if "reverse" in direction else names
     return shown + shown[-2:0:-1] if direction.startswith("pingpong") else shown
 
@@ -431,7 +437,7 @@ def pack(sprites: list[Sprite], options: AtlasParams, source: str) -> list[tuple
 
 
 def _list_sizes(options: AtlasParams) -> list[tuple[int, int]]:
-    """Return the sizes of a page, the smallest area first."""
+    """Return the possible sizes of a page, the smallest area first."""
     if options.power_of_two:
         sides = [1 << bit for bit in range(4, options.max_size.bit_length())]
         found = [(width, height) for width in sides for height in sides if height in (width, width // 2)]
@@ -455,7 +461,7 @@ def _try_pages(boxes: list[tuple[int, int, int]], size: tuple[int, int], count: 
 
 
 def _shrink(sprites: list[Sprite], size: tuple[int, int], options: AtlasParams) -> tuple[int, int]:
-    """Return the size that the sprites of the last page need."""
+    """Return the smallest size of the last page that holds its sprites."""
     needed = [0, 0]
     for each in sprites:
         shape = each.shape[::-1] if each.is_rotated else each.shape
@@ -535,7 +541,7 @@ def _describe_frame(sprite: Sprite, extra: FrameSettings) -> dict[str, Any]:
 
 
 def _describe_region(sprite: Sprite) -> dict[str, Any]:
-    """Return a sprite of Godot: its region of the page, and the trimmed margin (left, top, whole width, whole height)."""
+    """Return a sprite in Godot's form: its region of the page, and the trimmed margin (left, top, whole width, whole height)."""
     (width, height), (whole_width, whole_height) = sprite.shape, sprite.size
     margin = _box(*sprite.corner, whole_width - width, whole_height - height)
     return {"filename": sprite.name, "region": _box(*sprite.place, width, height), "margin": margin}

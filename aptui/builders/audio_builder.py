@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class SoundFormat(Struct, frozen=True):
-    """How a product is written; `rates` are all possible sample rates (Hz), empty if any up to `most_rate` is possible."""
+    """How a product is written. `rates` are the possible sample rates (Hz); () means every rate up to `most_rate`."""
 
     container: str
     subtype: str
@@ -64,13 +64,13 @@ FORMATS = {
     "mp3": SoundFormat("MP3", "MPEG_LAYER_III", "mp3", 2, rates=_MP3_RATES),
     "adpcm": SoundFormat("WAV", "IMA_ADPCM", "wav", 2, most_rate=192_000),
 }
-"""{value of the parameter `format`: how it is written}; an empty subtype is PCM with `bits`."""
+"""{value of the parameter `format`: how the product is written}; an empty subtype is PCM; `bits` decides its size."""
 _BITS_OF = {"PCM_S8": 8, "PCM_U8": 8, "PCM_16": 16, "PCM_24": 24, "ALAW": 16, "ULAW": 16, "IMA_ADPCM": 16, "MS_ADPCM": 16}
-"""{subtype of a source: bits of a sample}; the samples of other subtypes are not integers."""
+"""{libsndfile's subtype of a source: bits of a sample}; samples of all other subtypes are not integers."""
 _LOSSY_BITS = 24
-"""Bits of the samples that lossy encoders get."""
+"""Bits of the integer samples that are passed to lossy encoders."""
 _OPUS_LEAST, _OPUS_MOST = 26, 130
-"""Bit rates of Opus for each channel at the ends of the scale of `quality` (kbit/s)."""
+"""Bit rates of Opus for each channel at quality 0 and at quality 100 (kbit/s)."""
 
 AUDIO_ASSET_TYPE = UUID("b1a7e3d4-9c52-5f38-a6d1-4e8b0c6f1e03")
 """Asset type of every product of this builder: a sound; the extension names its container."""
@@ -79,10 +79,10 @@ MARKS_ASSET_TYPE = UUID("b1a7e3d4-9c52-5f38-a6d1-4e8b0c6f1e04")
 """Asset type of the loop points and markers of a sound whose format has no place for them: JSON."""
 
 BLOCK_FRAMES, _BLOCK_CHANNELS = 65536, 8
-"""Frames of a block with at most 8 channels; blocks with more channels have fewer frames."""
+"""Frames of a block of up to 8 channels, and that number of channels. With more channels a block has fewer frames."""
 
 _UNKNOWN_FRAMES = 1 << 62
-"""Frame counts above this are unknown: libsndfile returns nearly 2**63 for a stream whose header has no length."""
+"""A frame count of at least this means "unknown": libsndfile returns nearly 2**63 for a stream whose header has no length."""
 
 MOST_MIB = 1024
 """Default maximum size of a product (MiB): 100 minutes of stereo."""
@@ -129,7 +129,7 @@ def _or_null(least: float, most: float, description: str) -> dict[str, Any]:
 
 
 class _Shape(Struct):
-    """Changes of a sound that need a first pass over it: a gain factor, and the range of frames to keep (`end` 0: to the last)."""
+    """The result of a first pass over the sound: a gain factor, and the range of frames to keep (`end` 0 = to the last)."""
 
     gain: float = 1.0
     start: int = 0
@@ -142,7 +142,7 @@ class AudioBuilder:
     name: ClassVar[str] = "audio"
     version: ClassVar[str] = "1"
     patterns: ClassVar[tuple[str, ...]] = ("*.wav", "*.flac", "*.ogg", "*.mp3", "*.aif", "*.aiff")
-    # Their wheels carry libsndfile, libFLAC and libsoxr, whose upgrade changes bytes.
+    # The wheels of these packages contain libsndfile, libFLAC and libsoxr; an upgrade of one changes the bytes of products.
     analysis_fingerprint: ClassVar[str] = library_versions("soundfile", "soxr")
     params_schema: ClassVar[dict[str, Any]] = {
         "type": "object",
@@ -222,7 +222,7 @@ def _open_sound(file: IO[bytes], layout: WavLayout | None, request: ProcessJobRe
 
     if layout is not None:
         _check_wav(layout, request)
-    # Bytes, because soundfile cannot encode the surrogates of an undecodable name.
+    # The path is passed as bytes, because soundfile cannot encode the surrogates of an undecodable name.
     source = PlainWav(file, layout) if layout is not None and layout.is_misread else os.fsencode(request.full_path)
     file.seek(0)
     with _quiet(describe_kind(file.read(16)) in ("", "an MP3 sound")), soundfile.SoundFile(source) as sound:
@@ -252,7 +252,7 @@ def _check_wav(layout: WavLayout, request: ProcessJobRequest) -> None:
 
 @contextmanager
 def _quiet(is_needed: bool) -> Iterator[None]:
-    """Keep the output that the MP3 decoder prints by itself out of the job's log."""
+    """Drop what the MP3 decoder prints to standard error, so that it is not in the job's log."""
     if not is_needed:
         yield
         return
@@ -341,7 +341,7 @@ def _convert(
 
 
 def _scale_quality(quality: int, form: str) -> float:
-    """Return libsndfile's quality (0 to 1) for one of ours, so that all formats have about equal bit rates.
+    """Return libsndfile's quality (0 to 1) for a value of the parameter `quality`, so that all formats have about equal bit rates.
 
     Vorbis and MP3 agree; for stereo music at 44,100 Hz they have about 60 kbit/s at 1, 125 at 60, 200 and 320 at 100. libsndfile's
     scale of Opus is linear, from 6 to 256 kbit/s for each channel.
@@ -395,9 +395,9 @@ def _measure(
 
 
 def _choose_gain(meter: SoundMeter, options: Mapping[str, Any], request: ProcessJobRequest) -> float:
-    """Return the factor for all samples.
+    """Return the gain factor for all samples.
 
-    In hundredths of a dB, because processors may differ in the last bits of a measured loudness.
+    The gain is rounded to hundredths of a dB, because processors may differ in the last bits of a measured loudness.
     """
     target, peak = options["loudness"], options["peak"]
     if not meter.peak or (target is None and peak is None):
@@ -488,7 +488,7 @@ def _blocks(source: Any, request: ProcessJobRequest, *, warns: bool) -> Iterator
 
 
 def _replace_odd(block: Samples) -> int:
-    """Replace samples that cannot be played, because resampling would spread them; return their number."""
+    """Replace samples that are NaN or infinite, because resampling would spread them to their neighbours; return their number."""
     import numpy as np
 
     is_odd = ~np.isfinite(block)
@@ -514,7 +514,10 @@ def _resample(blocks: Iterator[Samples], rate: int, target_rate: int, channel_co
 
 
 class _Noise:
-    """Triangular noise of one bit, the same for every sound: PCG64 gives equal numbers on every machine and in every version."""
+    """Triangular noise of one bit, the same for every sound.
+
+    PCG64 gives equal numbers on every machine and in every version of numpy.
+    """
 
     def __init__(self) -> None:
         import numpy as np
@@ -528,7 +531,7 @@ class _Noise:
 
 
 def _round_samples(block: Samples, bits: int, loudness: _Loudness, noise: _Noise | None = None) -> NDArray[np.int32]:
-    """Return `block` as integers in the upper `bits` of 32; full scale plus half a step, 1.0 itself too, is not yet clipping."""
+    """Return `block` as integers in the upper `bits` of 32. Samples up to half a step above full scale do not count as clipped."""
     import numpy as np
 
     full_scale = 1 << (bits - 1)
@@ -542,7 +545,10 @@ def _round_samples(block: Samples, bits: int, loudness: _Loudness, noise: _Noise
 
 
 def _report_clipping(loudness: _Loudness, source: Any, request: ProcessJobRequest, *, is_resampled: bool) -> None:
-    """Warn of clipping by this job or in the source; the overshoot of a lossy decoder, usual in loud music, is information."""
+    """Report clipped samples: as a warning if this job resampled or the source has floats.
+
+    Otherwise the decoder of a lossy source made them, which is usual for loud music, so they are only information.
+    """
     if not loudness.clipped_count:
         return
     text = f"{request.source}: {loudness.clipped_count} samples clipped, peak {loudness.peak:.3f} of full scale"

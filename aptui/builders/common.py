@@ -1,4 +1,4 @@
-"""Common parts of the shipped builders: one job per platform with its parameters checked, texts of errors, messages of compilers.
+"""Common parts of the shipped builders: jobs for each platform with checked parameters, texts of errors, messages of compilers.
 
 Tests: `tests/builders/test_params.py`.
 """
@@ -17,7 +17,7 @@ from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobDescriptor, Para
 Schema = Mapping[str, Any]
 _LONGEST_SHOWN, _LONGEST_TEXT = 60, 200
 Contradiction = Callable[[Mapping[str, Any]], str]
-"""Returns one line that names contradictory parameters, or ""."""
+"""Function from parameters to one line that names contradictory ones, or ""."""
 
 
 def no_contradiction(_params: Mapping[str, Any]) -> str:
@@ -54,7 +54,7 @@ def shorten(text: str) -> str:
 
 
 def describe_damage(error: BaseException) -> str:
-    """Return in plain words why a library could not read some bytes; its own messages do not help the author of the file."""
+    """Return in plain words why a library could not read a file. The library's own messages do not help the author of the file."""
     if isinstance(error, struct.error | IndexError | EOFError | AssertionError) or "not enough" in str(error):
         return "it ends too early, or refers to missing parts"
     if isinstance(error, RecursionError):
@@ -91,7 +91,10 @@ class CompilerMessage(Struct, frozen=True):
 
 
 def messages(output: str, pattern: re.Pattern[str]) -> list[CompilerMessage]:
-    """Return each line of `output` once that matches `pattern`, which has the groups `kind`, `text` and maybe `file` and `line`."""
+    """Return the messages of the lines that match `pattern`, each once.
+
+    The pattern has groups `kind`, `text`, and maybe `file` and `line`.
+    """
     found = []
     for match in map(pattern.match, output.splitlines()):
         if match:

@@ -67,7 +67,7 @@ class FontBuilder:
     name: ClassVar[str] = "font"
     version: ClassVar[str] = "1"
     patterns: ClassVar[tuple[str, ...]] = ("*.ttf", "*.otf", "*.woff", "*.woff2")
-    # The compressors' upgrade changes bytes too.
+    # It has the compressors, too, because an upgrade of one changes bytes.
     analysis_fingerprint: ClassVar[str] = f"{library_versions('fonttools', 'brotli')}, zlib {zlib.ZLIB_RUNTIME_VERSION}"
     params_schema: ClassVar[dict[str, Any]] = {
         "type": "object",
@@ -126,7 +126,7 @@ class FontBuilder:
 
 @contextmanager
 def fonttools_logged(log: JobLog, source: str) -> Iterator[None]:
-    """Write the messages of fontTools into the job's log; its warnings, such as odd dates, need no correction."""
+    """Write warnings of fontTools into the job's log as information: things such as odd dates need no correction."""
     seen: set[str] = set()
 
     class Handler(logging.Handler):
@@ -148,7 +148,7 @@ def fonttools_logged(log: JobLog, source: str) -> Iterator[None]:
 
 
 class FontReport:
-    """Warnings about one font, each a failure if `strict` is set, and the messages of fontTools."""
+    """Logs the warnings about one font; if `strict` is set, a warning is a failure. Also logs details from fontTools."""
 
     def __init__(self, request: ProcessJobRequest, *, is_strict: bool) -> None:
         self._request = request
@@ -158,7 +158,7 @@ class FontReport:
         """Log a warning.
 
         Raises:
-            BrokenFontError: warnings are failures.
+            BrokenFontError: `strict` makes the warning a failure.
         """
         if self._is_strict:
             raise BrokenFontError(text)
@@ -182,7 +182,7 @@ def _product(data: bytes, options: Mapping[str, Any], request: ProcessJobRequest
     name = f"{request.stem}.{extension}"
     if not is_cut and packing == font.flavor:
         return os.path.basename(request.source), data
-    font = _read(data, report)  # tables that were not read are written unchanged
+    font = _read(data, report)  # fontTools writes unread tables unchanged
     if is_cut:
         _leave_out(font, left_out, report)
         _cut(font, options, report)
@@ -196,7 +196,7 @@ def open_checked(data: bytes, report: FontReport) -> tuple[Any, list[str]]:
     """Return a font whose tables were checked, and the names of the tables that fontTools cannot read, which are removed.
 
     Raises:
-        BrokenFontError: it cannot be used.
+        BrokenFontError: the font cannot be used.
         TooMuchWorkError: its tables need too many steps.
         MissingError: a package is not installed.
     """
@@ -228,7 +228,7 @@ def _check_directory(data: bytes) -> None:
     if not data.startswith(_SIGNATURES):
         raise BrokenFontError("is not a font: it does not begin with the signature of ttf, otf, woff or woff2")
     if data.startswith(b"wOF2"):
-        return  # all its tables are in one compressed stream
+        return  # all tables of a WOFF2 are in one compressed stream
     is_woff = data.startswith(b"wOFF")
     start, size, count_at = (44, 20, 12) if is_woff else (12, 16, 4)
     if len(data) < start:
@@ -252,7 +252,7 @@ def _check_tables(font: Any, report: FontReport) -> list[str]:
         raise BrokenFontError(f"has no table '{missing[0]}'" + (f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""))
     if not any(all(tag in tags for tag in outline) for outline in _OUTLINES):
         raise BrokenFontError("has no outlines and no bitmaps: no table 'glyf', 'CFF ', 'CFF2', 'CBDT' or 'sbix'")
-    # These come first, because other tables need their counts and glyph names.
+    # These tables are read first, because the others need their counts and glyph names.
     first = [tag for tag in ("head", "maxp", "loca", "post") if tag in tags]
     unread = []
     for tag in [*first, *(tag for tag in tags if tag not in first)]:
@@ -299,7 +299,7 @@ def _check_table(font: Any, tag: str) -> None:
 
 
 def _leave_out(font: Any, unread: list[str], report: FontReport) -> None:
-    """Remove tables that cannot be subset: damaged tables, pictures that need another library, and tables of Apple's layout."""
+    """Remove tables that cannot be subset: damaged ones, SVG pictures, which need another library, and tables of Apple's layout."""
     for tag in [tag for tag in font.keys() if tag != "GlyphOrder"]:  # noqa: SIM118 -- a TTFont is not a mapping
         if tag in unread:
             del font[tag]

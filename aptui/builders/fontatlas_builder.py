@@ -1,10 +1,11 @@
 """The `fontatlas` builder: the glyphs of a font on pages, as distance fields or pictures, with metrics and kerning.
 
-FreeType renders the glyphs, in integers, so that each machine makes equal pages. The JSON has the form of msdf-atlas-gen, which the
-builder `msdf` runs: lengths in em, places on the page in pixels from its lower left corner. With several pages each glyph names its
-page. `format: bmfont` writes AngelCode's text form instead, in pixels.
+FreeType renders the glyphs with integer arithmetic, so that every machine makes equal pages. The JSON has the form of
+msdf-atlas-gen, which the builder `msdf` runs: lengths are in em, and positions on the page are in pixels from its lower left
+corner. If there are several pages, each glyph names its page. `format: bmfont` writes AngelCode's text form instead,
+in pixels.
 
-Memory: at most `max_size` squared for each page, and the glyphs.
+Memory: at most `max_size` squared bytes for each page, and the glyphs.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ METRICS_ASSET_TYPE = UUID("b5e4a082-6d3f-5c71-90ba-28f1d7e6430e")
 MOST_CHARACTERS = 30_000
 _TRANSLATIONS = (".po", ".xlf", ".xliff", ".csv", ".tsv")
 _EMPTY_PAGE = 16
-"""Side of the page of a font whose characters are all empty (pixels)."""
+"""Side of the page (pixels) if all drawn characters are empty, such as blanks."""
 
 Range = Annotated[str, Meta(pattern=rf"^{UNICODES}$")]
 
@@ -144,7 +145,7 @@ class MsdfParams(Struct, frozen=True, kw_only=True):
 
 
 class MsdfBuilder(SimpleBuilder):
-    """Makes `<stem>.json` and `<stem>.png` of a font by msdf-atlas-gen, which keeps corners sharp."""
+    """Makes `<stem>.json` and `<stem>.png` of a font with the program msdf-atlas-gen, whose distance fields keep corners sharp."""
 
     name: ClassVar[str] = "msdf"
     version: ClassVar[str] = "1"
@@ -175,7 +176,7 @@ class MsdfBuilder(SimpleBuilder):
         ])  # fmt: skip
         with open(made, "rb") as file:
             metrics = json.load(file)
-        # The program reads the table 'kern' alone, which fonts with OpenType's kerning do not have.
+        # The kerning is ours, because the program reads only the table 'kern', which many fonts do not have: theirs is in GPOS.
         metrics["kerning"] = _describe_kerning(glyphs, kerning, units)
         facts = {"width": metrics["atlas"]["width"], "height": metrics["atlas"]["height"], "format": "png"}
         request.add_product(page, sub_id=1, asset_type=PAGE_ASSET_TYPE, facts=facts)
@@ -199,7 +200,7 @@ def read_font(request: ProcessJobRequest) -> bytes:
     """Return the bytes of the source.
 
     Raises:
-        JobError: it cannot be read.
+        JobError: the source cannot be read.
     """
     try:
         return lfs_source.source_bytes(request)
@@ -211,10 +212,10 @@ def read_font(request: ProcessJobRequest) -> bytes:
 def _open_font(
     data: bytes, options: FontAtlasParams | MsdfParams, request: ProcessJobRequest
 ) -> Iterator[tuple[Any, list[int], FontReport]]:
-    """Yield the font, the code points to draw and the report of warnings.
+    """Yield the font, the code points to draw, and the report for warnings.
 
     Raises:
-        JobError: the font is damaged, a parameter is wrong, or something is missing; also if the body finds it.
+        JobError: here or in the body, the font is damaged, a parameter is wrong, or a package or glyph is missing.
     """
     report = FontReport(request, is_strict=options.strict)
     try:
@@ -231,7 +232,7 @@ def choose_characters(
     """Return the code points to draw, sorted: those that the parameters name and that the font has.
 
     Raises:
-        BrokenFontError: the font lacks all of them.
+        BrokenFontError: the font lacks all of these characters.
     """
     wanted = set(options.characters)
     for pattern in options.files:
@@ -254,7 +255,7 @@ def choose_characters(
 
 
 def _list_characters(path: str, data: bytes) -> str:
-    """Return the characters of a file: only those of the texts if it has translations, otherwise all."""
+    """Return the characters of a file. Of a file of translations, only those of the translated texts."""
     try:
         if path.lower().endswith(_TRANSLATIONS):
             messages = (message for catalog in read_catalogs(path, data) for message in catalog.messages.values())
@@ -348,7 +349,7 @@ def _draw_page(size: tuple[int, int], sprites: list[Sprite]) -> Any:
 
 
 def write_metrics(name: str, text: bytes, page_count: int, request: ProcessJobRequest) -> None:
-    """Write the metrics. They depend on the pages, which are the products with sub ids from 1."""
+    """Write the metrics, a product that depends on the pages (the products with sub ids from 1)."""
     needs = [ProductDependency(request.source_uuid, number + 1) for number in range(page_count)]
     request.write_product(name, text, sub_id=0, asset_type=METRICS_ASSET_TYPE, dependencies=needs, dependencies_handled=True)
 

@@ -1,4 +1,4 @@
-"""The `json` builder: validates JSON and writes it minified, indented or as it is; it never interprets the data.
+"""The `json` builder: validates JSON and writes it minified, indented or as it is; it does not interpret the data.
 
 The text is validated by the standard library's parser, but written from its own tokens: numbers, escapes and the order of keys
 (even of duplicate keys) do not change, so that no integer is too long and no float is rounded.
@@ -43,7 +43,7 @@ JSON_ASSET_TYPE = UUID("8f4d5f5a-5a0e-5d0b-9a3c-6f1c2b7d1e01")
 """Asset type of every product of this builder: JSON text in UTF-8."""
 
 MOST_DUPLICATES_SHOWN = 200
-"""Maximum number of warnings for single duplicate keys; one more warning gives the number of the others."""
+"""Maximum number of warnings about duplicate keys; one more warning gives the number of further duplicates."""
 
 _LONGEST_KEY_SHOWN = 80
 
@@ -80,7 +80,7 @@ class JsonBuilder:
         return response
 
     def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
-        """Validate the source and write its one product, named as the source."""
+        """Validate the source and write its one product, which has the name of the source."""
         try:
             options = check_params(self.params_schema, request.params)
             data = lfs_source.source_bytes(request)
@@ -112,7 +112,7 @@ def _decode(data: bytes, request: ProcessJobRequest) -> str:
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
             what = "invalid UTF-8 at byte offset 0: this is UTF-16 or UTF-32; save it as UTF-8"
             raise BrokenTextError(what, "1:1") from None
-        # All before the offset is valid, so that columns count characters as everywhere else.
+        # The bytes before the offset are valid UTF-8, so the column can count characters, as in all other messages.
         before = data[: error.start].decode("utf-8")
         what = f"invalid UTF-8 at byte offset {error.start} (0x{data[error.start]:02x})"
         raise BrokenTextError(what, write_place(before, len(before))) from None
@@ -163,7 +163,7 @@ def _show_key(key: str) -> str:
 
 
 def _duplicate_keys(text: str) -> Iterator[tuple[str, int, int]]:
-    """Yield (key, position, position of its first use in the same object) of valid JSON."""
+    """Yield (key, position, position of its first use in the same object) of each duplicate key in valid JSON."""
     seen: list[dict[str, int] | None] = []
     previous = ""
     for match in TOKEN.finditer(text):

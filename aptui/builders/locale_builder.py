@@ -38,7 +38,7 @@ _BRACES = re.compile(r"\{\{|\}\}|\{(\w*)(?:[!:,][^{}]*)?\}")
 _PLURAL_FORMS = re.compile(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;]+);?\s*")
 _SAME_TYPE = {"i": "d", "u": "d", "X": "x", "E": "e", "F": "f", "G": "g"}
 _MOST_NUMBERS = 200
-"""Number of integers, from 0, for which the rule of the plural forms is tried."""
+"""Number of integers (0, 1, 2 …) with which the rule of the plural forms is tested."""
 
 
 class LocaleParams(Struct, frozen=True, kw_only=True):
@@ -55,7 +55,7 @@ class LocaleParams(Struct, frozen=True, kw_only=True):
 
 
 class Mistake(Struct, frozen=True):
-    """A mistake in translations: its kind, its place (`file:line`), and a description."""
+    """A mistake in translations: its kind (for the limit of warnings), its place (`file:line`), and a description."""
 
     kind: str
     place: str
@@ -124,7 +124,7 @@ def write_table(catalog: TextCatalog) -> bytes:
 
 
 def check_catalog(catalog: TextCatalog, source: str) -> Iterator[Mistake]:
-    """Yield the mistakes inside one language: texts that are missing, wrong plural forms, other placeholders than in the source."""
+    """Yield the mistakes inside one language: missing texts, wrong plural forms, placeholders that differ from the source."""
     form_count, wrong = read_plural_forms(catalog.plural_forms)
     has_plurals = any(len(message.source) > 1 for message in catalog.messages.values())
     if has_plurals and wrong:
@@ -143,7 +143,7 @@ def check_catalog(catalog: TextCatalog, source: str) -> Iterator[Mistake]:
 
 
 def compare_keys(catalog: TextCatalog, source: str, template: TextCatalog, template_path: str) -> Iterator[Mistake]:
-    """Yield the keys that are only in a catalog or only in its template."""
+    """Yield a mistake for each key that is only in a catalog or only in its template."""
     for key, message in template.messages.items():
         if key not in catalog.messages:
             where = f"{template_path}:{message.line}"
@@ -154,7 +154,7 @@ def compare_keys(catalog: TextCatalog, source: str, template: TextCatalog, templ
 
 
 def read_plural_forms(header: str) -> tuple[int, str]:
-    """Return (number of forms, "") of a header `Plural-Forms`, or (0, what is wrong)."""
+    """Parse a header `Plural-Forms`; return (number of plural forms, ""), or (0, what is wrong)."""
     match = _PLURAL_FORMS.fullmatch(header)
     if match is None:
         return 0, "the header has no usable Plural-Forms, which texts with a plural need"
@@ -195,7 +195,7 @@ def _list(found: Counter[str]) -> str:
 
 
 def _percent(text: str) -> Sequence[str]:
-    """Return the placeholders of printf; a placeholder without a number gets the number of its place."""
+    """Return the placeholders of printf; placeholders without numbers are numbered in their order."""
     found: list[str] = []
     for match in _PERCENT.finditer(text):
         if match[3]:

@@ -1,8 +1,7 @@
 """The `lua` builder: checks the syntax of Lua scripts, and writes them as they are or as bytecode.
 
 Bytecode comes from a `luac` program if it is installed, otherwise from the Lua in the package lupa; neither runs the
-script. Bytecode fits only one version of Lua, one width of pointers and numbers, one byte order: name the version that the game
-has.
+script. Bytecode runs only with the same version of Lua, width of pointers and numbers, and byte order, so set the game's version.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ end
 
 
 class _BrokenLuaError(Exception):
-    """The script does not compile; `line` is 0 if it is not known."""
+    """The script does not compile; `line` is 0 if it is unknown."""
 
     def __init__(self, what: str, line: int = 0) -> None:
         super().__init__(what)
@@ -106,7 +105,7 @@ class LuaBuilder:
         return response
 
     def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
-        """Check the source and write its one product, named as the source."""
+        """Check the source and write its one product, which has the name of the source."""
         try:
             options = check_params(self.params_schema, request.params)
             data = lfs_source.source_bytes(request)
@@ -123,12 +122,12 @@ class LuaBuilder:
 
 
 def can_compile() -> bool:
-    """Return whether scripts can be checked here at all."""
+    """Return whether this machine has lupa or a `luac` program, and so can check scripts."""
     return has_library("lupa") or bool(_compiler({"luac": None, "version": "5.4"}))
 
 
 def _compiler(options: Mapping[str, Any]) -> str:
-    """Return the path of the `luac` program that the parameters name, "" for none."""
+    """Return the path of the `luac` program that the parameters name, "" if it is not found."""
     version = options["version"]
     if version == "luajit" and not options["luac"]:
         return ""
@@ -160,9 +159,10 @@ def _by_library(data: bytes, options: Mapping[str, Any], request: ProcessJobRequ
     lupa = library(_MODULES[options["version"]], "lupa")
     runtime = lupa.LuaRuntime(encoding=None, register_eval=False, register_builtins=False, unpack_returned_tuples=True)
     compile_ = runtime.execute(_LOAD)
-    # Only the program `lua` accepts a first line for the shell. Its line end is kept, so that line numbers are those of the file.
+    # Remove a first line such as `#!/usr/bin/lua`, which only the program `lua` accepts. Its line end stays, so that lines keep
+    # their numbers.
     text = re.sub(rb"\A(?:\xef\xbb\xbf)?#[^\r\n]*", b"", data).removeprefix(b"\xef\xbb\xbf")
-    # Without `d`, LuaJIT orders constant tables at random.
+    # Without the option `d`, LuaJIT writes constant tables in random order.
     how = (b"sd" if options["strip"] else b"d") if options["version"] == "luajit" else options["strip"]
     made = compile_(text, b"=" + os.fsencode(request.source), how, is_dumped)
     if isinstance(made, tuple):
@@ -173,7 +173,7 @@ def _by_library(data: bytes, options: Mapping[str, Any], request: ProcessJobRequ
 def _by_program(compiler: str, options: Mapping[str, Any], request: ProcessJobRequest, *, is_dumped: bool) -> bytes:
     product = os.path.join(request.temp_dir, "luac.out")
     mode = ["-o", product, *(["-s"] if options["strip"] else [])] if is_dumped else ["-p"]
-    # A relative name, as it becomes part of the bytecode; `./` keeps one from being taken for an option.
+    # The name is relative, because it becomes part of the bytecode. `./` before `-` keeps luac from reading it as an option.
     source = f"./{request.source}" if request.source.startswith("-") else request.source
     ended = run_program([compiler, *mode, "--", source], request.scan_folder)
     if ended.status != 0:

@@ -1,8 +1,8 @@
 """The `model` builder: glTF, GLB, OBJ, STL, PLY and OFF are checked and become one GLB for each level of detail.
 
 A job checks the model down to its numbers, removes what no scene shows, adds tangents if asked for, merges equal vertices, orders
-triangles and vertices for the caches of a GPU (`gltf.rewriting`), and packs everything into one file. `gltfpack`, if it is
-installed, makes simpler levels of detail and compresses buffers; no mature library with wheels does that for meshes with texture
+triangles and vertices for the caches of a GPU (`gltf.rewriting`), and packs everything into one file. The program `gltfpack`, if it
+is installed, makes simpler levels of detail and compresses buffers. No mature Python library does this for meshes with texture
 coordinates.
 """
 
@@ -57,7 +57,7 @@ _STRIPS_AND_FANS = (5, 6)
 _LIBRARIES = ("trimesh", "Pillow")
 """Packages that read and write the formats other than glTF."""
 _GPU_TEXTURES = {"ktx2": ("KHR_texture_basisu", "image/ktx2"), "dds": ("MSFT_texture_dds", "image/vnd-ms.dds")}
-"""{extension of a texture: (glTF extension that refers to it, media type)}."""
+"""{file extension of a texture: (glTF extension for references to it, media type)}."""
 
 Ratio = Annotated[float, Meta(gt=0, lt=1)]
 
@@ -99,7 +99,7 @@ class ModelBuilder(SimpleBuilder):
     analysis_fingerprint: ClassVar[str] = library_versions("numpy", *_LIBRARIES)
 
     def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
-        """Return one job per platform; libraries and programs that it uses are part of its fingerprint."""
+        """Return one job per platform; the libraries and programs that a job uses are part of its fingerprint."""
         response = super().create_jobs(request)
         for job in response.jobs:
             used = [library_versions(*_LIBRARIES)] if is_mesh(request.source) else []
@@ -109,14 +109,14 @@ class ModelBuilder(SimpleBuilder):
         return response
 
     def analyse(self, request: CreateJobsRequest) -> None:
-        """Depend on all files that the model names, also on missing ones."""
+        """Depend on all files that the model names, even if they are missing."""
         if is_mesh(request.source):
             paths: Any = list_named_files(request)
         else:
             try:
                 uris = list(file_uris(parse_document(request.read_source()).tree))
             except (BrokenGltfError, OSError):
-                uris = []  # the job reports the mistake
+                uris = []  # the job itself reports the mistake
             paths = (placed(request.source, uri) for uri in uris)
         request.source_dependencies += declare_sources(request.scan_folder, filter_allowed(request, paths))
 
@@ -145,7 +145,7 @@ def _needs_gltfpack(options: ModelParams) -> bool:
 
 
 def _reader(request: ProcessJobRequest) -> Read:
-    """Return a function that reads each file that the source names once."""
+    """Return a function that reads a file that the source names; it reads each file only once."""
     known: dict[str, bytes] = {}
 
     def read_beside(path: str) -> bytes:
@@ -199,7 +199,7 @@ def _write_levels(product: bytes, options: ModelParams, request: ProcessJobReque
 
 
 def _run_gltfpack(document: Document, ratio: float, options: ModelParams, request: ProcessJobRequest) -> Document:
-    """Return a model with a share of its triangles, compressed if asked for; names, materials and extras stay."""
+    """Return a model with a share (`ratio`) of its triangles, compressed on request. Names, materials and extras are kept."""
     program = find_program("gltfpack", ())
     if not program:
         raise JobError(f"{request.source}: 'lods' and 'compress' need the program gltfpack: install the package gltfpack")
@@ -221,7 +221,7 @@ def _run_gltfpack(document: Document, ratio: float, options: ModelParams, reques
 
 
 def _hide_files(tree: Object) -> dict[bytes, str]:
-    """Replace each image that is a file by a few bytes, because gltfpack copies or loses files; return {bytes: URI}."""
+    """Replace images in separate files by a few bytes, because gltfpack copies or loses these files; return {bytes: URI}."""
     hidden: dict[bytes, str] = {}
     for image in as_objects(tree.get("images")):
         if "uri" in image:
@@ -275,7 +275,7 @@ def _write(request: ProcessJobRequest, name: str, data: bytes, tree: Object, nee
 
 
 def _count(tree: Object) -> tuple[int, int]:
-    """Return the number of triangles and vertices of a checked document; each mesh and each set of vertices is counted once."""
+    """Return the number of triangles and of vertices of a checked document; each mesh and each set of vertices is counted once."""
     accessors = as_objects(tree.get("accessors"))
     triangles = 0
     vertices: dict[object, int] = {}
@@ -293,7 +293,7 @@ def _count(tree: Object) -> tuple[int, int]:
 
 
 def _needs(tree: Object, request: ProcessJobRequest) -> list[PathDependency]:
-    """Return the files that the product still names: a model needs its buffers at once, images may load later."""
+    """Return dependencies on the files that the product still names. Buffers load with the model; images may load later."""
     found = []
     for name, load in (("buffers", LoadBehavior.PRE_LOAD), ("images", LoadBehavior.QUEUE_LOAD)):
         paths = (placed(request.source, uri) for uri in file_uris(tree, (name,)))

@@ -4,7 +4,7 @@ A source has one job, or one for each variant: a combination of macros. A job ma
 and the module in other languages by spirv-cross or naga.
 
 The compiler runs in the scan folder with relative names, so that no path of this host enters a product. Files that a shader
-includes, directly or not, are source dependencies, and so is every place that was searched for a missing include.
+includes, directly or indirectly, are source dependencies. So is every place that was searched for a missing include.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _SLANGC_LINE = re.compile(r"^(?P<file>[^()]+)\((?P<line>\d+)\): (?P<kind>fatal e
 _SLANGC_PLACE = re.compile(
     r"^((?:fatal )?error|warning)\[\w+\]: .*\n\s*--> (.+):(\d+):\d+\n[^|]*\|.*\n[^|]*\|.*\n[^|]*\|[ \t]*\^+[ \t]*", re.MULTILINE
 )
-"""Start of a message of slangc since 2026: its kind, its place, the line of the source, and the mark below it."""
+"""Matches the start of a message of slangc since 2026: kind, place, line of the source, and the `^` marks below it."""
 _SUMMARY = re.compile(r"^\d+ compilation errors|^('' : )?compilation terminated|^No code generated", re.IGNORECASE)
 MOST_VARIANTS = 1024
 """Maximum number of variants of a shader: each is a job on each platform."""
@@ -82,7 +82,7 @@ _CROSS = {
     "metal": ("spirv-cross", "--msl"),
     "wgsl": ("naga",),
 }
-"""{language, which is the extension of the product: program and arguments}."""
+"""{target language, also the extension of the product: program and arguments}."""
 
 _OPTIMISATIONS = {"none": "-O0", "speed": "-O", "size": "-Os"}
 
@@ -101,7 +101,7 @@ _OPTIONAL_NAME = {"anyOf": [_NAME, {"type": "null"}], "default": None}
 
 
 class _BrokenShaderError(Exception):
-    """The shader does not compile; the text is one line with its place."""
+    """The shader does not compile; the text is one line that begins with the place of the mistake."""
 
 
 class ShaderBuilder:
@@ -174,7 +174,7 @@ class ShaderBuilder:
     }
 
     def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
-        """Return one job per platform and variant; the programs that it runs are part of its fingerprint."""
+        """Return one job per platform and variant; the programs that a job runs are part of its fingerprint."""
         response = one_job_per_platform(request, self.name, self.params_schema, contradiction=_contradiction)
         paths: dict[str, None] = {}
         jobs = []
@@ -213,7 +213,10 @@ def _list_compilers(source: str) -> tuple[str, ...]:
 
 
 def list_variants(variants: Mapping[str, Sequence[str | int | None]]) -> list[dict[str, str | int]]:
-    """Return the macros {name: value} of each combination, in the order of names and values; null leaves a macro out."""
+    """Return the macros {name: value} of each variant, in the order of names and values.
+
+    A macro with the value null is left out.
+    """
     names = sorted(name for name in variants if variants[name])
     combinations = itertools.product(*(dict.fromkeys(variants[name]) for name in names))
     return [{name: value for name, value in zip(names, each, strict=True) if value is not None} for each in combinations]
@@ -227,13 +230,15 @@ def name_variant(macros: Mapping[str, str | int]) -> str:
 def list_included(
     request: CreateJobsRequest | ProcessJobRequest, include_paths: Sequence[str], *, refuses: bool = False
 ) -> list[str]:
-    """Return the files that the source includes, directly or not, relative to the scan folder, and missing places.
+    """Return the files that the source includes, directly or indirectly, and the places searched for missing ones.
+
+    All paths are relative to the scan folder.
 
     Args:
-        request: whose source.
-        include_paths: folders in the scan folder.
-        refuses: an include of something outside the project, or one that cannot be understood, is an error: the compiler would read
-            it.
+        request: the request with the source.
+        include_paths: folders in the scan folder in which includes are searched.
+        refuses: whether an include outside the project, or one that cannot be parsed, is an error, because the compiler would
+            read it.
 
     Raises:
         ForbiddenNameError, _BrokenError: see `refuses`.
@@ -281,7 +286,7 @@ def _list_imported(file: str, text: str) -> list[list[str]]:
 
 
 def _directives(text: str) -> str:
-    """Return a shader's text as a preprocessor sees its lines: continued ones joined, without comments."""
+    """Return a shader's text without comments, and with continued lines joined, as a preprocessor sees it."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\\\n", "")
     return _TEXT_OR_COMMENT.sub(lambda match: match[1] or " ", text)
 
@@ -345,7 +350,7 @@ def _compile_shader(data: bytes, options: Mapping[str, Any], request: ProcessJob
     path = request.product_path(name)
     if os.path.dirname(request.source).startswith("-"):
         raise ParamError("its folder's name begins with '-', which compilers take for an option")
-    # Relative names: modules with lines and messages contain the path of the source.
+    # Names are relative, because messages and debug information contain the path of the source.
     source = request.source if not request.source.startswith("-") else f"./{request.source}"
     folder = _folder_without_marks(data, included, options["include_paths"], request)
 
@@ -364,7 +369,7 @@ def _compile_shader(data: bytes, options: Mapping[str, Any], request: ProcessJob
         return [JobProduct(name, 0, SHADER_ASSET_TYPE)]
     products = [JobProduct(name, zlib.crc32(variant.encode()), SPIRV_ASSET_TYPE)]
     if options["reflect"] or options["cross"]:
-        # Optimisers remove names, and bindings that one variant does not use.
+        # Compile again without optimisation, which removes names, and bindings that this variant does not use.
         named = os.path.join(request.temp_dir, "named.spv")
         compile_to(named, {"optimise": "none", "debug": True}, is_silent=True)
         products += _describe(named, base, options, request)
@@ -396,16 +401,16 @@ def _describe(named: str, base: str, options: Mapping[str, Any], request: Proces
 
 
 def _folder_without_marks(data: bytes, included: Sequence[str], include_paths: Sequence[str], request: ProcessJobRequest) -> str:
-    """Return the folder to compile in: the scan folder, or a copy of the shader and its includes if any has a byte order mark.
+    """Return the folder to compile in: the scan folder, or a copy without byte order marks if the shader or an include has one.
 
-    Compilers take the mark for a character of the program.
+    Compilers read a byte order mark as a character of the program.
     """
     files = {request.source: data}
     for path in included:
         try:
             files[path] = read(request, path)
         except UnusableError:
-            continue  # the compiler does not search here
+            continue  # a missing place: the compiler finds no file there either
     marked = [path for path, text in files.items() if text.startswith(codecs.BOM_UTF8)]
     for path, text in files.items():
         if text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -473,7 +478,7 @@ _FAMILIES = {
     "slangc": (_slangc_arguments, _SLANGC_LINE),
     "glslang": (_glslang_arguments, _GLSLANG_LINE),
 }
-"""{part of a compiler's file name: (function for its arguments, pattern of its messages)}."""
+"""{part of a compiler's file name: (function that returns its arguments, pattern of its messages)}."""
 
 
 def _macros(options: Mapping[str, Any]) -> list[str]:
@@ -489,7 +494,7 @@ def _report(status: int, found: Sequence[CompilerMessage], output: str, *, reque
     for message in found:
         if not message.is_error and not is_silent:
             request.log.warning(_format_placed(message, request.source))
-    # A shader that does not compile does not link either; the linker's message has no line.
+    # If any error has a line, report only those: the linker fails after a compile error, and its message has no line.
     wrong = [each for each in found if each.is_error]
     errors = [_format_placed(each, request.source) for each in [each for each in wrong if each.where] or wrong]
     if status == 0:
@@ -506,6 +511,6 @@ def _report(status: int, found: Sequence[CompilerMessage], output: str, *, reque
 
 def _format_placed(message: CompilerMessage, source: str) -> str:
     file, colon, line = message.where.rpartition(":")
-    # glslang calls the source 0 when it makes no module.
+    # If glslang only checks a shader, its messages name the source "0".
     place = f"{source if file == '0' else file}{colon}{line}".removeprefix("./")
     return f"{place or source}: {message.text}"

@@ -1,6 +1,6 @@
 """The `table` builder: data in CSV, TSV, TOML, JSON or YAML becomes JSON or MessagePack, checked by a JSON Schema.
 
-The `json` and `yaml` builders keep the text of their sources; this one keeps the values alone.
+The `json` and `yaml` builders keep the text of their sources; this builder keeps only the values.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ class TableBuilder(SimpleBuilder):
 
 
 def index_rows(table: DataText, key: str) -> dict[str, Any]:
-    """Return {value of `key`: row without it} of a list of rows.
+    """Return a list of rows as {value of the field `key`: row without this field}.
 
     Raises:
-        BrokenTextError: the data has another form, or a key is missing or used twice.
+        BrokenTextError: the data is not a list of rows, or a key is missing or used twice.
     """
     if not isinstance(table.value, list):
         raise BrokenTextError("'key' needs a list of rows")

@@ -49,16 +49,16 @@ _FAMILIES: dict[str, dict[str, str]] = {
     "etc2": {"color": "etc2_rgb", "ui": "etc2_rgb", "normal": "eac_rg", "mask": "eac_r", "data": "etc2_rgb"},
     "none": {"color": "rgba8", "ui": "rgba8", "normal": "rgba8", "mask": "r8", "data": "rgba8"},
 }
-"""{family: {usage: format}}."""
+"""{family of GPU formats: {usage of a texture: format}}."""
 _FAMILY_OF_TAG = {"android": "astc", "ios": "astc", "mobile": "astc", "tvos": "astc", "web": "etc2"}
 _USAGE_OF_ENDING = {
     "n": "normal", "nrm": "normal", "norm": "normal", "normal": "normal", "normals": "normal", "ddn": "normal",
     "ao": "mask", "height": "mask", "mask": "mask", "metal": "mask", "metallic": "mask", "rough": "mask", "roughness": "mask",
     "gloss": "mask", "disp": "mask", "orm": "data", "arm": "data", "mra": "data", "lut": "data", "data": "data", "ui": "ui",
 }  # fmt: skip
-"""{end of the stem behind its last `_` or `-`: usage}: the conventions of common art tools."""
+"""{part of the stem after its last `_` or `-`: usage}, by the conventions of common art tools."""
 _ROWS = 64
-"""Rows that are encoded at once. etcpak holds the interpreter lock during a call, and the worker must answer between two calls."""
+"""Rows that one call encodes. etcpak holds the interpreter lock during a call, so the worker can answer only between two calls."""
 _SOURCE = re.compile(r"(1-)?(?:([rgba])|(0|1)|(.+?)(?::([rgba]))?)")
 _CHANNELS = "rgba"
 _FACES = 6
@@ -110,7 +110,7 @@ class TextureBuilder(SimpleBuilder):
     requires: ClassVar[tuple[str, ...]] = ("etcpak>=0.9.15", "astc-encoder-py>=0.1.12", "Pillow")
 
     def analyse(self, request: CreateJobsRequest) -> None:
-        """Depend on the other files that are packed, or are faces or layers."""
+        """Depend on the other files that the parameters name as channels, faces or layers."""
         named = set()
         for platform in request.platforms:
             options: TextureParams = request.options_for(platform.id)
@@ -177,7 +177,7 @@ def choose_format(options: TextureParams, platform: PlatformInfo, usage: str, *,
 
 
 def _list_images(options: TextureParams, source: str) -> list[str]:
-    """Return the paths of the pictures that become layers or faces; only the source if the parameters name none."""
+    """Return the paths of the pictures that become layers or faces; if the parameters name none, only that of the source."""
     return [_place(path, source) for path in options.faces or options.layers] or [source]
 
 
@@ -206,7 +206,7 @@ def _place(path: str, source: str) -> str:
 
 
 def _parse_channel(text: str) -> tuple[bool, str, str, str]:
-    """Return (is inverted, channel, constant, file) of the source of a channel."""
+    """Parse the source of a channel, such as `1-{name}_ao.png:g`; return (is inverted, channel, constant, file)."""
     match = _SOURCE.fullmatch(text)
     if match is None:
         raise JobError(f"'{text}' is not a source of a channel")
@@ -239,7 +239,7 @@ def _pack(path: str, request: ProcessJobRequest, options: TextureParams, usage: 
 
 
 def _read(path: str, request: ProcessJobRequest, options: TextureParams, usage: str) -> Pixels:
-    """Return the decoded pixels of a file of the project: sRGB if `usage` is a colour, else as they are stored."""
+    """Return the decoded pixels of a file of the project; a colour (`usage`) is converted to sRGB."""
     import numpy as np
 
     if path == request.source:
@@ -254,7 +254,7 @@ def _read(path: str, request: ProcessJobRequest, options: TextureParams, usage: 
 
 
 def _prepare(pixels: Pixels, options: TextureParams, usage: str) -> Pixels:
-    """Return the pixels of level 0: resized, with Y inverted."""
+    """Return the pixels of level 0: resized and with Y inverted, if the parameters say so."""
     import numpy as np
 
     from aptui.builders.files.mips import resize
@@ -290,7 +290,7 @@ def _encode(images: list[Pixels], name: str, usage: str, options: TextureParams,
     is_color = usage in ("color", "ui")
     chains = [make_mips(image, usage, has_mips=has_mips, bleeds=options.bleed, coverage=options.coverage) for image in images]
     is_premultiplied = options.premultiply and is_color
-    if is_premultiplied:  # last: mips are averaged from straight colours
+    if is_premultiplied:  # after the mips, because averages need colours that are not multiplied by alpha
         chains = [[premultiply(level) for level in chain] for chain in chains]
     total, done = sum(level.shape[0] * level.shape[1] for chain in chains for level in chain), 0
     effort = 0 if request.quality == "draft" else options.effort
@@ -320,7 +320,10 @@ def _band(name: str) -> int:
 
 
 def _encode_band(pixels: Pixels, name: str, usage: str, effort: int) -> bytes:
-    """Return the blocks of some rows, whose number is a multiple of the block's height except at the lower end."""
+    """Return the encoded blocks of some rows.
+
+    Their number is a multiple of the block's height, except at the bottom of the picture.
+    """
     import numpy as np
 
     if name == "rgba8":
@@ -357,9 +360,9 @@ def _encode_astc(pixels: Pixels, name: str, usage: str, effort: int) -> bytes:
 def _load_etcpak() -> ModuleType:
     """Return etcpak's build for SSE4.1, which every x86-64 of the last 15 years runs.
 
-    `import etcpak` does not load it: the wheel names its fast builds for CPython 3.7, so later versions fall back to one without
-    SIMD, which is 10 to 20 times slower. The builds for AVX make other bytes than this one, and a cache that several machines share
-    needs equal bytes on all of them. On other processors the portable build is used.
+    `import etcpak` does not load it: the wheel names its fast builds for CPython 3.7, so later versions of Python load the portable
+    build without SIMD, which is 10 to 20 times slower. The builds for AVX make other bytes than the one for SSE4.1, but machines
+    that share a cache need equal bytes. On processors other than x86-64 the portable build is used.
     """
     import importlib.machinery
     import importlib.util

@@ -56,7 +56,7 @@ class TilemapBuilder(SimpleBuilder):
         try:
             reader.read(request.read_source())
         except (BrokenTextError, NamedFileError, MissingError, OSError):
-            pass  # the job reports the mistake
+            pass  # the job itself reports the mistake
         paths = filter_allowed(request, (*reader.files, *reader.pictures))
         request.source_dependencies += declare_sources(request.scan_folder, paths)
 
@@ -99,7 +99,7 @@ def _reader(request: CreateJobsRequest | ProcessJobRequest) -> MapReader | LdtkR
 
 
 def _check_pictures(reader: MapReader | LdtkReader, request: ProcessJobRequest) -> list[str]:
-    """Return which pictures are missing, damaged, or have another size than the map says."""
+    """Return messages about pictures that are missing, damaged, or of a size other than the map says."""
     found = []
     for path, expected in reader.pictures.items():
         try:

@@ -43,13 +43,13 @@ _EAST_ASIAN = {
     **dict.fromkeys(("big5", "big5-hkscs", "cp950", "x-x-big5"), "big5hkscs"),
     **dict.fromkeys(("euc-kr", "ks_c_5601-1987", "cp949", "windows-949"), "cp949"),
 }
-"""{name in a declaration: Python's widest codec of that family, because text declared as GB2312 is often GBK}."""
+"""{declared encoding: codec of the largest related encoding}, because text declared as GB2312, for example, is often GBK."""
 
 _BLANKS = " \t\r\n"
 
 
 class _RefusedError(Exception):
-    """The document has content that is not accepted; `place` is `line:column`."""
+    """The document has content that this builder refuses; `place` is `line:column`."""
 
     def __init__(self, what: str, place: str) -> None:
         super().__init__(what)
@@ -85,7 +85,7 @@ class XmlBuilder:
         return one_job_per_platform(request, self.name, self.params_schema)
 
     def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
-        """Check the source and write its one product, named as the source."""
+        """Check the source and write its one product, which has the name of the source."""
         try:
             options = check_params(self.params_schema, request.params)
             data = lfs_source.source_bytes(request)
@@ -116,7 +116,10 @@ class XmlBuilder:
 
 
 class _Element:
-    """An open element. `blanks` are its texts that have only blanks; programs ignore them if it has children and no other text."""
+    """An open element. `blanks` are its texts of only blanks.
+
+    Programs ignore these texts if the element has children and no other text.
+    """
 
     def __init__(self, *, is_preserved: bool) -> None:
         self.is_preserved = is_preserved
@@ -146,7 +149,7 @@ class _XmlReading:
         """Read all of `data`.
 
         Raises:
-            _RefusedError, expat.ExpatError: it is not accepted, or not XML.
+            _RefusedError, expat.ExpatError: the document is refused, or is not XML.
         """
         self._data = data
         self._comment_end = "-->".encode(_encoding(data))
@@ -171,9 +174,9 @@ class _XmlReading:
         return parser
 
     def _end_pending(self, end: int) -> None:
-        """Close the text before the event that begins at `end`."""
+        """Record the text that ends where the next event begins (`end`)."""
         if self._pending == "blanks" and b"&" in self._data[self._start : end]:
-            self._open[-1].has_text = True  # a blank that is written as &#32; is kept
+            self._open[-1].has_text = True  # a blank that is written as &#32; is meant, so it counts as text
         elif self._pending == "blanks":
             self._open[-1].blanks.append((self._start, end))
         self._pending = ""
@@ -202,7 +205,7 @@ class _XmlReading:
     def _on_comment(self, _text: str) -> None:
         self._begin()
         if not self._is_in_dtd:
-            # The position of the next event is not usable: that of a DOCTYPE is inside its text.
+            # Find the end of the comment, because expat reports a DOCTYPE, the possible next event, only inside its text.
             end = self._data.index(self._comment_end, self._start) + len(self._comment_end)
             self.needless.append((self._start, end))
 
@@ -241,10 +244,10 @@ def _find_encoding(data: bytes) -> str:
 
 
 def _as_expat_reads(data: bytes) -> tuple[bytes, str | None]:
-    """Return `data` in UTF-8, and its original encoding if expat does not support that (encodings of East Asia).
+    """Return (`data`, None); or (`data` in UTF-8, its encoding) if it has an East Asian encoding, which expat does not support.
 
     Raises:
-        _RefusedError: it has bytes that the declared encoding does not have.
+        _RefusedError: the document has bytes that are not valid in the declared encoding.
     """
     encoding = _EAST_ASIAN.get(_find_encoding(data).lower())
     if encoding is None:
@@ -270,7 +273,7 @@ def _wrong_bytes(data: bytes) -> str:
 
 
 def _encoding(data: bytes) -> str:
-    """Return an encoding in which the markup characters of XML are the same bytes as in `data`."""
+    """Return a codec that writes the markup characters of XML as the same bytes as in `data`."""
     if data.startswith((b"\xff\xfe", b"<\0")):
         return "utf-16-le"
     return "utf-16-be" if data.startswith((b"\xfe\xff", b"\0<")) else "ascii"

@@ -1,6 +1,6 @@
 """The `yaml` builder: checks YAML, and writes it as it is or as JSON.
 
-The meaning of the data is checked only by a schema. `files.yaml_text` reads it and has the limits.
+The meaning of the data is checked only by a schema. `files.yaml_text` reads the source, and defines the limits.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _contradiction(params: Mapping[str, Any]) -> str:
 
 
 def _product(reading: YamlReading, data: bytes, output: str, request: ProcessJobRequest) -> tuple[str, bytes, UUID]:
-    """Return (name, bytes, asset type) of the product."""
+    """Return (file name, bytes, asset type) of the product."""
     if output == "copy":
         return os.path.basename(request.source), data, YAML_ASSET_TYPE
     if len(reading.documents) != 1:

@@ -1,4 +1,4 @@
-"""Builders of the configuration: their form, patterns, platforms, parameters, commands, references and tools.
+"""Compiles the entries of `builders:`: their form, patterns, platforms, parameters, commands, references and tools.
 
 Tests: `tests/config/test_compiler.py`.
 """
@@ -37,17 +37,19 @@ from aptui.core.project import (
 from aptui.core.settings import place_key
 from aptui.shared.errors import UserError
 
-# Platforms of the configuration: enabled, resting and disabled ones, and the meaning of ids and tags.
+# Platforms of the configuration: enabled, resting and disabled ones; and the platforms that ids and tags refer to.
 
 _HOST_TAGS = ("renderer", "tools")
 
 
 class DeclaredPlatforms:
-    """The platforms of a project: `enabled` get products, `resting` are enabled but not requested now, `disabled` are switched off.
+    """The platforms of a project.
+
+    `enabled` ones get products, `resting` ones are enabled but not requested now, `disabled` ones are switched off.
 
     Args:
-        host: the platform of this machine, which is always on.
-        wanted: exactly these, or None for the enabled ones.
+        host: the platform of this machine, which is always enabled.
+        wanted: the requested platforms; None = all enabled ones.
     """
 
     def __init__(self, tree: MergedTree, host: str, wanted: tuple[str, ...] | None) -> None:
@@ -79,7 +81,7 @@ class DeclaredPlatforms:
         return tuple(Platform(name, tags) for name, tags in self.tags.items() if name in chosen)
 
     def is_known(self, reference: str, node: Node) -> bool:
-        """Whether a word is a platform or a tag; record a mistake if it is neither."""
+        """Return whether a word is a platform or a tag; record a mistake if it is neither."""
         known = self.tags.keys() | {tag for tags in self.tags.values() for tag in tags}
         if reference.lower() in known:
             return True
@@ -100,7 +102,7 @@ PLACEHOLDERS = (
 )  # fmt: skip
 _BRACED = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_.]*)\}")
 _PROGRAM = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_]*=[^\s'\"`$;&|<>()]*\s+)*([A-Za-z0-9_][A-Za-z0-9_.+-]*)(?=\s|$|[;&|<>])")
-"""The first word of a line, after assignments of variables, if it is a plain name."""
+"""Matches the first word of a command line, after assignments of variables, if it is a plain name."""
 _SHELL_WORDS = frozenset({
     ".", ":", "[", "alias", "bg", "break", "case", "cd", "command", "continue", "do", "echo", "eval", "exec", "exit", "export",
     "false", "for", "function", "getopts", "hash", "if", "kill", "local", "printf", "pwd", "read", "readonly", "return", "select",
@@ -109,9 +111,9 @@ _SHELL_WORDS = frozenset({
 
 
 def unknown_placeholder(line: str) -> str:
-    """Return the first `{word}` of a line that is not a placeholder, "" if all are.
+    """Return the first `{word}` of a command line that is not a placeholder, "" if all are.
 
-    In single quotes braces belong to the program: `awk '{print}'`.
+    Text in single quotes is ignored, because its braces are for the program: `awk '{print}'`.
     """
     for match in _BRACED.finditer(line):
         if not PLACEHOLDER.match(match[0]) and not _is_in_single_quotes(line, match.start()):
@@ -135,7 +137,7 @@ def _is_in_single_quotes(line: str, at: int) -> bool:
 
 
 def program_of(line: str) -> str:
-    """Return the program that a line begins with, "" if it is unknown or a command of the shell itself."""
+    """Return the program that a command line begins with, "" if it is unknown or built into the shell."""
     match = _PROGRAM.match(line.lstrip())
     return match[1] if match is not None and match[1] not in _SHELL_WORDS else ""
 
@@ -143,7 +145,7 @@ def program_of(line: str) -> str:
 def missing_programs(config: Config) -> Iterator[str]:
     """Yield a sentence for each builder whose command begins with a program that is not in the PATH.
 
-    Not stored with the configuration: a program may be installed at any time.
+    The result is not stored with the configuration, because a program may be installed at any time.
     """
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
     for builder in config.project.builders:
@@ -158,7 +160,7 @@ SHIPPED_BUILDERS = frozenset((
     "atlas", "audio", "font", "fontatlas", "image", "json", "locale", "lua", "model", "msdf", "shader", "table", "texture",
     "tilemap", "xml", "yaml",
 ))  # fmt: skip
-"""Python builders that come with aptui: the entry points of its own distribution."""
+"""Names of the Python builders that come with aptui: the entry points of its own distribution."""
 _FORMS = ("copy", "uses", "command", "steps")
 _OF_ONE_FILE = ("source", "stem", "name", "ext", "rel", "depfile", "product_dependencies")
 _SOURCES_WORD = re.compile(r"(?<![^\s;&|(])\{sources\}(?![^\s;&|)])")
@@ -200,7 +202,10 @@ def _name_of_step(step: Node) -> str:
 
 
 class BuilderCompiler:
-    """Compiles builders one by one; `tools` are the programs that they need, `places` the places of their parameters."""
+    """Compiles builders one by one.
+
+    It collects the programs that they need in `tools`, and the places of their parameters in `places`.
+    """
 
     def __init__(self, tree: MergedTree, platforms: DeclaredPlatforms, limits: ResourceLimits) -> None:
         self._tree, self._platforms, self._limits = tree, platforms, limits
@@ -262,7 +267,7 @@ class BuilderCompiler:
         return builder if platforms else None
 
     def compile_unlisted(self) -> Builder:
-        """Return the settings of a Python builder without an entry: those of an entry with only a name."""
+        """Return the settings of a Python builder that has no entry; they are those of an entry with only a name."""
         entry = Node({"name": Node("", ""), "uses": Node("", "")}, "")
         builder = self.compile(entry) or Builder(b"", "", BuilderKind.PYTHON)
         del self.places[""]
@@ -335,7 +340,7 @@ class BuilderCompiler:
         return tuple(pattern for pattern in found if pattern is not None)
 
     def _plain_patterns(self, listed: Node | None) -> tuple[Pattern, ...]:
-        """Return patterns of `exclude` or of a rule, in a form that can be joined with others to one regular expression."""
+        """Return the patterns of `exclude` or of a rule in a form that can be joined to one regular expression."""
         found = [self._tree.attempt(self._pattern, item) for item in (listed.value if listed else [])]
         for pattern, item in zip(found, listed.value if listed else [], strict=True):
             if pattern is not None and pattern.kind is PatternKind.REGEX and re.compile(pattern.regex).groups:
@@ -358,7 +363,10 @@ class BuilderCompiler:
         return pattern
 
     def _platforms_of(self, node: Node) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-        """Return a builder's platforms and their parameters: the entry of the id applies, else those of the tags, else `*`."""
+        """Return a builder's platforms and their parameters.
+
+        The entry for the platform's id applies, else those for its tags, else `*`.
+        """
         listed = node.get("platforms")
         rules = {key.lower(): rule for key, rule in listed.value.items()} if listed else {}
         for key, rule in rules.items():
@@ -388,7 +396,10 @@ class BuilderCompiler:
             self.places[place_key((*path, key))] = child.key_where
 
     def _find_trusted_params(self, node: Node) -> tuple[str, ...]:
-        """Return the parameters that folder settings may not set: listed ones, and those that name a program in a command."""
+        """Return the parameters that folder settings may not set.
+
+        They are those in `trusted_params`, and those that name a program in a command.
+        """
         listed, command = node.get("trusted_params"), node.get("command")
         names = {item.value for item in (listed.value if listed else [])}
         if command is not None and node.value.get("persistent", command).value is True:

@@ -41,7 +41,7 @@ from aptui.shared.files.replacing import replace_bytes
 
 
 def find_compiled_file(*asked: object) -> str:
-    """Return the path of a compiled configuration in the user's cache folder; `asked` identifies it."""
+    """Return the path of a compiled configuration in the user's cache folder. `asked` says which: project, options."""
     return os.path.join(xdg("XDG_CACHE_HOME", "~/.cache"), "config", f"{digest_of([str(each) for each in asked])}.json")
 
 
@@ -172,7 +172,7 @@ def keep(file: str, key: str, config: Config) -> None:
 
 
 def write_compiled(file: str, text: str) -> None:
-    """Write a file of the user's cache folder, whole or not at all; an unwritable folder only costs time."""
+    """Write a file of the user's cache folder atomically. Errors are ignored: without the file the next start only takes longer."""
     with suppress(OSError, KnownError):
         os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
         replace_bytes(Path(file), text.encode("ascii"), is_synced=False)

@@ -34,7 +34,7 @@ class FolderCompiler:
     """Compiles scan folders and ignore rules.
 
     Args:
-        own: folders that belong to aptui: cache and logs.
+        own: folders of aptui itself: cache and logs.
     """
 
     def __init__(self, tree: MergedTree, platforms: DeclaredPlatforms, own: tuple[str, ...]) -> None:
@@ -96,7 +96,8 @@ class FolderCompiler:
         rules = [rule for rule in found if rule is not None]
         if (
             len(folders) == 1
-        ):  # with several folders a relative path would match in the others, too; the scanner skips own folders by absolute path
+            # with several scan folders a relative path would match in each, so the scanner skips aptui's folders by absolute path
+        ):
             below = [os.path.relpath(own, folders[0].path) for own in self._own if _contains(folders[0].path, own)]
             rules += [f"(?-i:{re.escape(rel)})(?s:/.*)?" for rel in below]
         return join_rules(rules)
@@ -143,7 +144,7 @@ def compile_shared_cache(tree: MergedTree, builders: set[str]) -> SharedCacheSet
 
 
 def _check_trust(tree: MergedTree, members: dict[str, Node]) -> None:
-    """Refuse a store that other users can write to without signed results, unless the configuration allows it by `trust`."""
+    """Refuse a store that other users can write to if its results need no key, unless the configuration allows it by `trust`."""
     store = members.get("store")
     if members["mode"].value == "inactive" or store is None or members["trust"].value == UNSEALED:
         return
@@ -187,7 +188,7 @@ _OF_MANY = ("budget", "lint", "command")
 
 
 def compile_checks(given: Mapping[str, Any]) -> tuple[Check, ...]:
-    """Return the checks in the mapping `checks:`, in which `mistakes` found no mistake."""
+    """Return the checks in the mapping `checks:`; `mistakes` has validated it."""
     return tuple(
         Check(
             name=name,
@@ -267,11 +268,11 @@ def _bad_limit(field: str, limit: Node) -> Iterator[UserError]:
 
 
 class Compiler:
-    """Compiles the merged tree to records, and collects all mistakes, so that the user sees them at once.
+    """Compiles the merged layers to records, and collects all mistakes, so that the user sees them at once.
 
     Args:
         root: the layers, merged.
-        wanted: exactly these platforms, or None for the enabled ones.
+        wanted: the requested platforms; None = all enabled ones.
     """
 
     def __init__(self, root: Node, project_dir: Path, wanted: tuple[str, ...] | None) -> None:

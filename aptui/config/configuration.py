@@ -1,7 +1,7 @@
 """`Config`: the compiled configuration, as the rest of the program reads it.
 
-An unchanged configuration costs no YAML: its compiled form is stored as JSON in the user's cache folder under a digest of all its
-inputs. So this module must not import anything heavy at its top.
+An unchanged configuration is loaded without reading YAML: its compiled form is stored as JSON in the user's cache folder, under a
+digest of all its inputs. So this module must not import anything heavy at its top.
 
 Tests: `tests/config/test_load.py`.
 """
@@ -41,10 +41,11 @@ def one_line(text: str) -> str:
 
 
 class ResourceLimits(Struct, frozen=True):
-    """Limits of one run whose builder sets none.
+    """Default limits of one run; a builder may set its own.
 
-    `memory_bytes`: 0 = no limit; it may be `SHARE_OF_MEMORY`. `all_memory_bytes` limits all runs together; 0 = the free memory of
-    the machine. `shipped_process_s` is for the builders that come with aptui, which take seconds for an ordinary file.
+    `memory_bytes`: 0 = no limit; `SHARE_OF_MEMORY` = a share of the machine's memory. `all_memory_bytes` limits all runs together;
+    0 = the free memory of the machine. `shipped_process_s` is for the builders that come with aptui, which take seconds for an
+    ordinary file.
     """
 
     analyse_s: float = 120.0
@@ -55,7 +56,7 @@ class ResourceLimits(Struct, frozen=True):
 
 
 class SharedCachePattern(Struct, frozen=True):
-    """A pattern of sources that use the shared cache."""
+    """A pattern of sources whose results are shared."""
 
     name: str
     pattern: Pattern
@@ -88,12 +89,12 @@ class SharedCacheSettings(Struct, frozen=True):
 
     @property
     def is_remote(self) -> bool:
-        """Whether a store besides this machine's own is used."""
+        """Whether a shared store is used, besides this machine's own store."""
         return self.mode != "inactive" and bool(self.store)
 
     @property
     def needs_own_store(self) -> bool:
-        """Whether results are trusted only because other users cannot write to the store."""
+        """Whether the store must be one that only this user can write to, because neither a key nor `trust: unsealed` is set."""
         return self.is_remote and not (self.is_unsealed or self.team_key_file or self.writers)
 
     @property
@@ -122,11 +123,11 @@ class ToolSettings(Struct, frozen=True):
 class Config(Struct, frozen=True):
     """A project's configuration, checked and compiled; all paths are absolute.
 
-    `workers` is resolved (never 0). `layers` are (file, SHA-256 in hex), `places` maps a builder's name to the `file:line:column`
-    of its `uses` (or of the entry), and the `place_key` of each of its parameters to that of its key, for errors that only the
-    registry can find. `warnings` are lines for users. `meta_delay_ms` is how long a live engine waits for the `.meta` file of a
-    new source. `foreign` are settings of another program's project that only its feature reads, "" for projects of aptui's own.
-    `settings_folders` are further folders in which a layer may appear. `sandbox` is auto, require or off.
+    `workers` is the actual number (never 0). `layers` are (file, SHA-256 in hex). `places` is for errors that only the registry can
+    find: it maps the name of a builder to the `file:line:column` of its `uses` or its entry, and the `place_key` of a parameter to
+    that of its key. `warnings` are lines for users. `meta_delay_ms` is how long a live engine waits for the `.meta` file of a new
+    source. `foreign` has settings of a project of another program, such as O3DE, which only that program's feature reads; "" =
+    none. `settings_folders` are further folders in which a layer may appear. `sandbox` is auto, require or off.
     """
 
     project_dir: Path
@@ -154,7 +155,7 @@ class Config(Struct, frozen=True):
 
     @property
     def may_use_sandbox(self) -> bool:
-        """Whether workers run in an available sandbox: neither the project nor its user disabled it."""
+        """Whether workers use the sandbox if it is available: neither the project nor the user disabled it."""
         return self.sandbox == "require" or (self.sandbox == "auto" and os.environ.get(SANDBOX_VARIABLE) != "off")
 
     @property
@@ -165,5 +166,5 @@ class Config(Struct, frozen=True):
 
     @property
     def has_builders_to_find(self) -> bool:
-        """Whether there may be builders that are not in `project`: the registry finds them."""
+        """Whether there may be builders that are not in `project`, and that only the registry finds."""
         return (self.project_dir / "builders").is_dir() or any(builder.adapter for builder in self.project.builders)

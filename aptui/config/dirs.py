@@ -15,18 +15,21 @@ from aptui.shared.errors import HostError, InternalError, MissingProjectError, U
 
 FILE_NAME = "aptui.yaml"
 DATABASE = "assetdb.sqlite"
-"""The asset database, in the cache's folder; the name is O3DE's."""
+"""File name of the asset database in the cache folder, the same as in O3DE."""
 OWN_FOLDER = ".aptui"
-"""The folder of aptui's own files in a cache; it marks a cache as one of aptui."""
+"""Name of the folder of aptui's own files in a cache; it shows that the cache is aptui's."""
 TRUST_VARIABLE = "APTUI_TRUST"
-"""The environment variable that, if 1, trusts every project: for machines without a user, such as CI."""
+"""The environment variable whose value 1 makes every project trusted, for machines without a user, such as CI."""
 
 
 # ── locations ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def data_dir() -> Path:
-    """Return the folder that holds `config/` and `themes/`: inside the package in a wheel, beside it in a checkout."""
+    """Return the folder that has `config/` and `themes/`.
+
+    In an installed package it is inside the package, in a checkout beside it.
+    """
     package = Path(__file__).parents[1]
     for folder in (package / "_data", package.parent):
         if (folder / "config" / "defaults.yaml").is_file():
@@ -35,15 +38,15 @@ def data_dir() -> Path:
 
 
 def format_of(folder: Path) -> Any | None:
-    """Return the format of the project in `folder` if a feature opens it (extension point `format`), else None."""
-    from aptui import feature  # it imports msgspec, which the start must not load so early
+    """Return the format (extension point `format`) whose feature opens the project in `folder`, None if no feature does."""
+    from aptui import feature  # imported here, because it imports msgspec, which is too heavy for every start
 
     return next((each for each in feature.formats_of(folder) if each.claims(folder)), None)
 
 
 def refuse_unreadable(folder: Path) -> None:
-    """Raise a `UserError` if a folder is not a project only because its marker file is broken; called if no project was found."""
-    from aptui import feature  # as above
+    """Raise a `UserError` if a folder would be a project, but its marker file is broken. Called if no project was found."""
+    from aptui import feature  # imported here, as in `format_of`
 
     for each in feature.formats_of(folder):
         each.refuse_unreadable(folder)
@@ -62,7 +65,7 @@ def find_project(start: Path) -> Path:
 
 
 def refuse_strange_owner(project: Path) -> None:
-    """Refuse a project that the user did not name if another user could have put it there, as git does (CVE-2022-24765).
+    """Refuse a project that was found, not named by the user, if another user could have created it, as git does (CVE-2022-24765).
 
     Raises:
         UserError: the project's file, its folder or a folder above it belongs neither to this user nor to root.
@@ -74,7 +77,7 @@ def refuse_strange_owner(project: Path) -> None:
         try:
             uid = os.stat(path).st_uid
         except OSError:
-            continue  # a project of another program
+            continue  # a project of another program has no aptui.yaml
         if uid not in _list_trusted_owners() and not (path in project.parents and _is_unmapped(uid)):
             try:
                 owner = pwd.getpwuid(uid).pw_name
@@ -94,7 +97,7 @@ def _list_trusted_owners() -> set[int]:
 
 
 def _is_unmapped(uid: int) -> bool:
-    """Whether a user id stands for all users of the host that are unknown in this container, including root."""
+    """Whether this user id represents all users of the host that the container does not know, including root."""
     try:
         unknown = int(Path("/proc/sys/kernel/overflowuid").read_text())
         everybody = Path("/proc/self/uid_map").read_text().split()
@@ -104,7 +107,7 @@ def _is_unmapped(uid: int) -> bool:
 
 
 def xdg(variable: str, fallback: str) -> str:
-    """Return aptui's folder in a base directory of the user; `fallback` if the variable is not an absolute path."""
+    """Return aptui's folder in the user's base directory that `variable` names; in `fallback` unless that is absolute."""
     folder = os.environ.get(variable, "")
     return os.path.join(folder if os.path.isabs(folder) else os.path.expanduser(fallback), "aptui")
 
@@ -125,7 +128,10 @@ def own_folder(cache_dir: str | os.PathLike[str]) -> Path:
 
 
 def identity_of(folder: str | os.PathLike[str]) -> str:
-    """Return device and inode of a folder, "" if it does not exist. Links and bind mounts keep them; a copy has others."""
+    """Return device and inode of a folder, "" if it does not exist.
+
+    They are equal through links and bind mounts, and differ for a copy.
+    """
     try:
         seen = os.stat(folder)
     except OSError:
@@ -134,7 +140,7 @@ def identity_of(folder: str | os.PathLike[str]) -> str:
 
 
 def refuse_other_user(cache_dir: str | os.PathLike[str]) -> None:
-    """Refuse a cache that another user's engine made: its own folder is closed to all other users.
+    """Refuse a cache that another user's engine made, because that user's folder in it is closed to all others.
 
     Raises:
         HostError: the cache belongs to another user.

@@ -1,6 +1,6 @@
-"""Writes settings back into the user's or a project's `aptui.yaml`: only the characters of the value change.
+"""Changes settings in the user's or a project's `aptui.yaml`, without changing anything but the characters of the value.
 
-A YAML printer would keep comments, but not the user's layout. So this module finds the place of the value and replaces the text
+A YAML library would keep comments, but not the user's layout. So this module finds the place of the value and replaces the text
 there. The new text is read again: if it lacks the new value, or the whole configuration is not valid, nothing is written.
 """
 
@@ -26,12 +26,12 @@ from aptui.shared.files.replacing import not_written, replace_bytes
 
 Value = str | int | float | bool
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9 ._/-]*[A-Za-z0-9]|[0-9]+(ms|s|m|h|B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)")
-"""Texts that need no quotes if YAML reads them as text."""
+"""Matches texts that are written without quotes, provided that YAML reads them as text."""
 _NEW_FILE = "# Your own layer: it is laid over every project's aptui.yaml.\n"
 
 
 class Setting(Struct, frozen=True):
-    """An effective setting: its value, the place that sets it, and the file of that place ("" = shipped with aptui)."""
+    """An effective setting: its value, and the place and the file that set it (file "" = a file shipped with aptui)."""
 
     key: str
     value: Any
@@ -40,7 +40,7 @@ class Setting(Struct, frozen=True):
 
 
 def settings(project_dir: Path, keys: Sequence[str]) -> dict[str, Setting]:
-    """Return {key: setting} of those `keys` (with dots, as after `--set`) that any layer sets.
+    """Return {key: setting} of the `keys` (with dots, as in `--set`) that are set in any layer.
 
     Raises:
         KnownError: the configuration cannot be read.
@@ -64,7 +64,7 @@ def writable_files(project_dir: Path) -> tuple[Path, Path]:
 
 
 def value_of(text: str) -> Value:
-    """Return typed text as a value: a number if it is one."""
+    """Return text that a user typed as a number if it is one, otherwise as text."""
     text = text.strip()
     for kind in (int, float):
         try:
@@ -75,7 +75,7 @@ def value_of(text: str) -> Value:
 
 
 def mistake_in(key: str, value: Value | list[Value]) -> str:
-    """Return why the schema refuses a value, "" if it does not."""
+    """Return why the schema refuses a value, "" if it accepts it."""
     node = _nodes(value)
     for step in reversed(key.split(".")):
         node = Node({step: node}, key, key)
@@ -176,7 +176,7 @@ def insert_key(text: str, parent: Node, steps: Sequence[str], value: Any, *, is_
 
 
 def _before_bracket(text: str, node: Node, entry: str) -> str:
-    """Add an entry as the last one inside brackets or braces."""
+    """Add an entry at the end of a list or mapping in brackets or braces."""
     end = node.span[1] - 1
     body = text[:end].rstrip()
     separator = "" if not node.value else " " if body.endswith(",") else ", "

@@ -1,7 +1,7 @@
-"""Finds the `.aptui.yaml` above a path, and compiles each to the text that `core.settings` reads: canonical JSON with all places.
+"""Finds the `.aptui.yaml` files above a path, and compiles each to the text that `core.settings` reads: canonical JSON with places.
 
-The text of a file with mistakes is its first mistake. These files come with content that is not trusted: their size and number
-of values are limited, and a running engine has expensive ones compiled in another process (`engine.scan.metadata`).
+For a file with mistakes the text is the first mistake. These files may come with untrusted content, so their size and number of
+values are limited, and a running engine compiles large ones in another process (`engine.scan.metadata`).
 
 Tests: `tests/engine/test_folder_settings.py`.
 """
@@ -29,12 +29,15 @@ from aptui.core.settings import FILE_NAME, SettingsTree, place_key
 from aptui.shared.errors import UserError
 
 MOST_BYTES = 32 << 10
-"""Maximum size of a file. Real ones have a few hundred bytes; YAML takes 20 ms of processor time to refuse some of this size."""
+"""Maximum size of a file. Real files have a few hundred bytes.
+
+Reading a bad file of this size takes up to 20 ms of processor time.
+"""
 MOST_NODES = 1000
-"""Maximum number of keys and values in a file; a thousand of them take 40 ms of processor time."""
+"""Maximum number of keys and values in a file; a file with a thousand takes 40 ms of processor time."""
 _MOST_CHEAP_BYTES, _MOST_CHEAP_MARKS = 4096, 100
 _MARKS = re.compile(rb"""[][{}:,?"'\n-]""")
-"""Bytes that separate YAML values: every value has at least one of them."""
+"""Matches bytes that separate YAML values. There is at least one for each value, so their number limits that of the values."""
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 
 
@@ -63,7 +66,7 @@ def read_bytes(path: str | bytes) -> bytes:
 
 
 def is_cheap(data: bytes) -> bool:
-    """Whether `compile_folder` takes less than 5 ms: `data` is refused at once, or has few values."""
+    """Return whether `compile_folder` takes less than 5 ms, because `data` is too large and refused, or has few values."""
     if len(data) > MOST_BYTES:
         return True
     return len(data) <= _MOST_CHEAP_BYTES and sum(1 for _ in _MARKS.finditer(data)) <= _MOST_CHEAP_MARKS
@@ -107,7 +110,7 @@ def wrong(rel: str, mistake: UserError) -> str:
 
 
 def _places(node: Node, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the place of every key down to the single parameter."""
+    """Yield (keys from the root, place) of every key below `node`."""
     for key, child in node.value.items() if isinstance(node.value, dict) else ():
         yield (*path, key), child.key_where
         yield from _places(child, (*path, key))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def init(folder: Path, *, copy_patterns: Iterable[str] = ()) -> Path:
     """Write a commented `aptui.yaml` into `folder` that fits its files; see `config.proposal`."""
-    from aptui.config import proposal  # only one verb needs it
+    from aptui.config import proposal  # imported here, because only one verb needs it
 
     return proposal.write(proposal.propose(folder, tuple(copy_patterns)))[0]
 
@@ -59,7 +59,7 @@ def load(
 
 
 def load_apart(project_dir: Path, *, platforms: Sequence[str] | None = None) -> Config:
-    """Return the configuration of an untrusted project: without the user's own layer, and without storing the compiled form.
+    """Return the configuration of an untrusted project. The user's own layer is not read, and the compiled form is not stored.
 
     Raises:
         ConfigErrors: all mistakes that were found.
@@ -100,7 +100,7 @@ def _load(project_dir: Path, sets: Sequence[str], wanted: tuple[str, ...] | None
 
 
 def _read_layers(project_dir: Path) -> list[tuple[str, bytes]]:
-    """Return (file, bytes) of the shipped layers, the project's, and the user's if there is one."""
+    """Return (file, bytes) of the shipped layers, the project's layer, and the user's layer if it exists."""
     project, user = project_dir / FILE_NAME, user_file()
     if not project.is_file():
         refuse_unreadable(project_dir)
@@ -126,7 +126,7 @@ def _read(file: Path) -> bytes:
 
 
 def _compile(project_dir: Path, layers: Sequence[tuple[str, bytes]], sets: Sequence[str], wanted: tuple[str, ...] | None) -> Config:
-    """Parse, merge and compile the layers; mistakes in meaning are reported only if the form is valid."""
+    """Parse, merge and compile the layers. If a layer violates the schema, only such mistakes are reported."""
     from aptui.config.compiler import Compiler  # YAML is imported only when a layer changed
 
     digests = tuple((file, hashlib.sha256(data).hexdigest()) for file, data in layers)
@@ -134,7 +134,7 @@ def _compile(project_dir: Path, layers: Sequence[tuple[str, bytes]], sets: Seque
 
 
 def check_with(project_dir: Path, file: Path, data: bytes) -> None:
-    """Check the configuration as if `file`, the layer of the project or of the user, held `data`.
+    """Check the configuration as if `file`, the layer of the project or of the user, had the content `data`.
 
     Raises:
         ConfigErrors: all mistakes that were found.
@@ -150,7 +150,10 @@ def check_with(project_dir: Path, file: Path, data: bytes) -> None:
 
 
 def tree(project_dir: Path, sets: Sequence[str] = ()) -> Node:
-    """Return the merged layers as written, every value with its place; slow, only for requests about places."""
+    """Return the merged layers before compilation, every value with its place.
+
+    This is slow, so only requests about places use it.
+    """
     return merge_layers(layer_trees(project_dir, sets))
 
 
@@ -175,7 +178,7 @@ def with_workers(config: Config, workers: int) -> Config:
 # Origin of values: the file and line that set a key, for each layer.
 
 _LONGEST = 100
-"""Maximum characters of a value in an explanation."""
+"""Maximum characters of a value in the output of `aptui config --explain`."""
 
 
 class ConfigMessage(Struct, frozen=True):
@@ -216,7 +219,7 @@ def explain_key(trees: Sequence[Node], key: str) -> list[ConfigMessage]:
 
 
 _OTHER_NAMES = {"enabled": "is_enabled", "allow_list": "has_allow_list", "quiet": "quiet_s"}
-"""{key: field of its record}, if they differ."""
+"""{key in YAML: field of the record}, for names that differ."""
 
 
 def _default_of(steps: Sequence[str]) -> str | None:

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from aptui.config.yaml.nodes import Node
 
 
-# The merged layers as the compiler reads them: values by key, absolute paths, and the mistakes that are found on the way.
+# Access to the merged layers for the compiler: values by key, absolute paths, and a list of the mistakes that it finds.
 
 T = TypeVar("T")
 
 
 class MergedTree:
-    """The layers, merged; mistakes are collected, so that people see all of them at once.
+    """The merged layers; mistakes are collected, so that the user sees all of them at once.
 
     Args:
         root: the layers, merged.
@@ -42,7 +42,7 @@ class MergedTree:
         self.warnings: list[str] = []
 
     def plain(self, key: str, default: T) -> T:
-        """Return the value of a key at the top."""
+        """Return the value of a top-level key."""
         node = self.root.get(key)
         value: T = default if node is None else node.value
         return value
@@ -69,7 +69,7 @@ class MergedTree:
             return None
 
     def wrong(self, what: str, node: Node, hint: str = "") -> None:
-        """Note a mistake."""
+        """Record a mistake."""
         self.mistakes.append(UserError(what, where=node.where, hint=hint))
 
     def absolute(self, path: str) -> str:
@@ -81,21 +81,21 @@ class MergedTree:
         return self.absolute(node.value) if node is not None else ""
 
     def store(self, text: str) -> str:
-        """Return the place of a store: an address, or an absolute path."""
+        """Return the location of a store: a URL, or an absolute path."""
         return text if "://" in text else self.absolute(text)
 
     def path(self, key: str, default: str) -> str:
-        """Return the absolute path of a key at the top."""
+        """Return the absolute path that a top-level key sets."""
         return self.absolute(self.plain(key, default))
 
     def folders(self, key: str) -> tuple[str, ...]:
-        """Return the absolute paths of a list at the top."""
+        """Return the absolute paths in a top-level list."""
         return tuple(self.absolute(node.value) for node in self.items(key))
 
 
-# Environment variables that the configuration names: builders get them, and their values affect products.
+# Environment variables that the configuration names. Builders get them, so their values may affect products.
 #
-# Only the environment at the start of this process counts. Only digests are stored and compared: a value may be a
+# Values are those at the start of this process. Only digests are stored and compared: a value may be a
 # secret.
 
 _DIGEST_HEX = 32
@@ -134,13 +134,13 @@ def differing(config: Config, other: Mapping[str, object]) -> list[str]:
 
 
 SHIPPED_LAYERS = 2
-"""Number of shipped layers; they are the first layers."""
+"""Number of layers shipped with aptui; all other layers come after them."""
 _NAMED = (("builders",), ("scan_folders",))
 """Lists that are merged by the names of their entries."""
 
 
 def merge_layers(trees: Sequence[Node]) -> Node:
-    """Return the merged layers; the first after the shipped ones is the project's own."""
+    """Return the merged layers. The first layer after the shipped ones must be the project's."""
     shipped, own = reduce(_merge, trees[:SHIPPED_LAYERS]), reduce(_merge, trees[SHIPPED_LAYERS:])
     rules = own.get("shipped_ignore")
     if rules is not None and rules.value is False:
@@ -184,9 +184,9 @@ def _read_shipped(data: bytes, name: str) -> Node:
 
 @lru_cache(maxsize=SHIPPED_LAYERS)
 def _parse_layer(data: bytes, name: str) -> Node:
-    """Parse a shipped layer without its comments, most of its bytes: the YAML reader steps through them character by character.
+    """Parse a shipped layer after removing its comments, which are most of its bytes and slow to read.
 
-    No text in these files has several lines, so every line that begins with `#` is a comment.
+    No text in these files continues over several lines, so every line that begins with `#` is a comment.
     """
     from aptui.config.yaml import nodes
 

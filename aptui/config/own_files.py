@@ -3,7 +3,7 @@
 Two kinds: places that the configuration or the environment names (cache, logs, stores, keys), and files that a verb wrote for
 its user (`--junit FILE`, `--json > FILE`). A file of the second kind is recognized by its stamp: after an edit it is a source.
 
-Runs without work import this module: it must stay light.
+This module must be cheap to import, because even runs without work import it.
 
 Tests: `tests/engine/test_own_files.py`.
 """
@@ -26,15 +26,18 @@ if TYPE_CHECKING:
     from aptui.config.configuration import Config
 
 _LARGEST_LIST_BYTES = 32_768
-"""Size at which the older half of the list of written files is dropped."""
+"""When the list of written files reaches this size, its older half is dropped."""
 _PRINTING = "printing "
-"""Prefix of the state of a file that a process prints to; the process id follows. Other states are size and time."""
+"""Prefix of the state of a listed file that a process prints to; the process id follows.
+
+The state of all other files is size and time.
+"""
 _being_written: set[str] = set()
-"""Real paths of the files that this process writes for its user now."""
+"""Real paths of the files that this process is writing for its user."""
 
 
 def own_paths(config: Config) -> tuple[str, ...]:
-    """Return the absolute paths of aptui's files: in the spelling of a walk of the scan folders, and with links resolved."""
+    """Return the absolute paths of aptui's files: as a walk of the scan folders spells them, and with links resolved."""
     sharing, cluster = config.sharing, config.cluster
     places = (
         *map(str, (config.cache_dir, config.log_dir, config.temp_dir)),
@@ -47,7 +50,7 @@ def own_paths(config: Config) -> tuple[str, ...]:
     for path in filter(None, places):
         real = os.path.realpath(path)
         if not any(is_below(real_root, real) for _root, real_root in roots):
-            found[real] = None  # a link in a scan folder may lead to it
+            found[real] = None  # a link in a scan folder may lead to one of these paths
         for root, real_root in roots:
             if is_below(path, root):
                 found[path] = None
@@ -72,7 +75,7 @@ class OwnFiles:
         self._printed: set[tuple[int, int]] = set()
 
     def refresh(self) -> None:
-        """Read the list of written files again if it changed; find the files that processes of aptui print to now."""
+        """Read the list of written files again if it changed, and find the files that processes of aptui are printing to."""
         path = _list_path()
         with suppress(OSError):
             now = _stamp(os.stat(path))
@@ -107,7 +110,7 @@ class OwnFiles:
 
 
 def is_own(path: str, config: Config) -> bool:
-    """Whether a file of a scan folder (absolute path), or a folder above it, is aptui's."""
+    """Return whether a file of a scan folder (absolute path), or a folder above it, is aptui's."""
     own = OwnFiles(own_paths(config))
     own.refresh()
     with suppress(OSError):
@@ -117,13 +120,13 @@ def is_own(path: str, config: Config) -> bool:
 
 
 def note_written(path: str | int) -> None:
-    """Note that aptui wrote a file (path or descriptor) for its user: it is not a source until it is changed."""
+    """Record that aptui wrote a file (path or descriptor) for its user. The file is not a source until it is changed."""
     with suppress(OSError):
         _append(_stamp(os.stat(path)))
 
 
 def note_printing(*, is_over: bool = False) -> None:
-    """Note the files that standard output and standard error go to, while this process runs or at its end."""
+    """Record the files to which standard output and standard error are redirected, at the start of this process and at its end."""
     for descriptor, seen in printing.find_redirected():
         if is_over:
             note_written(descriptor)
@@ -147,7 +150,8 @@ def writing(path: str | None) -> Iterator[None]:
 
 
 def _append(line: str) -> None:
-    with suppress(OSError, KnownError):  # without a state folder nothing is listed, and the next scan takes the file for a source
+    # if there is no state folder, nothing is listed, and the next scan treats the file as a source
+    with suppress(OSError, KnownError):
         path = _list_path()
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         with suppress(FileNotFoundError):

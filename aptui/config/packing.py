@@ -53,11 +53,11 @@ def frozen(value: Any) -> Any:
     return tuple(frozen(item) for item in value) if isinstance(value, list) else value
 
 
-# One digest over everything in a configuration that decides about products: with equal signatures no job needs a check.
+# The signature of a project is one digest of all settings that affect products. If it is unchanged, no job needs a check.
 
 
 def environment(project_dir: Path) -> list[object]:
-    """Return the inputs of a compiled form besides its layers."""
+    """Return the inputs of a compiled configuration other than its layers."""
     return [FORM, __version__, sys.version_info[:3], str(project_dir), str(data_dir()), host_platform(), os.path.expanduser("~")]
 
 
@@ -67,13 +67,16 @@ _UNDECISIVE = (
     "analyse_limit_s", "process_limit_s", "memory_limit_bytes", "undeclared_reads", "traces_reads", "code_files", "params_schema",
     "retry", "resources",
 )  # fmt: skip
-"""Fields of a builder that do not affect products."""
+"""Fields of a builder that do not affect products, so they are not part of the signature."""
 _ONLY_IF_TRUE = ("reads_debug_output", "takes_pointers", "has_drafts", "fault", "rules", "exclude", "steps")
 """Fields of a builder that are omitted if unset, so that adding a field does not change existing signatures."""
 
 
 def sign_project(project: Project, project_dir: Path | None = None) -> Project:
-    """Return `project` with its `signature` (Python code is the engine's to add) and, given its folder, `scan_signature`."""
+    """Return `project` with its `signature`, and with its `scan_signature` if the folder is given.
+
+    The engine adds digests of Python code to the signature.
+    """
     builders = [{key: value for key, value in pack(rule).items() if key not in _UNDECISIVE} for rule in project.builders]
     for rule in builders:
         for key in _ONLY_IF_TRUE:
@@ -104,7 +107,7 @@ def sign_project(project: Project, project_dir: Path | None = None) -> Project:
     return replace(project, signature=signature, scan_signature=digest_of(scanned))
 
 
-# Programs that commands need: finds them, and identifies them by the digest of their bytes.
+# Tools are programs that commands need. They are identified by the digest of their bytes.
 
 # ── tools: programs that are inputs of a command builder's jobs ───────────────────────────────────────────────────────
 
@@ -119,7 +122,7 @@ def identify(
     is_file: bool = False,
     version: str = "",
 ) -> ToolSettings | None:
-    """Find a program (a path below the project if it has a slash, else by PATH) and digest it, unless `known` is up to date.
+    """Find a program (below the project if `name` has a slash, else in PATH), and compute its digest unless `known` is up to date.
 
     With `is_file`, `name` may be any readable file, executable or not.
     """
@@ -151,7 +154,7 @@ def _which(name: str, project_dir: Path, access: int) -> str | None:
 def tools_digest(tools: Iterable[ToolSettings]) -> bytes:
     """Return the part of a builder's fingerprint that depends on its tools, b"" without tools.
 
-    A tool given by a path enters with its name and content, so that the project's folder does not matter.
+    For a tool given by a path, only this name and the content are used, so that the location of the project does not matter.
     """
     identities = [(tool.name, "" if "/" in tool.name else tool.path, tool.stamp[0], tool.digest) for tool in tools]
     return hashlib.sha256(canonical(identities).encode()).digest() if identities else b""
@@ -168,7 +171,10 @@ def without_stamps(tools: Iterable[ToolSettings]) -> tuple[ToolSettings, ...]:
 
 
 def refresh_tools(config: Config) -> Config | None:
-    """Return `config` with every tool as it is now; None if one is missing, which only a full load can report."""
+    """Return `config` with the current stamps and digests of its tools.
+
+    Return None if a tool is missing, because only a full load can report that.
+    """
     if not config.tools:
         return config
     now = [

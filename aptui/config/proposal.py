@@ -29,24 +29,24 @@ from aptui.core.settings import is_settings
 from aptui.shared.errors import HostError, UserError
 
 _MOST_FILES = 100_000
-"""Maximum number of files that are counted; further rules are easily written by hand."""
+"""Maximum number of files that are counted, so that a huge folder takes little time. Further rules are easily written by hand."""
 _MOST_CODE_BYTES = 1 << 20
-"""Maximum bytes read of a builder's file; the patterns of a longer one count as unknown."""
+"""Maximum bytes read of a builder's file; the patterns of a longer file stay unknown."""
 _EXTENSION = re.compile(r"[a-z0-9_+-]{1,16}")
 _NEVER_COPIED = frozenset({
     "md", "rst", "log", "bak", "orig", "blend", "psd", "kra", "xcf", "aseprite", "cs", "cpp", "cc", "c", "h", "hpp", "rs", "py",
     "pyc", "sln", "csproj", "toml", "lock", "cfg", "ini",
 })  # fmt: skip
-"""Extensions of documents, of other programs' work files, of code and its settings."""
+"""Extensions that are never copied: documents, working files of other programs, code and its settings."""
 _GLSLANG = ("glslangValidator", "glslang", "glslc")
 
 
 class ShippedBuilder(Struct, frozen=True):
-    """A shipped builder that can be proposed.
+    """A builder of aptui that can be proposed.
 
     Args:
-        extensions: those of its sources. `companions` are those of files that sources name; they need no copy rule.
-        module: the Python module that it needs, "" = none. It needs one of `programs`, () = no program.
+        extensions: extensions of its sources. `companions` are extensions of files that sources name, which need no copy rule.
+        module: the Python module that it needs, "" = none. `programs`: it needs one of these, () = none.
     """
 
     name: str
@@ -89,7 +89,7 @@ _USAGES = {
     "data": ("*_orm.*", "*_data.*", "*_lut.*"),
     "ui": ("*_ui.*", "ui/*", "*/ui/*"),
 }
-"""{usage of a texture: common names of its files}. `ui` alone is ignored: pictures of 2D games have these names, too."""
+"""{usage of a texture: common names of its files}. Names for `ui` prove nothing: pictures of 2D games have them, too."""
 _GPU_TEXTURES = ShippedBuilder("textures", "texture", BUILDERS[0].extensions, module="etcpak")
 
 
@@ -98,7 +98,7 @@ class GameEngine(Struct, frozen=True):
 
     Args:
         marks: globs; a folder with a matching file is a project of this engine.
-        roots: possible folders of its sources; the first that exists counts.
+        roots: possible folders of its sources; the first that exists is used.
         ignore: patterns of the engine's own files, in the form of the key `ignore`.
         own: extensions of files that only the engine uses.
         says: text that a file matched by `marks` must contain.
@@ -161,9 +161,11 @@ PLAIN = GameEngine("files", ())
 
 
 class ProposedRule(Struct, frozen=True):
-    """A builder of the proposal: `count` files match; `lacks` is the reason why it is a comment, "" if it is active.
+    """A builder of the proposal; `count` files match.
 
-    `usages` are {usage of a texture: patterns}, parameters by file.
+    If it cannot run here, it becomes a comment, and `lacks` is the reason, else "".
+
+    `usages` {usage of a texture: patterns} becomes parameters for some of its files.
     """
 
     name: str
@@ -174,7 +176,7 @@ class ProposedRule(Struct, frozen=True):
     usages: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def text(self) -> str:
-        """Return the rule as YAML, in one line if it has no parameters by file."""
+        """Return the rule as YAML, on one line unless it has parameters for some files."""
         form = f"copy: {_list(self.patterns)}" if self.does == "copy" else f"uses: {self.does}, patterns: {_list(self.patterns)}"
         lines = [f"- {{name: {self.name}, {form}}}"]
         if self.usages:
@@ -186,7 +188,7 @@ class ProposedRule(Struct, frozen=True):
 
 
 class Proposal(Struct, frozen=True):
-    """A project that fits a folder: `root` is the scan folder relative to it."""
+    """A proposed project for `folder`; `root` is its scan folder, relative to `folder`."""
 
     folder: Path
     engine: GameEngine
@@ -194,7 +196,7 @@ class Proposal(Struct, frozen=True):
     rules: tuple[ProposedRule, ...]
     ignore: tuple[str, ...]
     left: Counter[str] = field(default_factory=Counter)
-    """{extension: number of files} without a rule."""
+    """{extension: number of files}, for files that no rule matches."""
 
     def text(self) -> str:
         """Return the `aptui.yaml`."""
@@ -256,7 +258,7 @@ def propose(folder: Path, copy_patterns: Sequence[str] = ()) -> Proposal:
 
 
 def engine_of(folder: Path) -> GameEngine:
-    """Return the game engine whose project a folder is, `PLAIN` if it is not of a known engine."""
+    """Return the game engine whose project is in a folder, `PLAIN` if no known engine has a project there."""
     for engine in ENGINES:
         for mark in engine.marks:
             files = list(folder.glob(mark))
@@ -284,17 +286,17 @@ def write(proposal: Proposal) -> tuple[Path, Path | None]:
         raise HostError(f"cannot write '{file}': {(error.strerror or str(error)).lower()}", hint="check its permissions") from None
     folder = proposal.folder
     has_git = (folder / ".gitignore").is_file() or any((each / ".git").exists() for each in (folder, *folder.parents))
-    tag = _tag_cache(folder)  # backup programs skip tagged folders in a repository, too
+    tag = _tag_cache(folder)  # written even in a Git repository, because backup programs need the tag there, too
     return file, _have_git_ignore(folder) if has_git else tag
 
 
 def _tag_cache(folder: Path) -> Path | None:
-    """Mark the cache for backup programs, which leave out what is tagged (bford.info/cachedir)."""
+    """Put the file CACHEDIR.TAG into the cache, so that backup programs leave the cache out (bford.info/cachedir)."""
     file = folder / "Cache" / "CACHEDIR.TAG"
     try:
         file.parent.mkdir(exist_ok=True)
         file.write_text(_CACHE_TAG, encoding="ascii")
-    except OSError:  # a file, or a folder of another user: making products reports it
+    except OSError:  # a file, or another user's folder, is in the way: the first run reports it
         return None
     return file
 
@@ -348,7 +350,7 @@ def _patterns_of(statement: ast.stmt) -> Iterator[str]:
 
 
 def _find_usages(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return {usage: patterns that match files} for textures of a GPU, {} if no file name suggests these textures."""
+    """Return {usage: patterns that match files} of GPU textures, {} if no file name suggests such textures."""
     endings = tuple(f".{each}" for each in _GPU_TEXTURES.extensions)
     pictures = [name.lower() for name in names if name.lower().endswith(endings)]
     seen = {
@@ -431,7 +433,10 @@ def _make_ignore_check(rules: Sequence[str]) -> Callable[[str], bool]:
 
 
 def _root_documents(folder: Path) -> list[str]:
-    """Return rules for files in nearly every project's folder that are not assets; CI's are included, as they often come later."""
+    """Return ignore rules for files such as README that are not assets.
+
+    Files of CI are included, because they are often added later.
+    """
     names = [f"/{stem}*" for stem in ("README", "LICENSE", "CHANGELOG", "Makefile") if list(folder.glob(f"{stem}*"))]
     hidden = sorted(path.name for path in folder.glob(".*") if not path.name.startswith(".git") and not is_settings(path.name))
     names += ["/.git*", *(f"/{name}" for name in hidden)]

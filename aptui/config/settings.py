@@ -1,4 +1,4 @@
-"""Sections of `aptui.yaml` that are records of their own: runs, alerts, cluster, gateway.
+"""Settings of single features in `aptui.yaml`: retries and resources of runs, alerts, cluster, gateway.
 
 Tests: `tests/config/test_settings.py`.
 """
@@ -25,7 +25,7 @@ _USUAL = (FailureKind.CRASH.value, FailureKind.TIMEOUT.value)
 
 
 def retry_rule(given: Mapping[str, Any] | None) -> RetryRule | None:
-    """Return the rule in the checked mapping `retry:`, None if it is empty or missing."""
+    """Return the rule in the validated mapping `retry:`, None if it is empty or missing."""
     if not given:
         return None
     kinds = given.get("on", _USUAL)
@@ -38,19 +38,19 @@ def restore_rule(data: Mapping[str, Any] | None) -> RetryRule | None:
 
 
 def find_resources(builder: Node) -> tuple[str, ...]:
-    """Return the resources that the runs of a builder hold."""
+    """Return the names of the resources that each run of a builder uses."""
     listed = builder.get("resources")
     return tuple(sorted({item.value for item in (listed.value if listed else ())}))
 
 
 def has_drafts(builder: Node) -> bool:
-    """Whether a builder makes a draft before its final."""
+    """Return whether a builder makes a draft product before the final one."""
     listed = builder.get("quality")
     return listed is not None and Quality.DRAFT in listed.plain()
 
 
 def run_mistakes(resources: Node | None, builders: Iterable[Node]) -> list[UserError]:
-    """Return the mistakes in the resources that builders name, each with its place."""
+    """Return a mistake, with its place, for each resource that a builder names but the project does not have."""
     from aptui.config.yaml import nodes
 
     known = set(resources.value) if resources else set()
@@ -74,11 +74,11 @@ QUIET_S = 10.0
 
 
 class Alert(Struct, frozen=True):
-    """The actions at an event.
+    """The actions that an event causes.
 
     Args:
         event: one of `EVENTS`.
-        exec: a program and its arguments; no shell sees them.
+        exec: a program and its arguments; they are run without a shell.
         webhook: a URL that gets the digest as JSON.
         desktop: whether a desktop notification is shown.
         bell: whether the terminal rings, and shows a notification if it can.
@@ -92,14 +92,14 @@ class Alert(Struct, frozen=True):
 
 
 class AlertSettings(Struct, frozen=True):
-    """All settings of `on:`; two digests of one event are at least `quiet_s` apart."""
+    """The settings in `on:`; `quiet_s` is the minimum interval between two digests of one event."""
 
     alerts: tuple[Alert, ...] = ()
     quiet_s: float = QUIET_S
 
 
 def compile_alerts(given: Mapping[str, Any]) -> AlertSettings:
-    """Return the settings in the checked mapping `on:`."""
+    """Return the settings in the validated mapping `on:`."""
     from aptui.config.yaml import nodes
 
     alerts = tuple(_alert({"event": event, **given[event]}) for event in EVENTS if event in given)
@@ -123,7 +123,7 @@ def alert_mistakes(given: Node | None) -> list[UserError]:
 
 def _fault(address: str) -> str:
     """Return why webhooks to this address are refused, "" if they are allowed."""
-    from urllib.parse import urlsplit  # a stored configuration was checked before
+    from urllib.parse import urlsplit  # a stored configuration was validated before it was stored
 
     from aptui.shared.connections.addresses import is_loopback
 
@@ -212,7 +212,7 @@ def check_address(address: str, *, has_certificates: bool, is_insecure: bool = F
     Raises:
         UserError: the address is not valid, TLS has no certificates, or plain `tcp://` is not on the loopback or not `insecure`.
     """
-    from urllib.parse import urlsplit  # a stored configuration was checked before
+    from urllib.parse import urlsplit  # a stored configuration was validated before it was stored
 
     from aptui.shared.connections.addresses import is_loopback
 
@@ -329,7 +329,7 @@ def compile_gateway(given: Mapping[str, Any], project_dir: Path) -> GatewaySetti
 def serve_mistakes(given: Node | None) -> list[UserError]:
     """Return the mistakes in the lists and the connections of `serve:`, each with its place."""
     from aptui.shared.connections.addresses import (
-        canonical,  # a stored configuration was checked before
+        canonical,  # a stored configuration was validated before it was stored
         check_dial,
     )
 

@@ -1,10 +1,10 @@
-"""Whether the user agreed that the code of a project runs: one small record for each project in the user's state folder.
+"""Records which projects the user trusts to run their code: one small file for each project in the user's state folder.
 
-A project is trusted when a record names it and no file that decides what runs has changed: the layers of its configuration,
-the code in `builders/`, and files of the project that its commands name. A verb that a user types in order to run jobs records
-trust. The screen asks. A verb that only reads runs no code of a project that is not trusted.
+A project is trusted when a record names it and no file that decides what runs has changed: the layers of its configuration, the
+code in `builders/`, and files of the project that its commands name. A verb that runs jobs records trust, because the user typed
+it. The screen asks the user. A verb that only reads does not run code of an untrusted project.
 
-The second part says which shared caches are trusted without a key.
+The second part decides which shared caches are trusted without a key.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from aptui.shared.forms import prepare_form
 FOLDER = "builders"
 _CODE = (".py", ".so")
 _MOST_FILES = 10_000
-"""Limit of code files of one project: a hostile `builders/` may link to the whole disk."""
+"""Maximum number of code files of one project, because a hostile `builders/` may link to the whole disk."""
 _OPEN_TO_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class _CodeFile(Struct, frozen=True, array_like=True):
-    """A file that decides what runs; `digest` (SHA-256, hex) is valid while size and times do not change."""
+    """A file that affects which code runs; `digest` (SHA-256, hex) is valid while size and times do not change."""
 
     size: int
     mtime_ns: int
@@ -43,7 +43,7 @@ class _CodeFile(Struct, frozen=True, array_like=True):
 
 
 class _Record(Struct, frozen=True):
-    """The files that the user trusted: layers by digest, and code files, both by absolute path."""
+    """The record of a trusted project: {absolute path: digest} of its layers, and {absolute path: code file}."""
 
     project: str
     layers: dict[str, str]
@@ -51,7 +51,7 @@ class _Record(Struct, frozen=True):
 
 
 class Trust(Struct, frozen=True):
-    """The state of a project.
+    """Whether a project is trusted, and why not.
 
     `was_given` says that a record exists; `changed` are the files, relative to the project, that differ from it.
     """
@@ -115,7 +115,7 @@ def record(config: Config) -> None:
 
 
 def follow_edit(project_dir: Path, file: Path, before: bytes, after: bytes) -> None:
-    """Keep a project trusted when aptui changes a layer for its user: if `before` was trusted, `after` is."""
+    """Keep a project trusted when aptui changes a layer for its user: if `before` was trusted, record `after`."""
     place = _record_file(project_dir)
     known, path = _read(place), str(file)
     if known is None or known.layers.get(path) != hashlib.sha256(before).hexdigest():
@@ -124,7 +124,7 @@ def follow_edit(project_dir: Path, file: Path, before: bytes, after: bytes) -> N
     try:
         replace_bytes(place, msgspec.json.encode(msgspec.structs.replace(known, layers=layers)), mode=PRIVATE, is_synced=False)
     except KnownError:
-        return  # the next start asks for trust again
+        return  # without the record, the next start asks for trust again
 
 
 def revoke(project_dir: Path) -> bool:
@@ -166,7 +166,7 @@ class RunnableCode(Struct, frozen=True):
     files: tuple[str, ...]
 
     def counts(self) -> list[tuple[int, str]]:
-        """Return (number, noun) of each kind of code that the project has."""
+        """Return (number, noun) of each kind of code in the project, such as (2, "commands")."""
         kinds = (
             (self.commands, "command"),
             (self.hooks, "hook"),
@@ -274,7 +274,7 @@ def _words(config: Config) -> Iterator[str]:
 
 
 def _files_below(folder: str) -> Iterator[str]:
-    """Yield the code files below a folder, through links too; a link that leads in a circle ends at the limit."""
+    """Yield the code files below a folder, also behind links. A link in a circle ends at the limit of files."""
     seen: set[tuple[int, int]] = set()
     count = 0
     for path, folders, names in os.walk(folder, followlinks=True):
@@ -313,9 +313,9 @@ def flaw_of_address(store: str) -> str:
     """Return why `store` is not a valid address, "" if it is."""
     if "://" not in store:
         return ""
-    from urllib.parse import urlsplit  # not needed for most starts
+    from urllib.parse import urlsplit  # imported here, because most starts do not need it
 
-    shown = store.rpartition("@")[2]  # without a password
+    shown = store.rpartition("@")[2]  # hides a password in the URL
     try:
         url = urlsplit(store)
         is_whole = url.port != 0 and (bool(url.hostname) or url.scheme not in _SERVERS)
@@ -327,9 +327,9 @@ def flaw_of_address(store: str) -> str:
 
 
 def is_own_store(store: str) -> bool:
-    """Whether `store` is a folder of this machine that only this user can write to, with the folders in it; a URL is not.
+    """Return whether `store` is a folder of this machine in which only this user can write, at any depth. A URL is not.
 
-    Call this again whenever the store is opened: owner, mode and mounts change without the configuration.
+    Call this again whenever the store is opened, because owner, mode and mounts may change although the configuration does not.
     """
     if "://" in store:
         return False
@@ -376,11 +376,11 @@ def _is_private(folder: str) -> bool:
 
 
 def risks_of(sharing_store: str, *, is_used: bool, is_sealed: bool) -> list[str]:
-    """Return the dangers of a shared cache, one clause each.
+    """Return warnings about the security of a shared cache, one clause each.
 
     Args:
         sharing_store: its address.
-        is_used: whether it is read at all.
+        is_used: whether the shared cache is used.
         is_sealed: whether results are verified with a key.
     """
     if not is_used:

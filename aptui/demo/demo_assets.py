@@ -1,6 +1,7 @@
 """The demo project's models, shaders, fonts and data: their sources, and which of them this host can build.
 
-A part that needs a package of the extra `builders`, or a program, is an `Extra`; the demo leaves out those that would fail here.
+A part that needs a package of the extra `builders`, or a program, is an `Extra`. The demo leaves out the parts that would fail
+here.
 
 Tests: `tests/demo/test_demo_project.py`.
 """
@@ -24,8 +25,8 @@ from aptui.shared.errors import install_advice
 class Extra(Struct, frozen=True):
     """A part of the demo that not every host can build.
 
-    `config` has its builders, `files` is {path below assets: text, or a function that returns its bytes}; `makes` names its
-    products in few words, `needs` says how to install its requirements.
+    `config` has its builders in YAML. `files` is {path below assets: text, or a function that returns the bytes}. `makes` describes
+    its products in a few words, and `needs` says how to install its requirements.
     """
 
     name: str
@@ -37,7 +38,7 @@ class Extra(Struct, frozen=True):
     needs: str
 
 
-# A lantern: a cube whose faces share the texture of the floor.
+# The shape of a lantern: a cube. Each face has the texture of the floor.
 _LANTERN = """# Eight corners, six sides.
 mtllib lantern.mtl
 o lantern
@@ -181,7 +182,7 @@ def _font() -> bytes:
 _ADVICE = install_advice("builders")
 
 EXTRAS = (
-    # The first one, because its rule continues the entry of the builder `models`.
+    # This extra must be the first, because its YAML continues the entry of the builder `models`.
     Extra(
         "lods",
         lambda: bool(find_program("gltfpack", ())),
@@ -241,7 +242,7 @@ EXTRAS = (
         "an atlas",
         install_advice("textures"),
     ),
-    # Without luac, the scripts are copied.
+    # without luac, the demo copies the scripts
     Extra(
         "lua",
         can_compile,

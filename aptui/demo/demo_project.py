@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 MARKER = "# aptui demo project: made by `aptui demo`, which rewrites its files when it runs again."
-"""First line of `aptui.yaml`; the demo may overwrite files in a folder with this line."""
+"""First line of the demo's `aptui.yaml`. If a folder has such a file, the demo may overwrite its files."""
 
 INTENDED_FAILURES = ("data/broken.json",)
 """Sources, relative to their scan folder, whose jobs fail on every platform."""
@@ -77,7 +77,7 @@ _KINDS = (
     ("data", "*/data/* */levels/* */dialogue/*", "JSON, YAML and XML, checked, and small for linux"),
     ("texts", "*", "docs/, scripts/; signs/ by 'tr', words/ by its own builder"),
 )
-"""(kind of products, patterns of their paths, a few of them); the first matching pattern counts."""
+"""(kind of products, patterns of their paths, description); for each product the first matching pattern is used."""
 
 SAMPLE_RATE_HZ = 44100
 
@@ -223,7 +223,7 @@ def write_project(folder: Path, *, has_page: bool = False) -> None:
 
     Args:
         folder: of the project.
-        has_page: whether to add the model that the browser page rotates.
+        has_page: whether to add the model that the demo's page in the browser shows.
 
     Raises:
         UserError: `folder` contains other files.
@@ -238,7 +238,7 @@ def write_project(folder: Path, *, has_page: bool = False) -> None:
 
 
 def _write_files(folder: Path, *, has_page: bool) -> None:
-    # Written first, so that an interrupted demo is still recognized.
+    # aptui.yaml is written first, so that an interrupted demo is still recognized.
     _write(folder / "aptui.yaml", _config().encode())
     for path, text in _TEXTS.items():
         _write(folder / path, text.encode())
@@ -263,7 +263,9 @@ def possible_extras() -> list[Extra]:
 
 
 def explain(products: Iterable[str]) -> str:
-    """Return the explanation of the demo for the user: its products by kind, what is wrong on purpose, what is left out.
+    """Return the explanation of the demo for the user.
+
+    It lists the products by kind, deliberate mistakes in the sources, and parts that are left out.
 
     Args:
         products: paths of the products, which begin with the platform.

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 Vector: TypeAlias = tuple[float, float, float]
 Surface: TypeAlias = Callable[[float, float], Vector]
-"""Function from u, v (0 to 1) to a point."""
+"""A surface: function from u and v (0 to 1) to a point in space."""
 
 MODEL, BUFFER = "models/lamp.gltf", "models/lamp.bin"
 PAPER = (0.93, 0.56, 0.24, 1.0)
@@ -46,7 +46,7 @@ def _paper(u: float, v: float) -> Vector:
 
 
 def _cap(height: float) -> Surface:
-    """Return a flat cushion around the axis."""
+    """Return the surface of a cap: a flat cushion around the axis."""
 
     def point(u: float, v: float) -> Vector:
         angle, slope = 2 * math.pi * u, math.pi * (v - 0.5)
@@ -58,7 +58,7 @@ def _cap(height: float) -> Surface:
 
 
 def _handle(u: float, v: float) -> Vector:
-    """Return a point of a half ring above the upper cap."""
+    """The surface of the handle, a half ring above the upper cap: return the point at u, v."""
     along, around = math.pi * v, 2 * math.pi * u
     radius = 0.17 + 0.017 * math.cos(around)
     return radius * math.cos(along), 1.03 + radius * math.sin(along), 0.017 * math.sin(around)
@@ -132,5 +132,5 @@ def _assemble(parts: list[tuple[str, _Mesh, tuple[float, ...], tuple[float, ...]
 
 
 def _floats(vectors: list[Vector]) -> bytes:
-    # Rounded, so that every machine writes the same file.
+    # Numbers are rounded, so that every machine writes the same file.
     return struct.pack(f"<{3 * len(vectors)}f", *(round(number, 6) for vector in vectors for number in vector))

@@ -1,1 +1,1 @@
-"""Files in formats that several builders read, safely, and the names in them; each builder uses them in its own way."""
+"""Safe readers and writers of file formats that several builders share, and of the file names in such files."""

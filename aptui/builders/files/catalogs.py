@@ -1,4 +1,4 @@
-"""Translations of a game's texts: PO, CSV and XLIFF as catalogs, one for each language; comparing them is not here.
+"""Translations of a game's texts: PO, CSV and XLIFF as catalogs, one for each language. This module does not compare catalogs.
 
 PO has the form of GNU gettext (its manual, "The Format of PO Files"); XLIFF is 1.2 or 2. A CSV has a header: the first column is
 the key, and each column named like a language (`de`, `pt_BR`) has texts.
@@ -33,7 +33,7 @@ _INLINE = frozenset(("g", "x", "bx", "ex", "ph", "bpt", "ept", "it", "mrk", "pc"
 
 
 class Message(Struct, kw_only=True):
-    """A text: in the source language (`source`; its second entry is the plural) and translated (`texts`, one for each form)."""
+    """A text: `source` has it in the source language (singular, plural), `texts` has a translation for each plural form."""
 
     key: str
     line: int
@@ -48,7 +48,7 @@ class Message(Struct, kw_only=True):
 
 
 class TextCatalog(Struct, kw_only=True):
-    """The texts of one language, by key; `plural_forms` is the header of that name in a PO file."""
+    """The texts of one language, by key; `plural_forms` is the header Plural-Forms of a PO file."""
 
     language: str
     messages: dict[str, Message] = field(default_factory=dict)
@@ -78,7 +78,7 @@ def read_catalogs(name: str, data: bytes) -> list[TextCatalog]:
         data: all bytes.
 
     Raises:
-        BrokenTextError: it is damaged, or of another kind.
+        BrokenTextError: the file is damaged, or of another kind.
     """
     stem, extension = os.path.splitext(os.path.basename(name))
     if len(data) > MOST_BYTES:
@@ -165,7 +165,8 @@ def _unescape(match: re.Match[str]) -> str:
 def _decode_po(data: bytes) -> str:
     charset = _CHARSET.search(data[:8192])
     name = charset[1].decode() if charset else "utf-8"
-    if name.lower() in ("utf-8", "utf8", "charset", "ascii", "us-ascii"):  # a new template has the placeholder CHARSET
+    # gettext writes CHARSET as the placeholder into a new template
+    if name.lower() in ("utf-8", "utf8", "charset", "ascii", "us-ascii"):
         return decode_text(data)
     try:
         return data.decode(name)

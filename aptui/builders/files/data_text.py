@@ -1,4 +1,4 @@
-"""Data of a game as values: CSV, TSV, TOML, JSON and YAML, with the places of the values; the format follows from the extension.
+"""Reads CSV, TSV, TOML, JSON and YAML as values with their lines; the extension decides the format.
 
 Tests: `tests/builders/test_table_builder.py`.
 """
@@ -43,7 +43,7 @@ def read_data(name: str, data: bytes, *, delimiter: str = "auto", infers_types: 
     Args:
         name: its extension decides the format.
         data: all bytes.
-        delimiter: between the cells of a CSV, one of `DELIMITERS` or auto.
+        delimiter: separator of the cells of a CSV: a key of `DELIMITERS`, or auto.
         infers_types: convert columns of numbers or booleans; otherwise every cell is text.
         max_mib: larger files are refused.
 
@@ -66,7 +66,7 @@ def read_data(name: str, data: bytes, *, delimiter: str = "auto", infers_types: 
 
 
 def read_rows(text: str, delimiter: str = "auto") -> Iterator[CsvRow]:
-    """Yield the rows below the header of a CSV; lines without a cell are left out.
+    """Yield the rows below the header of a CSV; empty lines are left out.
 
     Raises:
         BrokenTextError: it is damaged.
@@ -125,7 +125,10 @@ def _read_table(rows: list[CsvRow], *, infers_types: bool) -> DataText:
 
 
 def _choose_type(cells: list[str]) -> Callable[[str], Any]:
-    """Return how the cells of a column are read: as numbers, as true and false, or as text; empty cells are null unless text."""
+    """Return the function that reads the cells of a column: as numbers, booleans, or text.
+
+    Empty cells are null, but "" in a column of text.
+    """
     present = [cell.strip() for cell in cells if cell.strip()]
     if present and all(cell.lower() in ("true", "false") for cell in present):
         return lambda cell: cell.strip().lower() == "true" if cell.strip() else None
@@ -164,13 +167,13 @@ def _read_toml(text: str) -> DataText:
         raise BrokenTextError(shorten(one_line(what)), at) from None
     except RecursionError:
         raise BrokenTextError("nested too deep") from None
-    except ValueError as error:  # an integer with thousands of digits
+    except ValueError as error:  # int() refuses integers with thousands of digits
         raise BrokenTextError(shorten(one_line(error))) from None
     return DataText(_plain(value, (), text), partial(_find_toml_places, text))
 
 
 def _plain(value: Any, path: Path, text: str) -> Any:
-    """Return a value of TOML in the types of JSON: dates and times are text."""
+    """Return a value of TOML in the types of JSON; dates and times become text."""
     if isinstance(value, dict):
         return {key: _plain(each, (*path, key), text) for key, each in value.items()}
     if isinstance(value, list):
@@ -181,7 +184,10 @@ def _plain(value: Any, path: Path, text: str) -> Any:
 
 
 def _find_toml_places(text: str, paths: Sequence[Path]) -> list[str]:
-    """Return the line of each value at `paths`, or of its nearest table or key that is written at the start of a line."""
+    """Return the line of each value at `paths`.
+
+    For a value inside a line, that of the nearest table or key at the start of a line.
+    """
     found: dict[Path, tuple[int, int]] = dict.fromkeys(paths, (0, 1))
     table: list[str | int] = []
     counts: dict[tuple[str | int, ...], int] = {}

@@ -1,7 +1,7 @@
 """A picture with 16 bits a channel. Pillow keeps 16 bits only in grey pictures; of other pictures it reads the upper 8 bits.
 
-Pillow decodes both bytes, one after the other: with the opposite byte order in the header, the
-other byte of each sample comes first. That is exact for PNG, and for TIFF unless its channels are stored apart and compressed.
+Pillow is made to decode the picture twice: with the opposite byte order it reads the lower byte of each sample. That is
+exact for PNG, and for TIFF unless its channels are stored apart and compressed.
 
 Tests: `tests/builders/files/test_deep_picture.py`.
 """
@@ -103,12 +103,12 @@ class DeepPicture:
         from PIL import Image
 
         small = np.empty(self.samples.shape, np.uint8)
-        for channel in range(len(self.mode)):  # one channel at a time, because the product takes 32 bits a sample
+        for channel in range(len(self.mode)):  # one channel at a time, because the multiplication needs 32 bits a sample
             small[..., channel] = (self.samples[..., channel].astype(np.uint32) * 255 + 32895) >> 16
         return Image.frombytes(self.mode, self.size, small.tobytes())
 
     def save(self, stream: IO[bytes]) -> None:
-        """Write the picture as a PNG; Pillow writes a grey picture without alpha, because Pillow is faster."""
+        """Write the picture as a PNG. Pillow, which is faster, writes grey pictures without alpha."""
         import numpy as np
         from PIL import Image
 
@@ -147,7 +147,7 @@ def read_deep(opened: Callable[[], ImageFile.ImageFile], load: Callable[[ImageFi
     raw_mode = _raw_mode(picture.tile[0].args)
     if _has_deep_planes(picture):
         if any(tile.codec_name != "raw" for tile in picture.tile):
-            return None  # libtiff's decoder reduces such pictures to their upper bytes
+            return None  # libtiff's decoder returns only the upper bytes of these pictures
         raw_mode = f"{picture.mode};16{'L' if picture.tag_v2.prefix == b'II' else 'B'}"  # type: ignore[attr-defined]  # of TIFF
     if raw_mode.startswith("LA;16"):  # its four bytes a pixel can be read as one pixel of RGBA
         return DeepPicture(np.ascontiguousarray(_decode_as(picture, "RGBA", load)).view(">u2").astype(np.uint16), "LA")
@@ -173,7 +173,7 @@ def _read_grey(picture: ImageFile.ImageFile, load: Callable[[ImageFile.ImageFile
 
 
 def _decode_as(picture: ImageFile.ImageFile, raw_mode: str, load: Callable[[ImageFile.ImageFile], None]) -> NDArray[np.uint8]:
-    """Return the bytes of a picture, decoded as if its samples had another form."""
+    """Return the bytes of a picture, decoded as if its samples had the form `raw_mode`."""
     import numpy as np
 
     tiles = []
@@ -188,7 +188,10 @@ def _decode_as(picture: ImageFile.ImageFile, raw_mode: str, load: Callable[[Imag
 
 
 def _has_deep_planes(picture: ImageFile.ImageFile) -> bool:
-    """Return whether a TIFF stores its channels apart with 16 bits; Pillow takes bytes for samples unless compressed."""
+    """Return whether a TIFF stores each channel apart with 16 bits.
+
+    Pillow reads such samples as bytes, unless they are compressed.
+    """
     tags = getattr(picture, "tag_v2", {})
     bits = tags.get(_TIFF_BITS, (1,))
     return tags.get(_TIFF_PLANES) == _SEPARATE_PLANES and isinstance(bits, tuple) and bits[:1] == (16,) and picture.mode != "I;16"
@@ -203,6 +206,6 @@ def _divide_by_alpha(samples: Samples) -> Samples:
 
 
 def _raw_mode(args: object) -> str:
-    """Return how a tile of Pillow's stores its samples."""
+    """Return Pillow's raw mode of a tile: how it stores its samples."""
     first = args[0] if isinstance(args, tuple) and args else args
     return first if isinstance(first, str) else ""

@@ -54,17 +54,17 @@ def hold_against_schema(texts: Sequence[DataText], path: str, request: ProcessJo
 
 
 class Violation(Struct, frozen=True):
-    """A mistake in the value at `path`, keys and indices from the root."""
+    """A mistake in the value at `path`: the keys and indices that lead from the root to it."""
 
     path: tuple[str | int, ...]
     what: str
 
 
 class SchemaFile:
-    """The schema at `path`, relative to the scan folder of the job; of the draft that its `$schema` names, else 2020-12.
+    """The schema at `path`, relative to the job's scan folder. Its `$schema` names the draft; without it, the draft is 2020-12.
 
     Raises:
-        UnusableError: it is missing, no JSON, or no schema.
+        UnusableError: the file is missing, not JSON, or not a schema.
     """
 
     def __init__(self, request: ProcessJobRequest, path: str) -> None:
@@ -88,14 +88,14 @@ class SchemaFile:
             raise UnusableError(f"the schema {path}: is not UTF-8; save it as UTF-8") from None
         except RecursionError:
             raise UnusableError(f"the schema {path}: is nested too deep") from None
-        # An explicit registry: the default one would fetch what `$ref` names.
+        # The registry is given explicitly, because the default registry would fetch the files that `$ref` names.
         self._validator = kind(schema, registry=REGISTRY)
 
     def violations(self, value: Any) -> Sequence[Violation]:
-        """Return the mistakes of `value`, in the order of their places.
+        """Return the mistakes in `value`, in the order of their places.
 
         Raises:
-            UnusableError: the schema refers to one that is not in it.
+            UnusableError: the schema refers to a schema outside its file.
         """
         from referencing.exceptions import Unresolvable
 

@@ -18,12 +18,12 @@ Path = tuple[str | int, ...]
 """Keys and indices from the root of some data to a value."""
 
 DEEPEST_NESTING = 500
-"""Maximum levels of `[` and `{`: below the limit of CPython's parser (recursion limit 1000), so that every host decides alike."""
+"""Maximum nesting of `[` and `{`: below the limit of CPython's parser (1,000), so that every host accepts the same files."""
 
 STRING = r'"[^"\\\r\n]*+(?:\\.[^"\\\r\n]*+)*+"'
 TOKEN = re.compile(STRING + r"|[{}\[\],:]|[^\s{}\[\],:\"]+")
 RUN_OF_TEXT = re.compile(rf'(?:{STRING}|[^ \t\r\n"]++)++')
-"""Text between blanks outside of strings."""
+"""Matches a run of text without blanks; blanks inside a string belong to the run."""
 STRING_OR_COMMENT = re.compile(rf'({STRING}|"[^\r\n]*+)|(//[^\r\n]*+|/\*(?:[^*]|\*(?!/))*+(?:\*/)?+)')
 _ALL_BUT_BRACKETS = re.compile(STRING + r"|[^\[\]{}\"]+")
 DEPTH = {"[": 1, "{": 1, "]": -1, "}": -1}
@@ -33,7 +33,7 @@ TRAILING_COMMA = "a comma before the closing bracket, where JSON allows none"
 _COMMA_AND_END = re.compile(r",[ \t\r\n]*[}\]]")
 _BLANKS = " \t\r\n"
 _MOST_DIGITS = 300
-"""Longer integers are read as floats; int() refuses 4,300 digits."""
+"""Maximum digits of an integer that is read as such; longer ones become floats, because int() refuses more than 4,300 digits."""
 
 
 class BrokenTextError(Exception):
@@ -49,7 +49,7 @@ class BrokenTextError(Exception):
 
 
 class DataText(Struct, frozen=True):
-    """The value of a text in the types of JSON; `find_places` returns the `line:column` of the values at some paths."""
+    """The value of a text in the types of JSON, and a function that returns the `line:column` of the values at some paths."""
 
     value: Any
     find_places: Callable[[Sequence[Path]], Sequence[str]]
@@ -100,7 +100,10 @@ def write_json(value: Any, *, indent: int | None = None) -> bytes:
 
 
 def find_places(text: str, paths: Sequence[Path]) -> list[str]:
-    """Return the `line:column` of the values at `paths` in valid JSON; of duplicate keys, that of the last one counts."""
+    """Return the `line:column` of the values at `paths` in valid JSON.
+
+    If a key is given twice, it is the place of the last value.
+    """
     found = dict.fromkeys(paths, 0)
     path: list[str | int] = []
     previous = ""
@@ -133,7 +136,7 @@ def validate_json(text: str, *, comment_hint: str = "") -> bool:
 
     Args:
         text: all of it.
-        comment_hint: is added to the error of a text with a comment.
+        comment_hint: text that is added to the error if the text has a comment.
 
     Raises:
         BrokenTextError: it is not JSON.
@@ -153,7 +156,7 @@ def validate_json(text: str, *, comment_hint: str = "") -> bool:
     try:
         decoder.decode(text)
     except json.JSONDecodeError as error:
-        if _is_too_deep(text[: error.pos]):  # only some versions of Python report deep nesting
+        if _is_too_deep(text[: error.pos]):  # not every version of Python reports deep nesting as such
             raise _too_deep(text) from None
         what, position = explain(error, text)
         if comment_hint and text.startswith(("//", "/*"), position):
@@ -170,7 +173,7 @@ def validate_json(text: str, *, comment_hint: str = "") -> bool:
 
 
 def _is_too_deep(text: str) -> bool:
-    brackets = _ALL_BUT_BRACKETS.sub("", text)  # also keeps the quote of an unterminated string
+    brackets = _ALL_BUT_BRACKETS.sub("", text)  # the pattern also finds brackets, and the quote of an unterminated string
     return max(accumulate(DEPTH.get(each, 0) for each in brackets), default=0) > DEEPEST_NESTING
 
 
@@ -196,9 +199,9 @@ def _read_integer(digits: str) -> int | float:
 
 
 def explain(error: json.JSONDecodeError, text: str) -> tuple[str, int]:
-    """Return what is wrong, and its position in `text`.
+    """Return what is wrong, and its position in `text`: the parser's own message, or one about a trailing comma.
 
-    Versions of Python describe a trailing comma differently: those before 3.13 expect a value or a name at the bracket.
+    Python before 3.13 does not mention a trailing comma: it reports a missing value or name at the bracket.
     """
     if not text.strip():
         return "the file is empty", error.pos
@@ -210,5 +213,5 @@ def explain(error: json.JSONDecodeError, text: str) -> tuple[str, int]:
 
 
 def place_in(before: str) -> tuple[int, int]:
-    """Return (line, column), both from 1, of the text after `before`."""
+    """Return the (line, column), both from 1, of the character that follows the text `before`."""
     return before.count("\n") + 1, len(before) - before.rfind("\n")

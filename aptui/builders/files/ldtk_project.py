@@ -24,7 +24,9 @@ _EDITOR_FIELDS = frozenset((
 
 
 class LdtkReader:
-    """Reads a project with its separate levels; notes them in `files`, and its pictures in `pictures`.
+    """Reads a project with the levels that are separate files.
+
+    Lists those files in `files`, and the project's pictures in `pictures`.
 
     Args:
         source: path of the project below its scan folder.
@@ -40,7 +42,7 @@ class LdtkReader:
         """Return the project with all levels filled in.
 
         Raises:
-            BrokenTextError: it or one of its levels is damaged.
+            BrokenTextError: the project or one of its levels is damaged.
         """
         project = _decode(data)
         if not isinstance(project.get("defs"), dict) or "levels" not in project:
@@ -67,7 +69,7 @@ class LdtkReader:
 
 
 def check_project(project: Fields) -> Iterator[BrokenTextError]:
-    """Yield the tiles that are not in their tileset, and grids whose size is not that of their layer."""
+    """Yield a message for each tile that is not in its tileset, and for each grid whose size differs from that of its layer."""
     tilesets = {each.get("uid"): each for each in objects_of(project["defs"], "tilesets", "defs")}
     for level in [each for holder in (project, *objects_of(project, "worlds", "")) for each in holder["levels"]]:
         for layer in objects_of(level, "layerInstances", _name(level)) if level.get("layerInstances") else ():

@@ -7,7 +7,7 @@ import os
 from aptui.sdk import ProcessJobRequest
 
 LONGEST_POINTER_BYTES = 1024
-"""A pointer is smaller than this (git-lfs docs/spec.md, "The Pointer")."""
+"""A pointer file is smaller than this (git-lfs docs/spec.md, "The Pointer")."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _ADVICE = "is a Git LFS pointer; run git lfs pull"
@@ -22,7 +22,7 @@ def source_bytes(request: ProcessJobRequest) -> bytes:
     """Return the bytes of the source.
 
     Raises:
-        OSError: it cannot be read; its kind PointerError: it is a Git LFS pointer.
+        PointerError: the source is a Git LFS pointer. OSError: it cannot be read.
     """
     data = request.read_source()
     if is_pointer(data):
@@ -36,7 +36,7 @@ def is_pointer(data: bytes) -> bool:
 
 
 def is_pointer_file(path: str) -> bool:
-    """Return whether the file at `path` is a Git LFS pointer; only the bytes needed are read."""
+    """Return whether the file at `path` is a Git LFS pointer; at most 1 KiB is read."""
     with open(path, "rb") as file:
         if os.fstat(file.fileno()).st_size >= LONGEST_POINTER_BYTES:
             return False

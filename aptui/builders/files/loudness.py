@@ -1,7 +1,7 @@
 """The loudness of a sound (ITU-R BS.1770-4), its highest sample, and where its silence ends, measured block by block.
 
-The K-weighting is applied as a finite impulse response of 0.17 s by FFT: its recursive filters decay to less than 1e-12 in that
-time.
+The K-weighting of BS.1770 is applied by FFT, as a finite impulse response of 0.17 s: the standard's recursive filters decay to less
+than 1e-12 in that time.
 
 Tests: `tests/builders/test_audio_builder.py`.
 """
@@ -20,14 +20,17 @@ if TYPE_CHECKING:
 _RESPONSE_S = 0.17
 _SHELF = (1681.974450955533, 3.999843853973347, 0.7071752369554196)
 _HIGH_PASS = (38.13547087602444, 0.5003270373238773)
-"""Frequency (Hz), gain (dB) and Q of the two filters.
+"""Frequency (Hz), gain (dB; only the shelf has one) and Q of the two filters of the K-weighting.
 
 BS.1770's coefficients for 48 kHz follow from these values (as in libebur128).
 """
 _OFFSET = -0.691
 _ABSOLUTE_GATE, _RELATIVE_GATE = -70.0, -10.0
 _SURROUND_WEIGHTS = {5: (1, 1, 1, 1.41, 1.41), 6: (1, 1, 1, 0, 1.41, 1.41)}
-"""{number of channels: weights} in the usual channel order; the low-frequency channel has weight 0. Other layouts have weight 1."""
+"""{number of channels: weights} in the usual channel order; the low-frequency channel has weight 0.
+
+In all other layouts each channel has weight 1.
+"""
 
 
 class SoundMeter:
@@ -106,7 +109,7 @@ class SoundMeter:
 
 
 def _boundary(number: int, rate: int) -> int:
-    """Return the first frame of the tenth of a second with this number."""
+    """Return the first frame of the tenth of a second with this number (from 0)."""
     return (number * rate + 5) // 10
 
 

@@ -1,7 +1,7 @@
-"""OBJ, STL, PLY and OFF as GLB, scaled and turned upright.
+"""Converts OBJ, STL, PLY and OFF to GLB, scaled and turned upright.
 
-trimesh reads and writes. It ignores mistakes and missing files, so OBJ is checked line by line before, and the counts
-in the headers of other formats are compared with the result.
+trimesh reads and writes. It ignores mistakes and missing files. So this module checks OBJ line by line before, and compares the
+counts in the headers of other formats with the result.
 
 Tests: `tests/builders/test_mesh_file.py`.
 """
@@ -38,11 +38,11 @@ MOST_TEXTURE_MEGAPIXELS = 512
 """Maximum total size of a model's textures in megapixels; each texture is counted once."""
 
 _ALL_MATERIALS = "\x00materials"
-"""Name under which trimesh gets all material files of an OBJ, joined into one."""
+"""Name under which trimesh asks for the material file of an OBJ: all its material files, joined into one."""
 
 
 class MeshParams(Struct, frozen=True, kw_only=True):
-    """How a mesh becomes a GLB."""
+    """The parameters of the `model` builder for formats other than glTF."""
 
     scale: Annotated[float, Meta(ge=1e-6, le=1e6, description="of obj, stl, ply and off; glTF uses metres")] = 1.0
     up_axis: Annotated[Literal["y", "z"], Meta(description="of the source; z is turned to glTF's y")] = "y"
@@ -54,7 +54,7 @@ class MeshParams(Struct, frozen=True, kw_only=True):
 
 
 class _BrokenMeshError(Exception):
-    """The model cannot be used; `line` is 0 if it is not known."""
+    """The model cannot be used; `line` is the line of the mistake, 0 if it is unknown."""
 
     def __init__(self, what: str, line: int = 0) -> None:
         super().__init__(what)
@@ -70,8 +70,8 @@ def convert_mesh(data: bytes, request: ProcessJobRequest, options: MeshParams) -
     """Return the model in `data` as GLB.
 
     Raises:
-        JobError: it is broken (`rock.obj:12: what is wrong`), or trimesh is missing.
-        references.UnusableError: it names files that cannot be used.
+        JobError: the model is broken (`rock.obj:12: what is wrong`), or trimesh is missing.
+        references.UnusableError: the model names files that cannot be used.
     """
     try:
         trimesh = library("trimesh")
@@ -99,7 +99,7 @@ class _Files:
             return self._materials.encode()
         path = name if self._materials else placed(self._request.source, name)
         data = read(self._request, path)
-        # trimesh lets Pillow guess the format, so only pictures of listed formats get here.
+        # trimesh lets Pillow guess the format, so it is given only pictures of listed formats.
         open_picture(data, path, TEXTURE_FORMATS)
         return data
 
@@ -147,7 +147,7 @@ def _ply_textures(data: bytes, source: str) -> list[str]:
 
 
 def _load_scene(trimesh: Any, data: bytes, request: ProcessJobRequest) -> Any:
-    """Return the scene that trimesh reads, with triangles in it."""
+    """Return the scene that trimesh reads. It has at least one triangle."""
     kind = _kind(request.source)
     if not data:
         raise _BrokenMeshError("the file is empty")
@@ -212,7 +212,7 @@ def _prepare_obj(text: str, request: ProcessJobRequest) -> tuple[bytes, str]:
 
 
 def _warn_of_textures(materials: str, path: str, request: ProcessJobRequest, pixels: dict[str, int]) -> None:
-    """Warn of pictures that are missing or damaged; trimesh makes a mesh without them.
+    """Warn of textures that are missing or damaged; trimesh makes the mesh without them.
 
     Args:
         materials: text of a material file.
@@ -266,7 +266,7 @@ def _check_off(text: str) -> None:
 
 
 def _share_textures(meshes: Iterable[Any]) -> None:
-    """Share one picture between materials with the same texture: trimesh would open and decode the file for each material."""
+    """Give materials with the same texture one decoded picture, because trimesh would decode the file for each material."""
     shared: dict[bytes, Any] = {}
     for mesh in meshes:
         material: Any = getattr(mesh.visual, "material", None)
@@ -319,7 +319,7 @@ def _convert(scene: Any, options: MeshParams) -> bytes:
     meshes = {}
     for name, mesh in scene.geometry.items():
         meshes[name] = _transform(trimesh, mesh, options)
-    # None = write normals only of meshes that have normals.
+    # None: write normals only for meshes that have them
     product: bytes = trimesh.Scene(meshes).export(file_type="glb", include_normals=None)
     return product
 
@@ -337,7 +337,8 @@ def _transform(trimesh: Any, mesh: Any, options: MeshParams) -> Any:
     turn = np.array([[1, 0, 0], [0, 0, 1], [0, -1, 0]] if options.up_axis == "z" else np.eye(3), dtype="float64")
     vertices, faces, visual = mesh.vertices, mesh.faces, mesh.visual
     if visual.kind == "face":
-        # glTF colours vertices, so each face gets its own vertices. trimesh would blend the colours of adjacent faces (with scipy).
+        # glTF has colours only at vertices, so each coloured face gets its own vertices. trimesh would blend the colours of
+        # adjacent faces.
         corners, count = faces.reshape(-1), len(faces)
         vertices, faces = vertices[corners], np.arange(3 * count).reshape(count, 3)
         normals = None if normals is None else normals[corners]
@@ -353,7 +354,7 @@ def _transform(trimesh: Any, mesh: Any, options: MeshParams) -> Any:
 
 
 def _merge_vertices(mesh: Any, *, by_normals: bool) -> None:
-    """Merge vertices that are equal in all respects; trimesh compares places, normals and texture coordinates, but not colours."""
+    """Merge equal vertices. trimesh compares positions, normals and texture coordinates; this function also compares colours."""
     import numpy as np
 
     if mesh.visual.kind != "vertex":

@@ -1,4 +1,4 @@
-"""Mip chains of textures: each level is the box average of the one before, in the space in which averaging is right.
+"""Mip chains of textures: each level is the box average of the level before it. Averages depend on the kind of values.
 
 Colours are averaged in linear light and weighted by their alpha, so that mips are not dark and have no halos. Normals are averaged
 as vectors and made unit vectors again. Other values are averaged as they are.
@@ -26,13 +26,13 @@ _COVERAGE_STEPS = 12
 
 
 def make_mips(pixels: Pixels, usage: str, *, has_mips: bool, bleeds: bool, coverage: float | None) -> list[Pixels]:
-    """Return the levels of a texture, from its full size down to one pixel; only the first without `has_mips`.
+    """Return the levels of a texture, from its full size down to one pixel.
 
     Args:
         pixels: the first level.
         usage: `color` and `ui` are sRGB, `normal` holds vectors, everything else is linear.
-        has_mips: whether there are further levels.
-        bleeds: whether transparent pixels get the colour of the nearest visible ones, which texture filters mix in.
+        has_mips: whether to make the levels below the first.
+        bleeds: whether transparent pixels get the colour of the nearest visible pixels, because texture filters mix it in.
         coverage: alpha threshold (0 to 1) above which pixels are drawn; each level keeps the first level's share of drawn pixels.
     """
     if usage == "normal":
@@ -56,13 +56,13 @@ def make_mips(pixels: Pixels, usage: str, *, has_mips: bool, bleeds: bool, cover
     made: list[Pixels] = [
         np.dstack([_to_srgb(colour), _to_bytes(alpha * np.float32(255))]) for colour, alpha in zip(colours, alphas, strict=True)
     ]
-    # The first level keeps its exact bytes wherever a pixel is visible: rounding there and back would change some of them.
+    # Visible pixels of the first level keep their exact bytes, because converting them to linear light and back would change some.
     made[0] = np.where(pixels[..., 3:] > 0, pixels, made[0]) if is_bled else pixels
     return made
 
 
 def resize(pixels: Pixels, size: tuple[int, ...], usage: str) -> Pixels:
-    """Return a picture in another size (height, width): in linear light weighted by alpha if it is a colour."""
+    """Return a picture in another size (height, width). Colours are averaged in linear light and weighted by alpha."""
     from PIL import Image
 
     is_color = usage in ("color", "ui")
@@ -79,7 +79,7 @@ def resize(pixels: Pixels, size: tuple[int, ...], usage: str) -> Pixels:
 
 
 def premultiply(pixels: Pixels) -> Pixels:
-    """Return a picture whose colours are multiplied by alpha, in the space of the stored values as engines expect it."""
+    """Return a picture whose stored (not linear) colour values are multiplied by alpha, as engines expect."""
     product = pixels[..., :3].astype(np.uint32) * pixels[..., 3:]
     return np.dstack([(product + 127) // 255, pixels[..., 3]]).astype(np.uint8)
 
@@ -167,7 +167,7 @@ def _linear(value: float) -> float:
 
 
 def _to_srgb(linear: Floats) -> Pixels:
-    # A table, because numpy's `power` gives other bits on processors with AVX-512, and products must be equal everywhere.
+    # This is a table, because numpy's `power` gives other bits on processors with AVX-512, and products must be equal everywhere.
     made: Pixels = _srgb_table()[(np.clip(linear, 0, 1) * np.float32(65535) + np.float32(0.5)).astype(np.uint16)]
     return made
 

@@ -1,6 +1,6 @@
 """Wavefront OBJ and MTL as text: find the files that they name, and check their lines; this module does not make meshes.
 
-Readers of OBJ skip lines that they do not understand and files that are missing. The author of the file needs the line number.
+Readers of OBJ silently skip lines that they do not understand, and missing files. This module reports the line to the author.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _KINDS = {"v": "vertices", "vt": "texture coordinates", "vn": "normals"}
 
 
 class BrokenObjError(Exception):
-    """A line is wrong; `line` counts from 1."""
+    """A line of the file is wrong; `line` is its number, from 1."""
 
     def __init__(self, what: str, line: int) -> None:
         super().__init__(what)
@@ -30,7 +30,7 @@ class BrokenObjError(Exception):
 
 
 class Outline(Struct):
-    """Content of a valid OBJ. `materials` are those used {name: line}, `libraries` the files that `mtllib` names."""
+    """Content of a valid OBJ. `materials` are the used ones {name: line}; `libraries` are the files after `mtllib`."""
 
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_FEWEST, 0))
     face_count: int = 0

@@ -1,7 +1,7 @@
 """Open and decode pictures of content safely: only listed formats, no reader that runs a program, and a bounded number of pixels.
 
-Pillow alone would try every format: its EPS reader starts Ghostscript on untrusted bytes. Its messages name Python
-variables and byte strings, so none of them leaves this module.
+Pillow alone would try every format: its EPS reader starts Ghostscript on untrusted bytes. Pillow's messages name Python variables
+and byte strings, so this module replaces all of them.
 
 Tests: `tests/builders/files/test_pictures.py`.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from PIL import Image, ImageFile
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP")
-"""Formats that are recognised by their first bytes."""
+"""Formats (Pillow's names) that are recognised by their first bytes."""
 
 TEXTURE_FORMATS = (*FORMATS, "DDS")
 """Formats of a model's textures, besides TGA, which has no signature and is recognised by its name."""
@@ -75,12 +75,12 @@ def open_picture(
 
     Args:
         data: all bytes of a file.
-        name: of the file; one that ends with `.tga` may be a TGA as well.
+        name: name of the file. Only a name that ends with `.tga` may be a TGA, too.
         formats: Pillow's names of formats.
         most_megapixels: a larger picture is rejected before it is decoded.
 
     Raises:
-        PictureError: it has too many pixels, is damaged, or has another format.
+        PictureError: the picture has too many pixels, is damaged, or has another format.
     """
     from PIL import Image, UnidentifiedImageError
 
@@ -148,7 +148,8 @@ def count_frames(data: bytes, picture: Image.Image) -> int:
         return 1
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        other: Image.Image = Image.open(BytesIO(data), formats=(picture.format,))  # another reader, because counting moves it
+        # a second reader, because counting changes the frame of a reader
+        other: Image.Image = Image.open(BytesIO(data), formats=(picture.format,))
         if not getattr(other, "is_animated", False):
             return 1
         number = 0
@@ -165,7 +166,7 @@ def count_frames(data: bytes, picture: Image.Image) -> int:
 
 
 def describe_remark(text: str) -> str:
-    """Return the text that replaces a warning of Pillow."""
+    """Return our own text for a warning of Pillow."""
     return next((words for pattern, words in _REMARKS if pattern.search(text)), "a part of the file is not as its format says")
 
 
@@ -177,7 +178,8 @@ def _pixel_limit(most_megapixels: float) -> Iterator[None]:
     usual, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, max(1, int(most_megapixels * 1_000_000))
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # check_size rejects with aptui's own message
+            # check_size refuses such pictures itself, with aptui's message
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             yield
     finally:
         Image.MAX_IMAGE_PIXELS = usual
@@ -198,7 +200,7 @@ def _check_work(picture: Image.Image, data: bytes, most_megapixels: float) -> No
 
 
 def _format_of(data: bytes, known: tuple[str, ...]) -> str:
-    """Return Pillow's name of the format that the first bytes of `data` show, "" if it is not one of `known`."""
+    """Return Pillow's name of the format of `data` by its first bytes, "" if it is not one of `known`."""
     kind = describe_kind(data).split()
     name = kind[1].upper() if len(kind) > 1 else ""
     name = "BMP" if data.startswith(b"BM") else name
@@ -206,7 +208,7 @@ def _format_of(data: bytes, known: tuple[str, ...]) -> str:
 
 
 def _why_unidentified(data: bytes, known: tuple[str, ...]) -> str:
-    """Return the error of a reader that Pillow dropped, or the real kind of the file."""
+    """Describe why no reader opened the file: the error that Pillow hid, or the real kind of the file."""
     from PIL import Image
 
     if not data:
@@ -233,7 +235,7 @@ def _reason(error: Exception, kind: str, data: bytes = b"") -> str:
     """Return why a reader failed, without the reader's own message; an error that no pattern matches is reported as damage."""
     text = str(error)
     name = _NAMES.get(kind, kind) or "picture"
-    cause = error.__cause__ or error  # readers wrap the cause in a SyntaxError
+    cause = error.__cause__ or error  # Pillow's readers wrap the real cause in a SyntaxError
     if isinstance(cause, EOFError) or _ENDS_EARLY.search(text):
         return f"damaged {name}: the file ends too early"
     if _UNSUPPORTED.search(text) or (kind == "TIFF" and isinstance(cause, KeyError)) or (kind == "BMP" and _is_odd_bmp(data)):

@@ -1,10 +1,10 @@
 """Read the chunks of a PNG file before a decoder sees it, and write PNG files with 16 bits a channel, which Pillow cannot.
 
-The decoder gets only the chunks that affect pixels: metadata can be large, compressed or damaged without harm
-to the picture, and is never in a product. Section numbers are those of the PNG specification, third edition.
+The decoder gets only the chunks that affect pixels, because metadata can be large, compressed or damaged. No product has metadata.
+Section numbers are those of the PNG specification, third edition.
 
-Why no library writes the 16-bit files: those that can bring OpenCV or a collection of all codecs (50 MB and more), or filter each
-byte in Python. numpy and zlib are here already.
+No library writes the 16-bit files: the libraries that can do so need OpenCV or a collection of all codecs (50 MB and more), or
+filter each byte in Python. numpy and zlib are here already.
 
 Tests: `tests/builders/files/test_png_file.py`, `tests/builders/test_png_pixels.py`.
 """
@@ -51,7 +51,7 @@ _ORIENTING_TEXTS = (b"XML:com.adobe.xmp\0", b"Raw profile type exif\0", b"Raw pr
 """Keywords of texts that may hold the orientation of the picture."""
 
 _WRITE_ROWS_BYTES = 1 << 20
-"""Bytes of the rows that are filtered at a time: enough for numpy to be fast, small compared with the picture."""
+"""Bytes of rows that are filtered in one step: enough for numpy to be fast, and little compared with the picture."""
 
 
 @dataclass
@@ -86,7 +86,7 @@ def read_png(data: bytes) -> PngFile:
     """Return the content of the chunks of `data`, the bytes of a PNG file.
 
     Raises:
-        PictureError: the file is damaged where it matters, or is not a PNG as specified.
+        PictureError: chunks that affect pixels are damaged, or the file violates the specification.
     """
     file = PngFile(frame_count=1)
     parts = [SIGNATURE]
@@ -171,7 +171,7 @@ def _first_chunk(kind: bytes) -> str:
 
 
 def _keeps(kind: bytes, content: memoryview, file: PngFile, has_pixels: bool) -> bool:
-    """Record the content of a chunk, and return whether the decoder needs it."""
+    """Record the content of a chunk in `file`, and return whether the decoder needs the chunk."""
     match kind:
         case b"IHDR":
             _read_header(content, file)
@@ -212,7 +212,7 @@ def _read_header(content: memoryview, file: PngFile) -> None:
 
 
 def _is_decoders_transparency(content: memoryview, file: PngFile) -> bool:
-    """Return whether the decoder applies tRNS: only for a palette. Other values apply to samples before scaling (11.3.1.1)."""
+    """Return whether the decoder applies tRNS. Without a palette we do so: its values are those of unscaled samples (11.3.1.1)."""
     count = {GREY: 1, RGB: 3}.get(file.colour_type, 0)
     if count and len(content) == 2 * count:
         mask = (1 << file.bit_depth) - 1
@@ -261,7 +261,7 @@ def _chunk(kind: bytes, content: bytes) -> bytes:
 
 
 def _filter(rows: Bytes, pixel_bytes: int) -> Bytes:
-    """Return all rows except the first, each with the filter (9.2) of the smallest differences. The first row only predicts."""
+    """Return all rows but the first with the best filter for each (9.2). The first row only predicts the second."""
     import numpy as np
 
     up, raw = rows[:-1].astype(np.int16), rows[1:].astype(np.int16)

@@ -26,7 +26,7 @@ placed = placed_name
 def filter_allowed(request: CreateJobsRequest, paths: Iterable[str]) -> Iterator[str]:
     """Yield the `paths` that the source may name.
 
-    The other paths are not opened; the job's log explains why.
+    Paths outside the project are not opened; the job reports them (`check_names`).
     """
     for path in paths:
         try:
@@ -37,10 +37,10 @@ def filter_allowed(request: CreateJobsRequest, paths: Iterable[str]) -> Iterator
 
 
 def check_names(request: ProcessJobRequest, paths: Iterable[str], named_by: str = "") -> None:
-    """Refuse names of files outside the project, even of files that are not read.
+    """Refuse paths of files outside the project, even if the job does not read these files.
 
     Raises:
-        ForbiddenNameError: the first of them.
+        ForbiddenNameError: a path is outside the project; the error names the first one.
     """
     for path in paths:
         located(request.scan_folder, path, request.scan_folders, named_by or request.source)
@@ -55,8 +55,9 @@ def declare_sources(scan_folder: str, paths: Iterable[str]) -> list[SourceDepend
 
 
 def declare_needed(scan_folder: str, paths: Iterable[str], load: LoadBehavior) -> list[PathDependency]:
-    """Return product dependencies on all products of the sources at `paths`, which are as in `declare_sources`."""
-    written = (f"./{path}" if path.startswith("!") else path for path in _whole(scan_folder, paths))  # "!" would exclude it
+    """Return product dependencies on all products of the sources at `paths` (as in `declare_sources`)."""
+    # a path dependency that begins with "!" would exclude files
+    written = (f"./{path}" if path.startswith("!") else path for path in _whole(scan_folder, paths))
     return [PathDependency(path, PathDependencyKind.SOURCE_FILE, load) for path in written]
 
 
@@ -67,11 +68,13 @@ def _whole(scan_folder: str, paths: Iterable[str]) -> Iterable[str]:
 
 
 def read(request: CreateJobsRequest | ProcessJobRequest, path: str, named_by: str = "") -> bytes:
-    """Return the bytes of the file at `path`, relative to the scan folder, which `named_by` (the source unless given) names.
+    """Return the bytes of the file at `path`, relative to the scan folder.
+
+    `named_by` is the file that names it, by default the source.
 
     Raises:
-        ForbiddenNameError: it lies outside the project: the job must fail.
-        UnusableError: it is missing, cannot be read, or is a Git LFS pointer.
+        ForbiddenNameError: the file is outside the project, so the job must fail.
+        UnusableError: the file is missing, cannot be read, or is a Git LFS pointer.
     """
     data = request.read_named(path, named_by=named_by)
     if lfs_source.is_pointer(data):

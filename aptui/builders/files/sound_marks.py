@@ -1,6 +1,6 @@
-"""Loop points and markers of sounds, as the chunks of a WAV: read from WAV, AIFF and tags, written behind the samples of a WAV.
+"""Reads loop points and markers from WAV, AIFF and tags, and writes them as chunks behind the samples of a WAV.
 
-libsndfile leaves them out. The forms: `smpl`, `cue `, `inst` and `LIST adtl` of a WAV (Multimedia Programming Interface and Data
+Libsndfile ignores them. The sources: `smpl`, `cue `, `inst` and `LIST adtl` of a WAV (Multimedia Programming Interface and Data
 Specifications 1.0, and its 1994 update); MARK and INST of an AIFF (version 1.3); the tags LOOPSTART, LOOPLENGTH and LOOPEND, in
 samples, of Ogg, FLAC and MP3 files.
 
@@ -26,7 +26,7 @@ MOST_TAG_BYTES = 1 << 20
 MOST_CHUNKS = 10_000
 
 UNKNOWN_SIZE = 0x7FFFFFF0
-"""Sizes from this value on mean "unknown": programs that write to a pipe store them because they do not know the size."""
+"""Sizes of at least this mean "unknown": programs that write to a pipe do not know the real size."""
 
 _KNOWN_CHUNKS = frozenset(
     (b"fmt ", b"data", b"LIST", b"fact", b"smpl", b"cue ", b"inst", b"bext", b"JUNK", b"PEAK", b"id3 ", b"iXML", b"_PMX", b"acid",
@@ -67,7 +67,7 @@ class Marks:
         return self._move(lambda position: max(0, position - frames))
 
     def list_all(self) -> dict[str, list[dict[str, Any]]]:
-        """Return loops and markers as JSON has them: positions in samples, `end` is the position after the last sample."""
+        """Return loops and markers for JSON. Positions are in samples; `end` is the position after the last sample."""
         names = {}
         for kind, start, size in _walk_labels(self.labels):
             if kind == b"labl" and size >= 4:
@@ -121,7 +121,7 @@ class Marks:
 class WavLayout:
     """Content of the chunks of a WAV; sizes and offsets in bytes. `data_start` is 0 if the file has no samples.
 
-    `is_misread`: libsndfile does not find the samples behind chunks of an odd size, with a pad byte or without.
+    `is_misread`: libsndfile would not find the samples, because a chunk before them has an odd size, or their size is stored as 0.
     `is_unfinished`: the size of the samples was never written.
     """
 
@@ -134,7 +134,7 @@ class WavLayout:
 
 
 def read_marks(file: IO[bytes], rate: int) -> Marks:
-    """Return the marks of a sound that is open, by its first bytes."""
+    """Return the marks of an opened sound; its first bytes show its format."""
     file.seek(0)
     head = file.read(12)
     if head[:4] in (b"RIFF", b"RF64") and head[8:] == b"WAVE":
@@ -168,7 +168,7 @@ def read_layout(file: IO[bytes]) -> WavLayout | None:
 
 
 def walk_chunks(file: IO[bytes], order: str) -> Iterator[tuple[bytes, int, int]]:
-    """Yield (name, start, size) of the chunks of a RIFF (`<`) or FORM (`>`) file; a missing pad byte does no harm."""
+    """Yield (name, start, size) of the chunks of a RIFF (`<`) or FORM (`>`) file; a missing pad byte is accepted."""
     file_bytes = file.seek(0, os.SEEK_END)
     at = 12
     for _ in range(MOST_CHUNKS):
@@ -187,7 +187,7 @@ def walk_chunks(file: IO[bytes], order: str) -> Iterator[tuple[bytes, int, int]]
 
 
 class PlainWav(io.RawIOBase):
-    """A WAV as an open file that has only its format and its samples; other chunks are left out."""
+    """A readable file with the format and the samples of a WAV, without its other chunks."""
 
     def __init__(self, file: IO[bytes], layout: WavLayout) -> None:
         super().__init__()
@@ -330,7 +330,7 @@ def _read_tags(data: bytes, rate: int) -> Marks:
 
 
 def _vorbis_comments(data: bytes) -> Iterator[tuple[str, str]]:
-    """Yield (rest of the name, value) of comments whose name begins with LOOP; a comment begins with its length."""
+    """Yield (name without LOOP, value) of comments whose name begins with LOOP. The length of a comment is stored before it."""
     for match in _TAG.finditer(data) if data.startswith((b"OggS", b"fLaC")) else ():
         if match.start() >= 4:
             length = int.from_bytes(data[match.start() - 4 : match.start()], "little")

@@ -1,7 +1,7 @@
-"""Interface of a SPIR-V module: bindings, push constants, inputs, outputs, constants; its code is not read.
+"""Reads the interface of a SPIR-V module: bindings, push constants, inputs, outputs, constants. Its code is not read.
 
-Types have their names in GLSL. The result has the form of the builder's reflection product. Section numbers refer to the SPIR-V
-specification.
+Types have their names in GLSL. The result is the content of the `shader` builder's reflection product. Section numbers refer to the
+SPIR-V specification.
 
 Tests: `tests/builders/test_spirv_module.py`.
 """
@@ -40,7 +40,7 @@ def reflect(data: bytes) -> Object:
     """Return the interface of a module: {entry_points, inputs, outputs, bindings, push_constants, constants}.
 
     Raises:
-        BrokenSpirvError: it is not a module, or is damaged.
+        BrokenSpirvError: `data` is not a SPIR-V module, or is damaged.
     """
     try:
         return _Module(data).describe()
@@ -56,7 +56,7 @@ class _Module:
             raise BrokenSpirvError("is not a SPIR-V module")
         self._words = struct.unpack(f"<{len(data) // 4}I", data)
         self._names: dict[tuple[int, int], str] = {}
-        """{(id, member or -1): name}"""
+        """{(id, index of the member, or -1 for the object itself): name}"""
         self._decorations: dict[tuple[int, int], dict[int, int]] = {}
         """{(id, member or -1): {decoration: operand}}"""
         self._types: dict[int, tuple[int, tuple[int, ...]]] = {}
@@ -111,7 +111,7 @@ class _Module:
     # ------------------------------------------------------------------------------------------------------------ the result
 
     def describe(self) -> Object:
-        """Return the whole interface; lists are sorted by their numbers."""
+        """Return the whole interface; its lists are sorted by binding, location or constant id."""
         bindings = sorted(self._bindings(), key=lambda each: (each["set"], each["binding"], each["name"]))
         constants = sorted(self._specialisation_constants(), key=lambda each: int(each["id"]))
         pushed = [self._block(self._pointee(kind)[0], name) for name, kind, where in self._variables if where == _PUSH_CONSTANT]
@@ -130,7 +130,7 @@ class _Module:
         for (target, member), decorations in self._decorations.items():
             if member == -1 and decorations.get(_BUILT_IN) == _WORKGROUP_SIZE and target in self._constants:
                 size = [-each for each in self._constants[target][2]]
-        if size:  # negative numbers are ids of constants
+        if size:  # a negative number stands for the id of a constant
             found["workgroup_size"] = [int(self._value(-each)) if each < 0 else each for each in size]
         return found
 
@@ -172,11 +172,14 @@ class _Module:
             yield {**found, **({"count": count} if count is not None else {})}
 
     def _pointee(self, pointer: int) -> tuple[int, int | None]:
-        """Return (type, length) of a pointer's target; the length of an array of bindings (0: unbounded), otherwise None."""
+        """Return (type, length) of a pointer's target.
+
+        For an array of bindings `length` is its length (0 = unbounded), otherwise None.
+        """
         target, count = self._types[pointer][1][1], None
         while self._types[target][0] in (28, 29):
             if self._types[self._types[target][1][0]][0] not in (25, 26, 27, 30, 5341):
-                break  # an array of numbers
+                break  # a plain array of numbers, not of bindings
             length = int(self._value(self._types[target][1][1])) if self._types[target][0] == 28 else 0
             count = length if count is None else count * length
             target = self._types[target][1][0]
@@ -196,7 +199,7 @@ class _Module:
         return {26: "sampler", 27: "sampled_image", 5341: "acceleration_structure"}[opcode]
 
     def _block(self, target: int, variable: int) -> Object:
-        """Return the name, size and members of a block."""
+        """Return the names, size and members of a block, such as a uniform buffer."""
         name = self._names.get((variable, -1), "")
         return {
             "name": name or self._names.get((target, -1), ""),
@@ -228,7 +231,7 @@ class _Module:
                 yield {"id": decorations[_SPEC_ID], "name": self._names.get((name, -1), ""), **self._type(kind), "default": value}
 
     def _value(self, name: int) -> bool | int | float:
-        """Return the value, or default, of a scalar constant."""
+        """Return the value of a scalar constant, or the default of a specialisation constant."""
         opcode, kind, words = self._constants[name]
         if opcode in (41, 42, 48, 49):  # true and false
             return opcode in (41, 48)
@@ -241,7 +244,7 @@ class _Module:
     # ----------------------------------------------------------------------------------------------------------------- types
 
     def _type(self, kind: int) -> Object:
-        """Return {type, array: lengths of an array, members: of a struct}; a length of 0 means unbounded."""
+        """Return {type, and for an array `array`: its lengths (0 = unbounded), and for a struct `members`}."""
         lengths = []
         while self._types[kind][0] in (28, 29):
             lengths.append(int(self._value(self._types[kind][1][1])) if self._types[kind][0] == 28 else 0)

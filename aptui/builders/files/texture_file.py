@@ -1,4 +1,4 @@
-"""Files of GPU textures: KTX2 and DDS with all levels, layers and faces, and the formats that they hold.
+"""Writes files of GPU textures: KTX2 and DDS with all levels, layers and faces; and the formats of their texels.
 
 Sources: the KTX 2.0 specification and the Khronos Data Format Specification 1.3; Microsoft's DDS_HEADER_DXT10.
 
@@ -18,11 +18,11 @@ ALPHA_CHANNEL = 15
 
 _SRGB_TRANSFER, _LINEAR_TRANSFER, _BT709_PRIMARIES = 2, 1, 1
 _IS_LINEAR = 0x10
-"""Qualifier of a sample whose values are linear though the texture is sRGB: alpha."""
+"""Qualifier of the alpha sample of an sRGB texture: its values are linear."""
 _IS_PREMULTIPLIED = 1
 _DDS_CAPS, _DDS_CUBE = 0x401008, 0xFE00
 _DDS_FLAGS = 0x1 | 0x2 | 0x4 | 0x1000 | 0x20000 | 0x80000
-"""Caps, height, width, pixel format, mip count, linear size."""
+"""Fields that are present in a DDS header: caps, height, width, pixel format, mip count, linear size."""
 
 
 class TextureFormat(Struct, frozen=True):
@@ -62,11 +62,11 @@ FORMATS = {
     "r8": TextureFormat((1, 1), 1, 9, 15, 61, 0, 1, ((0, 8, 0),)),
     "rgba8": TextureFormat((1, 1), 4, 37, 43, 28, 29, 1, tuple((8 * at, 8, channel) for at, channel in enumerate((0, 1, 2, 15)))),
 }
-"""{name in parameters: format}."""
+"""{name of a format in the builder's parameters: the format}."""
 
 
 class Texture(Struct, frozen=True):
-    """An encoded texture. `levels` is [level][layer, then face]: bytes; level 0 is the largest."""
+    """An encoded texture. `levels[level][picture]` is bytes: level 0 is the largest, and the faces of a layer follow each other."""
 
     format_name: str
     width: int

@@ -1,4 +1,4 @@
-"""Maps of Tiled (TMX, TMJ), read with their tilesets and templates (TSX, TSJ, TX, TJ) into one form, that of TMJ, and checked.
+"""Reads maps of Tiled (TMX, TMJ) with their tilesets and templates (TSX, TSJ, TX, TJ) into the form of TMJ, and checks them.
 
 Source: "TMX Map Format", "JSON Map Format" and "Global Tile IDs" in Tiled's reference, version 1.12. Fields that only the editor
 needs are left out: terrains, settings, counters, versions.
@@ -37,11 +37,11 @@ ReadFile = Callable[[str], bytes]
 
 MOST_BYTES = 64 << 20
 MOST_TILES = 16_000_000
-"""Maximum number of tiles of a map's layers together: 16 layers of 1,000 x 1,000."""
+"""Maximum number of tiles in all layers of a map, for example 16 layers of 1,000 x 1,000."""
 DEEPEST_NESTING = 100
 MOST_TILESET_TILES = 1_000_000
 FLIPS = 0xF0000000
-"""The bits of a tile id that turn and mirror the tile."""
+"""The bits of a tile id that rotate or mirror the tile."""
 
 _LAYERS = {"layer": "tilelayer", "objectgroup": "objectgroup", "imagelayer": "imagelayer", "group": "group"}
 """{element of TMX: type of the layer in TMJ}."""
@@ -78,7 +78,7 @@ class NamedPicture(Struct, frozen=True):
 
 
 class MapReader:
-    """Reads a map with the files that it names; notes them in `files`, and the pictures, which it does not read, in `pictures`.
+    """Reads a map with the files that it names, and lists these in `files`. Pictures are not read; they are listed in `pictures`.
 
     Args:
         source: path of the map below its scan folder.
@@ -97,7 +97,7 @@ class MapReader:
         """Return the map with its tilesets and templates filled in, and the ids of the tiles as arrays.
 
         Raises:
-            BrokenTextError: it or one of its files is damaged.
+            BrokenTextError: the map or one of its files is damaged.
         """
         level = _decode(data, "map")
         for key in ("width", "height", "tilewidth", "tileheight"):
@@ -182,7 +182,7 @@ class MapReader:
         return self._opened[path]
 
     def _add_picture(self, holder: Fields, named_by: str, where: str) -> None:
-        """Note the picture of a tileset, tile or layer, and write its path relative to the map."""
+        """Add the picture of a tileset, tile or layer to `pictures`, and make its path relative to the map."""
         if name := _text(holder, "image", where):
             path = placed_name(named_by, name)
             size = [whole_number(holder, key, where, least=0) if key in holder else 0 for key in ("imagewidth", "imageheight")]
@@ -191,7 +191,7 @@ class MapReader:
 
 
 def walk_layers(level: Fields) -> Iterator[Fields]:
-    """Yield all layers of a map, those of groups too."""
+    """Yield all layers of a map, including those in groups."""
     for layer in objects_of(level, "layers", describe_layer(level)):
         yield layer
         yield from walk_layers(layer)
@@ -203,7 +203,7 @@ def describe_layer(layer: Fields) -> str:
 
 
 def check_tiles(level: Fields) -> Iterator[BrokenTextError]:
-    """Yield the tiles that no tileset contains, once for each id and layer."""
+    """Yield a message for each tile that no tileset contains, once for each id and layer."""
     import numpy as np
 
     tilesets = sorted(level["tilesets"], key=lambda each: int(each["firstgid"]))
@@ -230,7 +230,7 @@ def check_tiles(level: Fields) -> Iterator[BrokenTextError]:
 
 
 def local_ids(tileset: Fields) -> range | set[int]:
-    """Return the ids of the tiles of a tileset, from 0; those of a collection of pictures may have gaps."""
+    """Return the ids of the tiles of a tileset, from 0. A collection of pictures may have gaps in its ids."""
     where = f"the tileset '{shorten(str(tileset.get('name', '')))}'"
     if "image" not in tileset:
         return {whole_number(tile, "id", where, least=0) for tile in objects_of(tileset, "tiles", where)}
@@ -240,7 +240,7 @@ def local_ids(tileset: Fields) -> range | set[int]:
 
 
 def _count_tiles(tileset: Fields, where: str) -> Fields:
-    """Return the number of columns and tiles of a picture, for maps of old versions that do not store these numbers."""
+    """Compute the columns and the number of tiles of a tileset's picture, because maps of old versions do not store them."""
     if "image" not in tileset or not {"imagewidth", "imageheight", "tilewidth", "tileheight"} <= tileset.keys():
         return {}
     margin, spacing = (whole_number(tileset, key, where, least=0) if key in tileset else 0 for key in ("margin", "spacing"))
@@ -255,7 +255,7 @@ def whole_number(holder: Fields, key: str, where: str, *, least: int) -> int:
     """Return a field that must be a whole number.
 
     Raises:
-        BrokenTextError: it is missing, or has another value.
+        BrokenTextError: the field is missing, or has another value.
     """
     value = holder.get(key)
     if isinstance(value, float) and value.is_integer():
@@ -270,7 +270,7 @@ def objects_of(holder: Fields, key: str, where: str) -> list[Fields]:
     """Return a field that must be a list of objects, if it is there.
 
     Raises:
-        BrokenTextError: it has another value.
+        BrokenTextError: the field has another value.
     """
     value = holder.get(key, [])
     if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
@@ -322,7 +322,7 @@ def _read_tiles(data: Any, count: int, layer: Fields, where: str) -> Tiles:
 
 
 def _decompress(packed: bytes, compression: object, size: int, where: str, line: str) -> bytes:
-    """Return at most one byte more than `size`."""
+    """Return the unpacked bytes, at most `size` and one more, which shows that the data is too long."""
     try:
         if compression in ("zlib", "gzip"):
             return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(packed, size + 1)
@@ -331,7 +331,7 @@ def _decompress(packed: bytes, compression: object, size: int, where: str, line:
                 return bytes(stream.read(size + 1))
     except MissingError:
         raise
-    except Exception as error:  # zstandard has exceptions of its own
+    except Exception as error:  # zstandard raises its own exception classes
         raise BrokenTextError(f"{where}: its {compression} data is damaged", line) from error
     if compression:
         raise BrokenTextError(f"{where}: unknown compression '{shorten(str(compression))}'; use zlib, gzip or zstd", line)
@@ -363,7 +363,7 @@ def _decode(data: bytes, kind: str) -> Fields:
 
 
 def drop_fields(value: Any, names: Collection[str], depth: int = 0) -> Any:
-    """Return data without the fields called `names`; `properties`, whose names are the user's, stay whole.
+    """Return data without the fields called `names`. The content of `properties` is not changed, because its names are the user's.
 
     Raises:
         BrokenTextError: it is nested too deep.
@@ -443,7 +443,7 @@ def _layer(element: XmlElement) -> Fields:
 
 
 def _tile_data(element: XmlElement) -> Any:
-    tiles = list(element.find_all("tile"))  # the tiles of a map without an encoding
+    tiles = list(element.find_all("tile"))  # without an encoding each tile is an element
     return [each.attributes.get("gid", "0") for each in tiles] if tiles else element.text.strip()
 
 

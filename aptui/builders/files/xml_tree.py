@@ -1,4 +1,4 @@
-"""XML as a tree of elements that know their lines; expat reads it, and a document that declares entities is refused.
+"""Reads XML with expat as a tree of elements with their lines; a document that declares entities is refused.
 
 Tests: `tests/builders/test_locale_builder.py`, `tests/builders/test_tilemap_builder.py`.
 """
@@ -43,7 +43,7 @@ def read_xml(data: bytes, inline: Container[str] = ()) -> XmlElement:
         inline: names of elements whose text belongs to the text of their parent.
 
     Raises:
-        BrokenTextError: it is not well-formed, declares entities, or is too large.
+        BrokenTextError: the document is not well-formed, declares entities, or is too large.
     """
     parser = expat.ParserCreate(namespace_separator=" ")
     parser.buffer_text, parser.buffer_size = True, 1 << 20

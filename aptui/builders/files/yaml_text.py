@@ -1,8 +1,8 @@
-"""YAML as data: documents as checked nodes, with the place of every value.
+"""Reads YAML documents as checked nodes with the place of every value.
 
-Read with ruamel.yaml's safe, pure loader (YAML 1.2: `yes` is text), imported here and in the configuration's reader alone. Nodes
-are checked before they are converted: no tags, no duplicate keys, at most `DEEPEST_NESTING` levels, `MOST_NODES` values after
-aliases are expanded, and `max_mib` of text, as the loader takes six seconds for one.
+The reader is ruamel.yaml's safe, pure loader (YAML 1.2: `yes` is text), which only this module and the configuration's reader
+import. Nodes are checked before they are converted: no tags, no duplicate keys, at most `DEEPEST_NESTING` levels, and at most
+`MOST_NODES` values after aliases are expanded. A text has at most `max_mib`, because the loader takes six seconds per MiB.
 
 Tests: `tests/builders/test_yaml_builder.py`.
 """
@@ -110,7 +110,7 @@ class YamlReading:
             return node.value
         try:
             return self._yaml.constructor.construct_object(node)
-        except Exception as error:  # constructors of dates and numbers raise various exceptions for odd text
+        except Exception as error:  # ruamel.yaml raises various exceptions for invalid dates and numbers
             raise BrokenTextError(f"{shorten(repr(node.value))} is not of type {_tag(node)}", _place(node)) from error
 
     def _measure(self, node: Any) -> tuple[int, int]:
@@ -133,7 +133,7 @@ class YamlReading:
         return count, height
 
     def _check(self, node: Any, seen: set[int]) -> None:
-        """Refuse tags and duplicate keys in all of `node`; the target of an alias was checked at its own place."""
+        """Refuse tags and duplicate keys in `node` and below it; a node with several aliases is checked once."""
         if id(node) in seen:
             return
         seen.add(id(node))
@@ -175,7 +175,7 @@ def _compose(yaml: YAML, text: str) -> list[Any]:
 
 
 def _refuse_brackets(text: str) -> None:
-    """Reject lists that are nested too deep before parsing: at each list, the parser scans ahead over a thousand others.
+    """Reject text that is nested too deep before it is parsed: at each bracket, the parser scans over a thousand further ones.
 
     All brackets are counted, even inside text. If they seem nested too deep, the text up to that place is parsed to be sure.
     """
@@ -193,7 +193,7 @@ def _refuse_brackets(text: str) -> None:
 
 
 def _too_deep(text: str) -> str:
-    """Return the place where the written nesting exceeds the limit, "" if only expanded aliases exceed it."""
+    """Return the place where the nesting of the text itself exceeds the limit, "" if it does so only after aliases are expanded."""
     from ruamel.yaml import YAML
 
     depth = 0

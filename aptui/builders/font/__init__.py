@@ -1,1 +1,1 @@
-"""Fonts: kerning, and the work of decoding a font; the builder itself is `font_builder`."""
+"""Parts of the font builders: kerning, and limits on the work of decoding a font."""

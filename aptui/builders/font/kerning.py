@@ -1,4 +1,6 @@
-"""Kerning of a font: the distances between pairs of glyphs, from its table GPOS, otherwise from its table kern.
+"""Reads the kerning of a font from its table GPOS, or else from its table kern.
+
+Kerning changes the distance between pairs of glyphs.
 
 Tests: `tests/builders/test_fontatlas_builder.py`.
 """
@@ -16,7 +18,7 @@ Pairs = dict[tuple[str, str], int]
 
 
 def read_kerning(font: Any, glyphs: Collection[str]) -> Pairs:
-    """Return {(first glyph, second glyph): font units} of all pairs of `glyphs` whose distance differs from the usual one.
+    """Return {(first glyph, second glyph): change of their distance in font units} of all pairs of `glyphs` with kerning.
 
     Args:
         font: an opened font of fontTools.
@@ -51,7 +53,7 @@ def _kerning_lookups(table: Any) -> Iterator[list[Any]]:
 
 
 def _add_lookup(subtables: Iterable[Any], glyphs: Collection[str], found: Pairs) -> None:
-    """Add the distances of one lookup; if several subtables have a pair, the first subtable wins."""
+    """Add the pairs of one lookup. If several subtables have a pair, the first subtable wins."""
     waiting = {first: set(glyphs) for first in glyphs}
     for subtable in subtables:
         for first in sorted(waiting.keys() & set(subtable.Coverage.glyphs)):

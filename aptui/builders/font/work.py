@@ -1,4 +1,4 @@
-"""How much work it is to decode a font, counted before fontTools decodes it.
+"""Counts the work of decoding a font before fontTools decodes it, and refuses fonts that need too much.
 
 A few bytes of a font can stand for gigabytes: offsets that lead to the same subtable again and again, ranges of all glyphs,
 composite glyphs of composite glyphs, compressed tables. HarfBuzz bounds its work by the length of the table, and so does this
@@ -19,29 +19,29 @@ from typing import Any
 from aptui.sdk import library
 
 WORK_PER_BYTE = 64
-"""Steps for each byte of a table, as HarfBuzz has it (hb-sanitize.hh); real fonts take at most 13."""
+"""Maximum steps for each byte of a table, the same as in HarfBuzz (hb-sanitize.hh); real fonts need at most 13."""
 
 FREE_WORK = 1 << 18
-"""Steps that each table may take in any case."""
+"""Steps that each table may take in addition, whatever its length."""
 
 MOST_CHARACTERS = 4 * 0x110000
 """Maximum number of characters that all subtables of `cmap` map: a last-resort font maps all of Unicode in two subtables."""
 
 MOST_UNPACKED_PER_BYTE = 64
-"""Maximum unpacked bytes for each byte of a WOFF; real fonts are compressed to a half or a third."""
+"""Maximum unpacked bytes for each byte of a WOFF; real fonts have two or three."""
 
 DEEPEST_COMPOSITE = 64
 """Maximum nesting of composite glyphs, as in HarfBuzz."""
 
 _EMPTY_READ = 8
-"""Steps of an empty read, such as an item of a variation store without regions: it takes as much time and memory as other reads."""
+"""Steps of an empty read (in a variation store without regions), which takes as much time and memory as other reads."""
 
 _COMPOSITE_HEADER_BYTES = 10
 _TUPLE_COUNT_MASK = 0x0FFF
 
 
 class TooMuchWorkError(Exception):
-    """Decoding would take more than the bound; the text is one line that names the cause."""
+    """Decoding would take too many steps; the text is one line that names the cause."""
 
 
 class Work:
@@ -71,10 +71,10 @@ def work_for(tag: str, data: bytes) -> Work:
 
 
 def check_unpacked_size(data: bytes) -> None:
-    """Unpack a WOFF or WOFF2 as far as its size allows, keeping nothing.
+    """Check the unpacked size of a WOFF or WOFF2, by unpacking it without storing the result.
 
     Raises:
-        TooMuchWorkError: it unpacks to more.
+        TooMuchWorkError: it unpacks to more bytes than its size allows.
     """
     work = Work("the packed font", MOST_UNPACKED_PER_BYTE * len(data) + FREE_WORK)
     if data.startswith(b"wOF2"):
@@ -139,12 +139,12 @@ def _woff2_stream(data: bytes) -> int:
 
 
 def count_table(font: Any, tag: str, data: bytes) -> bool:
-    """Count the decoded size of table `tag`, and return whether all of it was decoded to do so.
+    """Count the steps of decoding table `tag`; return whether the whole table was decoded for that.
 
     `data` has the bytes of the table; `font` has the number of glyphs.
 
     Raises:
-        TooMuchWorkError: it is more than the table's length allows.
+        TooMuchWorkError: the table needs more steps than its length allows.
         Exception: any exception that damaged bytes cause.
     """
     from fontTools.ttLib import getTableClass
@@ -160,7 +160,7 @@ def count_table(font: Any, tag: str, data: bytes) -> bool:
 
 
 def is_counted(tag: str) -> bool:
-    """Return whether the work of decoding table `tag` is known to be bounded."""
+    """Return whether the work of decoding table `tag` is counted, or is bounded by the table's length."""
     from fontTools.ttLib import getTableClass
     from fontTools.ttLib.tables.otBase import BaseTTXConverter
 
@@ -170,12 +170,12 @@ def is_counted(tag: str) -> bool:
 
 
 def _count_opentype(font: Any, tag: str, data: bytes, work: Work) -> None:
-    """Decode a table of OpenType layout in parts without keeping them; count its bytes and the glyphs of its ranges."""
+    """Count the bytes and the glyphs of ranges of a table of OpenType layout, by decoding it in parts that are not kept."""
     from fontTools.ttLib.tables import otTables
     from fontTools.ttLib.tables.otBase import BaseTable, OTTableReader
 
     class CountingReader(OTTableReader):  # type: ignore[misc]
-        """Spends a step for each byte that is read."""
+        """Uses up a step for each byte that is read."""
 
         __slots__ = ("_at",)
         _at: int
@@ -203,7 +203,7 @@ def _count_opentype(font: Any, tag: str, data: bytes, work: Work) -> None:
             return other
 
     class CountingFont:
-        """Spends a step for each glyph of a range; other attributes are those of the font."""
+        """Stands in for the font: uses up a step for each glyph of a range. All other attributes are those of the font."""
 
         def getGlyphNameMany(self, glyphs: Sequence[int]) -> Any:  # noqa: N802 -- as in fontTools
             work.spend(len(glyphs))
@@ -286,7 +286,7 @@ def _count_kern(_font: Any, data: bytes, work: Work) -> None:
     if version == 1:
         (count,) = struct.unpack_from(">I", data, 4)
     for _ in range(count if count != 1 else 0):
-        work.spend(len(data) - at)  # each subtable is copied from the remaining bytes
+        work.spend(len(data) - at)  # fontTools copies all remaining bytes for each subtable
         at = min(len(data), at + struct.unpack_from(layout, data, at)[0])
 
 
@@ -313,7 +313,7 @@ def count_composites(font: Any) -> None:
     """Count the points of all glyphs including their components; the glyphs are decoded.
 
     Raises:
-        TooMuchWorkError: they are more than the table's length allows, or glyphs are components of themselves.
+        TooMuchWorkError: there are more points than the table's length allows, or a glyph is a component of itself.
     """
     table = font["glyf"]
     work = work_for("glyf", font.reader["glyf"])
@@ -324,7 +324,7 @@ def count_composites(font: Any) -> None:
 
 
 def _measure_glyph(table: Any, name: str, known: dict[str, tuple[int, int]], inside: tuple[str, ...]) -> tuple[int, int]:
-    """Return (points, levels) of a glyph."""
+    """Return (points, levels of components) of a glyph."""
     if name not in known:
         if name in inside:
             raise TooMuchWorkError(f"table 'glyf' is damaged: glyph '{name}' is a component of itself")
@@ -402,7 +402,7 @@ _LINEAR = {
     "head", "hhea", "hmtx", "vhea", "vmtx", "maxp", "OS/2", "post", "loca", "cvt ", "fpgm", "prep", "gasp", "fvar", "VORG",
     "CFF ", "CFF2", "EBDT", "CBDT",
 }  # fmt: skip
-"""Tables that are read once from start to end."""
+"""Tables that fontTools reads once from start to end, so that their work is bounded by their length."""
 
 _APPLE = {"ankr", "bsln", "cidg", "feat", "gcid", "lcar", "mort", "morx", "opbd", "prop", "trak"}
 """Tables of Apple's layout: fontTools expands each range. Font engines read only their bytes."""
@@ -412,7 +412,7 @@ _APPLE = {"ankr", "bsln", "cidg", "feat", "gcid", "lcar", "mort", "morx", "opbd"
 
 
 def count_drawing(font: Any) -> None:
-    """Count the paints of a colour font, and make each call of a subroutine count when charstrings are run.
+    """Count the paints of a colour font, and prepare its outlines (CFF) so that running them counts each call of a subroutine.
 
     Raises:
         TooMuchWorkError: the paints are more than the table's length allows.
@@ -429,14 +429,14 @@ def count_drawing(font: Any) -> None:
 
 
 def _count_subroutines(font: Any, tag: str) -> None:
-    """Make each call of a subroutine spend its length: subroutines that each call the next one twice take exponential time."""
+    """Make each call of a subroutine use up steps, because subroutines that call the next one twice take exponential time."""
     work = work_for(tag, font.reader[tag])
     top = font[tag].cff.topDictIndex[0]
     privates = [each.Private for each in getattr(top, "FDArray", ())] or [top.Private]
     for index in [top.GlobalSubrs, *(private.Subrs for private in privates if hasattr(private, "Subrs"))]:
 
         class CountedSubroutines(type(index)):  # type: ignore[misc]
-            """Spends the length of each subroutine that is asked for."""
+            """Uses up steps for the length of each subroutine that is fetched."""
 
             def __getitem__(self, number: int) -> Any:
                 found = super().__getitem__(number)

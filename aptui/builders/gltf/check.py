@@ -1,8 +1,8 @@
 """Checks a glTF 2.0 document: its references, and the data of its accessors.
 
-`Checker(document, read).check()` fills `errors` and `warnings` with one line each, which identifies the object by
-index, by name, and an accessor by its users. An object with a mistake is not checked further; objects that use it are checked.
-Draco, meshopt and quantised meshes are supported; other extensions are not checked.
+`Checker(document, read).check()` fills `errors` and `warnings` with one line each, which identifies an object by index and name,
+and an accessor also by its first user. After its first mistake an object is not checked further; objects that use it are still
+checked. Draco, meshopt and quantised meshes are supported; other extensions are not checked.
 
 Tests: `tests/builders/test_gltf_check.py`.
 """
@@ -38,11 +38,11 @@ _ATTRIBUTE_TYPES = {
 _TEXTURES = frozenset({"baseColorTexture", "metallicRoughnessTexture", "normalTexture", "occlusionTexture", "emissiveTexture"})
 _TARGET_TYPES = {"POSITION": ("VEC3",), "NORMAL": ("VEC3",), "TANGENT": ("VEC3",), "TEXCOORD": ("VEC2",), "COLOR": ("VEC3", "VEC4")}
 _RESTARTS = {5121: 0xFF, 5123: 0xFFFF, 5125: 0xFFFFFFFF}
-"""{componentType: the index that no primitive may have} (§3.7.2.1)."""
+"""{componentType of indices: the index that restarts a primitive, and is not allowed} (§3.7.2.1)."""
 
 _INFLUENCES = ("JOINTS_", "WEIGHTS_")
 _LARGEST_ROUNDING = 0.01
-"""Maximum difference of the sum of a vertex's weights from 1: many exporters round weights."""
+"""Maximum difference between 1 and the sum of a vertex's weights, because many exporters round weights."""
 
 _OUTPUT_TYPES = {"translation": "VEC3", "rotation": "VEC4", "scale": "VEC3", "weights": "SCALAR"}
 
@@ -95,7 +95,7 @@ class Checker(GltfContents):
                     raise BrokenGltfError(f"{singular} {index} is not an object")
 
     def _name_users(self) -> None:
-        """Give each accessor the name of its first user."""
+        """Record the first user of each accessor, because messages about the accessor name it."""
 
         def name(value: object, text: str) -> None:
             if isinstance(value, int):
@@ -199,7 +199,7 @@ class Checker(GltfContents):
                     self.warnings.append(f"{name}: its material needs TEXCOORD_{channel}, which it does not have")
 
     def _vertex_count(self, attributes: Object, types: dict[str, tuple[str, ...]]) -> int:
-        """Return how many vertices all `attributes` have."""
+        """Return the number of vertices, which must be the same for all `attributes`."""
         counts: dict[str, int] = {}
         for key in attributes:
             index = self._index("accessors", attributes[key], f"attribute '{key}'")

@@ -1,4 +1,4 @@
-"""Content of a glTF document by index, and the numbers behind its accessors; `gltf.check` checks them.
+"""Content of a glTF document by index, and the numbers that its accessors refer to. `gltf.check` checks the document.
 
 Tests: `tests/builders/test_gltf_check.py`.
 """
@@ -16,16 +16,22 @@ from aptui.builders.files.references import UnusableError
 from aptui.builders.gltf.file import BrokenGltfError, Document, Read, buffer_bytes, has_no_bytes, is_fallback, objects
 
 MOST_MISTAKES = 100
-"""Maximum number of mistakes reported for one document; more have usually one cause."""
+"""Maximum number of mistakes reported for one document; a longer list usually has one cause."""
 
 MOST_EXPANDED_PER_BYTE = 64
-"""Maximum expanded bytes of buffers, images and accessors together for each byte of the files; accessors may share bytes."""
+"""Maximum expanded bytes of all buffers, images and accessors for each byte of the files.
+
+Many accessors may share bytes of a file.
+"""
 
 FREE_EXPANDED_BYTES = 256 << 20
-"""Expanded bytes that are always allowed: sparse morph targets of zeros take hardly any bytes in the file."""
+"""Expanded bytes that any document may have: sparse morph targets, for example, take hardly any bytes in the file."""
 
 LARGEST_ACCESSOR_BYTES = 1 << 30
-"""Maximum size of an accessor, even of one whose bytes are not read here: a program that loads the model allocates it."""
+"""Maximum size of an accessor.
+
+It also holds for accessors that are not read here, because a game that loads the model allocates them.
+"""
 
 _LARGEST_COUNT = 1 << 62
 
@@ -57,7 +63,7 @@ Array = Any
 
 
 class GltfContents:
-    """The lists of one document. `errors` and `warnings` are one line each; `read` fetches the files that it names."""
+    """The lists of one document. Each of `errors` and `warnings` is one line; `read` fetches the files that the document names."""
 
     def __init__(self, document: Document, read: Read) -> None:
         self.errors: list[str] = []
@@ -76,7 +82,7 @@ class GltfContents:
         self._known: dict[tuple[str, int], Any] = {}
 
     def _counting(self, read: Read) -> Read:
-        """Wrap `read`: the first read of each file raises the limit of expanded bytes."""
+        """Return a function like `read` that, at the first read of each file, adds its size to the limit of expanded bytes."""
         seen: set[str] = set()
 
         def read_counted(path: str) -> bytes:
@@ -111,7 +117,10 @@ class GltfContents:
         return self._all("accessors")[index]
 
     def array_of(self, index: int) -> Array | None:
-        """Return the elements of a checked accessor as (count, numbers of an element); None if they are compressed or all zero."""
+        """Return the elements of a checked accessor as an array (count, numbers of an element).
+
+        None if they are compressed or all zero.
+        """
         return self._arrays.get(index)
 
     # ------------------------------------------------------------------------------------------------------------- finding
@@ -176,7 +185,7 @@ class GltfContents:
     def _check_buffer(self, index: int, buffer: Object) -> None:
         self._buffers[index] = None
         length = count_of(buffer, "byteLength")
-        if not length:  # gltfpack writes this for an empty scene
+        if not length:  # gltfpack writes an empty buffer for an empty scene
             self.warnings.append(f"buffer {index}: byteLength is 0, which must be an integer from 1")
         if has_no_bytes(self._document, index, buffer):
             if not is_fallback(buffer):
@@ -237,7 +246,7 @@ class GltfContents:
         view_index = self._one("bufferViews", accessor, "bufferView")
         if view_index is None:
             if "sparse" not in accessor:
-                return None  # zeros by the specification; in practice Draco stores these values compressed
+                return None  # by the specification the values are zero, but with Draco they are stored compressed
             return self._np.zeros((count, columns * rows), COMPONENTS[accessor["componentType"]])
         return self._elements(accessor, view_index, count, count_of(accessor, "byteOffset"))
 
@@ -325,7 +334,7 @@ def as_objects(value: object) -> list[Object]:
 
 
 def texture_infos(holder: Object, names: frozenset[str] = frozenset()) -> Iterator[Object]:
-    """Yield every `…Texture` below a material, also in its extensions; with `names` only those."""
+    """Yield every `…Texture` object below a material, also in its extensions; if `names` is given, only objects at these keys."""
     for key, value in holder.items():
         if isinstance(value, dict) and key != "extras":
             if key.endswith("Texture") and "index" in value and (not names or key in names):
@@ -341,7 +350,7 @@ def coordinates_of(info: Object) -> int:
 
 
 def is_number(value: object) -> bool:
-    """Return whether `value` is a number, and not true or false."""
+    """Return whether `value` is a number; booleans are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -350,7 +359,7 @@ def _is_compressed(view: Object) -> bool:
 
 
 def count_of(holder: Object, key: str, *, least: int = 0) -> int:
-    """Return the integer at `key`, 0 if the key is missing; at least `least`."""
+    """Return the integer at `key`, which must be at least `least`; 0 if the key is missing."""
     value = holder.get(key, 0)
     if isinstance(value, float) and value.is_integer():
         value = int(value)

@@ -1,4 +1,4 @@
-"""glTF 2.0 as a container: reading `.gltf` and `.glb`, finding the bytes of buffers and images, packing one `.glb`.
+"""The container format of glTF 2.0: reads `.gltf` and `.glb`, finds the bytes of buffers and images, and packs one `.glb`.
 
 `check` validates the contents. Section numbers are those of the glTF 2.0 specification.
 
@@ -46,7 +46,7 @@ class BrokenGltfError(Exception):
 
 
 class Document(Struct):
-    """A glTF file of `size` bytes: its JSON, and the BIN chunk of a GLB (None without one)."""
+    """A glTF file of `size` bytes: `tree` is its JSON, `chunk` the BIN chunk of a GLB (None = it is absent)."""
 
     tree: dict[str, Any]
     size: int
@@ -58,7 +58,7 @@ def parse_document(data: bytes) -> Document:
     """Return `data` as a document.
 
     Raises:
-        BrokenError: it is neither GLB nor the JSON of a glTF.
+        BrokenError: `data` is neither a GLB nor the JSON of a glTF.
     """
     if data.startswith(b"glTF"):
         return _parse_glb(data)
@@ -81,7 +81,7 @@ def file_uris(tree: dict[str, Any], lists: Iterable[str] = ("buffers", "images")
 
 
 def is_file_uri(uri: str) -> bool:
-    """Return whether `uri` is a relative reference to a file: no `data:`, no other scheme."""
+    """Return whether `uri` is a relative reference to a file: it has no scheme, not even `data:`."""
     scheme, colon, _ = uri.partition(":")
     return bool(uri) and not (colon and scheme.isascii() and scheme[:1].isalpha() and scheme.replace("+", "").isalnum())
 
@@ -90,7 +90,7 @@ def uri_bytes(uri: str, read: Read) -> bytes:
     """Return the bytes that `uri` names: those in a data URI, or those of a file.
 
     Raises:
-        BrokenError: it is damaged, or lies on the network.
+        BrokenError: the URI is damaged, or names a file on the network.
         references.UnusableError: from `read`.
     """
     if uri.startswith("data:"):
@@ -108,7 +108,7 @@ def media_type(data: bytes) -> str:
 
 
 def is_fallback(buffer: dict[str, Any]) -> bool:
-    """Return whether `buffer` is only for readers without a compression extension, and may have no bytes."""
+    """Return whether `buffer` is a fallback for readers that do not support its compression extension; it may have no bytes."""
     extensions = buffer.get("extensions")
     return isinstance(extensions, dict) and any(isinstance(extensions.get(name), dict) for name in MESHOPT)
 
@@ -119,14 +119,14 @@ def has_no_bytes(document: Document, index: int, buffer: dict[str, Any]) -> bool
 
 
 def picture_mistake(data: bytes) -> str:
-    """Return what is wrong with a PNG or JPEG as a container, "" for nothing and for other formats; no pixel is decoded."""
+    """Return what is wrong with the chunks of a PNG or the segments of a JPEG, else "". Pixels are not decoded."""
     if data.startswith(b"\x89PNG"):
         return _png_mistake(data)
     return _jpeg_mistake(data) if data.startswith(b"\xff\xd8") else ""
 
 
 def _png_mistake(data: bytes) -> str:
-    """Follow the chunks to the end (PNG, 5.3)."""
+    """Return what is wrong with the chunks, from the first to the last (PNG, 5.3)."""
     at, kind = 8, b""
     while kind != b"IEND":
         if at + 12 > len(data):
@@ -139,7 +139,7 @@ def _png_mistake(data: bytes) -> str:
 
 
 def _jpeg_mistake(data: bytes) -> str:
-    """Follow the segments to the pixels (ITU-T T.81, B.1.1)."""
+    """Return what is wrong with the segments before the pixels (ITU-T T.81, B.1.1)."""
     at, has_size = 2, False
     while True:
         if at + 4 > len(data):
@@ -170,7 +170,7 @@ def pack_glb(document: Document, read: Read, *, embeds_images: bool) -> bytes:
     remaining: list[dict[str, Any]] = []
     for index, buffer in enumerate(objects(tree, "buffers")):
         if not buffer["byteLength"]:
-            continue  # no buffer view refers to it; gltfpack writes it for an empty scene
+            continue  # an empty buffer is left out: gltfpack writes it for an empty scene, and no buffer view refers to it
         if has_no_bytes(document, index, buffer):
             moved[index] = (len(remaining) + 1, 0)
             remaining.append(buffer)
@@ -198,7 +198,7 @@ def buffer_bytes(document: Document, index: int, buffer: dict[str, Any], read: R
     """Return the bytes of a buffer, which may be more than its `byteLength`.
 
     Raises:
-        BrokenGltfError, references.UnusableError: they cannot be read.
+        BrokenGltfError, references.UnusableError: the bytes cannot be read.
     """
     uri = buffer.get("uri")
     if isinstance(uri, str):

@@ -1,4 +1,4 @@
-"""Order of triangles and vertices for the caches of a GPU, and numbers in fewer bits; this module does not change the document.
+"""Orders triangles and vertices for the caches of a GPU, and stores numbers in fewer bits. It works on arrays, not on the document.
 
 Arrays have the shape (count, numbers of an element), as `gltf.data` reads them. Equal input gives equal arrays on every machine:
 all arithmetic is on integers, or on doubles by operations that IEEE 754 defines exactly.
@@ -16,10 +16,10 @@ Array = Any
 """A numpy array; numpy is imported only when needed."""
 
 CACHE_VERTICES = 16
-"""Vertices in the cache for which triangles are ordered: small enough for every GPU."""
+"""Number of vertices in the assumed vertex cache: small enough for every GPU."""
 
 LARGEST_SHORT_INDEX = 0xFFFE
-"""0xFFFF restarts a primitive (§3.7.2.1)."""
+"""Largest 16-bit index of a vertex, because 0xFFFF restarts a primitive (§3.7.2.1)."""
 
 LARGEST_POSITION = 32767
 _WEIGHT_STEPS = 255
@@ -31,7 +31,7 @@ def _np() -> Any:
 
 
 def order_vertices(arrays: Sequence[Array], index_lists: Sequence[Array]) -> tuple[list[Array], list[Array]]:
-    """Return the arrays of one set of vertices and its lists of triangles (flat indices), in a better order.
+    """Return the arrays of one set of vertices and its lists of triangles (flat indices), in an order for the caches of a GPU.
 
     Vertices that are equal in all arrays are merged, unused ones dropped. The triangles of each list follow the cache order, the
     vertices the order of their first use. Triangles with two equal corners are removed, unless the list has only such triangles.
@@ -55,7 +55,7 @@ def order_vertices(arrays: Sequence[Array], index_lists: Sequence[Array]) -> tup
 
 
 def cache_order(triangles: Array) -> Array:
-    """Return the order of triangles (count, 3) in which few vertices are transformed twice; linear in their number.
+    """Return an order of triangles (count, 3) in which few vertices are transformed twice. Takes linear time.
 
     Sander, Nehab, Barczak: "Fast Triangle Reordering for Vertex Locality and Reduced Overdraw", 2007 (Tipsify).
     """
@@ -63,7 +63,7 @@ def cache_order(triangles: Array) -> Array:
     _, flat = np.unique(triangles, return_inverse=True)
     flat = flat.reshape(-1)
     counts = np.bincount(flat)
-    users = (np.argsort(flat, kind="stable") // 3).tolist()  # triangles by vertex
+    users = (np.argsort(flat, kind="stable") // 3).tolist()  # the triangles of each vertex, one vertex after the other
     ends = np.cumsum(counts).tolist()
     corners = flat.reshape(-1, 3).tolist()
     live, stamps = counts.tolist(), [0] * len(counts)
@@ -114,17 +114,20 @@ def to_floats(array: Array, accessor: Mapping[str, Any]) -> Array:
 
 
 def quantise_positions(positions: Array, middle: Array, half: float) -> Array:
-    """Return positions as 16-bit numbers: `LARGEST_POSITION` stands for `half`; off by at most half / 65,534 on each axis."""
+    """Return positions, which are at most `half` from `middle`, as 16-bit numbers.
+
+    `LARGEST_POSITION` means `half`. The largest error on each axis is half / 65,534.
+    """
     np = _np()
     steps = np.rint((positions.astype("<f8") - middle) / half * LARGEST_POSITION)
     return steps.clip(-LARGEST_POSITION, LARGEST_POSITION).astype("<i2")
 
 
 def quantise_attribute(name: str, values: Array) -> Array | None:
-    """Return a float attribute as normalised integers, None if its range or its kind does not fit.
+    """Return a float attribute as normalised integers, None if its range or its kind does not allow that.
 
-    Numbers are off by at most half a step: 1/254 for NORMAL and TANGENT, 1/131,070 for TEXCOORD, 1/510 for COLOR, and at most
-    3/255 for WEIGHTS, whose sum stays 1.
+    Largest errors: 1/254 for NORMAL and TANGENT, 1/131,070 for TEXCOORD, 1/510 for COLOR (half a step), and 3/255 for WEIGHTS,
+    because their sum must stay 1.
     """
     np = _np()
     if values.dtype.kind != "f":

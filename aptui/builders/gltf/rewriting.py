@@ -1,7 +1,7 @@
-"""Rewrites a checked glTF document: without unused data, in an order for GPU caches, on request in fewer bits.
+"""Rewrites a checked glTF document: drops unused data, orders the rest for GPU caches, and on request stores numbers in fewer bits.
 
-Drops objects that no scene shows. Stores equal data once. Primitives of triangles get new accessors (`gltf.geometry`); all others
-are copied tightly. Section numbers are those of the glTF 2.0 specification.
+It drops objects that no scene shows, and stores equal data once. Primitives of triangles get new accessors (`gltf.geometry`). All
+other accessors are copied without gaps. Section numbers are those of the glTF 2.0 specification.
 
 Tests: `tests/builders/test_gltf_rewriting.py`.
 """
@@ -25,9 +25,9 @@ _KNOWN = frozenset({
     QUANTISATION, "EXT_mesh_gpu_instancing", "EXT_texture_avif", "EXT_texture_webp", "KHR_lights_punctual",
     "KHR_materials_variants", "KHR_texture_basisu", "KHR_texture_transform", "KHR_xmp_json_ld", "MSFT_texture_dds",
 })  # fmt: skip
-"""Extensions whose references to objects are known; those of materials name textures in one way."""
+"""Extensions whose references to objects are known; those of materials (KHR_materials_…) all refer to textures in one way."""
 _ORDER = "FB_ngon_encoding"
-"""Extension that encodes polygons in the order of triangles; rewriting drops it."""
+"""Extension that encodes polygons by the order of their triangles; it is dropped, because rewriting changes the order."""
 _COMPRESSED = frozenset({*MESHOPT, "KHR_draco_mesh_compression"})
 _PRUNED = ("nodes", "meshes", "skins", "cameras", "materials", "textures", "images", "samplers")
 _COMPONENT_OF = {"|i1": 5120, "|u1": 5121, "<i2": 5122, "<u2": 5123, "<u4": 5125, "<f4": 5126}
@@ -41,7 +41,10 @@ Array = Any
 
 
 class _Reference(NamedTuple):
-    """`holder[key]` is the index of an object of the list `kind`; `owner` is (list, index) of the object that has it."""
+    """A reference between objects: `holder[key]` is an index into the list `kind`.
+
+    `owner` is (list, index) of the object that refers.
+    """
 
     owner: tuple[str, int]
     holder: Any
@@ -54,7 +57,7 @@ class _Reference(NamedTuple):
 
 
 def obstacle(document: Document) -> str:
-    """Return why a document can only be packed as it is, "" if it can be rewritten."""
+    """Return why a document cannot be rewritten, but only packed as it is; "" if it can."""
     listed = document.tree.get("extensionsUsed", ())
     used = {*_list_extensions(document.tree), *(name for name in listed if isinstance(name, str))}
     if found := sorted(used & _COMPRESSED):
@@ -67,7 +70,7 @@ def obstacle(document: Document) -> str:
 
 
 def _list_extensions(value: object) -> Iterator[str]:
-    """Yield the extensions of an object and of all objects below it, also those missing in `extensionsUsed`."""
+    """Yield the names of all extensions in an object and below it, even if `extensionsUsed` does not list them."""
     if isinstance(value, dict):
         yield from as_object(value.get("extensions"))
         for key, each in value.items():
@@ -79,11 +82,11 @@ def _list_extensions(value: object) -> Iterator[str]:
 
 
 def rewrite(document: Document, contents: GltfContents, *, quantises: bool, adds_tangents: Tangents = "keep") -> Document:
-    """Return a document of equal appearance whose one buffer is its binary chunk; the tree gets new buffers, images may be files.
+    """Return a document of equal appearance with one buffer, its binary chunk. Images that are files stay files.
 
     Args:
-        document: it passed the checks, and has no `obstacle`; its tree is changed.
-        contents: its numbers.
+        document: a document that passed the checks, and has no `obstacle`; its tree is changed.
+        contents: the numbers of the document.
         quantises: write attributes as integers where their range allows it (`geometry.quantise_attribute`).
         adds_tangents: compute missing tangents (`tangents.compute_tangents`).
     """
@@ -151,7 +154,7 @@ def _check_index(tree: Object, value: object, kind: str) -> None:
 
 
 def _other_accessors(tree: Object) -> Iterator[tuple[Object, str]]:
-    """Yield (holder, key) of references to accessors that do not come from primitives."""
+    """Yield (holder, key) of the references to accessors from objects other than primitives."""
     for skin in tree.get("skins", ()):
         if "inverseBindMatrices" in skin:
             yield skin, "inverseBindMatrices"
@@ -210,7 +213,7 @@ def _prune_animations(tree: Object, seen: set[tuple[str, int]]) -> None:
 
 
 def _tidy(tree: Object) -> None:
-    """Drop the extension of the order of triangles and empty lists, and list all other extensions."""
+    """Drop FB_ngon_encoding and empty lists, and complete `extensionsUsed`."""
     for primitive in (each for mesh in tree.get("meshes", ()) for each in mesh["primitives"]):
         extensions = primitive.get("extensions")
         if isinstance(extensions, dict) and extensions.pop(_ORDER, None) is not None and not extensions:
@@ -255,7 +258,7 @@ class _Geometry:
             self._rewrite_set(primitives, scales[key])
 
     def _rewrite_set(self, primitives: list[Object], scale: tuple[Array, float] | None) -> None:
-        """Rewrite primitives of one set of vertices."""
+        """Rewrite the primitives that share one set of vertices."""
         np = importlib.import_module("numpy")
         first = primitives[0]
         holders = [first["attributes"], *as_objects(first.get("targets"))]
@@ -315,7 +318,7 @@ class _Geometry:
         return np.vstack([compute_tangents(*(each[triangles] for each in numbers)) for triangles in lists])
 
     def _split_corners(self, arrays: list[Array], lists: list[Array], tangents: Array) -> tuple[list[Array], list[Array]]:
-        """Return the arrays and the lists of triangles with a vertex for each corner, which has a tangent of its own."""
+        """Return the arrays with `tangents`, and the lists of triangles, with a separate vertex for each corner."""
         np = importlib.import_module("numpy")
         corners = np.concatenate(lists)
         self._contents.expand(sum(each.nbytes // len(each) for each in (*arrays, tangents)) * len(corners))
@@ -323,7 +326,7 @@ class _Geometry:
         return [*(each[corners] for each in arrays), tangents], places
 
     def _normal_map_channel(self, primitive: Object) -> int | None:
-        """Return the set of texture coordinates of the first normal map that a primitive shows, None without normal map."""
+        """Return the set of texture coordinates of the primitive's first normal map, None if it has no normal map."""
         for holder in _inner_holders("meshes", {"primitives": [primitive]}):
             if "material" in holder:
                 for info in texture_infos(self._tree["materials"][holder["material"]], _NORMAL_MAPS):
@@ -341,7 +344,7 @@ class _Geometry:
         return importlib.import_module("numpy").arange(count)
 
     def _narrow(self, name: str, array: Array, scale: tuple[Array, float] | None, *, is_target: bool) -> tuple[Array, Object]:
-        """Return an attribute in fewer bits if requested or if that loses nothing, and the new members of its accessor."""
+        """Return an attribute, in fewer bits if this is requested or loses nothing, and the new members of its accessor."""
         if name.startswith("JOINTS_") and array.dtype.itemsize > 1 and array.max() < 256:
             return array.astype("u1"), {}
         if not self._quantises or is_target:
@@ -356,7 +359,8 @@ class _Geometry:
             return array, {}
         if not name.startswith(("COLOR", "WEIGHTS")):
             _use_extension(self._tree, QUANTISATION)
-        return narrow, {"normalized": name != "POSITION"}  # some readers ignore the flag
+        # positions are not normalised, because some readers ignore this flag for them
+        return narrow, {"normalized": name != "POSITION"}
 
     def _scale_of(self, index: int, mesh: Object) -> tuple[Array, float] | None:
         """Return (middle, half of the longest side) of a mesh whose positions can be quantised.
@@ -401,13 +405,19 @@ class _Writer:
         self._tree = tree
         self._contents = contents
         self._pools: dict[tuple[int, int, str], bytearray] = {}
-        """{(target, stride, use): bytes}, each a buffer view, in this order; a view has numbers of one use only (§3.6.2.2)."""
+        """{(target, stride, use): bytes}. Each becomes a buffer view, in this order.
+
+        A view has numbers of one use only (§3.6.2.2).
+        """
         self._accessors: list[Object] = []
         self._known: dict[tuple[object, ...], int] = {}
         self._copies: dict[tuple[int, int, str], int] = {}
 
     def add(self, array: Array, source: Object, target: int = 0, use: str = "") -> int:
-        """Return the index of an accessor of `array` (count, numbers of an element); its other members are those of `source`."""
+        """Return the index of an accessor for `array` (count, numbers of an element).
+
+        Its other members are those of the accessor `source`.
+        """
         shape = source["type"]
         columns, rows = SHAPES[shape]
         array = self._np.ascontiguousarray(array).reshape(len(array), columns, rows)
@@ -437,11 +447,11 @@ class _Writer:
         return self._known[key]
 
     def copy(self, index: int, target: int = 0, use: str = "") -> int:
-        """Return the index of an accessor that has the numbers of accessor `index` of the source."""
+        """Return the index of a new accessor with the numbers of accessor `index` of the source."""
         key = (index, target, use)
         if key not in self._copies:
             source, array = self._contents.accessor(index), self._contents.array_of(index)
-            if array is None:  # zeros
+            if array is None:  # all numbers are zero, so there are no bytes
                 self._copies[key] = len(self._accessors)
                 self._accessors.append({key: value for key, value in source.items() if key not in ("bufferView", "byteOffset")})
             else:

@@ -18,10 +18,10 @@ Array = Any
 """A numpy array; numpy is imported only when needed."""
 
 _LEAST = 1.17549435e-38
-"""Smallest normal 32-bit float: MikkTSpace takes smaller numbers for zero."""
+"""Smallest normal 32-bit float; MikkTSpace treats smaller numbers as zero."""
 
 _ARCCOS = (-0.0012624911, 0.0066700901, -0.0170881256, 0.0308918810, -0.0501743046, 0.0889789874, -0.2145988016, 1.5707963050)
-"""Abramowitz and Stegun, 4.4.46, the highest power first: off by at most 2e-8."""
+"""Coefficients of arccos, the highest power first (Abramowitz and Stegun, 4.4.46); the error is at most 2e-8."""
 
 
 def _np() -> Any:
@@ -34,7 +34,7 @@ def compute_tangents(positions: Array, normals: Array, coordinates: Array) -> Ar
     A corner whose triangles have no area on the texture gets a direction at right angles to its normal.
 
     Args:
-        positions, normals: (3 * triangles, 3), 32-bit floats; three rows are a triangle.
+        positions, normals: (3 * triangles, 3), 32-bit floats; three rows make a triangle.
         coordinates: (3 * triangles, 2), 32-bit floats; their y axis points down, as in glTF.
     """
     np = _np()
@@ -59,11 +59,11 @@ def _weld(rows: Array) -> Array:
 
 
 def _directions(corners: Array, coordinates: Array) -> tuple[Array, Array, Array]:
-    """Return for each triangle: its directions of the texture's axes (triangles, 2, 3), whether it has them, its orientation."""
+    """Return three arrays by triangle: directions of the texture's axes (2, 3), whether they are defined, orientation."""
     np = _np()
     first, second = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
     a, b = coordinates[:, 1] - coordinates[:, 0], coordinates[:, 2] - coordinates[:, 0]
-    area = a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]  # 32 bits, so that its sign is the same as in the original
+    area = a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]  # 32 bits, so that its sign is the same as in mikktspace.c
     is_preserving = area > 0
     a, b, flip = a.astype("f8"), b.astype("f8"), np.where(is_preserving, 1.0, -1.0)[:, None]
     along = (b[:, 1:] * first - a[:, 1:] * second) * flip
@@ -76,7 +76,8 @@ def _directions(corners: Array, coordinates: Array) -> tuple[Array, Array, Array
 def _list_groups(vertices: Array, is_flat: Array, is_good: Array, is_preserving: Array) -> tuple[Array, list[bool]]:
     """Return the group of each corner, -1 for none, and the orientation of each group.
 
-    A triangle without directions joins the groups of its neighbours, and has the orientation of the first group that it joins.
+    A triangle without directions of the texture's axes joins the groups of its neighbours, and takes the first one's
+    orientation.
     """
     corners, flat = vertices.tolist(), is_flat.tolist()
     neighbours = _list_neighbours(corners, flat)
@@ -137,11 +138,14 @@ def _mean_tangents(
     found = np.vstack([sums, np.zeros((1, 3))])[groups]  # a corner without group has the number -1, and gets the last row
     signs = np.where(np.array([*orientations, False]), 1.0, -1.0)[groups]
     found = _unit(found)
-    return np.where((_lengths(found) > 0)[:, None], found, projected[:, 0]), signs  # all angles may be 0
+    return np.where((_lengths(found) > 0)[:, None], found, projected[:, 0]), signs  # the sum is zero if all angles are 0
 
 
 def _copy_to_flat(groups: Array, vertices: Array, is_flat: Array) -> Array:
-    """Return for each corner the corner that has its tangent: for triangles without area the first other one of their vertex."""
+    """Return for each corner the corner whose tangent it gets.
+
+    It is the corner itself, but in a triangle without area the first other corner of the same vertex.
+    """
     np = _np()
     found = np.arange(len(groups))
     others = found[~is_flat]

@@ -1,1 +1,1 @@
-"""YAML files of the configuration: read with places, checked against the schema, and conversion of small values."""
+"""Reads YAML files of the configuration with the places of all values, and checks them against the schema."""

@@ -1,4 +1,4 @@
-"""Mistakes of a configuration file: violations of its schema, each with its place. The only module that imports jsonschema.
+"""Finds mistakes in a configuration file: violations of its schema, each with its place. The only module that imports jsonschema.
 
 Tests: `tests/config/test_schema.py`.
 """
@@ -18,7 +18,10 @@ _MOST_NAMED = 8
 
 
 def check(root: Node, *, is_partial: bool = False) -> list[UserError]:
-    """Return all violations of the schema by a layer, in its order; a partial layer changes entries of others."""
+    """Return all violations of the schema in a layer, in their order.
+
+    In a partial layer scan folders may lack their path, because another layer sets it.
+    """
     if not isinstance(root.value, dict):
         return [UserError("a configuration is a mapping of settings", where=root.where, hint="see 'aptui init'")]
     found = [error for error in Draft202012Validator(schema()).iter_errors(root.plain()) if not (is_partial and _lacks_path(error))]
@@ -26,7 +29,7 @@ def check(root: Node, *, is_partial: bool = False) -> list[UserError]:
 
 
 def check_folder(root: Node) -> list[UserError]:
-    """Return all violations of the schema by a folder's `.aptui.yaml`, in its order."""
+    """Return all violations of the schema in a folder's `.aptui.yaml`, in their order."""
     if not isinstance(root.value, dict):
         return [
             UserError("folder settings are a mapping", where=root.where, hint="for example builders: {textures: {params: {…}}}")
@@ -95,7 +98,10 @@ def _describe_expected(error: ValidationError) -> str:
 
 
 def _label(path: list[str | int], root: Node) -> str:
-    """Return a path for people: `builders.textures.params`, list entries by their names if they have one."""
+    """Return a path of keys for a message, such as `builders.textures.params`.
+
+    Entries of lists are shown by name if they have one.
+    """
     words = []
     for depth, step in enumerate(path):
         name = root.at(path[: depth + 1]).get("name") if isinstance(step, int) else None

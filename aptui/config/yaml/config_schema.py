@@ -1,4 +1,4 @@
-"""The JSON Schema of `aptui.yaml` and of folder settings: messages use `title`, editors `description`.
+"""The JSON Schema of `aptui.yaml` and of folder settings. Error messages use its `title`, editors its `description`.
 
 Tests: `tests/config/test_schema.py`.
 """
@@ -12,11 +12,11 @@ from aptui.core.run_report import NUMBER_FACTS
 
 Schema = dict[str, Any]
 PLATFORM = r"^[a-z0-9][a-z0-9_-]*(?!\n)$"
-NAME = r"^[^\x00-\x1f\x7f]+(?!\n)$"  # `$` alone lets a newline through
+NAME = r"^[^\x00-\x1f\x7f]+(?!\n)$"  # `(?!\n)`, because `$` also matches before a final newline
 
 
 def text(title: str, description: str = "", **more: Any) -> Schema:
-    """Return the schema of a non-empty text; `title` is the expectation in messages."""
+    """Return the schema of a non-empty text; error messages say that the value must be `title`."""
     return {"type": "string", "minLength": 1, "title": title, **({"description": description} if description else {}), **more}
 
 
@@ -26,7 +26,7 @@ def list_of(items: Schema, title: str, description: str = "") -> Schema:
 
 
 def record(title: str, required: tuple[str, ...] = (), **properties: Schema) -> Schema:
-    """Return the schema of a mapping with exactly these keys."""
+    """Return the schema of a mapping that may have only these keys."""
     base: Schema = {"type": "object", "title": title, "additionalProperties": False, "properties": properties}
     return base | ({"required": list(required)} if required else {})
 
@@ -602,7 +602,7 @@ _FOLDER = record(
 
 
 def schema() -> Schema:
-    """Return the JSON Schema of `aptui.yaml`; config/aptui.schema.json is this, for editors."""
+    """Return the JSON Schema of `aptui.yaml`; config/aptui.schema.json is a copy of it for editors."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | _TOP
 
 

@@ -1,4 +1,4 @@
-"""YAML as nodes that know their places: bounded reading, conversion of small values, texts for messages.
+"""Reads YAML within limits as nodes with their places, converts small values, and formats values for messages.
 
 The only module that imports ruamel.yaml and pathspec.
 
@@ -30,9 +30,9 @@ from aptui.shared.globs import PATTERN_LIMIT
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 50
 _LAST_NUMBER = (1 << 63) - 1
-"""Limits of integers in databases and in messages."""
+"""Range of integers that databases and messages between processes can hold."""
 _SHOWN = 60
-"""Characters of a value in a message."""
+"""Maximum characters of a value in a message."""
 
 
 class Node(Struct, eq=False):
@@ -76,7 +76,7 @@ class Node(Struct, eq=False):
 
 
 def read_yaml(data: bytes, name: str, *, max_bytes: int = MAX_BYTES, max_nodes: int = MAX_BYTES) -> Node:
-    """Parse one YAML document; refuse what is too large or too deep, anchors, aliases, tags and duplicate keys.
+    """Parse one YAML document. Refuse documents that are too large or too deep, and anchors, aliases, tags and duplicate keys.
 
     Args:
         name: the name of the file, before `:line:column` in every message.
@@ -128,7 +128,7 @@ class _TooDeepError(Exception):
 class _ShallowScanner(Scanner):
     """Stops at the first bracket that is nested too deep.
 
-    A scanner reads up to 1,024 characters ahead of the first event, and compares each bracket there with all open brackets.
+    The usual scanner would be slow: it reads up to 1,024 characters ahead, and compares each bracket there with all open brackets.
     """
 
     def fetch_flow_collection_start(self, TokenClass: Any, to_push: str) -> None:  # noqa: N803  # its name in ruamel.yaml
@@ -150,7 +150,7 @@ class _YamlReader:
         """The event that ended the last list or mapping."""
 
     def document(self) -> Node:
-        """Read the only document; a file without one is an empty mapping."""
+        """Read the only document; an empty file is an empty mapping."""
         next(self._events)
         if isinstance(next(self._events), events.StreamEndEvent):
             return Node({}, f"{self._name}:1:1")
@@ -187,7 +187,10 @@ class _YamlReader:
             raise UserError(what, where=where, hint="a file for one folder is much smaller than that")
 
     def _collection(self, event: Any, value: Any, where: str) -> Node:
-        """Return a list or mapping; one in block style ends with its last value, not where the next token begins."""
+        """Return a list or mapping.
+
+        In block style its span ends with its last value, because its end event is at the next token.
+        """
         if event.flow_style:
             end = self._last.end_mark.index
         else:
@@ -215,7 +218,7 @@ class _YamlReader:
             if key in found:
                 raise UserError(f"key '{key}' is given twice, first at {found[key].key_where.rpartition('/')[2]}", where=where)
             node.key_where = where
-            if node.value is None:  # an empty value stands where the next token begins
+            if node.value is None:  # ruamel.yaml places an empty value at the next token; use the place of its key
                 node.where = where
             found[key] = node
         self._last = event
@@ -228,7 +231,7 @@ class _YamlReader:
         if str(tag).rpartition(":")[2] not in ("int", "float", "bool", "null"):
             return self._text(event, where)
         value: int | float | bool | None = None
-        if len(event.value) <= _SHOWN:  # no valid number is longer, and long ones are very slow to parse
+        if len(event.value) <= _SHOWN:  # no valid number is longer, and longer texts are very slow to convert
             value = self._yaml.constructor.construct_object(ScalarNode(tag, event.value))
         is_odd = isinstance(value, float) and not math.isfinite(value)
         if is_odd or len(event.value) > _SHOWN or (isinstance(value, int) and abs(value) > _LAST_NUMBER):
@@ -255,7 +258,7 @@ def describe_value(node: Node) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return the hint for an unknown word: the nearest known word, or all if no word is near."""
+    """Return the hint for an unknown word: the most similar known word, or all known words if none is similar."""
     names = sorted(known)
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6) or [name for name in names if name.lower() == word.lower()]
     if near:
@@ -263,12 +266,12 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"known here: {', '.join(names)}" if names else ""
 
 
-# Small values of the configuration that passed the schema: durations, sizes, patterns, ignore rules.
+# Conversion of small values that passed the schema: durations, sizes, patterns, ignore rules.
 
 DURATION = r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)\s*$"
 SIZE = r"^\s*(\d+(?:\.\d+)?)\s*(B|[kK]B?|MB?|GB?|TB?|KiB|MiB|GiB|TiB)\s*$"
 _MOST_SECONDS, _MOST_BYTES = 1e9, 1 << 60
-"""Maximum of durations and sizes: system calls cannot hold more, and real values are far below it."""
+"""Maximum of durations and sizes, because system calls cannot hold larger numbers; real values are far below it."""
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _BYTES = {
     "B": 1,
@@ -291,7 +294,7 @@ def seconds(value: str | float) -> float:
 
 
 def byte_count(value: str | int) -> int:
-    """Return a size that passed the schema in bytes; that of `auto` is `SHARE_OF_MEMORY`."""
+    """Return a size that passed the schema in bytes; `SHARE_OF_MEMORY` for `auto`."""
     if value == "auto":
         return SHARE_OF_MEMORY
     found = re.match(SIZE, value) if isinstance(value, str) else None
@@ -299,7 +302,7 @@ def byte_count(value: str | int) -> int:
 
 
 def compile_regex(node: Node) -> re.Pattern[str]:
-    """Compile a regular expression of the user's."""
+    """Compile a regular expression from the configuration."""
     try:
         return re.compile(node.value, re.IGNORECASE)
     except (re.error, OverflowError, RecursionError) as error:
@@ -323,7 +326,10 @@ def pattern_of(node: Node) -> Pattern:
 
 
 def ignore_regex(node: Node) -> str:
-    """Translate an ignore rule: it matches a path and, if that is a folder, everything below. Globs match as in .gitignore."""
+    """Translate an ignore rule to a regular expression that matches a path and everything below it.
+
+    Globs match as in .gitignore.
+    """
     if isinstance(node.value, dict):
         regex = node.value["regex"]
         found = compile_regex(regex)
@@ -341,7 +347,10 @@ def ignore_regex(node: Node) -> str:
 
 
 def join_rules(rules: Iterable[str]) -> str:
-    """Join ignore rules; rules for a name at any depth share a prefix, so that matching is three times as fast."""
+    """Join ignore rules to one regular expression.
+
+    Rules for a name at any depth share a prefix, which makes matching three times as fast.
+    """
     start = "(?s:^(?:.+/)?"
     unique = list(dict.fromkeys(rules))
     names = [rule.removeprefix(start)[:-1] for rule in unique if rule.startswith(start)]

@@ -1,6 +1,7 @@
-"""The catalog of O3DE's runtime (`assetcatalog.xml`, `DeltaCatalog.xml` in a bundle): an asset registry as a binary stream.
+"""Writes the catalog of O3DE's runtime: `assetcatalog.xml`, or `DeltaCatalog.xml` in a bundle.
 
-`binary_stream` has the form. The bits of a dependency have the memory layout of a little-endian machine.
+A catalog is an asset registry in the form of a binary stream, which `binary_stream` describes. The flags of a dependency
+are stored as a little-endian machine has them in memory.
 
 Tests: `tests/features/o3de/test_asset_registry.py`.
 """
@@ -43,7 +44,10 @@ _DEPENDENCIES, _BITS_64 = fold_template(DEPENDENCY, ALLOCATOR, VECTOR), bits_of(
 
 
 class RegistryAsset(Struct, frozen=True):
-    """A product in the runtime's catalog: `path` is relative to the platform; `needs`: (UUID, sub id, flags); `former`: sub ids."""
+    """A product in the runtime's catalog.
+
+    `path` is relative to the platform's folder. `needs` are (UUID, sub id, flags) of its dependencies, `former` earlier sub ids.
+    """
 
     uuid: bytes
     sub_id: int
@@ -58,7 +62,7 @@ def write_stream(assets: Iterable[RegistryAsset], out: BinaryIO, paths: BinaryIO
     """Write a registry of these assets as a binary stream.
 
     Args:
-        paths, needs: empty temporary files, for the later lists of the stream, which are made in one pass with the first list.
+        paths, needs: empty temporary files for the later lists of the stream, because one pass over the assets makes all lists.
     """
     out.write(PREFIX + start_element(_REGISTRY, version=6))
     former: list[tuple[RegistryAsset, int]] = []

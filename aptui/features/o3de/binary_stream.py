@@ -116,7 +116,10 @@ def start_element(type_id: bytes, name: str = "", value: bytes | None = None, ve
 
 @lru_cache(maxsize=512)
 def element_head(type_id: bytes, name: str, version: int, flags: int) -> bytes:
-    """Return the bytes before the size of a value; cached, because a stream repeats a few dozen heads very often."""
+    """Return the bytes of an element before the size of its value.
+
+    They are cached, because a stream repeats a few dozen very often.
+    """
     flags |= _ELEMENT | (_NAME if name else 0) | (_VERSION if version else 0)
     crc = struct.pack(">I", crc_of(name)) if name else b""
     return b"".join((bytes((flags,)), crc, bytes((version,)) if version else b"", type_id))
@@ -137,7 +140,7 @@ def crc_of(name: str) -> int:
 
 
 class BinaryElement(Struct, frozen=True):
-    """An element of a stream: `name` is the CRC-32 of its field's name, 0 = no name."""
+    """An element of a stream; `name` is the CRC-32 of its field's name, 0 = it has no name."""
 
     type_id: bytes
     name: int
@@ -155,10 +158,10 @@ def parse(data: bytes, most: int = sys.maxsize) -> BinaryElement:
     """Return the object in a binary stream.
 
     Args:
-        most: maximum number of its elements.
+        most: maximum number of elements in the stream.
 
     Raises:
-        ValueError: it is not a binary stream.
+        ValueError: the data is not a binary stream.
     """
     if data[:5] != PREFIX:
         message = "it is not a binary stream of version 3"

@@ -35,9 +35,12 @@ from aptui.store.db import schema
 NAME = "assetcatalog.xml"
 _STATE = "assetcatalogs.json"
 _REST_S = 2.0
-"""Minimum time without changes before a running engine writes catalogs (seconds); at least the duration of the last write."""
+"""Time without changes before a running engine writes catalogs (seconds). If the last write took longer, it is that duration."""
 _LARGE_BYTES = 1 << 20
-"""Size of our catalog above which a process is started: below it, starting one costs more time than the write."""
+"""Size of our catalog (bytes) above which a separate process writes O3DE's.
+
+Below it, starting a process takes longer than the write.
+"""
 _NICE = 10
 
 
@@ -54,7 +57,10 @@ class RuntimeCatalogs:
         self._is_pending, self._hurries = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
         self._writing, self._lock = threading.Lock(), threading.Lock()
-        """`_writing` is held during a write, for seconds. The engine reads the set every turn, so the set has its own `_lock`."""
+        """`_writing` is held during a write, which may take seconds.
+
+        The engine reads `_written` every turn, so this set has its own lock.
+        """
         self._written: set[str] = set()
         self._problem = ""
 
@@ -108,7 +114,7 @@ class RuntimeCatalogs:
         done()
 
     def take_written(self) -> set[str]:
-        """Return the platforms whose folders were written to since the previous call."""
+        """Return the platforms whose catalogs were written since the previous call."""
         with self._lock:
             written, self._written = self._written, set()
         return written
@@ -200,7 +206,9 @@ if __name__ == "__main__":
 
 
 def adopt(config: Config) -> str:
-    """Set aside O3DE's files in a project's cache; return a message about it, "" if there was nothing to do.
+    """Rename the files of O3DE's Asset Processor in a project's cache.
+
+    Return a message for the user, "" if there were no such files.
 
     Raises:
         HostError: a file cannot be renamed.

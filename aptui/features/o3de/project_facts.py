@@ -16,7 +16,7 @@ from aptui.shared.forms import prepare_form
 
 
 class O3deSharedPattern(Struct, frozen=True):
-    """The sources of a builder in the shared cache; `kind` is glob or pattern.
+    """A pattern of sources whose results of one builder are shared; `kind` is glob or pattern (regular expression).
 
     `asset_type` has no effect: O3DE also writes the type into its settings.json, but compares only path and builder.
     """
@@ -29,7 +29,7 @@ class O3deSharedPattern(Struct, frozen=True):
 
 
 class O3deSharedCache(Struct, frozen=True):
-    """The shared cache; `mode` is inactive, server or client."""
+    """O3DE's settings of the shared cache; `mode` is inactive, server or client."""
 
     mode: str = "inactive"
     address: str = ""
@@ -72,9 +72,9 @@ class JobOverride(Struct, frozen=True):
 
 
 class ProjectFacts(Struct, frozen=True):
-    """Folders of engine and gems as (name, folder), in order, and settings without a key of aptui's own.
+    """Folders of engine and gems as (name, folder), in order, and settings for which `aptui.yaml` has no key.
 
-    `max_jobs` is the setting; 1 or less = depends on the machine.
+    `max_jobs` is O3DE's setting; 1 or less = the number depends on the machine.
     """
 
     engine: str = ""
@@ -89,7 +89,7 @@ class ProjectFacts(Struct, frozen=True):
 
     @property
     def skips_start_scan(self) -> bool:
-        """Whether a running engine ignores changes from before its start."""
+        """Whether an engine ignores changes from before its start, because the user disabled the scan at the start."""
         return self.user.skips_start_scan
 
 
@@ -109,18 +109,18 @@ MARKER = "project.json"
 
 
 ENGINE_MEMORY = "engine of an O3DE project"
-"""Name under which the engine of a project's last command is stored, as JSON, for each project folder."""
+"""Part of the key under which the engine that a project's last command used is stored, as JSON, for each project folder."""
 
 
 TAGS = ("profile", "tools", "assetprocessor")
 """The specialisations of an asset processor in the order of O3DE's program; files with a later specialisation are merged later.
 
-All programs use one order; in O3DE the program with a window swaps the last two.
+Here all programs use this order; in O3DE the program with a window swaps the last two.
 """
 
 
 BATCH_TAGS = ("profile", "assetprocessorbatch", "tools", "assetprocessor")
-"""The specialisations of the program without a window: its name follows the kind of its build."""
+"""The specialisations of the program without a window: in this list the name of the program comes after the kind of its build."""
 
 
 class Options(Struct, frozen=True):

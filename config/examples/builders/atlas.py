@@ -52,7 +52,7 @@ class Atlas(SimpleBuilder):
         page.save(request.product_path(f"{request.stem}.png"))
         request.add_product(f"{request.stem}.png", sub_id=1, facts={"width": size[0], "height": size[1], "format": "png"})
         meta = {"image": f"{request.stem}.png", "size": {"w": size[0], "h": size[1]}, "format": "RGBA8888", "scale": 1}
-        needs = [ProductDependency(request.source_uuid, 1)]  # not by path: that of a picture means its source
+        needs = [ProductDependency(request.source_uuid, 1)]  # by asset id, because the path of a picture names a source
         text = json.dumps({"frames": frames, "meta": meta}, indent=1, sort_keys=True)
         request.write_product(f"{request.stem}.json", text, sub_id=0, dependencies=needs, dependencies_handled=True)
 

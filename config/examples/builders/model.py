@@ -28,7 +28,8 @@ class Model(SimpleBuilder):
 
     def build(self, request):
         for name, is_uri in named_files(request.source, request.read_source()):
-            request.read_named(placed_name(request.source, name, is_uri=is_uri))  # it exists, and is inside the project
+            # fails if the file is missing, or outside the project
+            request.read_named(placed_name(request.source, name, is_uri=is_uri))
         for level, ratio in enumerate((1.0, *request.options.lods)):
             name = f"{request.stem}.lod{level}.glb" if level else f"{request.stem}.glb"
             target = request.product_path(name)

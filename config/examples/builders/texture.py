@@ -1,4 +1,4 @@
-"""`texture`: any picture becomes one KTX2 with all mips, block-compressed as the platform wants it."""
+"""`texture`: any picture becomes one KTX2 with all mips, block-compressed for the platform."""
 
 import functools
 import importlib.util
@@ -54,7 +54,7 @@ class Texture(SimpleBuilder):
 
 def mip_chain(pixels, usage):
     """Yield a picture and its halves down to 1x1: colours averaged in linear light, weighted by alpha; normals of length 1."""
-    import numpy as np  # slow to import: not at the head of the file
+    import numpy as np  # imported here, because it takes long, and only jobs need it
 
     now = pixels.astype(np.float32) / 255
     if usage == "colour":
@@ -92,7 +92,7 @@ def encode(pixels, name, effort, usage):
 
 @functools.cache
 def etcpak():
-    """Return the build of etcpak for SSE4.1: `import etcpak` takes a slow one, and builds for AVX make other bytes."""
+    """Return etcpak's build for SSE4.1: `import etcpak` loads a slow build, and the builds for AVX make other bytes."""
     folder = importlib.util.find_spec("etcpak").submodule_search_locations[0]
     spec = importlib.util.spec_from_file_location("_etcpak_sse41", min(glob(f"{folder}/_etcpak_sse41*")))
     module = importlib.util.module_from_spec(spec)

@@ -1,4 +1,4 @@
-"""Asset lists (`.assetlist`): products of a bundle, each with its time and the SHA-1 of its bytes; and comparisons of lists."""
+"""Asset lists (`.assetlist`), which name the products of a bundle with their times and SHA-1 digests; and comparisons of lists."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ _WORDS = 5
 
 
 class ListedAsset(Struct, frozen=True):
-    """A product: `path` relative to the platform's folder, `modified` in the form of the engine's file system, `digest` SHA-1."""
+    """A product in a list: `path` is relative to the platform's folder, `modified` has the form of O3DE's file system.
+
+    `digest` is SHA-1.
+    """
 
     guid: str
     sub_id: int
@@ -85,20 +88,20 @@ def unreadable_product(path: Path, error: OSError) -> HostError:
 
 
 class ComparisonKind(IntEnum):
-    """Types of comparison; the command line and rules files use the same numbers."""
+    """Types of comparison of two lists. The command line and rules files use the same numbers."""
 
     DELTA = 0
     """Assets of the second list that the first list does not contain, or contains with other bytes."""
     UNION = 1
     INTERSECTION = 2
     COMPLEMENT = 3
-    """Assets of the second list whose paths are not in the first."""
+    """Assets of the second list that are not in the first list."""
     FILE_PATTERN = 4
     INTERSECTION_COUNT = 5
 
     @property
     def word(self) -> str:
-        """Its name on the command line."""
+        """The name of the comparison on the command line."""
         return "".join(part if at == 0 else part.capitalize() for at, part in enumerate(self.name.lower().split("_")))
 
 

@@ -1,7 +1,7 @@
 """Bundles (`.pak`): zips that O3DE's runtime mounts, each with a manifest and a catalog, and no larger than the given limit.
 
-The first bundle names the others. Names are relative to the platform's folder, and times are fixed: equal products give equal
-bytes.
+The manifest of the first bundle names the other bundles of a set. Names in a zip are relative to the platform's folder, and times
+are fixed, so that equal products give equal bytes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MANIFEST, CATALOG = "manifest.xml", "DeltaCatalog.xml"
 MOST_MIB = 2048
 """Maximum size of a bundle in MiB; a larger zip would need the extension for large files."""
 BUNDLE_VERSIONS = (1, 2)
-"""Versions whose manifest every version of the engine reads; version 3 has another form of level folders."""
+"""Versions of bundles that every version of the engine reads. Version 3 stores level folders in another form."""
 _RULES, _STEP, _SETTINGS, _MANIFEST = (
     "{AC003572-3A33-476C-9B2B-ADDA4F7BB870}",
     "{B39A7148-AC9D-4038-A85E-2C86A0B2DEF6}",
@@ -43,7 +43,7 @@ _NO_PATTERN = 255
 
 
 class ComparisonStep(Struct, frozen=True):
-    """One comparison: inputs and output are files, or names of intermediate results that begin with `$`; "" = given elsewhere."""
+    """One comparison. Inputs and output are files, or intermediate results (`$name`); "" = the command line gives them."""
 
     kind: ComparisonKind
     first: str = ""
@@ -110,7 +110,7 @@ def _pattern_type(step: ComparisonStep) -> int:
 
 
 class BundleSettings:
-    """The settings of a bundle from one file; `set` leaves fields without a new value as they are in the file."""
+    """The settings of a bundle from one file; `set` changes only fields with a new value."""
 
     def __init__(self, path: Path | None = None) -> None:
         if path is None:
@@ -172,14 +172,14 @@ def manifest_text(version: int, others: Iterable[str], levels: Iterable[str]) ->
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _MODE = 0o100644 << 16
 _ENTRY_BYTES = 256
-"""Size of an entry in the zip without its bytes and the two copies of its name."""
+"""Size reserved in the zip for each entry, besides its bytes and the two copies of its name."""
 _OWN_BYTES = 16 << 10
 """Space reserved for the manifest."""
 _CHUNK = 1 << 20
 
 
 class PackedAsset(Struct, frozen=True):
-    """A product of a bundle: its catalog entry, its file, and the SHA-1 in the list (b"" = none)."""
+    """A product of a bundle: its catalog entry, its file, and its SHA-1 in the asset list (b"" = there is no list)."""
 
     known: RegistryAsset
     file: Path
@@ -205,7 +205,7 @@ def write_bundles(assets: Sequence[PackedAsset], target: Path, *, version: int, 
     """Write these assets into bundles and return their paths: `target`, then the same name with `__1`, `__2`, ….
 
     Raises:
-        UserError: an asset alone exceeds the limit.
+        UserError: a single asset exceeds the limit.
         HostError: a file cannot be read or written, or differs from the list.
     """
     most = max_mib << 20

@@ -1,4 +1,4 @@
-"""ObjectStream, the XML of O3DE's own objects. It is read without loss, so that unchanged parts are written unchanged.
+"""Reads and writes ObjectStream, O3DE's XML form of objects, without loss: unchanged parts are written unchanged.
 
 A stream is a tree of `Class` elements: a class name, the name of a field, a type id, and a value or children. The blanks between
 tags and the start tags themselves are stored, because indentation and names of containers differ between versions of the engine. A
@@ -28,7 +28,7 @@ _KINDS = ("ObjectStream", "Class")
 
 
 class Element(Struct):
-    """A class in a stream. `tag`, `lead` and `tail` are its start tag and the blanks before its tags as read, "" = new."""
+    """A class in a stream. `tag` is its start tag as read; `lead` and `tail` are the blanks before its two tags. "" = it is new."""
 
     name: str
     type: str

@@ -30,7 +30,7 @@ def flag_of(platform: str) -> int:
     """Return the bit of a platform.
 
     Raises:
-        UserError: the engine does not define one.
+        UserError: the engine does not define a bit for this platform.
     """
     flag = PLATFORMS.get(platform)
     if flag is None:
@@ -44,7 +44,7 @@ def platforms_in(flags: int) -> tuple[str, ...]:
 
 
 def is_for(flags: int, platform: str) -> bool:
-    """Whether the bits contain this platform, or a bit that includes it: all platforms, or all clients."""
+    """Return whether the bits contain this platform, or a group that includes it: all platforms, or all clients."""
     everyone = flags & _ALL or (flags & _ALL_CLIENTS and platform != "server")
     return bool(everyone or flags & PLATFORMS.get(platform, 0))
 

@@ -1,4 +1,4 @@
-"""O3DE's programs under their own names: their switches, lines, logs and control channel over the same engine.
+"""Replacements of O3DE's programs, with the same names, switches, printed lines, logs and control channel; they use aptui's engine.
 
 This package does not import `daemon`, and `daemon` does not import it.
 """

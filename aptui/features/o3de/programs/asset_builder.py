@@ -1,6 +1,6 @@
 """`AssetBuilder`: analyse and process one source and print all output of its builders; cache and database are not changed.
 
-In O3DE this program is also the child of an asset processor. This engine has its own workers, so those switches are refused.
+In O3DE this program is also the child of an asset processor. This engine has its own workers, so switches for a child are refused.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from aptui.shared.errors import HostError, KnownError, UserError
 from aptui.store import joblog
 from aptui.store.queries.reader import Reader, open_reader
 
-# The source of `AssetBuilder`: its UUID, the settings of its folders, and the state of other jobs.
+# Facts about the source of `AssetBuilder`: its UUID, the settings of its folders, and the state of jobs that it depends on.
 #
-# The asset database is read if there is one, and never written.
+# The asset database is read if it exists, and is never written.
 
 _NO_JOB = "not processed yet"
 
@@ -74,7 +74,7 @@ def _uuid(rel: RelPath, root: str, config: Config) -> SourceUuid | None:
 
 
 def settings_above(rel: RelPath, project: Project) -> tuple[SettingsTree, tuple[str, ...]]:
-    """Return the settings of the folders above a source, and the files with those settings.
+    """Return the folder settings (`.aptui.yaml`) that apply to a source, and the paths of these files.
 
     Raises:
         UserError: a settings file is not valid.
@@ -88,7 +88,7 @@ def settings_above(rel: RelPath, project: Project) -> tuple[SettingsTree, tuple[
 
 
 def states(dependencies: tuple[JobDependency, ...], config: Config) -> Iterator[tuple[str, bool]]:
-    """Yield a description of each job that a job depends on, and whether its products exist."""
+    """Yield (description, whether its products exist) of each job in a job's dependencies."""
     with ExitStack() as stack:
         database = None
         if asset_database(config.cache_dir).is_file():
@@ -115,14 +115,14 @@ def _status(dependency: JobDependency, config: Config, database: Reader) -> str:
 
 
 def number_folders(config: Config) -> tuple[ScanFolder, ...]:
-    """Return the scan folders with ids."""
+    """Return the scan folders with ids, numbered from 1."""
     return tuple(replace(each, id=at) for at, each in enumerate(config.project.scan_folders, 1))
 
 
 WINDOW = "AssetBuilder"
 FAILED = 1
 _PREFIXES = {LogLevel.WARNING: "W: ", LogLevel.ERROR: "E: "}
-"""Prefix of a builder's line, by level."""
+"""Prefix of a printed line of a builder's log, by level."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -146,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _find_config(given: BuilderSwitches, console: ProgramConsole) -> Config:
-    """Return the configuration of the named project, or of another project if that one contains the source.
+    """Return the configuration of the named project; but if another project contains the source, that of the other project.
 
     Scripts name the project by a relative path, which may lead to another folder of the same name.
 
@@ -176,14 +176,14 @@ def _config(project: str, given: BuilderSwitches) -> Config:
 
 
 class _Work(Struct, frozen=True):
-    """A job to process."""
+    """A planned job, which is to be processed."""
 
     builder: Builder
     plan: JobPlan
 
 
 class _Session:
-    """One run for one source."""
+    """One run of the program for one source."""
 
     def __init__(self, config: Config, given: BuilderSwitches, console: ProgramConsole) -> None:
         self._config, self._given, self._console = config, given, console
@@ -271,7 +271,7 @@ class _Session:
         self._console.say(text, WINDOW)
 
     def _report(self, result: AnalyseResult | RunResult, step: str, settings_folder: str) -> bool:
-        """Print a builder's messages and result, and store its log beside the products; return whether it succeeded."""
+        """Print the messages and the result of a job, and store its log beside the products; return whether the job succeeded."""
         counts = {LogLevel.WARNING: 0, LogLevel.ERROR: 0}
         for record in result.log:
             level = LogLevel(record.level)
@@ -310,7 +310,7 @@ def _complete_builders(config: Config) -> tuple[Builder, ...]:
 
 
 def _make_settings_folder() -> str:
-    """Create a folder outside the cache, which belongs to the engine."""
+    """Create a folder outside the cache, because only the engine may write into the cache."""
     try:
         return tempfile.mkdtemp(prefix="asset-builder-")
     except OSError as error:

@@ -1,6 +1,6 @@
 """`AssetBundlerBatch`: seed lists, asset lists, comparisons and bundles from our asset database, under O3DE's command line.
 
-It reads the results of earlier processing and writes its own files; the cache is not changed. `bundler_switches` has the commands.
+It reads the results of earlier processing, and writes only its own files, not the cache. `bundler_switches` defines the commands.
 """
 
 from __future__ import annotations

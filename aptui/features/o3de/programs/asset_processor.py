@@ -1,4 +1,7 @@
-"""`AssetProcessor`: the engine that keeps running, without a window, under O3DE's command line; tools use its control channel."""
+"""`AssetProcessor`: the engine that keeps running, with O3DE's command line, but without a window.
+
+Tools use its control channel.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ def _process(start: RunRequest) -> int:
 
 
 def _listen(live: EngineSupervisor, start: RunRequest) -> ListenerClosed | ConnectionSupervisor:
-    """Listen for the Editor and launchers; they are refused if the configuration says so.
+    """Listen for the Editor and launchers; the configuration decides whether they are served or refused.
 
     Raises:
         HostError: the port is taken.
@@ -57,11 +60,14 @@ def _listen(live: EngineSupervisor, start: RunRequest) -> ListenerClosed | Conne
 
 
 _Work = tuple[int, int]
-"""Number of processed file changes, and number of completed jobs."""
+"""Measure of the work done: (number of processed file changes, number of completed jobs)."""
 
 
 class _IdleWaiter(Struct, eq=False):
-    """A client that waits until all earlier changes are processed and, with `besides`, until the completed work differs from it."""
+    """A client that waits until all earlier changes are processed.
+
+    If `besides` is given, it also waits until other work was done.
+    """
 
     then: Callable[[], None]
     besides: _Work | None = None
@@ -145,7 +151,7 @@ class _Processor:
     # ---------------------------------------------------------------------------------------------------------------- turns
 
     def next_deadline(self, _now: float) -> float | None:
-        """Return None: the engine's own events show when it becomes idle."""
+        """Return None: no deadline is needed, because events of the engine show when it becomes idle."""
         return None
 
     def poll(self, now: float) -> None:

@@ -1,4 +1,4 @@
-"""`AssetProcessorBatch`: the engine until no work is pending, under O3DE's command line, with its lines, logs and exit codes."""
+"""`AssetProcessorBatch`: the engine until no work is pending, with O3DE's command line, printed lines, logs and exit codes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aptui.engine.loop.engine import Engine
 
 _LISTEN_S = 0.2
-"""Maximum delay of a signal while another engine does the work."""
+"""Maximum time until a signal is handled while another engine does the work (seconds)."""
 _INTERRUPTED = "Asset Processor Batch Processing Interrupted. Quitting."
 
 
@@ -62,7 +62,7 @@ class _Batch:
     def run(self) -> bool:
         """Process everything; return whether the run was completed."""
         first = self._start.first_port
-        first = first and first + 1  # leave the first port to the program with a window
+        first = first and first + 1  # the first port is for AssetProcessor
         with (
             selectors.DefaultSelector() as selector,
             processor_run.open_ports(self._start, selector, self, ListenerClosed(selector, first, self._start.report_rejected)),
@@ -127,7 +127,7 @@ class _Batch:
     # ---------------------------------------------------------------------------------------------- beside another engine
 
     def _run_beside(self, busy: BusyError, selector: selectors.BaseSelector) -> None:
-        """Let the engine that holds the cache process all changes before this call."""
+        """Have the engine that holds the cache process all changes up to this call."""
         self._start.console.say("Another engine uses this cache: it is asked to process everything.")
         try:
             client = EngineClient.of(self._start.config.cache_dir, kind="batch")
@@ -164,7 +164,7 @@ class _Batch:
         self._when_idle.append(then)
 
     at_next_idle = when_idle
-    """A batch run becomes idle only once."""
+    """The same as `when_idle`, because a batch run becomes idle only once."""
 
     def quit(self) -> None:
         """Quit now; remaining work stays pending."""

@@ -1,4 +1,4 @@
-"""The command line of `AssetBuilder`: its actions, and the switches that are refused, with reasons.
+"""The command line of `AssetBuilder`: its switches, and those that are ignored or refused, with reasons.
 
 Tests: `tests/features/o3de/programs/test_asset_builder.py`.
 """
@@ -45,7 +45,10 @@ _WORD = re.compile(r"--?(?P<name>[A-Za-z][A-Za-z_-]*)(?:=(?P<value>.*))?", re.DO
 
 
 class BuilderSwitches(Struct, frozen=True):
-    """The parsed command line: `source` is absolute; `project` "" = search for it; `processes`: not only the analysis."""
+    """The parsed command line. `source` is absolute. `project` is "" if it must be searched for.
+
+    `processes` is False for an analysis only.
+    """
 
     source: str = ""
     project: str = ""
@@ -86,7 +89,7 @@ def parse(arguments: Sequence[str]) -> BuilderSwitches:
 
 
 def help_lines() -> list[str]:
-    """Return the list of switches."""
+    """Return the list of switches that `--help` prints."""
     others = [f"\t-{name} : accepted, and ignored: {why}" for name, why in IGNORED.items()]
     others += [f"\t-task={task} : refused: it {WHY_REFUSED}" for task in CHILDREN]
     return ["AssetBuilder -debug=<absolute path>", *(f"\t-{name} : {text}" for name, text in SWITCHES.items()), *others]

@@ -75,7 +75,7 @@ def _load_settings(project: BundlerProject, name: str, platform: str) -> BundleS
 
 
 class _Order(Struct, frozen=True):
-    """A bundle to write; `assets` None = the assets of the list."""
+    """A bundle to write; `assets` None = the assets of its asset list."""
 
     platform: str
     target: Path
@@ -121,7 +121,7 @@ def _order(given: BundlerSwitches, project: BundlerProject, platform: str, setti
 
 
 def bundle_seed(given: BundlerSwitches, project: BundlerProject, output: BundlerOutput) -> None:
-    """Write a bundle with seeds and their dependencies, without a list."""
+    """Write a bundle with seeds and their dependencies, without an asset list."""
     words = given.all("addSeed")
     if not words:
         raise UserError("'bundleSeed' needs --addSeed", hint="give a product, as in --addSeed=levels/main.spawnable")
@@ -217,7 +217,7 @@ def compare(given: BundlerSwitches, project: BundlerProject, output: BundlerOutp
 
 
 class _Run:
-    """The comparisons of one platform."""
+    """Performs the comparisons of asset lists for one platform."""
 
     def __init__(self, platform: str, project: BundlerProject, output: BundlerOutput, *, is_allowed: bool) -> None:
         self._platform, self._project, self._output, self._is_allowed = platform, project, output, is_allowed
@@ -263,7 +263,7 @@ class _Run:
             self._output.say("-" * 27)
 
     def save(self) -> None:
-        """Write the results that have a file name."""
+        """Write the results whose output is a file."""
         files = {name: assets for name, assets in self._results.items() if name and not name.startswith(_VARIABLE)}
         if not files:
             return
@@ -299,7 +299,7 @@ def _steps(given: BundlerSwitches) -> list[ComparisonStep]:
 
 
 def _with_files(steps: list[ComparisonStep], given: BundlerSwitches) -> list[ComparisonStep]:
-    """Return comparisons with the files of the command line, assigned in order; a comparison keeps files that are not given."""
+    """Return comparisons with the files of the command line, assigned in order. A comparison without new files keeps its own."""
     firsts, seconds, outputs = (list(given.all(name)) for name in ("firstAssetFile", "secondAssetFile", "output"))
     done = []
     for step in steps:

@@ -1,4 +1,4 @@
-"""The bundled project: its platforms, its products in the asset database, default seeds, and paths of files.
+"""The project that is bundled: its platforms, its products in the asset database, its default seeds, and paths of files.
 
 Tests: `tests/features/o3de/programs/test_asset_bundler_batch.py`.
 """
@@ -35,7 +35,7 @@ from aptui.shared.sanitize import sanitize
 
 
 class BundlerOutput:
-    """The output of one command."""
+    """Prints the lines and writes the files of one command."""
 
     def __init__(self, stream: TextIO) -> None:
         self.is_verbose = False
@@ -88,7 +88,7 @@ class BundlerOutput:
         """Write asset lists, except empty ones.
 
         Raises:
-            UserError: a list is empty, so that a bundle of it would be empty.
+            UserError: a list is empty, and so would be its bundle.
         """
         errors = [UserError(f"Unable to save Asset List file ({path}): list is empty.") for path in lists if not lists[path]]
         for path, assets in lists.items():
@@ -122,7 +122,7 @@ _DEPENDENCY = re.compile(r"<Dependency\s(?P<attributes>[^<>]*)/?>")
 _ATTRIBUTE = re.compile(r"""(\w+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 AssetKey = tuple[str, int]
-"""UUID of the source in braces and upper case, and sub id."""
+"""Key of an asset: (UUID of its source in braces and upper case, sub id)."""
 
 
 class PlatformProducts(Struct, frozen=True):
@@ -138,7 +138,7 @@ class PlatformProducts(Struct, frozen=True):
         path = word.replace("\\", "/").lower()
         for cache in (self.folder.parent, self.folder.parent.resolve()):
             if path.startswith(f"{cache}/".lower()):
-                path = path[len(f"{cache}/") :].partition("/")[2]  # the path below the platform's folder
+                path = path[len(f"{cache}/") :].partition("/")[2]  # the rest is the path below the platform's folder
         path = path.removeprefix(f"{self.platform}/")
         if path in self.by_path:
             return [self.by_path[path]]
@@ -185,7 +185,7 @@ class PlatformProducts(Struct, frozen=True):
 
 
 class BundlerProject:
-    """A project during one command."""
+    """The project for the duration of one command."""
 
     def __init__(self, config: Config, given: BundlerSwitches) -> None:
         self.config, self._given = config, given
@@ -199,7 +199,7 @@ class BundlerProject:
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """The platforms of the command line.
+        """Return the platforms that the command line names.
 
         Raises:
             UserError: the project does not declare one of them.
@@ -212,7 +212,7 @@ class BundlerProject:
 
     @property
     def platforms(self) -> tuple[str, ...]:
-        """The platforms of a command."""
+        """Return the platforms of a command: those of the command line, by default all enabled ones."""
         return self.asked or self.enabled
 
     def platforms_of(self, *names: str) -> tuple[str, ...]:
@@ -293,7 +293,7 @@ class BundlerProject:
     # ---------------------------------------------------------------------------------------------------------------- files
 
     def path(self, name: str, suffix: str) -> Path:
-        """Return the path of a file of the command line, which is relative to the engine's folder.
+        """Return the absolute path of a file on the command line; relative paths are below the engine's folder.
 
         Raises:
             UserError: the path has another suffix.
@@ -345,7 +345,7 @@ def missing_list(path: Path, more: str = "") -> UserError:
 
 
 def refuse_missing_lists(given: BundlerSwitches) -> None:
-    """Refuse asset lists that do not exist for any platform; this check does not need a project.
+    """Refuse an asset list that exists for no platform; unlike later checks this one needs no project.
 
     Raises:
         UserError: a list does not exist.

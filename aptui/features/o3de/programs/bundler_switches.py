@@ -27,7 +27,7 @@ class Takes(Enum):
 
 
 HELP = "'AssetBundlerBatch {} --help' lists its switches"
-"""The hint for an invalid command line of a command."""
+"""The hint for an invalid command line; {} is the command."""
 PROJECT = {
     "project-path": (Takes.ONE, "the project's folder; the nearest one from the current folder upwards by default"),
     "engine-path": (Takes.ONE, "the engine's folder"),
@@ -110,7 +110,7 @@ COMMANDS: dict[str, dict[str, tuple[Takes, str]]] = {
     },
     "help": {},
 }
-"""{command: {switch: (form of its value, what it does)}}; every command also has the switches about the project."""
+"""{command: {switch: (form of its value, help)}}. In addition every command has the switches for the project."""
 _ALIASES = {
     "h": "help", "platforms": "platform", "firstassetlistfile": "firstassetfile", "secondassetlistfile": "secondassetfile",
     "seedfilelist": "seedlistfile",
@@ -120,7 +120,7 @@ _WORD = re.compile(r"--?(?P<name>[A-Za-z][A-Za-z_-]*)(?:=(?P<value>.*))?", re.DO
 
 
 class BundlerSwitches(Struct, frozen=True):
-    """The parsed command line: `values` {switch in lower case: its values}; a switch without values has ()."""
+    """The parsed command line: `values` is {switch in lower case: its values}, () for a switch without values."""
 
     command: str
     values: Mapping[str, tuple[str, ...]]

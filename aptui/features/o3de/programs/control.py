@@ -1,4 +1,4 @@
-"""The control channel, and the port that closes every connection: sockets on 127.0.0.1. The caller defines "idle".
+"""Sockets on 127.0.0.1: the control channel, and a port that closes every connection. The caller decides what "idle" means.
 
 Commands are raw text without a terminator, one per message. TCP may join or split them; they stay distinct, because no command is a
 prefix of another.
@@ -27,7 +27,7 @@ COMMANDS = ("ping", "isidle", "waitforidle", "signalidle", "windowid", "quit")
 _NO_WINDOW_ID = "0"
 _READ_BYTES = 4096
 _BETWEEN = b" \t\r\n\0"
-"""Bytes that may separate commands: O3DE's tools do not send them, but users with a terminal do."""
+"""Bytes that may separate commands. O3DE's tools send none, but a user who types in a terminal does."""
 _LAST_PORT = 65535
 _PEERS_LIMIT = 16
 _WAITERS_LIMIT = 8
@@ -55,7 +55,7 @@ class Processor(Protocol):
 
 
 def commands_in(data: bytes) -> tuple[list[str], bytes]:
-    """Return the complete commands in `data`, and the beginning of an incomplete one; other bytes are dropped."""
+    """Return the complete commands in `data`, and the beginning of an incomplete command; other bytes are dropped."""
     found: list[str] = []
     while data := data.lstrip(_BETWEEN):
         command = next((name for name in COMMANDS if data.startswith(name.encode())), None)
@@ -68,7 +68,7 @@ def commands_in(data: bytes) -> tuple[list[str], bytes]:
 
 
 class _Peer(Struct, eq=False):
-    """A connected client; `is_gone` after its end."""
+    """A connected client; `is_gone` is set when its connection ends."""
 
     channel: socket.socket
     data: bytes = b""
@@ -83,12 +83,15 @@ def is_foreign(data: bytes) -> bool:
 
 
 class _Listener:
-    """A listening socket on a selector; without free descriptors, new connections are closed at once."""
+    """A listening socket on a selector. If no file descriptor is free, new connections are closed at once."""
 
     def __init__(self, selector: selectors.BaseSelector, channel: socket.socket, take: Callable[[socket.socket], None]) -> None:
         self._selector, self._channel, self._add_client = selector, channel, take
         self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        """Closed to accept and close a connection when no descriptor is free: a full queue would wake the loop forever."""
+        """A spare descriptor. If none is free, it is closed to accept and close one connection.
+
+        A full queue would wake the loop forever.
+        """
         selector.register(channel, selectors.EVENT_READ, self._accept)
 
     @property
@@ -116,7 +119,7 @@ class _Listener:
 
 
 class ControlChannel:
-    """Answers commands; uses the caller's selector, whose data are called with the event mask.
+    """Answers commands. It registers functions with the caller's selector; the caller calls them with the event mask.
 
     Args:
         user_of: returns the user at the other end of a connection; None = the connection is closed.
@@ -147,7 +150,7 @@ class ControlChannel:
         try:
             is_ours = len(self._peers) < _PEERS_LIMIT and self._user_of(channel) in (os.geteuid(), 0)
         except OSError:
-            is_ours = False  # the client is gone already
+            is_ours = False  # the client has disconnected already
         if not is_ours:
             channel.close()
             return
@@ -201,7 +204,7 @@ class ControlChannel:
         ask(report)
 
     def _send(self, peer: _Peer, text: str) -> None:
-        """Send a few bytes. A client without buffer space for them does not read, and is disconnected."""
+        """Send a few bytes. A client whose buffer is full does not read its answers, so it is disconnected."""
         if peer.is_gone:
             return
         try:
@@ -221,7 +224,7 @@ class ListenerClosed:
     """A port that accepts and closes every connection, because O3DE's own protocol is not served.
 
     Args:
-        first_port: the first port to try; 0 = any.
+        first_port: the first port to try; 0 = any free port.
         report: called at the first rejected connection.
     """
 
@@ -246,7 +249,7 @@ class ListenerClosed:
 
 
 def listener(port: int) -> socket.socket:
-    """Return a socket that listens on `port` of this machine only, 0 = any.
+    """Return a socket that listens on `port` for this machine only; 0 = any free port.
 
     Raises:
         OSError: the port is in use.

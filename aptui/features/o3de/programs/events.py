@@ -19,17 +19,17 @@ from aptui.features.o3de.project_facts import StatsForm
 from aptui.shared.errors import HostError
 from aptui.store import joblog
 
-# The report of times that O3DE's asset processor prints when it ends; the callers measure.
+# The report of times that O3DE's asset processor prints when it ends; callers measure the times.
 #
 # Names of statistics are O3DE's: `CreateJobs,<path>,<builder>`, `ProcessJob,<scan folder>,<path>,<job key>,<platform>,<{guid}>`,
-# `HashFile,<path>`. O3DE's sums by job key and platform are wrong; these are correct.
+# `HashFile,<path>`. O3DE computes wrong sums by job key and by platform; the sums here are correct.
 
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 _ANALYSIS_TIME, _PROCESSING, _HASHING = "CreateJobs", "ProcessJob", "HashFile"
 
 
 class Stat(Struct, frozen=True):
-    """A total duration, and the number of occurrences."""
+    """A statistic: total duration and number of occurrences."""
 
     total_ms: int
     count: int = 1
@@ -72,13 +72,13 @@ def report(stats: Mapping[str, Stat], form: StatsForm) -> list[str]:
 
 
 def human_line(name: str, stat: Stat) -> str:
-    """Return a row for humans; count and average are shown only for several occurrences."""
+    """Return a row for people to read; count and average are shown only for several occurrences."""
     often = f"Count: {stat.count:4}, Average: {duration(stat.average_ms)}, " if stat.count > 1 else ""
     return f"    Time: {duration(stat.total_ms)}, {often}EventName: {name}"
 
 
 def machine_line(name: str, stat: Stat) -> str:
-    """Return a row for programs."""
+    """Return a row for programs to parse."""
     return f"MachineReadableStat:{stat.total_ms}:{stat.count}:{stat.average_ms}:{name}"
 
 
@@ -122,7 +122,10 @@ def _add_up(stats: Iterable[Stat]) -> Stat:
 
 
 def _group(stats: Mapping[str, Stat], title: str, field: int) -> dict[str, Stat]:
-    """Return sums by one field of the names. Fields are counted from the end, because a path can contain commas."""
+    """Return the sums of the statistics that have the same value in one field of their names.
+
+    Fields are counted from the end, because a path can contain commas.
+    """
     groups: dict[str, list[Stat]] = {}
     for name, stat in stats.items():
         groups.setdefault(f"{title},{_field(name, field)}", []).append(stat)
@@ -197,7 +200,10 @@ class EventPrinter:
         self.is_scan_open, self._is_end_printed = True, False
 
     def end_scan(self, files_seen: int | None = None) -> None:
-        """Print the end of the scan, unless it was printed. The engine does not report it while other work continues."""
+        """Print the end of the scan, unless it was printed. It is also called without an event.
+
+        A busy engine does not report the end.
+        """
         if self._is_end_printed:
             return
         self._is_end_printed = True
@@ -228,7 +234,10 @@ class EventPrinter:
             self._job_ended(job)
 
     def _is_new(self, job: JobChanged) -> bool:
-        """Whether the job ended just now: the engine also reports results of earlier runs, and may report a failure twice."""
+        """Return whether the job ended just now.
+
+        The engine also reports results of earlier runs, and may report a failure twice.
+        """
         if job.status == "completed":
             return job.completed_ms >= self._console.started_ms
         failure = job.source, job.platform, job.job_key, job.run_key, job.completed_ms

@@ -38,7 +38,7 @@ from aptui.store.queries.reader import open_reader
 DELIMITER = "--------------------------- RELOCATION REPORT  ---------------------------"
 
 ALL_OR_NOTHING = "Nothing was changed: if one of these files cannot be moved or deleted, none is."
-"""Printed if O3DE would have performed a part of the request."""
+"""Printed after a refusal, because O3DE would have performed a part of the request."""
 _SOURCES_BREAK = "The following files have a source / job dependency on this file and will break"
 _SOURCES_MENDED = (
     " The following files have a source / job dependency on this file, we will attempt to fix the references but they may "
@@ -71,7 +71,7 @@ def opening_lines(order: Relocate) -> list[str]:
 
 
 def refusal_lines(report: RelocationReport) -> list[str]:
-    """Return the reasons for refusal of a valid request; [] if it was performed or is a preview."""
+    """Return the lines that say why a valid request was refused; [] if it was performed or is a preview."""
     if not report.refusals or report.is_performed:
         return []
     order, own = report.order, {f"'{item.old}': {item.problem}" for item in report.items}
@@ -175,7 +175,7 @@ _OTHERS = ("confirm", "leaveEmptyFolders", "allowBrokenDependencies", "updateRef
 
 
 def relocate_sources(start: RunRequest) -> None:
-    """Perform the requested relocation and print its report; a violated rule is an error in the log and does not end the run."""
+    """Perform the requested relocation and print its report; a refused request is an error in the log, and does not end the run."""
     try:
         order = from_switches(_format_switches(start.given))
     except RelocationError as refusal:
@@ -202,7 +202,7 @@ def relocate_sources(start: RunRequest) -> None:
 
 
 def _format_switches(given: GivenSwitches) -> list[str]:
-    """Return the switches in the form for `from_switches`."""
+    """Return the relocation switches in the form that `from_switches` reads."""
     given_commands = [f"{name}={','.join(given.all(name))}" for name in _COMMANDS if given.has(name)]
     return [*given_commands, *(name for name in _OTHERS if given.has(name))]
 

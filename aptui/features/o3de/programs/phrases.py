@@ -20,8 +20,8 @@ from aptui.store.joblog import EngineLog
 
 # The processor's own log, `AP_Batch.log` or `AP_GUI.log`, in O3DE's form.
 #
-# `store.joblog` has the form of a record and rolls full logs. This class decides which records are written; if the disk fails, only
-# the log is lost.
+# `store.joblog` has the form of a record and rolls full logs. `ProgramLog` decides which records are written. If the disk fails,
+# the run continues without a log.
 
 BATCH, LIVE = "AP_Batch", "AP_GUI"
 """Names of the logs without `.log`."""
@@ -63,7 +63,7 @@ class ProgramLog:
 
 
 WINDOW = "AssetProcessor"
-"""The window of most lines."""
+"""O3DE's "window" of most lines: the name of the part that prints a line."""
 SYSTEM_WINDOW = "System"
 BUILDERS_WINDOW = "BuilderManager"
 MOST_FAILURES = 9
@@ -90,23 +90,23 @@ UNKNOWN_PLATFORM = (
 )
 RECEIVED = "Received {} files from the scanner.  Assessing..."
 PROCESSING = "Processing {} ({})..."
-"""{source, relative to its scan folder} ({platform})."""
+"""Placeholders: source, relative to its scan folder; platform."""
 PROCESSED = 'Processed "{}" ("{}")... '
-"""{absolute path} ({platform})."""
+"""Placeholders: absolute path; platform."""
 JOB_FAILED = "Failed {}, ({})... "
-"""{absolute path}, ({platform})."""
+"""Placeholders: absolute path, platform."""
 CREATE_JOBS_FAILED = "Createjobs Failed: {}."
 IDLE = "Job processing completed. Asset Processor is currently idle. Process time: {:f}s"
 MISSING_SCAN = "Scanning for missing dependencies:\t{}"
 MISSING_DEPENDENCY = '\t\tMissing dependency: String "{}" matches asset: {}:{:x}'
-"""{text}, {UUID in braces}:{sub id}."""
+"""Placeholders: text; UUID in braces; sub id."""
 SAVED_CATALOG = "Saved {} catalog containing {} assets in {:f}s"
-"""{platform}, {product count}, {seconds}."""
+"""Placeholders: platform; product count; seconds."""
 CONNECTION_REFUSED = (
     "A program connected to the listening port and was refused: the Editor and launchers are served by AssetProcessor and by"
     " 'aptui serve', unless serve.o3de is false. Products are in '{}', one folder for each platform. This is printed once."
 )
-"""{cache folder}; explains to users why the Editor and launchers cannot connect."""
+"""Placeholder: cache folder. Explains to users why the Editor and launchers cannot connect."""
 TOO_MANY_ERRORS = "Too Many Compile Errors - not printing out full logs for remaining errors"
 
 _TRACE_RULER = "=" * 66
@@ -128,7 +128,7 @@ def format_traced(level: LogLevel, text: str, place: str = "", window: str = WIN
 
 
 def _lines_of(text: str) -> list[str]:
-    """Return the safe lines of a message; tabs stay, because some lines begin with tabs."""
+    """Return the lines of a message without control characters other than tabs, with which some lines begin."""
     return ["\t".join(map(sanitize, line.split("\t"))) for line in re.split(r"\r\n|\r|\n", text.rstrip("\r\n"))]
 
 

@@ -1,4 +1,4 @@
-"""The parts that both asset processors share: signals, ports, the session, and the tasks and output at the end.
+"""Parts that both asset processors share: signals, ports, opening the session, and the tasks and output at the end.
 
 The last tasks run in O3DE's order: files of `--reprocessFileList` one by one, missing dependencies, moving and deleting, catalogs.
 
@@ -42,7 +42,7 @@ RELOCATION = (
     "excludeMetaDataFiles",
 )
 _ELSEWHERE = ("common", "all")
-"""Platforms of intermediate products and failed analyses."""
+"""Names that stand in place of a platform: of intermediate products, and of failed analyses."""
 
 
 # ------------------------------------------------------------------------------------------------------- signals and ports
@@ -57,10 +57,11 @@ def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
         signal.signal(number, signal.SIG_DFL)
         stop()
 
-    with suppress(ValueError):  # not the main thread: the calling program handles the signals
+    with suppress(ValueError):  # in a thread other than the main thread signals cannot be handled; the calling program handles them
         wanted = [number for number in ENDING_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
         previous += [(number, signal.signal(number, handle)) for number in wanted]
-        previous.append((signal.SIGIO, signal.signal(signal.SIGIO, signal.SIG_IGN)))  # the kernel reports a broken lease
+        # the kernel sends this signal when another program opens a file with a lease
+        previous.append((signal.SIGIO, signal.signal(signal.SIGIO, signal.SIG_IGN)))
     try:
         yield
     finally:
@@ -124,7 +125,7 @@ def delete_newer_database(start: RunRequest) -> None:
 
 
 def to_reprocess(start: RunRequest) -> Iterator[PathKey]:
-    """Yield the sources in `--reprocessFileList`, in its order; print paths that are not sources of the project."""
+    """Yield the sources in `--reprocessFileList`, in the order of the list; print paths that are not in a scan folder."""
     name = start.given.first("reprocessFileList")
     if name is None:
         return
@@ -161,7 +162,7 @@ def key_in(project: Project, path: str) -> PathKey | None:
 def find_failed_assets(start: RunRequest) -> set[str]:
     """Return the absolute paths of all sources with a failed job, whether it failed in this run or in an earlier one.
 
-    In O3DE the order in which jobs end decides whether an asset counts as failed; here it does not.
+    In O3DE the order in which the jobs of an asset end decides whether it counts as failed. Here the order does not matter.
     """
     level = start.given.number("warningLevel") or 0
     if level not in (0, _ERRORS_FATAL, _WARNINGS_FATAL):
@@ -216,7 +217,7 @@ def finish(start: RunRequest, printer: EventPrinter) -> None:
 
 
 def _print_catalog(start: RunRequest, printer: EventPrinter, path: Path, platform: str) -> None:
-    """Print that a catalog was saved, if it was saved in this run: the engine saves outdated catalogs when it becomes idle."""
+    """Print that a catalog was saved, if this run saved it. The engine itself saves outdated catalogs when it becomes idle."""
     try:
         saved_s = path.stat().st_mtime
         with path.open("rb") as file:

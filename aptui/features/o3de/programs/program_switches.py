@@ -184,7 +184,7 @@ def parse(arguments: Sequence[str]) -> GivenSwitches:
     positional: list[str] = []
     order: list[tuple[str, str]] = []
     waiting: str | None = None
-    """The switch whose value may be the next word; "" for an unknown switch."""
+    """The previous switch, whose value may be the next word; "" for an unknown switch."""
     for word in map(unquote, arguments):
         found = None if waiting and _must_be_value(waiting, word) else _switch_in(word)
         if found is None:
@@ -232,7 +232,7 @@ def _switch_in(word: str) -> tuple[str, str | None] | None:
 
 
 def _must_be_value(waiting: str, word: str) -> bool:
-    """Whether a word is the value of the previous switch, regardless of its form: `/h` is a folder there."""
+    """Return whether a word must be the value of the previous switch although it looks like a switch: `/h` can be a folder."""
     return word.startswith("/") and "=" not in word and not _may_be_alone(waiting)
 
 
@@ -284,7 +284,7 @@ tables of its own.
 
 def reference_pages() -> dict[str, ReferencePage]:
     """Return the page of `aptui docs o3de`: the extension point `reference`."""
-    from aptui.cli.manual import ReferencePage  # imported on demand, because the programs do not need it
+    from aptui.cli.manual import ReferencePage  # imported here, because only `aptui docs` needs it
 
     return {"o3de": ReferencePage("O3DE.md", "Switches of O3DE's programs", _INTRODUCTION, _page_sections)}
 

@@ -1,4 +1,4 @@
-"""The request for a run from command line and configuration, its start, and its form for another engine that holds the cache.
+"""Makes the request for a run from command line and configuration; performs it, or passes it to another engine.
 
 Tests: `tests/features/o3de/programs/test_asset_processor.py`.
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class RunRequest(Struct):
-    """A requested run.
+    """A requested run of an asset processor.
 
     Args:
         load: reads the configuration again.
@@ -70,7 +70,7 @@ class RunRequest(Struct):
 
 
 def ask_holder(config: Config, busy: BusyError, verb: Verb) -> Answer:
-    """Send the request to the engine that holds the cache, and return its answer; raise `busy` if that engine cannot be asked."""
+    """Send a verb to the engine that holds the cache, and return its answer; raise `busy` if that engine cannot be reached."""
     try:
         client = EngineClient.of(config.cache_dir, kind="batch")
     except NoEngine:
@@ -87,13 +87,13 @@ JOB_LOGS = "JobLogs"
 _ATTACH_S = 20.0
 """Time that a user has to attach a debugger (seconds)."""
 _BOOTSTRAP = "/Amazon/AzCore/Bootstrap"
-"""Section of the settings registry with the project, the cache and the port."""
+"""Section of the settings registry that has the paths of the project and the cache, and the port."""
 _PLACES = ("engine", "project-cache", "project-user", "project-log", "project-build", "o3de-manifest")
-"""Names of switches without their suffix `-path`; each switch sets one key of the registry."""
+"""Switches for paths, without their suffix `-path`; each sets one key of the registry."""
 
 
 def run(base: str, arguments: Sequence[str], work: Callable[[RunRequest], int]) -> int:
-    """Start, work, and return the exit code.
+    """Prepare a run, perform it, and return the exit code.
 
     Args:
         base: the name of the log: `phrases.BATCH` or `LIVE`.
@@ -109,7 +109,7 @@ def run(base: str, arguments: Sequence[str], work: Callable[[RunRequest], int]) 
         if given.has("waitOnLaunch"):
             time.sleep(_ATTACH_S)
         log_dir = given.first("logDir")
-        if log_dir is not None:  # opened now, so that errors of the settings are logged
+        if log_dir is not None:  # the log is opened now, so that errors in the settings are logged
             console.keep(ProgramLog(Path(os.path.abspath(log_dir)), base, console.started_ms))
         return work(_prepare(given, base, console))
     except KnownError as error:
@@ -166,7 +166,7 @@ def _registry(folder: str, options: Options) -> Registry:
 
 
 def _refuse_unknown_platform(registry: Registry, asked: Sequence[str]) -> None:
-    """Report in O3DE's words a requested or enabled platform that is not declared."""
+    """Print O3DE's error for a requested or enabled platform that is not declared."""
     from aptui.features.o3de.project.project_roots import SETTINGS
     from aptui.features.o3de.registry.settings_registry import truth
 

@@ -1,1 +1,1 @@
-"""Reads an O3DE project into a configuration: roots, gems, scan folders, rules."""
+"""Reads the settings of an O3DE project into a configuration: folders, gems, scan folders and rules."""

@@ -1,4 +1,7 @@
-"""Translates a project's settings registry to an equal tree of an `aptui.yaml`, and to facts without a key there."""
+"""Translates a project's settings registry to the tree of an equivalent `aptui.yaml`.
+
+Settings for which that file has no key become facts (`ProjectFacts`).
+"""
 
 from __future__ import annotations
 
@@ -90,11 +93,11 @@ OWN = "/O3DE/AssetProcessor"
 _IMPORTER = "/O3DE/SceneAPI/AssetImporter/SupportedFileTypeExtensions"
 _FEW_CORES, _SOME_CORES = 4, 6
 _NAMED_GEMS = 5
-"""Maximum number of missing gems in a warning."""
+"""Maximum number of missing gems that a warning names."""
 
 
 class OpenedO3deProject(Struct, frozen=True):
-    """A project and its settings: `tree` in the form of an `aptui.yaml`."""
+    """A project and its settings; `tree` has the form of an `aptui.yaml`."""
 
     tree: Node
     facts: ProjectFacts

@@ -1,7 +1,7 @@
-"""O3DE projects for `aptui.config.configuration`: the connection between its layers of YAML and the settings registry.
+"""Loads the configuration of O3DE projects, from the layers of YAML and the settings registry: the extension point `format`.
 
-An unchanged project is not parsed: the inputs of the compiled form are stored beside it, and are compared. So nothing heavy
-may be imported at the top of this module.
+An unchanged project is not parsed: its compiled configuration is stored with digests of its inputs, which a start compares. So
+nothing heavy may be imported at the top of this module.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ def why_unused(pointer: str) -> str:
 
 
 _OWN_KEYS = ("builders", "limits", "workers", "undeclared_reads", "shared_cache", "local_store", "products", "lfs_pointers")
-"""Keys of an `aptui.yaml` beside a `project.json`; the settings registry has the others."""
+"""Keys that an `aptui.yaml` beside a `project.json` may set; all other settings come from the settings registry."""
 _COMPLETE = re.compile(rb"^scan_folders\s*:", re.MULTILINE)
 _ROOTS = ("/Amazon/AssetProcessor/Settings", "/O3DE/AssetProcessor/Settings", "/O3DE/AssetProcessor", "/Amazon/AzCore/Bootstrap")
-"""Roots for a key that is not a pointer."""
+"""Sections of the registry in which a key that is not a pointer is searched."""
 
 
 def claims(folder: Path) -> bool:
@@ -119,7 +119,7 @@ def load(
 
 
 def _remember_engine(project_dir: Path, config: Config) -> None:
-    """Store the engine from a switch or the called program, for later commands that find no engine."""
+    """Store which engine a switch or the called program named, for later commands that find no engine."""
     from aptui.features.o3de.project_facts import facts_of
 
     facts, file = facts_of(config), compiled.find_compiled_file(ENGINE_MEMORY, project_dir)
@@ -141,7 +141,7 @@ def layer_trees(project_dir: Path, sets: Sequence[str] = (), options: Options | 
 
 
 def explain(project_dir: Path, key: str, sets: Sequence[str] = (), options: Options | None = None) -> list[ConfigMessage]:
-    """Return all settings of a key, which is a pointer into the registry, the end of a pointer, or a key of an `aptui.yaml`."""
+    """Return the places that set a key: a pointer into the registry, the last part of one, or a key of an `aptui.yaml`."""
     options, sets = _options(options, sets)
     recorder = InputRecorder()
     opened = _open(project_dir, options, recorder)
@@ -155,14 +155,14 @@ def explain(project_dir: Path, key: str, sets: Sequence[str] = (), options: Opti
 
 
 def _add_remark(messages: list[ConfigMessage], pointer: str) -> list[ConfigMessage]:
-    """Return settings of a key, with a remark if it has no effect."""
+    """Return the places that set a key of the registry, with a remark if the key has no effect."""
     why = why_unused(pointer)
     return [*messages[:-1], replace(messages[-1], where=f"{messages[-1].where} (accepted and ignored: {why})")] if why else messages
 
 
 def code_folders(config: Config) -> list[str]:
     """Return the folders of the scripts that register builders."""
-    from aptui.features.o3de.scripts.script_runner import surroundings  # imported on demand, because most projects have no scripts
+    from aptui.features.o3de.scripts.script_runner import surroundings  # imported here, because most projects have no scripts
 
     environments = {builder.environment for builder in config.project.builders if builder.adapter}
     return sorted({os.path.dirname(script) for text in environments for script in surroundings(text).scripts})
@@ -182,7 +182,7 @@ def check_with(project_dir: Path, file: Path, data: bytes) -> None:
 
 
 def _options(options: Options | None, sets: Sequence[str]) -> tuple[Options, tuple[str, ...]]:
-    """Return the options including the registry settings in `sets`, and the other settings in `sets`."""
+    """Split `sets`: return the options with its settings of the registry, and its other settings."""
     options = options or Options()
     regset = tuple(text for text in sets if text.startswith("/"))
     return replace(options, regset=(*options.regset, *regset)), tuple(text for text in sets if not text.startswith("/"))
@@ -250,7 +250,10 @@ def _compile_project(
 
 
 def _list_unshared_copies(config: Config) -> list[str]:
-    """Return a message if patterns of the shared cache match plain copies: fetching a copy costs as much as making it."""
+    """Return a message if patterns of the shared cache match copied files, which are not shared.
+
+    Fetching one costs as much as copying.
+    """
     if not config.sharing.is_remote:
         return []
     rules = [rule for rule in config.sharing.patterns if rule.is_enabled]
@@ -266,7 +269,7 @@ def _list_unshared_copies(config: Config) -> list[str]:
 
 
 def _list_idle_platforms(opened: OpenedO3deProject, config: Config, recorder: InputRecorder) -> tuple[str, ...]:
-    """Return the platforms whose products are kept: those not requested, and disabled ones that still have products.
+    """Return the platforms whose products are kept unchanged: enabled ones that are not requested, and disabled ones with products.
 
     O3DE keeps products of platforms that are not enabled, so that runs for one platform at a time can share a cache.
     """
@@ -280,7 +283,7 @@ def _list_idle_platforms(opened: OpenedO3deProject, config: Config, recorder: In
 
 
 def _script_builders(opened: OpenedO3deProject, project: Project, recorder: InputRecorder) -> tuple[Builder, ...]:
-    """Return the stand-in for the builders of scripts, and record the possible paths of scripts."""
+    """Return the builder that represents all builders of scripts. Record the possible paths of scripts as inputs."""
     from aptui.features.o3de.scripts.python_builder import SCRIPTS, scripts_builder, to_text
 
     places, facts = opened.places, opened.facts

@@ -1,4 +1,4 @@
-"""Paths of an O3DE project: project, engine, gems, cache, logs; and the settings files that they contribute, in order.
+"""Finds the folders of an O3DE project: project, engine, gems, cache, logs; and their settings files, in order.
 
 Manifests (`project.json`, `engine.json`, `gem.json`, `~/.o3de/o3de_manifest.json`) are parsed as leniently as settings.
 """
@@ -29,9 +29,9 @@ PLATFORM_CONFIG = "AssetProcessorPlatformConfig.setreg"
 _BUILD_PATH = "/Amazon/Project/Settings/Build/project_build_path"
 _BUILDS = ("profile", "debug", "release")
 _PROGRAMS = ("assetprocessorbatch", "assetprocessor", "assetbuilder", "editor")
-"""The list of active gems of the first existing program is used."""
+"""Programs whose build lists active gems; the first one that exists is used."""
 _NAME = re.compile(r"[^=<>~!\s]+")
-"""The name in `PhysX5>=1.0`."""
+"""Matches the name of a gem in a requirement such as `PhysX5>=1.0`."""
 
 
 class Gem(Struct, frozen=True):
@@ -42,7 +42,7 @@ class Gem(Struct, frozen=True):
 
 
 class ProjectRoots(Struct, frozen=True):
-    """Absolute paths of all parts. `program` is the folder of the engine's built programs, "" if unknown.
+    """The folders of a project, as absolute paths. `program` is the folder of the engine's built programs, "" if unknown.
 
     `missing` are requested gems that were not found.
     """
@@ -57,7 +57,7 @@ class ProjectRoots(Struct, frozen=True):
 
 
 def merge_options(registry: Registry, options: Options) -> None:
-    """Merge the settings and removals of the command line, without its files."""
+    """Merge the settings and removals of the command line, but not the files that it names."""
     for name, option in (*options.registry, *(("regset", option) for option in options.regset)):
         if name == "regremove":
             registry.remove(option)
@@ -66,7 +66,7 @@ def merge_options(registry: Registry, options: Options) -> None:
 
 
 def early_registry(options: Options, recorder: InputRecorder) -> Registry:
-    """Return the settings that are available before the roots are known: the user's and the command line's."""
+    """Return the settings that are available before the folders are known: those of the user and of the command line."""
     registry = Registry(recorder, options.tags)
     registry.merge_folder(user_registry())
     merge_options(registry, options)
@@ -79,7 +79,7 @@ def user_registry() -> str:
 
 
 def locate(project: str, options: Options, recorder: InputRecorder) -> ProjectRoots:
-    """Find the parts of the project in this folder.
+    """Find the folders of the project in `project`.
 
     Raises:
         UserError: the project or its engine was not found.
@@ -289,7 +289,7 @@ def _active(wanted: dict[str, str], sources: dict[str, _Source]) -> tuple[tuple[
 
 
 def _program(project: str, engine: str, own: Node, early: Registry, recorder: InputRecorder) -> tuple[str, dict[str, str]]:
-    """Return the folder of built programs, and {active gem: its folder or ""} from their build."""
+    """Return the folder of built programs, and the active gems {gem: its folder, or ""} that their build lists."""
     asked = early.text(_BUILD_PATH) or early.text(f"{BOOTSTRAP}/project_build_path")
     builds = [os.path.normpath(os.path.join(project, asked))] if asked else []
     builds += [os.path.join(root, "build", *name) for root in (project, engine) for name in ((), ("linux",))]
@@ -347,7 +347,7 @@ def read_registry(places: ProjectRoots, options: Options, recorder: InputRecorde
 
 
 def _tags(places: ProjectRoots, options: Options) -> tuple[str, ...]:
-    """Return the active specialisations: those of the program, with the name of the project inserted before `tools`."""
+    """Return the active specialisations (tags of settings files): those of the program, and the project's name before `tools`."""
     at = options.tags.index("tools") if "tools" in options.tags else len(options.tags)
     return (*options.tags[:at], places.name, *options.tags[at:])
 
@@ -411,7 +411,7 @@ def _below(folder: str, recorder: InputRecorder) -> list[str]:
 
 
 def _set_found(registry: Registry, places: ProjectRoots) -> None:
-    """Set the found paths before all other settings, because readers of the registry need them."""
+    """Set the paths that were found before all other settings, because readers of the registry need them."""
     for key, path in (
         ("project_path", places.project),
         ("engine_path", places.engine),

@@ -43,9 +43,9 @@ _CLASSES = {
     "w": r"\w",
     "s": r"\s",
 }
-"""POSIX names of character classes, which ECMAScript in C++ supports and Python does not."""
+"""{POSIX name of a character class: Python's form}. C++'s regular expressions know these names, Python's do not."""
 _ONE_END = re.compile(r"\*[^*?/\\]+")
-"""A glob for the end of a file name; such a glob matches relative and absolute paths equally."""
+"""Matches a glob such as `*.png`, which decides only by the end of a path, so it matches relative and absolute paths equally."""
 
 
 def python_regex(text: str) -> str:
@@ -63,11 +63,11 @@ def iter_named(settings: Mapping[str, Node], *prefixes: str) -> Iterable[tuple[s
 
 
 class AssetRules:
-    """Translates rules; a rule that is not supported becomes a warning.
+    """Translates O3DE's rules for assets; for a rule that is not supported it adds a warning.
 
     Args:
         references: the ids and tags of all declared platforms, in lower case.
-        jobs: the overrides of jobs in `BuilderConfig.ini`, by key.
+        jobs: overrides of jobs in `BuilderConfig.ini`.
     """
 
     def __init__(self, references: Iterable[str], jobs: Iterable[JobOverride] = ()) -> None:
@@ -130,7 +130,8 @@ class AssetRules:
     def _platforms(self, name: str, keys: Mapping[str, Node], node: Node) -> Node:
         """Return the platforms that the rule skips: an id overrides a tag, a tag overrides `params`. Other platforms get a copy.
 
-        If a platform has two tags of the rule, the first in alphabetical order decides; in O3DE, the order of a hash table.
+        If a platform has two tags of the rule, the first tag in alphabetical order decides. In O3DE the order of a hash table
+        decides.
         """
         params = keys.get("params")
         is_copied = params is None or self._is_copied(f"'params' of rule '{name}'", params)
@@ -166,7 +167,7 @@ class AssetRules:
         return found
 
     def _overridden(self, builder: Node) -> Node | None:
-        """Return the builder with the changes of `BuilderConfig.ini`, None if the result is skipped."""
+        """Return the builder with the overrides of `BuilderConfig.ini`, None if they skip it."""
         job = self._jobs.get(builder.value["name"].value)
         if job is None:
             return builder
@@ -208,8 +209,8 @@ class AssetRules:
         """Return {glob of sources: companions}.
 
         A type is an extension that is appended (its value is empty) or replaces another (its value), or a path: one file on which
-        all sources with the extension depend. Every importer extension has `.assetinfo`. A `.meta` file is always part of its
-        source.
+        all sources with the extension depend. Every importer extension has `.assetinfo`. A `.meta` file always belongs to its
+        source, so it needs no companion.
         """
         found: dict[str, dict[tuple[str, str, str], Node]] = {}
 

@@ -22,7 +22,7 @@ from aptui.shared.errors import UserError
 _MACRO = re.compile(r"@(GEMROOT:([^@]+)|[A-Z]+)@", re.IGNORECASE)
 _GEM_START = 100
 _PROJECT_FOLDER = "Project/Assets"
-"""Key of the project's own scan folder; gems inside the project can be placed before or after it."""
+"""Name of the project's own scan folder; gems inside the project can have their folders before or after it."""
 
 
 class ScanFolderEntry(Struct, frozen=True):
@@ -38,11 +38,11 @@ class ScanFolderEntry(Struct, frozen=True):
 
 
 class ScanFolderSettings:
-    """Finds the scan folders; a requested folder that cannot be used becomes a warning.
+    """Finds the scan folders; for a requested folder that cannot be used it adds a warning.
 
     Args:
         references: ids and tags of all declared platforms, in lower case.
-        is_folder: whether a path is a folder.
+        is_folder: returns whether a path is a folder.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class ScanFolderSettings:
             return None
         include = self._platforms(node.get("include"))
         if split_texts(node.get("include")) and not include:
-            return None  # all of its platforms are undeclared
+            return None  # none of its platforms is declared
         is_root = path in (self._places.engine, self._places.asset_root)
         return ScanFolderEntry(
             name=name,

@@ -1,4 +1,4 @@
-"""`aptui init --from-o3de`: write an `aptui.yaml` that is equal to a project's settings registry.
+"""`aptui init --from-o3de`: writes an `aptui.yaml` that is equivalent to a project's settings registry.
 
 Tests: `tests/features/o3de/project/test_project_format.py`.
 """

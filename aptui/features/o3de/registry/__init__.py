@@ -1,1 +1,1 @@
-"""O3DE's settings registry: files, merge patches, values with their places."""
+"""Reads O3DE's settings registry: JSON files that are merged, with the place of every value."""

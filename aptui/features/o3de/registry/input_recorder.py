@@ -1,4 +1,4 @@
-"""Records reads from the disk. Repeating the reads shows whether a configuration is unchanged.
+"""Reads files and records what was read, so that a later start can repeat the reads to see whether a configuration is unchanged.
 
 Tests: `tests/features/o3de/registry/test_settings_registry.py`.
 """
@@ -18,11 +18,11 @@ _LFS = (b"version https://git-lfs.github.com/spec/", b"version https://hawser.gi
 _FILE, _FOLDER, _NAMES = "file", "folder", "names"
 
 Probe = tuple[str, str]
-"""(kind of read, absolute path)."""
+"""A recorded read: (its kind, absolute path)."""
 
 
 class InputRecorder:
-    """Reads files and folders, and records each read with a digest of its result ("" = it does not exist)."""
+    """Reads files and folders, and records each read with a digest of its result ("" = the file or folder does not exist)."""
 
     def __init__(self) -> None:
         self.seen: dict[Probe, str] = {}
@@ -79,7 +79,7 @@ def _read(path: str) -> bytes | None:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
                 raise UserError("not a regular file", where=path)
             return stream.read(MAX_BYTES + 1)
-    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: the path contains a NUL, so no file has it
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: the path contains a NUL, so the file cannot exist
         return None
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:  # a file with such a long name cannot exist

@@ -33,8 +33,8 @@ def read_json(data: bytes, name: str, warn: Callable[[str], None] | None = None)
 
     Args:
         name: prefix of `:line:column` in every place.
-        warn: receives a message about text that is not UTF-8; each invalid byte is read as U+FFFD. None = invalid UTF-8
-            is an error. O3DE accepts any bytes between quotes.
+        warn: receives a message about text that is not UTF-8; each invalid byte is read as U+FFFD, because O3DE accepts any
+            bytes between quotes. None = invalid UTF-8 is an error.
 
     Raises:
         UserError: at the first error.
@@ -52,7 +52,7 @@ def read_json(data: bytes, name: str, warn: Callable[[str], None] | None = None)
     try:
         node = _JsonReader(data.decode("utf-8-sig", "replace"), name).value(1)
     except UserError:
-        raise mistake from None  # the whole file is in another encoding
+        raise mistake from None  # the start shows that the whole file is in another encoding
     warn(f"{mistake.where}: {mistake.what}, and is read as '\ufffd'; {mistake.hint}")
     return node
 
@@ -189,7 +189,7 @@ class _JsonReader:
 
 
 def _both(first: Node, second: Node) -> Node:
-    """Return the value of a duplicate key: both values are merged in order, as in O3DE."""
+    """Return the value of a key that is given twice: both values are merged in order, as in O3DE."""
     if not isinstance(first.value, dict) or not isinstance(second.value, dict):
         return second
     both = dict(first.value)

@@ -1,4 +1,4 @@
-"""Merges registry values: merge patch (RFC 7396), JSON patch (RFC 6902), pointers (RFC 6901) and `$import`.
+"""Merges values of the registry, by merge patch (RFC 7396), JSON patch (RFC 6902), JSON pointer (RFC 6901) and `$import`.
 
 Nothing is changed in place: each function returns a new tree that shares unchanged parts, so that the old tree can be compared with
 the new one.
@@ -91,7 +91,7 @@ def merge_patch(target: Node | None, patch: Node) -> Node:
 
 
 def resolve_imports(node: Node, read: Callable[[str, str], Node]) -> Node:
-    """Return `node` with its `$import` keys resolved, in the order of the keys: later keys override earlier ones.
+    """Return `node` with its `$import` keys resolved in the order of the keys, so that later keys override earlier ones.
 
     Args:
         read: returns the value of the file with this name; the second argument is the place of the import.
@@ -256,7 +256,7 @@ def _pointer(steps: Sequence[str]) -> str:
 
 
 def _is_equal(one: Any, other: Any) -> bool:
-    """Compare as in RFC 6902 §4.6: true is not equal to 1."""
+    """Return whether two values are equal by RFC 6902 §4.6, in which true is not equal to 1."""
     if isinstance(one, bool) is not isinstance(other, bool):
         return False
     if isinstance(one, list) and isinstance(other, list):

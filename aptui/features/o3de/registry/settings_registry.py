@@ -36,7 +36,7 @@ _HASH_START, _HASH_PRIME, _HASH_MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 
 
 
 class SettingsFile(Struct, frozen=True):
-    """One settings file, `name.tag.tag.setreg`: the name as spelled, tags in lower case, sorted as in O3DE."""
+    """One settings file, `name.tag.tag.setreg`. `name` is as spelled; `tags` are in lower case, sorted as in O3DE."""
 
     path: str
     name: str
@@ -52,9 +52,9 @@ def os_name() -> str:
 def files_of(folder: str, tags: Sequence[str], recorder: InputRecorder) -> tuple[list[SettingsFile], list[str]]:
     """Return the files of a folder in the order of their merging, and warnings about the folder.
 
-    Names are compared as they are spelled, including the dot after them. For two files with one name and the same number of tags,
-    the first different tags decide: the file whose tag comes later in `tags` is merged later. The order of a file's tags depends on
-    hash values, as in O3DE (`SettingsRegistryImpl::IsLessThan`).
+    Files are ordered by name, as it is spelled, including the dot after it. For two files with one name and the same number of
+    tags, the first different tags decide: the file whose tag comes later in `tags` is merged later. The order of a file's tags
+    depends on hash values, as in O3DE (`SettingsRegistryImpl::IsLessThan`).
 
     Args:
         tags: the active specialisations.
@@ -151,14 +151,14 @@ _BEYOND = 1 << 63
 
 
 class RegistryMessage(Struct, frozen=True):
-    """One setting of a key: `text` is the value that was set, None if the key was removed."""
+    """One of the places that set a key: `text` is the value, None if the key was removed there."""
 
     where: str
     text: str | None
 
 
 class Registry:
-    """A tree of settings that returns values, and all settings of a key.
+    """The merged tree of settings. It returns values, and all places that set a key.
 
     Args:
         recorder: reads the files.
@@ -209,7 +209,7 @@ class Registry:
         return True
 
     def set(self, option: str) -> None:
-        """Set one value: `/json/pointer=value`, as `--regset` does; text without a key is only a warning."""
+        """Set one value: `/json/pointer=value`, as `--regset` does; text that is not of this form is only a warning."""
         pointer, equals, text = unquote(option).partition("=")
         if not equals or not pointer.startswith("/"):
             self._doubt(f"--regset {option}: not /json/pointer=value; it is ignored")
@@ -218,7 +218,7 @@ class Registry:
         self._replace_root(where, put(self.root, steps_of(pointer), Node(parse_typed(unquote(text)), where, where)))
 
     def begin_with(self, pointer: str, node: Node) -> None:
-        """Set a value before any file is read."""
+        """Set a value before any file is merged; settings in files override it."""
         self._replace_root(node.where, put(self.root, steps_of(pointer), node))
 
     def remove(self, pointer: str) -> None:
@@ -290,7 +290,7 @@ class Registry:
         return "" if node is None else json.dumps(node.plain(), indent=4, ensure_ascii=False)
 
     def explain(self, pointer: str) -> list[RegistryMessage]:
-        """Return all settings of a key, the oldest first; the last one is in force."""
+        """Return all places that set a key, in the order of merging; the last one is in force."""
         steps = steps_of(pointer)
         messages: list[RegistryMessage] = []
         before: Node | None = None

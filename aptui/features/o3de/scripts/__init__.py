@@ -1,1 +1,1 @@
-"""O3DE's Python builder scripts run unchanged: a stand-in for `azlmbr`, adapted to the SDK."""
+"""Runs O3DE's Python builder scripts unchanged, with a stand-in for their module `azlmbr` that is adapted to the SDK."""

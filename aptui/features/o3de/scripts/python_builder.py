@@ -1,7 +1,8 @@
 """Adapts builders of O3DE's scripts (`azlmbr.asset.builder`) to the SDK; their code runs only in workers.
 
-`scripts_builder` represents all of them in a configuration, and runs nothing. The registry calls `find` in a separate process, and
-a worker calls `load`; both receive the record of the builder; the field `environment` names the scripts to run.
+In a configuration, the record that `scripts_builder` returns represents all these builders; making it runs no script. The registry
+calls `find` in a separate process, and a worker calls `load`. Both get the record of the builder, whose field `environment` names
+the scripts to run.
 
 Tests: `tests/features/o3de/scripts/test_azlmbr_answers.py`.
 """
@@ -37,11 +38,14 @@ from aptui.features.o3de.scripts.script_runner import Surroundings
 # Overrides of `BuilderConfig.ini` for builders of scripts and their jobs; `project.o3de_settings` reads the file.
 
 _ONE_END = re.compile(r"\*[^*?/]+")
-"""A wildcard pattern for the end of a name. It is matched against relative paths, which is faster and gives the same result."""
+"""Matches a wildcard such as `*.png`, which decides only by the end of a path.
+
+Relative paths give the same result, and are faster.
+"""
 
 
 def to_text(builders: Sequence[JobOverride], jobs: Sequence[JobOverride]) -> str:
-    """Return overrides as text for the surroundings of scripts, "" for none."""
+    """Return overrides as text, which is passed to scripts in `Surroundings`; "" without overrides."""
     if not builders and not jobs:
         return ""
     return json.dumps(
@@ -50,7 +54,7 @@ def to_text(builders: Sequence[JobOverride], jobs: Sequence[JobOverride]) -> str
 
 
 def override_builder(builder: Builder, overrides: str) -> Builder:
-    """Return a builder with its overrides.
+    """Return a builder with the overrides of `BuilderConfig.ini` applied.
 
     Overrides of jobs are part of the analysis fingerprint: they are applied to jobs when their sources are analysed.
     """
@@ -72,7 +76,7 @@ def override_builder(builder: Builder, overrides: str) -> Builder:
 
 
 def override_job(job: sdk.JobDescriptor, overrides: str) -> sdk.JobDescriptor:
-    """Return a job with its overrides."""
+    """Return a job with the overrides of `BuilderConfig.ini` applied."""
     found = _index_overrides(overrides)["jobs"].get(job.job_key.lower())
     if found is None:
         return job
@@ -87,7 +91,7 @@ def override_job(job: sdk.JobDescriptor, overrides: str) -> sdk.JobDescriptor:
 
 
 def param_key(name: object) -> str:
-    """Return the name of a parameter in our jobs: its checksum."""
+    """Return the name under which our jobs store a script's parameter: the checksum of its name."""
     return f"0x{crc_of(name):08x}"
 
 
@@ -109,7 +113,7 @@ def _pattern(text: str) -> Pattern:
 
 @lru_cache(maxsize=4)
 def _index_overrides(overrides: str) -> dict[str, dict[str, Any]]:
-    """Return {"builders" or "jobs": {name in lower case: overrides}}."""
+    """Return the overrides by kind ("builders" or "jobs") and name in lower case."""
     overrides_by_kind: dict[str, list[dict[str, Any]]] = json.loads(overrides) if overrides else {"builders": [], "jobs": []}
     return {kind: {each["name"].lower(): each for each in entries} for kind, entries in overrides_by_kind.items()}
 
@@ -232,7 +236,7 @@ def _path_dependency(dependency: Any) -> sdk.PathDependency:
 
 
 class _Lines(io.TextIOBase):
-    """A stream that passes complete lines to `say`."""
+    """A text stream that passes each complete line to the function `say`."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -267,7 +271,7 @@ def capture_output(log: sdk.JobLog) -> Iterator[None]:
 
 
 SCRIPTS = Path("Editor/Scripts/bootstrap.py")
-"""Path of a bootstrap file below the engine's Assets, a gem, or a project."""
+"""Path of a script's bootstrap file below the engine's Assets, a gem, or a project."""
 _NAME = "scripts of O3DE"
 _MODULE = "aptui.features.o3de.scripts.python_builder"
 _Answer = TypeVar("_Answer")
@@ -295,7 +299,7 @@ def scripts_builder(
         platforms: the enabled ones.
         packages: folders of Python packages that scripts can import.
         overrides: the text of the overrides (`to_text`).
-        unlisted: the project's default for builders without an entry (`Project.unlisted_builder`).
+        unlisted: settings for builders without an entry in the configuration (`Project.unlisted_builder`).
     """
     scripts = tuple(str(path) for root in roots if (path := root / SCRIPTS).is_file())
     if not scripts:
@@ -311,7 +315,7 @@ def scripts_builder(
 def find(stand_in: Builder) -> tuple[list[tuple[Builder, tuple[str, ...]]], list[tuple[str, str, bool]]]:
     """Run all scripts; return the builders they register with the files of their code, and the problems.
 
-    Problems are (script, message, whether the problem stays until the script's code changes).
+    A problem is (script, message, whether it lasts until the script's code changes).
     """
     around = script_runner.surroundings(stand_in.environment)
     script_sandbox = script_runner.enter(around)
@@ -445,7 +449,7 @@ class ScriptBuilder:
             log.error("\n".join((text, *_trace_lines(error))))  # noqa: TRY400  # a job's log, not one of `logging`
             return failed(error=text)
         except BaseException:
-            self._report("OnCancel")  # the process was asked to end, so the script must cancel
+            self._report("OnCancel")  # this process was asked to end, so tell the script to cancel
             raise
 
     def _report(self, name: str) -> None:
@@ -468,6 +472,6 @@ def _first_line(error: Exception) -> str:
 
 def _trace_lines(error: Exception) -> Iterator[str]:
     frames = error.__traceback__
-    own = frames.tb_next if frames else None  # omit our own call
+    own = frames.tb_next if frames else None  # leave out our own call of the script from the traceback
     for line in traceback.format_exception(type(error), error, own):
         yield from line.rstrip("\n").split("\n")

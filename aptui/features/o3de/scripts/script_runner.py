@@ -1,7 +1,7 @@
-"""Runs O3DE's builder scripts once in a worker process, with the stand-in for `azlmbr` and their folders; never in the engine.
+"""Runs O3DE's builder scripts once in a worker process, with the stand-in for `azlmbr`. They never run in the engine's process.
 
-All bootstrap files of a project run in order in one interpreter, as in O3DE, so that one can depend on another. A failing one does
-not affect the others. The code of a builder is the modules that its bootstrap file loaded, and the modules that these import.
+All bootstrap files of a project run in order in one interpreter, as in O3DE, so that one can depend on another. If a file fails,
+the others still run. The code of a builder consists of the modules that its bootstrap file loaded, and of those that they import.
 
 Tests: `tests/features/o3de/scripts/test_azlmbr_answers.py`.
 """
@@ -35,9 +35,9 @@ _MODULES = ("", ".asset", ".asset.builder", ".bus", ".math", ".paths")
 
 
 class Surroundings(Struct, frozen=True):
-    """The inputs of a project's scripts: the bootstrap files in order, roots, and folders of Python packages.
+    """The inputs of a run of a project's scripts: bootstrap files in order, folders of O3DE, and folders of Python packages.
 
-    `overrides` is the text of the overrides for their answers (`python_builder.to_text`).
+    `overrides` is the text of the overrides that apply to their answers (`python_builder.to_text`).
     """
 
     scripts: tuple[str, ...]
@@ -47,17 +47,17 @@ class Surroundings(Struct, frozen=True):
     overrides: str = ""
 
     def to_json(self) -> str:
-        """Return the surroundings as text."""
+        """Return the record as JSON."""
         return json.dumps(to_builtins(self), sort_keys=True)
 
 
 def surroundings(text: str) -> Surroundings:
-    """Return the surroundings that `to_json` wrote."""
+    """Return the record that `to_json` wrote."""
     return msgspec.json.decode(text, type=prepare_form(Surroundings))
 
 
 class SandboxProblem(Struct, frozen=True):
-    """Why a script failed; `is_lasting` = it fails until its code changes."""
+    """Why a script failed; `is_lasting` = it will fail until its code changes."""
 
     script: str
     text: str
@@ -145,7 +145,7 @@ def _describe_error(error: BaseException, script: str) -> str:
 
 
 def _code_files(script: str, loaded: Sequence[ModuleType]) -> tuple[str, ...]:
-    """Return the files of a script's code: itself, modules that it loaded, and imported modules that were loaded earlier."""
+    """Return the files of a script's code: the script, modules that it loaded, and modules it imports that were loaded earlier."""
     found = {script: None}
     waiting = [script, *(path for module in loaded if (path := _own_file(module)))]
     packages = {path: module.__package__ or "" for module in list(sys.modules.values()) if (path := _own_file(module))}

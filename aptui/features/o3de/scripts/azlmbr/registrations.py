@@ -33,7 +33,7 @@ _registry = _Registry()
 
 
 def enter(script: str) -> None:
-    """Set the bootstrap file of the following registrations."""
+    """Set the bootstrap file to which the following registrations belong."""
     _registry.script = script
 
 

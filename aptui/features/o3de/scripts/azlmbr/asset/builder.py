@@ -39,7 +39,7 @@ ProcessJobResponse_NetworkIssue = 4
 
 
 class JobParameters(dict[int, str]):
-    """Parameters of a job by the checksum of their name; a name or a `Crc32` is also accepted as a key."""
+    """Parameters of a job, by the checksum of their name. A name or a `Crc32` can be used as a key, too."""
 
     def __init__(self, values: Mapping[Any, Any] | None = None) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class CreateJobsRequest(Reflected):
 
 
 class SourceFileDependency(Reflected):
-    """A source on which this one depends, by path or UUID."""
+    """A dependency on a source, which is given by path or UUID."""
 
     _properties: ClassVar = {"sourceFileDependencyPath": str, "sourceFileDependencyUUID": Uuid, "sourceDependencyType": int}
     _forms: ClassVar = (
@@ -107,7 +107,7 @@ class SourceFileDependency(Reflected):
 
 
 class JobDependency(Reflected):
-    """A job on which this one depends."""
+    """A dependency on another job."""
 
     _properties: ClassVar = {
         "sourceFile": SourceFileDependency, "jobKey": str, "platformIdentifier": str, "productSubIds": list, "type": int,
@@ -155,14 +155,14 @@ class ProcessJobRequest(Reflected):
 
 
 class ProductDependency(Reflected):
-    """A product that this one needs at run time."""
+    """A dependency of a product on another product at run time."""
 
     _properties: ClassVar = {"dependencyId": lambda: None, "flags": int}
     _forms: ClassVar = (("dependencyId", "flags"),)
 
 
 class ProductPathDependency(Reflected):
-    """A path that this product needs at run time."""
+    """A dependency of a product at run time on a path."""
 
     _properties: ClassVar = {"dependencyPath": str, "dependencyType": lambda: ProductPathDependency_ProductFile}
     _forms: ClassVar = (("dependencyPath", "dependencyType"),)
@@ -200,7 +200,7 @@ class ProcessJobResponse(Reflected):
 
 
 class PythonBuilderNotificationBusHandler:
-    """Calls the callbacks of a script; it is connected to the UUID of the script's builder."""
+    """Receives requests for the UUID of a script's builder, and calls the script's callbacks."""
 
     def __init__(self) -> None:
         self._bus_id: bytes | None = None
