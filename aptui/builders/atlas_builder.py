@@ -72,7 +72,9 @@ class AtlasParams(Struct, frozen=True, kw_only=True):
     ] = "hash"
     max_megapixels: Annotated[
         float,
-        Meta(gt=0, le=100_000, description="larger sprites are refused", extra_json_schema={"is_trusted_only": True}),
+        Meta(
+            gt=0, le=100_000, description="maximum size of a sprite in million pixels", extra_json_schema={"is_trusted_only": True}
+        ),
     ] = MOST_MEGAPIXELS
 
 

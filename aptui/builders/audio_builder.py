@@ -154,7 +154,7 @@ class AudioBuilder:
                 "minimum": 1,
                 "maximum": 100,
                 "default": 60,
-                "description": "of vorbis, opus and mp3, by about equal bit rates",
+                "description": "quality of vorbis, opus and mp3; equal values give about equal bit rates",
             },
             "channels": {"enum": ["keep", "mono", "stereo"], "default": "keep", "description": "mono is the mean of all channels"},
             "sample_rate": {
@@ -162,7 +162,7 @@ class AudioBuilder:
                 "default": "keep",
                 "description": "in Hz",
             },
-            "bits": {"enum": [16, 24], "default": 16, "description": "of a sample of wav and flac"},
+            "bits": {"enum": [16, 24], "default": 16, "description": "bits per sample of wav and flac"},
             "dither": {
                 "type": "boolean",
                 "default": False,
@@ -179,7 +179,7 @@ class AudioBuilder:
                 "maximum": 4000,
                 "default": MOST_MIB,
                 "is_trusted_only": True,
-                "description": "sounds that would take more, as a WAV, are refused",
+                "description": "maximum size as a WAV in MiB; larger sounds are refused",
             },
         },
     }

@@ -70,7 +70,7 @@ class FontAtlasParams(Struct, frozen=True, kw_only=True):
     characters: Annotated[str, Meta(description="characters to draw, besides those of ranges and files")] = ""
     ranges: Annotated[tuple[Range, ...], Meta(description="ranges of characters, such as U+20-7E")] = ("U+20-7E",)
     files: Annotated[
-        list[str], Meta(description="patterns of files whose characters are drawn; of translations those of the translated texts")
+        list[str], Meta(description="patterns of files whose characters are drawn; of translations only the translated texts")
     ] = []
     mode: Annotated[Literal["sdf", "picture"], Meta(description="distance fields, or smooth pictures of one size")] = "sdf"
     size: Annotated[int, Meta(ge=4, le=512, description="pixels of an em")] = 48

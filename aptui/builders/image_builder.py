@@ -79,8 +79,8 @@ class ImageBuilder:
         "additionalProperties": False,
         "properties": {
             "format": {"enum": ["png", "webp", "jpeg"], "default": "png"},
-            "quality": {"type": "integer", "minimum": 1, "maximum": 100, "default": 90, "description": "of jpeg and lossy webp"},
-            "lossless": {"type": "boolean", "default": False, "description": "of webp; png always is, jpeg never"},
+            "quality": {"type": "integer", "minimum": 1, "maximum": 100, "default": 90, "description": "for jpeg and lossy webp"},
+            "lossless": {"type": "boolean", "default": False, "description": "for webp; png is always lossless, jpeg never"},
             "max_size": {
                 "anyOf": [{"type": "integer", "minimum": 1, "maximum": 65500}, {"type": "null"}],
                 "default": None,
@@ -99,7 +99,7 @@ class ImageBuilder:
                 "maximum": 100_000,
                 "default": MOST_MEGAPIXELS,
                 "is_trusted_only": True,
-                "description": "pictures with more million pixels are refused, before they take the memory",
+                "description": "maximum size in million pixels; larger pictures are refused before they use memory",
             },
             "mips": {"type": "boolean", "default": False, "description": "one more product for each halving, down to one pixel"},
             "strict": {"type": "boolean", "default": False, "description": "fail instead of warning"},

@@ -85,7 +85,7 @@ class LuaBuilder:
                 "default": "auto",
                 "description": "check: the product is a copy; auto: bytecode where there is a luac program, else check",
             },
-            "version": {"enum": [*_MODULES], "default": "5.4", "description": "of the language"},
+            "version": {"enum": [*_MODULES], "default": "5.4", "description": "version of Lua"},
             "luac": {
                 "anyOf": [{"type": "string", "pattern": ".+"}, {"type": "null"}],
                 "default": None,

@@ -36,7 +36,8 @@ class TableParams(Struct, frozen=True, kw_only=True):
         | Annotated[None, Meta(description="the column or field whose values become the keys of an object of rows")]
     ) = None
     types: Annotated[
-        Literal["auto", "text"], Meta(description="auto: columns of a CSV with numbers alone, or true and false, become such")
+        Literal["auto", "text"],
+        Meta(description="auto: a column of a CSV with only numbers, or only true and false, is read as such"),
     ] = "auto"
     delimiter: Annotated[
         Literal["auto", ",", ";", "|", "tab"], Meta(description="between cells of a CSV; auto: the most frequent of the first line")

@@ -92,7 +92,7 @@ class TextureParams(Struct, frozen=True, kw_only=True):
     faces: Annotated[list[Name], Meta(description="six files (+x -x +y -y +z -z) of a cube map")] = []
     layers: Annotated[list[Name], Meta(description="files of a texture array")] = []
     flip_green: Annotated[bool, Meta(description="invert Y of a normal map (between OpenGL and DirectX)")] = False
-    effort: Annotated[int, Meta(ge=0, le=100, description="of the encoder; drafts use 0")] = 30
+    effort: Annotated[int, Meta(ge=0, le=100, description="effort of the encoder; drafts use 0")] = 30
     strict: Annotated[bool, Meta(description="fail instead of warning")] = False
     max_megapixels: Annotated[
         float,

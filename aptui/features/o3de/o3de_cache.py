@@ -208,7 +208,7 @@ if __name__ == "__main__":
 def adopt(config: Config) -> str:
     """Rename the files of O3DE's Asset Processor in a project's cache.
 
-    Return a message for the user, "" if there were no such files.
+    Return a message for the user, "" if these files do not exist.
 
     Raises:
         HostError: a file cannot be renamed.
