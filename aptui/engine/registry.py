@@ -1,7 +1,7 @@
 """The registry of Python builders: completes configured builders from their classes, and finds those in `builders/` folders.
 
-No builder code runs in the engine: a short-lived process describes the classes (`worker.describing.describe`), and a JSON file
-stores the result, by size and time of every source file. When nothing changed, this costs a few `stat`s: no process, no import, no
+No builder code runs in the engine: a short-lived process describes the classes (`worker.describing.describe`). A JSON file stores
+the result with the size and time of every source file. If no file changed, this needs only a few `stat`s: no process, no import, no
 metadata of packages.
 """
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 FOLDER = "builders"
-_HELPER = "a file that only helps others is called '_NAME.py'"
+_HELPER = "a file without builders is called '_NAME.py'"
 _LIMIT_S = 120.0
 _VERSION_LIMIT_S = 10.0
 _MOST_VERSION_CHARACTERS = 1000
@@ -58,14 +58,15 @@ _NO_VERSION = Builder(b"", "", BuilderKind.PYTHON).version
 _OF_THE_PROJECT = (
     "platforms", "analyse_limit_s", "process_limit_s", "memory_limit_bytes", "undeclared_reads", "variables", "retry",
 )  # fmt: skip
-"""Fields of a builder without an entry that the project's settings determine."""
+"""Fields that the project's settings determine for a builder that has no entry in the configuration."""
 
 
 class _RegistryCache(Struct):
-    """The contents of the cache file.
+    """The contents of the registry's file of stored answers.
 
-    `signature` covers interpreter and installed packages. Keys: `entries` name, `files` path, `adapted` adapter and environment,
-    `versions` path, digest and version command of a tool; their values are the printed versions.
+    `signature` covers the interpreter and the installed packages. The keys of `entries` are names of entry points, those of `files`
+    paths, and those of `adapted` an adapter with its environment. The keys of `versions` are path, digest and version command of a
+    tool; their values are the printed versions.
     """
 
     signature: str = ""
@@ -108,7 +109,7 @@ def complete(
         _raise_incomplete(answer, path)
         if answer.error:
             files[path] = _keep_classes(answer, path, memory.files.get(path))
-            notify(f"{_describe_fault(answer, path)}; its jobs fail until that is mended")
+            notify(f"{_describe_fault(answer, path)}; its jobs fail until the error is fixed")
     own = {found.name: (found, path) for path in paths for found in files[path].classes}
     _check_own_names(files, paths)
     _check_lost(files, memory.files, set(own), notify)
@@ -168,7 +169,7 @@ def find_adapted_folders(cache_file: Path) -> list[str]:
 
 
 def code_files(cache_file: Path) -> dict[str, list[str]]:
-    """Return {module in a project's `builders/` folder: this module, and modules beside it that it imports}, as last described."""
+    """Return {module in a project's `builders/` folder: that module and modules beside it that it imports}, as last described."""
     return {path: [name for name, *_ in answer.files] for path, answer in _read_remembered(cache_file).files.items()}
 
 
@@ -257,7 +258,7 @@ def _fill_steps(builder: Builder, parts: Sequence[tuple[ClassDescription, ClassA
         for step, (found, _answer) in zip(builder.steps, parts, strict=True)
     )
     schemas = [json.loads(found.params_schema or "{}") for found, _answer in parts]
-    for each in schemas[1:]:  # a later step plans its jobs while the chain's job runs
+    for each in schemas[1:]:  # a later step plans its jobs while the job of the chain runs, so all its parameters affect the job
         for rule in each.get("properties", {}).values():
             rule.pop("is_planning_only", None)
     properties = {
@@ -384,7 +385,7 @@ def _raise_incomplete(answer: ClassAnswer, path: str) -> None:
 def _keep_classes(answer: ClassAnswer, path: str, known: ClassAnswer | None) -> ClassAnswer:
     """Return the answer for a file that cannot be imported: its builders as they were stored, or as its text describes them.
 
-    The digests of its code are those of the files now: builders whose code did not change have no work because of that.
+    The digests of its code are those of the files now: so the jobs of builders with unchanged code do not run again.
 
     Raises:
         UserError: it is unknown which builders the file has; without its builders, their sources would lose their products.
@@ -459,7 +460,7 @@ def _read_class(node: ast.ClassDef, path: str) -> ClassDescription | None:
 
 def _incomplete_error(found: IncompleteClass, path: str) -> UserError:
     what = f"class {found.name} has {_enumerate(found.has)} and no {' and no '.join(found.lacks)}"
-    return UserError(what, where=f"{path}:{found.line}", hint="a class that only helps others begins with '_'")
+    return UserError(what, where=f"{path}:{found.line}", hint="the name of a helper class begins with '_'")
 
 
 def _enumerate(names: Sequence[str]) -> str:
@@ -523,7 +524,7 @@ def _entry_error(answer: ClassAnswer, name: str, builder: Builder, known: Iterab
     if answer.kind != "unknown":
         return UserError(f"builder {name!r} cannot be loaded: {answer.error}", where=where)
     names = sorted(set(known))
-    import difflib  # needed only after a mistake
+    import difflib  # imported here, because the module is needed only after a mistake
 
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}" if near else f"there are {', '.join(map(repr, names)) or 'none'}"
@@ -560,7 +561,7 @@ def _answers(questions: dict[str, ClassQuestion], known: dict[str, ClassAnswer],
     fresh = {key: answer for key in questions if key in known and (answer := _current(known[key])) is not None}
     missing = [key for key in questions if key not in fresh]
     if missing:
-        from aptui.engine.pool.sandbox import sandbox_of  # not needed while no code has changed
+        from aptui.engine.pool.sandbox import sandbox_of  # imported here, because the module is not needed if no code has changed
 
         asked = [questions[key] for key in missing]
         fresh.update(zip(missing, ask_child(asked, sandbox_of(config, stages=False)), strict=True))
@@ -583,7 +584,7 @@ def _current(answer: ClassAnswer) -> ClassAnswer | None:
                 return None
         except OSError:
             return None
-        # Bytes that were compared too soon after a change are compared again.
+        # A stored time of 0 makes the next check compare bytes again, because these were read too soon after a change.
         current.append((path, found.st_size, found.st_mtime_ns if is_same or is_settled else 0, digest))
     return replace(answer, files=current)
 
@@ -655,7 +656,7 @@ def _read_remembered(cache_file: Path) -> _RegistryCache:
         return memory
     for answer in memory.files.values():
         if any(found.packages for found in answer.classes):
-            answer.files = []  # another version may be installed now
+            answer.files = []  # drop the answer, because another version of a required package may be installed now
     return _RegistryCache(memory.signature, {}, memory.files, memory.adapted, memory.versions)
 
 

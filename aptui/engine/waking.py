@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 
 class Waker:
-    """An eventfd in a selector (eventfd(2)).
+    """An eventfd(2) in a selector, by which any thread ends the sleep of the loop.
 
     Args:
         selector: whose `select` returns; its keys carry a callable.
-        woken: called in the loop, once for however many calls of `wake`.
+        woken: called in the loop, once for all calls of `wake` since the last time.
     """
 
     def __init__(self, selector: selectors.BaseSelector, woken: Callable[[], object] | None = None) -> None:
@@ -23,7 +23,7 @@ class Waker:
 
     @property
     def is_open(self) -> bool:
-        """Whether `close` was not called yet."""
+        """Whether the waker is open, that is, `close` was not called."""
         return self._fd >= 0
 
     def wake(self) -> None:

@@ -43,7 +43,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def signal_name(number: int) -> str:
-    """Return `SIGSEGV` for 11."""
+    """Return the name of a signal, `SIGSEGV` for 11."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -1,1 +1,1 @@
-"""The only room that makes, moves or deletes a product; catalogs, adoption, and results fetched instead of made."""
+"""The cache: the only package that places, moves or deletes products; it also writes the catalogs."""

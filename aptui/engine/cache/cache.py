@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 class ProductIndex(Protocol):
-    """Queries of the cache about products."""
+    """Queries about recorded products, which the cache asks of the asset database."""
 
     def products_in(self, folder: str) -> dict[str, bytes]:
         """Return {product name: SHA-256} of the products directly in the cache folder `folder`."""
@@ -92,7 +92,7 @@ class AnnouncedIntents:
             self._waiting.update((run_key, (key, recorded)) for key, run_keys in copies for run_key in run_keys)
 
     def covers(self, commit: JobCommit) -> bool:
-        """Whether intents for all products of a commit are on the disk."""
+        """Whether announced intents for all products of a commit are on the disk."""
         found = self._waiting.pop(commit.run_key, None)
         if found is None or commit.stale:
             return False
@@ -101,7 +101,7 @@ class AnnouncedIntents:
         return all((commit.job_id, product.name) in announced for _staged, product in commit.products)
 
     def withdraw(self, run_keys: Iterable[int], writer: Writer) -> None:
-        """Clear the intents of these runs, which have no result."""
+        """Clear the announced intents of runs that have no result."""
         withdrawn = [run_key for run_key in run_keys if self._waiting.pop(run_key, None) is not None]
         if withdrawn:
             writer.withdraw_intents(withdrawn)
@@ -110,7 +110,7 @@ class AnnouncedIntents:
 _SYNC_EACH_UP_TO = 3
 """Maximum number of folders of one commit that are synced one by one; for more, one `syncfs` costs less."""
 RESERVE_BYTES = 128 * 1024 * 1024
-"""With less free space no job is started; O3DE has the same limit."""
+"""Minimum free space of the disk: with less, no job is started. O3DE has the same limit."""
 
 _MOST_DELETED = 10_000
 _MOST_PLACED = 20_000
@@ -142,7 +142,7 @@ class Cache:
         self.deleted: dict[str, None] = {}
         """The last products that the engine deleted and has not made again: the watcher of the cache ignores them."""
         self.placed: dict[str, Stamp] = {}
-        """{name: stamp} of the last intermediates that were placed. Another stamp means that another program changed the file."""
+        """{name: stamp} of the last intermediates that were placed. If a file has a different stamp, another program changed it."""
         self.announced = AnnouncedIntents()
         self._lock = -1
 
@@ -164,8 +164,8 @@ class Cache:
             with self._tree() as tree:
                 for folder in (_STAGING, _TRASH):
                     tree.make_folder(folder)
-                # A user who can open a file can lock it and so keep the engine from starting: other users get no access to our own
-                # folder.
+                # A user who can open the lock file can lock it and so keep the engine from starting. So other users get no access
+                # to the cache's own folder.
                 close_to_others(self.own)
                 own = tree.descriptor_of(OWN_FOLDER.encode())
                 self._lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=own)
@@ -192,7 +192,7 @@ class Cache:
         if self._lock < 0:
             return
         with contextlib.suppress(OSError):
-            self._empty_staging()  # workers that were killed at the end may have left files
+            self._empty_staging()  # workers that were killed when the engine ended may have left files
         os.close(self._lock)
         self._lock = -1
         with contextlib.suppress(OSError), self._tree() as tree:
@@ -256,7 +256,7 @@ class Cache:
     ) -> tuple[list[int], list[tuple[int, str, int]]]:
         """Perform a commit; return the run keys whose products are recorded, and the failed runs as in `ProductsCommitted.failed`.
 
-        `rows_of` returns the rows of a run, and may take its time; `mark` are rows to save with them.
+        `rows_of` returns the rows of a run, and may wait for them; `mark` are rows to save in the same transaction.
 
         Raises:
             HostError: the database cannot be written; nothing was recorded, and the next start recovers the commit.
@@ -367,7 +367,7 @@ class Cache:
             for name in names:
                 with contextlib.suppress(OSError):
                     if tree.status(_path_of(name)).st_nlink > 1:
-                        continue  # it is also in this machine's result store, which detects writes by the file's time
+                        continue  # this machine's result store has the same file, and detects writes by the file's time
                     tree.touch(_path_of(name))
                     if name.startswith(_COMMON):
                         self._note_placed(name)
@@ -438,7 +438,7 @@ class Cache:
         return problems
 
     def _remove_empty(self, tree: ConfinedTree, folder: str) -> None:
-        while folder:  # also the folder of a platform that is no longer enabled
+        while folder:  # up to and including the folder of the platform, which may be disabled by now
             try:
                 tree.remove_folder(_path_of(folder, is_folder=True))
             except OSError:
@@ -465,7 +465,7 @@ class Cache:
 
         Another program may have changed the folder too, and the new ctime would hide that. So the next start checks a folder in
         which files are missing or unexpected, or whose ctime is too recent to show another change. The row of a deleted folder
-        stays: it proves that the engine made the folder of that name.
+        stays, because it proves that the engine made the folder of that name.
         """
         folders = dict.fromkeys(self._suspect, 0)
         for folder in self._dirty - self._suspect:
@@ -477,7 +477,7 @@ class Cache:
         return {"put_cache_folder": list(folders.items())} if folders else {}
 
     def _is_whole(self, folder: str, index: ProductIndex) -> bool:
-        """Whether the files in a folder are the products that are recorded there."""
+        """Whether a folder contains exactly the products that are recorded for it."""
         expected = index.products_in(folder)
         if read_ctime_ns(self._path(folder)) == NO_FOLDER:
             return not expected
@@ -509,7 +509,7 @@ class Cache:
             writer.finish({"doubt_job": [(job_id,) for job_id in doubtful]}, sorted({intent.run_key for intent in intents}))
 
     def is_touched(self, index: ProductIndex, *, trusts_times: bool = True) -> bool:
-        """Whether any folder changed since the last engine; with `trusts_times`, a folder with the recorded ctime did not."""
+        """Whether any folder changed since the last engine; with `trusts_times`, a folder with the recorded ctime is unchanged."""
         return any(
             read_ctime_ns(self._path(folder)) != ctime_ns or not (trusts_times or self._is_whole(folder, index))
             for folder, ctime_ns in index.cache_folders().items()
@@ -523,8 +523,8 @@ class Cache:
         The engine did not make a folder that has no row: the files in such a folder stay, and `say` reports the folder.
 
         Args:
-            index: what is recorded.
-            say: takes sentences for people.
+            index: the recorded products.
+            say: receives sentences for users.
             trusts_times: leave out folders that have the recorded ctime.
         """
         gone: list[str] = []
@@ -578,7 +578,7 @@ class Cache:
                         tree.unlink(inner)
                         orphans.append(name)
         except LinkError:
-            say(f"the cache folder '{folder}' is reached through a link: nothing behind it is ours, and nothing is deleted there")
+            say(f"the cache folder '{folder}' is reached through a link: no file behind the link is deleted")
             return list(expected)
         except OSError:
             return list(expected)
@@ -601,10 +601,10 @@ class Cache:
 
 
 def _path_of(name: str, *, is_folder: bool = False) -> bytes:
-    """Return the path in the cache of a product, or with `is_folder` of a folder of products.
+    """Return the path of a product in the cache, or with `is_folder` the path of a folder of products.
 
     Raises:
-        ConfinementError: the path is not in the folder of a platform; a foreign database may contain such a name.
+        ConfinementError: the path is not in the folder of a platform. The database of another program may contain such a name.
     """
     path = from_text(cache_path(name))
     if is_folder and not path:

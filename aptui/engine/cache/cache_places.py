@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from aptui.core.messages import JobCommit
 
 
-# Checks that aptui may use a cache folder: no link has the path of its folders, and no other program made them. Also removes trees.
+# Checks that aptui may use a cache folder: no folder in it is a link, and no other program made one. Also removes trees of files.
 #
 # Nothing here writes or deletes a product.
 
 _OWN_FOLDERS = frozenset(("staging", "trash", "logs", "temp"))
-"""Folders in `.aptui`."""
+"""Names of the folders in `.aptui`, aptui's own folder in the cache."""
 _ELSEWHERE = "set 'cache' (or 'logs') to that place, or mount it there"
 
 
@@ -87,14 +87,14 @@ def empty_in_background(folder: int) -> None:
 
     subprocess.run(
         ["/bin/sh", "-c", 'rm -rf -- "$@" </dev/null >/dev/null 2>&1 &', "sh", *(f"./{name}" for name in names)],
-        cwd=f"/proc/self/fd/{folder}",  # not its path: another folder, or a link, may stand there by now
+        cwd=f"/proc/self/fd/{folder}",  # use the open folder, because its path may lead to another folder or to a link by now
         start_new_session=True,
         check=False,
     )
 
 
 Stamp = tuple[int, int, int]
-"""(size, mtime_ns, inode): these stay unchanged when this machine's result store gives a file another name (a hard link)."""
+"""(size, mtime_ns, inode): none of them changes when this machine's result store adds a hard link to the file."""
 
 
 def close_to_others(path: Path) -> None:
@@ -119,7 +119,10 @@ def read_ctime_ns(path: bytes) -> int:
 
 
 _FEWEST_APART, _MOST_HELD = 8, 250
-"""For fewer files a thread is not worth its cost; one message can carry at most 253 descriptors (SCM_MAX_FD)."""
+"""Minimum number of files for which a thread is worth its cost, and maximum number of held files.
+
+One message can carry at most 253 descriptors (SCM_MAX_FD).
+"""
 
 
 class ReplacedFiles:
@@ -154,12 +157,12 @@ class ReplacedFiles:
         held, self._held = self._held, []
         try:
             if len(held) >= _FEWEST_APART:
-                import socket  # small commits do not need it
+                import socket  # imported here, because small commits do not need the module
 
                 self._sockets = self._sockets or socket.socketpair()
                 socket.send_fds(self._sockets[0], [b"-"], held)
         except OSError:
-            pass  # no descriptors are left, or too many are in transit: the files are freed here
+            pass  # no descriptors are left, or too many are in transit: this thread frees the files
         finally:
             for descriptor in held:
                 os.close(descriptor)
@@ -189,7 +192,7 @@ class Placement:
             SYNC_EACH_BELOW,
             sync_file_system,
             sync_open,
-        )  # an engine that is up to date does not load it
+        )  # imported here, because an engine without work does not need the module
 
         staged = [(commit.run_key, path, product.name) for commit in commits for path, product in commit.products]
         opened: list[tuple[int, int, str]] = []

@@ -51,13 +51,16 @@ def path_of(cache_dir: Path, platform: str) -> Path:
 
 
 def platforms_of(project: Project) -> tuple[str, ...]:
-    """Return the platforms that have catalogs: those with products for a runtime, even if this run does not build them."""
+    """Return the platforms that have catalogs: all with products for a runtime, even if this run does not build the platform."""
     listed = (*(platform.id for platform in project.platforms), *project.resting_platforms)
     return tuple(platform for platform in listed if platform != COMMON_PLATFORM)
 
 
 def mark_of(cache_dir: Path, project: str, platforms: Sequence[str]) -> str:
-    """Return the mark of these catalogs, which identifies their files; the database stores the same value."""
+    """Return a text that identifies the present files of these catalogs.
+
+    The database stores the text of the files that were written last.
+    """
     seen = {platform: _stamp(path_of(cache_dir, platform)) for platform in sorted(platforms)}
     return json.dumps([FORMAT_VERSION, project, seen], separators=(",", ":"))
 
@@ -76,15 +79,18 @@ class Catalogs:
     Args:
         database: the asset database that `writer` writes.
         project: the project's name.
-        platforms: those of `platforms_of`.
-        mark: the mark that the database holds.
+        platforms: the platforms of `platforms_of`.
+        mark: the mark that the database stores (`mark_of`).
     """
 
     def __init__(self, writer: Writer, database: Path, project: str, platforms: Sequence[str], mark: str | None) -> None:
         self._writer, self._database, self._project, self._platforms = writer, database, project, tuple(platforms)
         self._folder = database.parent
         self._saved: int | None = 0 if mark == mark_of(self._folder, project, platforms) else None
-        """Number of this engine's product changes that the catalogs contain; None = the catalogs are older than this engine."""
+        """Number of this engine's product changes that the catalogs contain.
+
+        None = the catalogs have the state of an earlier engine.
+        """
         self._mark = mark if self._saved is not None else None
         """The mark of the catalogs on the disk, even if products changed since; None = their contents are unknown."""
         self._thread: threading.Thread | None = None
@@ -123,7 +129,7 @@ class Catalogs:
         done()
 
     def take_problem(self) -> str:
-        """Return once the error of the thread that writes the catalogs; "" = no error."""
+        """Return and clear the error of the thread that writes the catalogs; "" = no error."""
         problem, self._problem = self._problem, ""
         return problem
 
@@ -171,7 +177,7 @@ def _parts(reader: Reader, project: str, platform: str) -> Iterator[bytes]:
 
 
 def _splice(data: bytes, reader: Reader, platform: str, names: Sequence[str]) -> Iterator[bytes]:
-    """Yield a catalog in which the lines of the products `names` (sorted) are replaced or gone; the rest is as in `data`."""
+    """Yield the catalog `data` with the lines of the products `names` (sorted) replaced or removed."""
     from aptui.store.queries.dependencies import catalog_rows
 
     done = 0

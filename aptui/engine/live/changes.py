@@ -1,7 +1,7 @@
-"""Changed files: gathers the notifications of the watcher, and has the engine check the files and folders when the time is right.
+"""Changed files: gathers the notifications of the watcher, and makes the engine check the files and folders at the right time.
 
-A notification is never trusted. The time is right when nothing holds changes back (a version-control operation, `aptui hold`),
-no scan is under way, and no process writes the file any more (`live.writing`).
+A notification only requests a check. The check begins when no version-control operation and no `aptui hold` is in progress, no scan
+is running, and no process writes the file any more (`live.writing`).
 
 A known file or folder that is missing may come back: some programs remove or rename a file and write it again. So a deletion
 takes effect only after two checks (`live.writing.Absences`). Files that were reported with it are checked later; until then the
@@ -112,7 +112,7 @@ _SECOND_CHECK_S = 2.5
 """Delay before a second check, which reads files again whose bytes were read within two seconds of their last change: a coarse
 clock may hide one more change."""
 _SLICE_S = 0.004
-"""Time limit of one slice of checks; then clients have their turn."""
+"""Time limit (seconds) of one slice of checks; between slices the engine answers clients."""
 _MOST_FOLDERS = 64
 """If more folders changed, one scan costs less, and processes all changes as one batch."""
 
@@ -150,9 +150,9 @@ class ChangeTracker:
         self._whole: set[str] = set()
         """The folders in `_folders_due` that are checked as a whole, not only their named files."""
         self._pending_folders: set[str] | None = None
-        """Relative folders with pending work when the first path of the batch was handled, and the parents of these folders."""
+        """Relative folders that had pending work when the first path of the batch was handled, and their parent folders."""
         self._have_folders: dict[str, bool] = {}
-        """{relative folder: whether the stored state has folders below it}; most files are in folders without any."""
+        """{relative folder: whether the stored state has folders below it}; most files are in folders without subfolders."""
         self._named: dict[PathKey, bytes] = {}
         """{key: path in the notification}; the stored path of the file with that key may differ."""
         self._trees: dict[PathKey, None] = {}
@@ -173,7 +173,7 @@ class ChangeTracker:
         self.configure(project)
 
     def configure(self, project: Project) -> None:
-        """Take over the scan folders and ignore rules of a new configuration."""
+        """Use the scan folders and ignore rules of a new configuration."""
         self._folders = [(os.fsencode(item.path) + b"/", item.recursive) for item in project.scan_folders]
         self._repositories = Repositories(item.path for item in project.scan_folders)
         matches = ignore_matcher(project.ignore_regex)
@@ -188,7 +188,7 @@ class ChangeTracker:
     # ------------------------------------------------------------------------------------------------------------- hearing
 
     def take(self, notification: ChangeNotification) -> None:
-        """Take a notification; any thread may call this."""
+        """Receive a notification; any thread may call this."""
         self._notifications.put(notification)
         self._wake()
 
@@ -198,11 +198,14 @@ class ChangeTracker:
             self._paths.update(dict.fromkeys(self._shared_files.check_all(self.engine.scans.links)))
 
     def check_soon(self, path: bytes) -> None:
-        """Check a source (absolute path) as after a notification."""
+        """Check a source (absolute path) as if the watcher had reported it."""
         self._paths[path] = None
 
     def forget(self) -> None:
-        """Drop all notifications so far, because a full scan follows. Reload the configuration, which was not watched when read."""
+        """Drop all notifications so far, because a full scan follows.
+
+        Reload the configuration, because it was read before it was watched.
+        """
         while not self._notifications.empty():
             self._notifications.get_nowait()
         self._settings_changed()
@@ -225,7 +228,8 @@ class ChangeTracker:
                 if notification.is_lost and self.engine is not None:
                     self.engine.check_products()
             elif notification.is_lost or any(map(is_setting, (*notification.paths, *notification.trees))):
-                # This also happens when watching begins: earlier changes of files that were read caused no notification.
+                # The engine also scans when watching begins, because earlier changes of files that were read caused no
+                # notification.
                 self._settings_changed()
         self._say_why(losses)
         if lost_products and self.engine is not None:
@@ -347,7 +351,7 @@ class ChangeTracker:
         retries, self._is_lost, self._retries = self._retries, False, False
         for gathered in (self._placing, self._absences, self._folders_due, self._whole, self._named, self._trees):
             gathered.clear()
-        # Lost notifications may come every minute: only a scan that the user asked for reads every file.
+        # Notifications may be lost every minute, so only a scan that the user requested reads the bytes of every file.
         engine.start_scan(retries=retries, is_full=None if retries else False)
         self._note_distrusted(engine, now)
 
@@ -382,7 +386,7 @@ class ChangeTracker:
         """Find out whether a path needs a check of its folder, of the file, or of everything below it."""
         rels = [rel for rel in self._relatives(path) if not (rel and self._is_ignored(rel))]
         if not rels:
-            self._absences.settle(path)  # the configuration may ignore it by now
+            self._absences.settle(path)  # the configuration may ignore the path by now
             return
         seen = stat_of(path)
         if seen is None and self._absences.may_come_back(engine, path, [key_of(rel) for rel in rels if rel], now):
@@ -393,7 +397,7 @@ class ChangeTracker:
             self._is_lost = self._is_lost or "" in rels  # a scan folder is missing: the scan reports that
             for rel in filter(None, rels):
                 if not was_waited_for and engine.is_unknown_path(key_of(rel)):
-                    continue  # a temporary file that was gone before its first notification
+                    continue  # the path was a temporary file, gone before its first notification
                 self._whole.add(parent(key_of(rel)))
                 by_folder.setdefault(parent(key_of(rel)), set())
                 if was_folder(engine, key_of(rel)):
@@ -406,7 +410,7 @@ class ChangeTracker:
             self._writing.finish(rels)
             for key in (
                 key for key in map(key_of, rels) if not engine.is_unknown_path(key)
-            ):  # it was a source before aptui wrote it
+            ):  # the path was a source before aptui wrote its own file there
                 self._whole.add(parent(key))
                 by_folder.setdefault(parent(key), set())
         elif self._writing.is_ready(engine, path, rels, seen, now):
@@ -444,7 +448,8 @@ class ChangeTracker:
             self._whole.add(folder)
             by_folder.setdefault(folder, set())
         if any(folder == key for _part, folder in engine.scans.unknown):
-            self._note_tree(path)  # the folder may be readable again, and files below it were not checked while it was not
+            # check the whole folder, which may be readable again: files below it were not checked while it was unreadable
+            self._note_tree(path)
 
     # ------------------------------------------------------------------------------------------------------ being written
 
@@ -456,7 +461,7 @@ class ChangeTracker:
         """Check the files that are no longer being written."""
         for path, is_there in self._writing.find_ended(now, engine.scans.is_own):
             if not is_there:
-                self._paths[path] = None  # until two checks agree, the last known state counts
+                self._paths[path] = None  # the path is missing: check it again, because a deletion needs two checks
                 continue
             rels = self._relatives(path)
             self._writing.finish(rels)
@@ -502,11 +507,11 @@ class ChangeTracker:
 
     @property
     def holds(self) -> tuple[str, ...]:
-        """The programs that delay changes."""
+        """Descriptions of the clients that hold changes back (`aptui hold`)."""
         return (*([self._held_by] if self._held_by else ()), *(why for _client, why in self._people))
 
     def hold(self, client: int, why: str) -> None:
-        """Gather changes and act on none until `release`."""
+        """Gather changes, but process none until `release`."""
         self._people[client, why] = None
 
     def release(self, client: int) -> None:
@@ -525,7 +530,7 @@ class ChangeTracker:
     # --------------------------------------------------------------------------------------------------------- what was asked for
 
     def rescan(self, *, retries: bool) -> None:
-        """Scan everything as soon as no program delays changes."""
+        """Scan everything as soon as no client holds changes back."""
         self._is_lost = True
         self._retries = self._retries or retries
 

@@ -1,4 +1,4 @@
-"""A process of a feature that runs beside an engine: watched by the engine's selector, and ended with the engine.
+"""A process of a feature that runs beside an engine. The engine's selector watches it, and it ends with the engine.
 
 Tests: `tests/features/gateway/test_gateway_process.py`, `tests/features/o3de/connection/test_connection_process.py`.
 """

@@ -74,11 +74,11 @@ _QUIET_S = 0.1
 """Delay before the configuration is read again: saves of its files often come in groups."""
 
 ReloadCallback = Callable[[str, bool], None]
-"""Called with an error ("" = none) and whether anything changed."""
+"""Called after a reload, with an error ("" = success) and whether anything changed."""
 
 
 class LoadedConfiguration(Struct):
-    """Result of reading the configuration again: a configuration with its builders, or an error. `callbacks` are notified of it."""
+    """Result of reading the configuration again: a configuration with its builders, or an error. `callbacks` are called with it."""
 
     config: Config | None
     builders: tuple[Builder, ...] = ()
@@ -143,7 +143,7 @@ class ConfigurationReload:
         self._wake()
 
     def take(self) -> LoadedConfiguration | None:
-        """Return the result of the last reload, once."""
+        """Return and remove the result of the last reload, None without a new result."""
         try:
             loaded = self._loaded.get_nowait()
         except queue.Empty:
@@ -154,5 +154,5 @@ class ConfigurationReload:
 
 
 def _decisive(config: Config) -> Config:
-    """Return the parts of a configuration whose change needs another engine."""
+    """Return the configuration without the parts that can change while the engine stays open."""
     return replace(config, layers=(), warnings=(), places={}, serve=GatewaySettings(), tools=packing.without_stamps(config.tools))

@@ -1,6 +1,6 @@
-"""The request handler of the engine: answers clients of the local socket (`link.port`), at once or when a condition holds.
+"""The request handler of the engine: answers clients of the local socket (`link.port`).
 
-It decides nothing itself.
+It answers at once, or later when a condition holds. Other modules make all decisions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 # The pipeline reads no clock, so each request gets a number here: the seconds since the start.
 
 LASTS_S = 90.0
-"""Duration of a boost."""
+"""Duration (seconds) of the raised priority of the sources that a client shows."""
 
 
 class InterestRequests:
@@ -50,7 +50,7 @@ class InterestRequests:
         live.parts.append(self)
 
     def take(self, request: Request, verb: port.NoteInterest) -> None:
-        """Boost the shown sources.
+        """Raise the priority of the jobs of the shown sources.
 
         Raises:
             KnownError: the report has too many sources, or no engine is open at the moment.
@@ -60,7 +60,7 @@ class InterestRequests:
             raise KnownError("the engine is not working", hint="'aptui status' says why")
         if len(verb.keys) > port.MOST_INTERESTING:
             most = f"name {port.MOST_INTERESTING:,} at most"
-            raise UserError(f"{len(verb.keys):,} sources are too many to look at at once", hint=most)
+            raise UserError(f"{len(verb.keys):,} sources are too many for one report", hint=most)
         keys = tuple(dict.fromkeys(PathKey(key.lower()) for key in verb.keys))
         number = 1 + int(self._clock() - self._start)
         if not self._numbers or self._numbers[-1] < number:
@@ -69,11 +69,11 @@ class InterestRequests:
         request.answer(count=len(keys))
 
     def next_deadline(self, now: float) -> float | None:
-        """Return when the oldest boost ends."""
+        """Return when the oldest raised priority ends."""
         return max(now, self._start + self._numbers[0] + LASTS_S) if self._numbers else None
 
     def poll(self, now: float) -> None:
-        """End the boosts that are too old."""
+        """End the raised priorities whose duration has passed."""
         gone = 0
         while self._numbers and now >= self._start + self._numbers[0] + LASTS_S:
             gone = self._numbers.popleft()
@@ -150,9 +150,9 @@ def _answer(asking: _Asking, so_far: LogSoFar | None) -> None:
 
 
 _HELD_S = 60.0
-"""How long `settle` waits for the end of a hold: `aptui hold` has no limit, and its command may itself run `aptui batch`."""
+"""Time (seconds) that `settle` waits for the end of a hold. `aptui hold` has no limit, and its command may run `aptui batch`."""
 _TROUBLE_S = 10.0
-"""How long `settle` waits for an engine in trouble, which tries to reopen after 1, 2, 4 and 8 s."""
+"""Time (seconds) that `settle` waits for an engine that was closed by an error and tries to reopen after 1, 2, 4 and 8 s."""
 
 
 class _Obstacle(Struct, frozen=True):
@@ -180,7 +180,7 @@ class _Settling(Struct):
 
 
 class _WaitingRequest(Struct):
-    """A request that waits for a condition."""
+    """A request that is answered by `then` when `is_true` returns True."""
 
     request: Request
     is_true: Callable[[], bool]
@@ -191,7 +191,7 @@ class FeatureAnswerer(Protocol):
     """Answers the requests of one feature (`Feature.answers`); called in the engine's thread, and may not wait."""
 
     def take(self, request: Request, verb: Any) -> None:
-        """Take one of the feature's requests; answer it now or later."""
+        """Handle a request of the feature; answer it now or later."""
 
     def forget_client(self, client: int) -> None:
         """Drop the requests of a client that has disconnected."""
@@ -225,7 +225,7 @@ class RequestHandler:
     # ------------------------------------------------------------------------------------------------------------ requests
 
     def take(self, request: Request) -> None:
-        """Take a verb; answer it now or later."""
+        """Handle a verb; answer it now or later."""
         try:
             self._take(request)
         except KnownError as error:
@@ -375,7 +375,7 @@ class RequestHandler:
                 running_percent=[percents.get(job_id, -1) for job_id in running],
             )  # fmt: skip
 
-        # A client that reads the database after the answer misses nothing that was published before.
+        # Answer when earlier rows are saved, so that a client that then reads the database finds everything published before.
         self._waiting.append(_WaitingRequest(request, lambda: engine.saved_ticket >= ticket or live.engine is not engine, answer))
 
     def _connections(self) -> tuple[object, ...]:
@@ -412,7 +412,7 @@ class RequestHandler:
         if not verb.is_full:
             self._live.watching.rescan(retries=True)
         elif engine.scans.is_scanning:
-            request.refuse("a scan is under way already", hint="ask again when it has ended")
+            request.refuse("a scan is already in progress", hint="try again when it has ended")
             return
         else:
             engine.start_scan(is_full=True)
@@ -480,7 +480,7 @@ class RequestHandler:
         self._waiting.append(_WaitingRequest(request, is_over, note_drained))
 
     def _find_obstacle(self) -> _Obstacle | None:
-        """Return the obstacle that only a user can remove and that `settle` would wait for, None without one."""
+        """Return what `settle` would wait for until a user acts, None if it need not wait for a user."""
         live = self._live
         if live.engine is None:
             what = f"the engine is not working: {live.health.disk or 'it is being opened'}"
@@ -490,7 +490,9 @@ class RequestHandler:
         if live.watching.is_draining:
             return _DRAINED
         if live.watching.holds:
-            return _Obstacle(f"changes are held by {', '.join(live.watching.holds)}", "wait for its end, or end it", _HELD_S)
+            return _Obstacle(
+                f"changes are held by {', '.join(live.watching.holds)}", "wait until that command ends, or stop it", _HELD_S
+            )
         return None
 
     def _refuse_blocked(self, now: float) -> None:
@@ -514,7 +516,9 @@ class RequestHandler:
             raise _refusal(obstacle)
         problem = self._other_options(verb)
         if problem:
-            request.refuse(f"the engine that runs (process {os.getpid()}) {problem}", hint="stop it, or leave that option out")
+            request.refuse(
+                f"the engine that runs (process {os.getpid()}) {problem}", hint="stop that engine, or leave that option out"
+            )
             return
         live.check_unwatched()
         status = engine.pipeline.status()

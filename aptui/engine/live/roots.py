@@ -27,7 +27,7 @@ from aptui.shared.errors import HostError
 from aptui.shared.health import WatchedRoot, WatchMode
 
 SOURCES, PRODUCTS, SETTINGS = "sources", "products", "settings"
-"""Tags of roots: scan folders, the cache, and where configuration and project builders lie."""
+"""Tags of watched roots: scan folders, folders of the cache, and folders with configuration or project builders."""
 
 
 def cookie_folder(cache: bytes) -> bytes:
@@ -49,7 +49,7 @@ def roots_of(project: Project, cache: str, own_paths: Iterable[str], settings: I
         if not any(other.recursive and other is not folder and is_below(folder.path, other.path) for other in project.scan_folders)
     ]
     platforms = [(platform.id, DELETIONS) for platform in project.platforms]
-    if os.path.isdir(os.path.join(cache, INTERMEDIATES)):  # few projects have any
+    if os.path.isdir(os.path.join(cache, INTERMEDIATES)):  # few projects have intermediates
         platforms.append((INTERMEDIATES, CONTENTS))
     roots += [
         NotifiedRoot(os.path.join(os.fsencode(cache), os.fsencode(name)), f"{PRODUCTS}:{name}", wants=wants)
@@ -77,7 +77,7 @@ def is_setting(path: bytes) -> bool:
 # `live.changes` decides what follows from a notification.
 
 _ARMING_S = 2.0
-"""How long the first scan waits until all folders are watched; if some are watched later, another scan finds earlier changes."""
+"""Time (seconds) that the first scan waits until all folders are watched; if a folder is watched later, another scan follows."""
 _ILL_WATCHED = {WatchMode.POLLING: "polled", WatchMode.LIMITED: "polled", WatchMode.GONE: "not watched"}
 
 
@@ -110,7 +110,7 @@ class WatchedRoots:
         """Watch the sources before the first scan, so that no change is missed between the two.
 
         Returns:
-            Whether all folders are watched now, so that notifications so far are about changes before the scan.
+            Whether all folders are watched now. Then all notifications so far are about changes before the scan.
 
         Raises:
             HostError: the cache cannot be written.
@@ -159,7 +159,7 @@ class WatchedRoots:
         folders = [str(config.project_dir), str(config.project_dir / registry.FOLDER)]
         folders.append(str(dirs.user_file().parent))
         folders += [*config.settings_folders, *(os.path.dirname(file) for file, _digest in config.layers)]
-        shipped = str(dirs.data_dir() / "config")  # it changes with aptui itself
+        shipped = str(dirs.data_dir() / "config")  # not watched, because it changes only when aptui is installed
         folders = [path for path in dict.fromkeys(folders) if path != shipped]
         if any(builder.adapter for builder in config.project.builders):
             folders += registry.find_adapted_folders(dirs.builders_record(config.cache_dir))

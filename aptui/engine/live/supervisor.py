@@ -55,7 +55,7 @@ _REPLACED = "the asset database was replaced: 'rescan' goes on with the other on
 
 
 class DatabaseFileCheck:
-    """The last check of the database file; `trouble` is the problem, "" = none."""
+    """Checks the database file at intervals; `trouble` is the problem that the last check found, "" = no problem."""
 
     def __init__(self) -> None:
         self.trouble = ""
@@ -92,7 +92,7 @@ _MOVED_S = 10.0
 
 
 class LoopPart(Protocol):
-    """A part of the loop beside the engine, with work at certain times or after each turn."""
+    """An object that the loop polls besides the engine, because it has work at certain times or after each turn."""
 
     def next_deadline(self, now: float) -> float | None:
         """Return when (monotonic) `poll` has something to do at the latest; None when only events matter."""
@@ -121,7 +121,7 @@ class EngineSupervisor:
     ) -> None:
         self.config = config
         self.engine: Engine | None = None
-        self._epoch = 0  # number of the engine that was opened last
+        self._epoch = 0  # epoch of the engine that was opened last
         self.server: LinkServer | None = None
         self.selector = selectors.DefaultSelector()
         self.is_stopping = False
@@ -135,7 +135,7 @@ class EngineSupervisor:
         """Called before the engine closes."""
         self.openings: list[Callable[[], object]] = []
         """Called whenever a cache folder is opened again: it may be another folder at the same path."""
-        self._debug_output: bool | None = None  # as a client switched it; None = as configured
+        self._debug_output: bool | None = None  # the value that a client set; None = the configured value
         self.is_scanning_fast = is_scanning_fast
         """Whether starts and rescans skip files with the stored size and time; else they read the bytes of every file."""
         self.ports: dict[str, int] = {}
@@ -173,14 +173,15 @@ class EngineSupervisor:
     # -------------------------------------------------------------------------------------------------------- open, close
 
     def open(self) -> None:
-        """Take the cache, begin to watch, begin to scan.
+        """Lock the cache, begin to watch, begin to scan.
 
         Raises:
             KnownError: the first engine cannot be opened; the cache and the watcher are released.
         """
         try:
             dirs.refuse_other_user(self.config.cache_dir)
-            schema.refuse_foreign(dirs.asset_database(self.config.cache_dir))  # refuse before anything is created in that folder
+            # refuse another program's database before anything is created in its folder
+            schema.refuse_foreign(dirs.asset_database(self.config.cache_dir))
             if self.roots.start():
                 self.watching.forget()
             self.engine = self._engine()
@@ -260,7 +261,7 @@ class EngineSupervisor:
 
     def turn(self) -> None:
         """Sleep until something happens, and handle it."""
-        self._poll_parts()  # again: one part may have waited for another
+        self._poll_parts()  # poll twice per turn, because one part may have waited for another
         engine = self.engine
         deadline = self._deadline(time.monotonic())
         wait_s = max(0.0, deadline - time.monotonic())
@@ -315,7 +316,8 @@ class EngineSupervisor:
             engine.sessions.begin(SessionKind.EDIT)
             if now >= self._disk_at:
                 self._disk_at = now + _DISK_CHECK_S
-                engine.cache.refuse_full_disk()  # before builders fail on the full disk; the engine opens again when space is free
+                # raise before builders fail on the full disk; the engine opens again when space is free
+                engine.cache.refuse_full_disk()
         if engine is not None and engine.pipeline.jobs.is_outdated:
             self._describe_anew(engine)
         self.roots.poll()
@@ -350,9 +352,10 @@ class EngineSupervisor:
             engine.sessions.note_rest()
             self.roots.add_intermediates()
         if not self._is_settled and now - self._idle_since >= _SETTLE_AFTER_S:
-            if self.watching.is_quiet and engine.pipeline.jobs.stuck():  # otherwise the watcher still has a file that jobs wait for
+            # if the watcher is not quiet, it may still have a file that jobs wait for
+            if self.watching.is_quiet and engine.pipeline.jobs.stuck():
                 engine.news.say_once("jobs are waiting for something that cannot happen; please report this")
-            engine.settle(checkpoints=False)  # the next save may come in this moment
+            engine.settle(checkpoints=False)  # no checkpoint, because it takes time and the user may save a file at this moment
             self._is_settled = True
 
     @property
@@ -390,7 +393,7 @@ class EngineSupervisor:
             self._break_down(error)
         else:
             self._say("the engine continues", LogLevel.INFO)
-            self._rereading.want_now(None)  # a project folder that was created again needs new watches
+            self._rereading.want_now(None)  # reload, because a project folder that was created again needs new watches
 
     def is_cache_displaced(self) -> bool:
         """Check whether the open cache was moved, replaced or deleted; the next turn closes such a cache."""
@@ -443,7 +446,7 @@ class EngineSupervisor:
     def check_unwatched(self) -> None:
         """Check now the files that are not watched: tools, outside files that runs used, and sources with a second path.
 
-        The engine is not idle before changed tools are taken over.
+        The engine counts as busy until changed tools are in use.
         """
         self._tools.check(self.config)
         self.watching.check_shared_files()
@@ -451,7 +454,7 @@ class EngineSupervisor:
             self.engine.check_outside_files()
 
     def _describe_anew(self, engine: Engine) -> None:
-        """Describe builders again by the bytes of their files, because runs used other code than their description has."""
+        """Describe builders again by the bytes of their files, because runs used code that differs from their descriptions."""
         if self.is_reopening:
             return
         self._outdated_count += 1
@@ -462,7 +465,7 @@ class EngineSupervisor:
         self._rereading.want_now(None)
 
     def _read_settings(self) -> None:
-        self.roots.follow_configuration()  # a folder of builders may be new
+        self.roots.follow_configuration()  # watch a folder of builders that is new
         self._rereading.begin(dirs.builders_record(self.config.cache_dir))
 
     def _take_loaded(self, loaded: LoadedConfiguration) -> None:
@@ -475,7 +478,7 @@ class EngineSupervisor:
             else:
                 is_changed = loaded.is_other(self.config, self._builders)
                 is_reported = loaded.config.serve != self.config.serve
-                self.config = replace(self.config, serve=loaded.config.serve)  # the gateway's business, not the engine's
+                self.config = replace(self.config, serve=loaded.config.serve)  # the gateway's settings need no other engine
         if error and error != self._configuration_error:
             self._say(f"the configuration was not reloaded: {error}", LogLevel.ERROR)
         self._configuration_error = error
@@ -556,7 +559,7 @@ class EngineSupervisor:
         if isinstance(notice, Progress):
             self.latest_progress = notice
         if isinstance(notice, JobProgress) and self.engine is not None and self.engine.pipeline.jobs.reports.moved:
-            self._held_progress[notice.job_id] = notice  # clients must know first that the job runs
+            self._held_progress[notice.job_id] = notice  # hold it, because clients must first be notified that the job runs
         elif not (isinstance(notice, JobChanged) and notice.status in UNSETTLED):
             self._publish(notice)
         for listener in self.listeners:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # Some programs save by removing or renaming a file and writing it again; for a moment the file is missing, but it is not deleted.
 
 AWAY_S = 0.03
-"""How long a file has to be missing to count as deleted."""
+"""Time (seconds) that a file has to be missing to count as deleted."""
 
 
 class Absences:
@@ -40,7 +40,7 @@ class Absences:
         self._paths: dict[bytes, None] = {}
         self._asked: set[str] = set()
         self._remembered: dict[str, frozenset[PathKey]] = {}
-        """{folder: its stored files}, for folders that this batch needed."""
+        """{folder: its stored files} of the folders that this batch has queried."""
         self.due = 0.0
         """When (monotonic) the missing paths are checked again."""
 
@@ -86,7 +86,7 @@ class Absences:
 
 
 def was_folder(engine: Engine, key: PathKey) -> bool:
-    """Whether a folder of sources is known by this key."""
+    """Whether the stored or pending state has a folder of sources with this key."""
     pending = engine.pipeline.jobs.memory.folders
     return engine.archive.folders.has_folder(key) or any(folder == key or is_below(folder, key) for folder in pending)
 
@@ -129,7 +129,10 @@ class FilesBeingWritten:
         return [written.due for written in self._written.values()]
 
     def is_being_written(self, path: bytes, *, is_asked: bool = False) -> bool:
-        """Whether another process holds this file open for writing; `is_asked`: the file's reader found no writing process."""
+        """Whether another process holds this file open for writing.
+
+        `is_asked`: the reader of the file has already found that no process writes it.
+        """
         return path in self._written or (not is_asked and is_open_for_writing(path) is True)
 
     def is_ready(self, engine: Engine, path: bytes, rels: Sequence[RelPath], seen: os.stat_result, now: float) -> bool:
@@ -143,7 +146,7 @@ class FilesBeingWritten:
         released_at, before = self._released.get(path, (-_LONGEST_WAIT_S, None))
         if now - released_at < _QUIET_S:
             if key == before and not is_coarse(seen.st_ctime_ns):
-                return False  # another notification of the same save; only on a coarse clock can two saves have equal times
+                return False  # the notification is of the same save: two saves have equal times only on a coarse clock
             self._put_off(engine, path, rels, _OpenFile(now + _QUIET_S, 0.0, now))
             return False
         is_open = is_open_for_writing(path)
@@ -160,7 +163,7 @@ class FilesBeingWritten:
         """Yield (path, whether the file exists) for each file that is due and that no process is writing any more.
 
         Args:
-            is_own: whether a file is aptui's own; its end is not awaited, because the writing client may wait for this engine.
+            is_own: whether a file is aptui's own. Such a file is not awaited, because the writing client may wait for this engine.
         """
         for path, written in [item for item in self._written.items() if item[1].due <= now]:
             seen = stat_of(path)
@@ -174,7 +177,8 @@ class FilesBeingWritten:
 
     def release(self, path: bytes, now: float) -> None:
         """Remember the stamp of a file that is about to be checked."""
-        # Facts from before the lease may be of a half-written file; then the end of the write would look like a second save.
+        # Read the facts now: facts from before the lease may be of a half-written file, and the end of the write would look like a
+        # second save.
         seen = stat_of(path)
         self._released[path] = now, seen and _stamp(seen)
         self._released.move_to_end(path)

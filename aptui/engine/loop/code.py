@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from aptui.engine.loop.scans import Scans
 
 MOST_TIMES = 10
-"""How often in a row the code of a builder may change during runs before the jobs of these runs fail."""
-ENDLESS = f"it changed {MOST_TIMES} times in a row under the runs of it"
+"""Number of times in a row that the code of a builder may change during runs before the jobs of these runs fail."""
+ENDLESS = f"it changed {MOST_TIMES} times in a row while its jobs ran"
 _WINDING_DOWN_S = 10.0
 """Time limit for running jobs of other builders to end."""
 
@@ -49,7 +49,7 @@ class DescribedEngine(Protocol):
 
 
 class CodeWatch:
-    """Describes builders again if runs used other code than described; for an engine that ends when it is idle."""
+    """Describes builders again if runs used code that differs from the description; for an engine that ends when it is idle."""
 
     def __init__(self) -> None:
         self._times = 0
@@ -80,7 +80,7 @@ def describe_anew(config: Config) -> tuple[Config, tuple[Builder, ...]]:
     Raises:
         UserError: a tool is gone, or a builder cannot be loaded.
     """
-    from aptui.engine import registry  # projects with rules only do not need it
+    from aptui.engine import registry  # imported here, because projects without Python builders do not need the module
 
     memory = builders_record(config.cache_dir)
     registry.distrust(memory)

@@ -1,9 +1,9 @@
 """The command executor: performs the pipeline's commands one after the other, in their order.
 
 A commit waits for the disk and the database, and clients must not wait for it. So it runs in a separate thread. Until it has ended
-and the pipeline has handled its event, no other command is performed, no file is checked and no event is handled. So the pipeline
-sees no difference to a commit in the loop. During the commit, the loop only makes its rows, exchanges messages with workers (which
-also get files to hash), and answers clients.
+and the pipeline has handled its event, no other command is performed, no file is checked and no event is handled. So for the
+pipeline, a commit in the thread is the same as a commit in the loop. During the commit, the loop only makes its rows, exchanges
+messages with workers (which also get files to hash), and answers clients.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ _Committed = tuple[list[int], list[tuple[int, str, int]]]
 """Run keys of committed runs, and the failed runs as in `ProductsCommitted.failed`."""
 _RowsOf = Callable[[int], Iterable["JobRow"]]
 _ROWS_TOGETHER = 32
-"""Number of jobs whose rows are made at a time, as clients wait for it; the thread places products in parallel."""
+"""Number of jobs whose rows the loop makes at a time while clients wait; the thread places products in parallel."""
 
 
 class _PendingCommit:
@@ -164,7 +164,7 @@ class _PendingCommit:
 
     @property
     def wants_rows(self) -> bool:
-        """Whether rows are still to be made."""
+        """Whether the loop still has to make rows for this commit."""
         return not self._are_rows_made.is_set()
 
     def go_on(self, count: int) -> None:
@@ -174,7 +174,7 @@ class _PendingCommit:
             for commit in commits[len(self._rows) : len(self._rows) + count]:
                 self._rows[commit.run_key] = self._make_rows(commit.run_key)
         except BaseException:
-            self._rows.clear()  # the thread finds no rows, and ends
+            self._rows.clear()  # without rows, the thread ends
             self._are_rows_made.set()
             raise
         if len(self._rows) == len(commits):
@@ -257,17 +257,18 @@ class CommandExecutor:
             raise
 
     def finish(self) -> None:
-        """Wait for the commit in progress, perform the commands after it, and delete the waiting products."""
+        """Wait for the commit in progress, perform the pending commands, and delete the products that wait for deletion."""
         while self._commit is not None:
             self._commit.wait()
             self.go_on()
         self._deletions.perform_all()
 
     def _close(self) -> None:
-        """Wait for the commit under way before the cache is released; the next engine finds its result."""
+        """Wait for the commit in progress before the cache is released; the next engine finds its result."""
         if self._commit is not None:
             self._commit.wait()
-        with contextlib.suppress(KnownError):  # on an error, the next engine deletes the products: their folders are doubted
+        # after an error, the next engine deletes the products, because it checks their folders
+        with contextlib.suppress(KnownError):
             self._deletions.perform_all()
 
     def _do(self, step: Command | tuple[Notice, ...]) -> None:
@@ -316,7 +317,7 @@ class CommandExecutor:
                 )
 
     def _may_read_products(self, command: StartRuns) -> bool:
-        """Whether one of these runs is of a job that depends on other jobs."""
+        """Whether one of these runs belongs to a job that depends on other jobs."""
         running = self._context.pipeline.jobs.running
         jobs = (running.get(order.run_key) for order in command.orders)
         return any(job is not None and job.plan is not None and job.plan.job_dependencies for job in jobs)

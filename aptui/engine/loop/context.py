@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 
 class Inbox:
-    """Events that wait for the pipeline."""
+    """Events that the pipeline has not handled yet."""
 
     def __init__(self) -> None:
         self.seq = 0
-        """The last number of an event."""
+        """The number of the last event."""
         self._waiting: deque[Event] = deque()
 
     def continue_numbers(self) -> Inbox:
@@ -48,7 +48,7 @@ class Inbox:
         return new
 
     def __bool__(self) -> bool:
-        """Whether anything waits."""
+        """Whether any event waits."""
         return bool(self._waiting)
 
     def next_seq(self) -> int:
@@ -69,15 +69,15 @@ class Inbox:
         return {event.folder for event in self._waiting if isinstance(event, FolderSeen)}
 
     def take(self) -> Event:
-        """Take the first event, with a new number.
+        """Remove and return the first event, with a new number.
 
-        Other events never wait in the inbox. New numbers keep all events numbered in the order in which they are handled.
+        Events that do not go through the inbox are handled at once. New numbers keep all events numbered in the order of handling.
         """
         return replace(self._waiting.popleft(), seq=self.next_seq())
 
 
 class ChangeSource(Protocol):
-    """The watching part of an engine that stays up (`live.changes`)."""
+    """The part of an engine that stays up which processes changes (`live.changes`)."""
 
     unfinished: dict[PathKey, FileFact | None]
     """Files that are being written now, with their previous facts."""
@@ -90,12 +90,12 @@ class ChangeSource(Protocol):
         ...
 
     def check_soon(self, path: bytes) -> None:
-        """Look at a source (absolute path) as if the watcher had named it."""
+        """Check a source (absolute path) as if the watcher had reported it."""
         ...
 
     @property
     def is_amid_changes(self) -> bool:
-        """Whether changes that were reported together are only partly checked: no job may start with half of them."""
+        """Whether changes that were reported together are only partly checked: no job may start with only a part of the changes."""
         ...
 
 
@@ -105,7 +105,7 @@ class EngineContext(Struct, frozen=True):
     Args:
         config: the checked configuration. `project` is made from it, with the ids that scan folders have in the database.
         roots: {scan folder id: its path}.
-        live: the watching part, None if the engine ends when it is idle.
+        live: the part that processes changes, None if the engine ends when it is idle.
         closing: closes the parts, the last first.
         wake: ends the loop's sleep; any thread may call it.
         is_stopping: whether the engine was asked to stop.

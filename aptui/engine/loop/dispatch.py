@@ -57,7 +57,7 @@ class QueuePause:
     def is_on(self, is_on: bool) -> None:
         self._is_on = is_on
         if not is_on:
-            self._next.clear()  # `run-next` was for this pause, not for the next one
+            self._next.clear()  # a `run-next` is valid only for the pause in which it was given
 
     @property
     def lets_one_start(self) -> bool:
@@ -91,7 +91,8 @@ def _complete_result(pipeline: Pipeline, result: Result, stamps: dict[str, Stamp
     job = pipeline.jobs.running.get(result.run_key)
     if job is None or job.ties is None or not job.ties.known or result.outcome not in _SPEAKING or _is_fetched(result):
         return result
-    from aptui.worker.inputs.reads import stamp_of  # a faster start: most runs report nothing that needs it
+    # imported here, because most runs need no check, and the engine starts faster without the module
+    from aptui.worker.inputs.reads import stamp_of
 
     for path in job.ties.known:
         if path not in stamps:
@@ -125,7 +126,7 @@ class Pointers:
         self._known: dict[tuple[int, str, int, int], bool] = {}
 
     def among(self, job: Job, file_of: Callable[[PathKey], object]) -> str:
-        """Say which dependency of a job is a pointer, "" when none is."""
+        """Return a sentence about the first dependency of a job that is a Git LFS pointer, "" if no dependency is a pointer."""
         for kind, name, _digest in job.planned_inputs:
             fact = file_of(PathKey(name)) if kind in _KINDS else None
             if isinstance(fact, FileFact) and fact.size < lfs.LONGEST_POINTER_BYTES and self._is_pointer(fact):
@@ -149,7 +150,10 @@ Restore = Callable[[ProcessOrder, Job, Mapping[int, str]], RunResult]
 
 
 class Turn(Struct):
-    """Lookups that ended since the last turn: `results` to use, `misses` to run (one list per message), `beaten` runs to stop."""
+    """Lookups that ended since the last turn: `results` to use, `misses` to run (one list per message).
+
+    `beaten` are runs to stop, because a stored result was found first.
+    """
 
     results: list[RunResult] = field(default_factory=list)
     misses: list[list[Order]] = field(default_factory=list)
@@ -160,7 +164,7 @@ class StoredResults(Protocol):
     """Looks jobs up among stored results and stores new ones (extension point `results`). The loop calls all methods."""
 
     has_found: bool
-    """Whether the last lookup found a result: then more jobs may be looked up than workers are free."""
+    """Whether the last lookup found a result. Then more jobs may be looked up than there are free workers."""
 
     @property
     def account(self) -> Account:
@@ -182,7 +186,7 @@ class StoredResults(Protocol):
         ...
 
     def take(self, orders: Sequence[Order], pipeline: Pipeline) -> list[Order]:
-        """Begin to look up some of these orders; return the other orders, which run now."""
+        """Begin to look up results for some of these orders; return the other orders, which run now."""
         ...
 
     def turn(self, now_s: float) -> Turn:
@@ -220,7 +224,7 @@ _RESULTS_PER_LIVE_COMMIT = 64
 """Maximum number of results in a commit while clients wait: the pipeline handles them in some milliseconds."""
 _HOLD_S = 0.02
 _BATCH_HOLD_S = 0.1
-"""How long results are held without clients, while other jobs can run before the commit."""
+"""Time that results are held if no client waits, while other jobs can run before the commit."""
 NOT_SHARED = "its result is not in the shared cache"
 
 
@@ -244,7 +248,7 @@ class RunDispatcher:
         self._restores: dict[int, Restore] = {}
         self.pool_if_any: Pool | None = None
         self.sandbox_problem = ""
-        """Why builders run without the sandbox that the project wants."""
+        """Why builders run without the sandbox that the project enables, "" if they do not."""
         self.account: Account | None = None
         """The sums of time and bytes that stored results saved; complete when the engine is closed."""
 
@@ -352,17 +356,17 @@ class RunDispatcher:
         return [due for due in found if due is not None]
 
     def poll(self, now: float) -> None:
-        """End the runs and lookups whose time is over."""
+        """End the runs and lookups that exceed their time limit."""
         if self.pool_if_any:
             self.pool_if_any.poll(now)
 
     # --------------------------------------------------------------------------------------------------------------- orders
 
     def offer_slots(self, pause: QueuePause) -> SlotsFree | None:
-        """Return how many messages may start now, None for none."""
+        """Return an event that says how many messages may start now, None if no message may start."""
         free, critical = self.pool.free, self.pool.free_for_critical
         if self._shared is not None and self._shared.has_found and free >= 0:
-            free = max(free, self._shared.free_count)  # looking up a shared result needs no worker
+            free = max(free, self._shared.free_count)  # a lookup of a shared result needs no worker
         inbox = self._context.inbox
         if not pause.is_on and (free > 0 or (critical > 0 and self._is_first_urgent())):
             return SlotsFree(inbox.next_seq(), max(0, free), critical=critical)
@@ -395,7 +399,7 @@ class RunDispatcher:
         self._restores[job_id] = feature.load_needed("restore")(self._context.config, job_id, run_key)
 
     def _answer_restores(self, orders: Sequence[Order]) -> list[Order]:
-        """Answer the orders of jobs that are to be restored; return the others."""
+        """Answer the orders of jobs that restore an earlier run; return the other orders."""
         others = []
         for order in orders:
             job = self._context.pipeline.jobs.running.get(order.run_key)

@@ -88,7 +88,8 @@ class ProgressReporter:
             at_work,
             status.done,
             status.failed,
-            self._scans.is_scanning or not (pending or digests.is_idle),  # jobs are unknown before the first files are read
+            # the progress is not complete before the first files are read, because jobs are still unknown
+            self._scans.is_scanning or not (pending or digests.is_idle),
             failing_count=self._failed_before + status.failing if self._failed_before is not None else -1,
         )
 
@@ -98,11 +99,14 @@ class ProgressReporter:
 # Each order to save rows has a ticket (`core.state.ledger`); `store.db.writer` writes the rows.
 
 OVERDUE_S = 10.0
-"""How long rows may stay unsaved after all other work before the log reports it; another program may have locked the database."""
+"""Time (seconds) that rows may stay unsaved after all other work.
+
+Then the log reports it: another program may have locked the database.
+"""
 
 
 class SavedRows:
-    """The tickets of one writer.
+    """The tickets that a writer of the database has saved, and its error.
 
     Args:
         wake: ends the loop's sleep; any thread may call it.
@@ -169,12 +173,12 @@ class SavedRows:
 
 
 _GC_THRESHOLDS = (50_000, 20, 50)
-"""The default (a collection every 700 objects) costs a tenth of the time: sources and jobs form many reference cycles."""
+"""Thresholds of Python's garbage collector. Its default, a collection every 700 objects, takes a tenth of the engine's time."""
 _PROGRESS_S = 0.1
 _SLICE_S = 0.004
-"""Time limit of handling events; then clients have their turn."""
+"""Time limit (seconds) of handling events in one turn; then the engine answers clients."""
 _LAST = 1 << 30
-"""Sort order of the folder of intermediates: its row gets the highest number."""
+"""Sort order of the folder of intermediates among the scan folders: its row is the last."""
 
 
 class Engine:
@@ -187,7 +191,7 @@ class Engine:
         is_full_scan: read the bytes of every file, even if its size and times match.
         opening: the prepared session; None = `open` prepares one.
         selector: the selector of a supervisor, which stays open when the engine closes.
-        live: the watching part of an engine that stays up.
+        live: the part of an engine that stays up which processes changes.
         runs_builders: whether a job without a stored result runs; else it fails (`dispatch.NOT_SHARED`).
     """
 
@@ -228,7 +232,7 @@ class Engine:
     # ---------------------------------------------------------------------------------------------------------- open, close
 
     def open(self) -> None:
-        """Take the cache, complete or undo the work of a dead engine, and prepare the scan."""
+        """Lock the cache, complete or undo the work of an engine that died, and prepare the scan."""
         trace.start_if_asked()
         self.closing.callback(trace.flush)
         if self._owns_selector:
@@ -355,7 +359,7 @@ class Engine:
         """Begin to scan all scan folders; the turns of the loop perform it.
 
         Args:
-            retries: whether what failed is tried again.
+            retries: whether failed jobs are tried again.
             is_full: read every file's bytes; None = use `is_full_scan` of the engine.
         """
         assert self._opening is not None
@@ -384,7 +388,7 @@ class Engine:
 
     def check_products(self) -> None:
         """Check every cache folder that differs from its record."""
-        self.executor.finish()  # products are in place whose rows are not saved yet
+        self.executor.finish()  # otherwise the check would find products whose rows are not saved yet
         self.scans.check_products()
 
     def ask(self, verb: str, *, keys: Iterable[PathKey] = (), job_ids: Iterable[int] = (), value: int = 0) -> None:
@@ -496,7 +500,8 @@ class Engine:
         if not self.is_committing:
             self._decide(now)
         elif self.digests.are_waiting and not self._is_amid_changes:
-            self.digests.send(self.runs.pool)  # otherwise workers would have no files to hash until the commit ends
+            # send now, because workers would otherwise have no files to hash until the commit ends
+            self.digests.send(self.runs.pool)
         if self.pipeline.jobs.reports.starting:
             for notice in self.pipeline.jobs.reports.list_started(self.runs.at_work()):
                 self.news.notify(notice)
@@ -511,7 +516,7 @@ class Engine:
         self.scans.recheck(now)
         if not self.inbox:
             self.runs.post_results(now)
-            # During changes, answers wait: the copies that were staged while their files were read could not be used.
+            # While changes are only partly checked, answers wait, because the copies that were staged with them could not be used.
             if self.digests.are_answered and not self._is_amid_changes:
                 self.digests.post_answers()
         until = now + _SLICE_S
@@ -522,7 +527,7 @@ class Engine:
         if self.is_committing:
             return
         self.digests.read_few()
-        # During changes, files wait, because they could not be copied while they are read.
+        # While changes are only partly checked, files wait, because they could not be copied while they are read.
         if self.digests.are_waiting and not self._is_amid_changes:
             self.digests.send(self.runs.pool)
         if self.inbox:

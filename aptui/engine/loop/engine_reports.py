@@ -42,7 +42,7 @@ class NoticePublisher:
     def __init__(self, listeners: Sequence[Listener]) -> None:
         self.listeners = list(listeners)
         self.from_threads: deque[str] = deque()
-        """Sentences of threads, to be reported by the loop."""
+        """Sentences from other threads, which the loop reports."""
         self._log: EngineLog | None = None
         self._logs_jobs = False
         self._repeated: set[str] = set()
@@ -52,9 +52,9 @@ class NoticePublisher:
         self._took_s = {"scan": 0.0, "analysis": 0.0, "processing": 0.0}
         """Duration of the last work of each kind: a scan that finds no change does not reset the others."""
         self._begun: set[str] = set()
-        """Kinds of work so far in this period of work."""
+        """Kinds of work that have begun since the engine was last idle."""
         self._before = (0, 0)
-        """Numbers of completed and failed runs when this period of work began."""
+        """Numbers of completed and failed runs when the engine was last idle."""
 
     # ------------------------------------------------------------------------------------------------------------ sentences
 
@@ -175,7 +175,7 @@ def _step(notice: JobChanged) -> str:
 
 _ESTIMATE_EVERY_S = 1.0
 _MOST_SHARE = 50
-"""Minimum interval of estimates as a multiple of the cost of the last one."""
+"""Minimum interval between estimates, as a multiple of the duration of the last estimate."""
 _WINDOW_S = 30.0
 _LEAST_WINDOW_S = 1.0
 _RESTORED_SHARE = 0.5
@@ -244,7 +244,7 @@ class Forecaster:
         self._estimated_s, self._due_s = now, now + max(_ESTIMATE_EVERY_S, _MOST_SHARE * (self._cost_clock() - began))
 
     def _job_interval_ms(self) -> float:
-        """Return the mean time (ms) between ends of jobs in the last seconds, 0 if unknown."""
+        """Return the mean time (ms) between the ends of jobs during the last 30 seconds, 0 if unknown."""
         (then, _, _, before), (now, _, _, done) = self._samples[0], self._samples[-1]
         return 1000 * (now - then) / (done - before) if done > before and now - then >= _LEAST_WINDOW_S else 0.0
 
@@ -270,7 +270,7 @@ class Forecaster:
 
 LONGEST_HISTORY_MS = 180 * 24 * 3600 * 1000
 MOST_RUNS = 2_000_000
-"""About 80 MB of the database."""
+"""Maximum number of runs in the history, about 80 MB of the database."""
 MOST_SESSIONS = 5_000
 _SHORT = 10
 

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 _FILES_PER_ORDER = 256
 _FILES_PER_LIVE_ORDER = (32, 128)
-"""Minimum and maximum number of files of an order; between them it is an eighth of the waiting files. Each order costs a sync."""
+"""Minimum and maximum number of files of an order. Between these limits, an order has an eighth of the waiting files.
+
+Each order costs a sync.
+"""
 _BYTES_PER_ORDER = 1 << 26
 """Maximum size of an order, so that other workers get files, too."""
 _FILES_TOGETHER = 2048
@@ -34,14 +37,14 @@ _FILES_TOGETHER = 2048
 _LIVE_FILES_TOGETHER = 128
 """Maximum number of files that a live engine reports at once: clients and workers wait while they are processed.
 
-This is the limit if copies are decided together; it is `_ALONE` times lower if each is decided alone.
+The limit holds if copies are decided together; it is `_ALONE` times lower if each copy is decided by itself.
 """
 _ALONE = 4
 _LIVE_COPIES_TOGETHER = 256
 """While answers arrive, fewer copies than this wait for more copies that share their commit."""
 _HERE_COUNT = 4
 _HERE_BYTES = 1 << 16
-"""Maximum size of files that the engine reads itself, because a worker would have to be woken or started."""
+"""Maximum size (bytes) of files that the engine reads itself, because waking or starting a worker takes longer."""
 _ANNOUNCED_COUNT = 4
 """Maximum number of saved files whose intents are written while they are read."""
 
@@ -74,7 +77,7 @@ class _Answer(Struct):
 
     @property
     def files(self) -> list[_FileToRead]:
-        """The files of the order."""
+        """The files of the order that is answered."""
         return self.order.files
 
 
@@ -107,7 +110,8 @@ class HashQueue:
         is_live: whether clients wait. Then orders are small, and the engine itself reads a few small files.
         is_little: whether there is little to do. Then the engine itself reads and copies the files.
         copying: how copies are staged on the way.
-        note_read: takes each file that was read, and when its reading began at the earliest: nanoseconds since 1970, and monotonic.
+        note_read: called with each file that was read, and the earliest time at which its reading began (nanoseconds since 1970,
+            and monotonic seconds).
     """
 
     def __init__(
@@ -132,7 +136,7 @@ class HashQueue:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no file is being read or waits to be."""
+        """Whether no file is being read, and no file waits to be read."""
         return not (self._orders or self._waiting or self._answered)
 
     @property
@@ -146,7 +150,7 @@ class HashQueue:
         return bool(self._waiting)
 
     def want(self, command: HashFiles) -> None:
-        """Queue these files for reading."""
+        """Add these files to the files that wait to be read."""
         self._waiting.extend(
             map(_FileToRead, command.files, command.copies, command.known) if command.copies else map(_FileToRead, command.files)
         )
@@ -201,7 +205,7 @@ class HashQueue:
         return f"{self._roots[fact.scan_folder]}/{fact.rel}"
 
     def take(self, result: HashResult) -> None:
-        """Take the answer to an order."""
+        """Receive the answer to an order."""
         order = self._orders.pop(result.order, None)
         if order is not None:
             trace.end("hash", result.order)
@@ -260,7 +264,10 @@ class HashQueue:
         return bool(wanted.run_keys) and self._copying.may_group()
 
     def _has_more(self, alone: int) -> bool:
-        """Whether copies that are decided one by one wait for the next answers, which have arrived; `alone` copies are new."""
+        """Whether copies that are decided one by one should wait for answers that have arrived.
+
+        `alone` is the number of new such copies.
+        """
         self._copies_reported += alone
         has_more = self._is_live and bool(self._answered) and 0 < self._copies_reported < _LIVE_COPIES_TOGETHER
         if not has_more:

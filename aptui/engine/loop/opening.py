@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from aptui.engine.scan.verification import Verification
 
 _FEW_FOLDERS = 4
-"""Up to this many changed folders, the engine reads the files itself instead of starting workers."""
+"""Maximum number of changed folders whose files the engine reads itself instead of starting workers."""
 
 
 def with_intermediates(project: Project, cache: str) -> Project:
@@ -72,7 +72,7 @@ class PreparedSession:
         self.check: UpToDateCheck | None = None
         self.is_current = False
         self.mistakes: tuple[str, ...] = ()
-        """Errors in the settings files of folders; filled only if the project is up to date."""
+        """Errors in the settings files of folders; set only if the project is up to date."""
         self._closing = contextlib.ExitStack()
 
     def take(self) -> None:
@@ -106,7 +106,8 @@ class PreparedSession:
         if not is_new and not note:
             self._check_up_to_date()
         if self._starts_worker and not self.is_current and not self.is_little:
-            from aptui.engine.pool.spawning import EarlyWorker  # not needed if nothing is pending
+            # imported here, because an engine without work does not need the module
+            from aptui.engine.pool.spawning import EarlyWorker
 
             self.early = EarlyWorker(self.config)
             self._closing.callback(self.early.close)
@@ -126,7 +127,7 @@ class PreparedSession:
     def _complete_builders(self) -> tuple[Builder, ...]:
         if not self.config.has_code:
             return self.config.project.builders
-        from aptui.engine import registry  # projects with rules only do not need it
+        from aptui.engine import registry  # imported here, because projects without Python builders do not need the module
 
         return registry.complete_checked(self.config, builders_record(self.config.cache_dir), self.sentences.append)
 
@@ -156,7 +157,7 @@ class PreparedSession:
         self.check = check(self.walk, digests, opens, files)
         self.is_current = is_settled and self.check is not None and self.check.is_clean
         if texts and self.is_current:
-            from aptui.core.settings import SettingsTree  # few projects have settings in their folders
+            from aptui.core.settings import SettingsTree  # imported here, because few projects have settings in their folders
 
             self.mistakes = SettingsTree(replace(self.project, builders=self.builders), texts).problems
 

@@ -52,7 +52,10 @@ def sentences(database: Path, changed: set[int] | None) -> list[str]:
 
 
 def _find_reached(reader: Reader, start: set[int]) -> dict[int, list[int]]:
-    """Return {product: products that it preloads} for all reachable products; those without preloads are left out."""
+    """Return {product: products that it preloads} for all products reachable from `start`.
+
+    Products without preloads are left out.
+    """
     edges: dict[int, list[int]] = {}
     seen, todo = set(start), start
     while todo:
@@ -86,7 +89,7 @@ class ForeignCatalogs(Protocol):
         ...
 
     def take_problem(self) -> str:
-        """Return once the error of the thread that writes the catalogs; "" = no error."""
+        """Return and clear the error of the thread that writes the catalogs; "" = no error."""
         ...
 
     def close(self) -> None:
@@ -210,7 +213,8 @@ class RestRecorder:
             self._executor.handle(RequestReceived(context.inbox.next_seq(), "stop"))
         else:
             self._executor.is_dirty |= self._catalogs.publish(waits=checkpoints)
-        records_folders = context.live is None or is_stopping  # otherwise the watcher notices deleted products
+        # an engine that stays up needs no records until it ends, because its watcher notices deleted products
+        records_folders = context.live is None or is_stopping
         if not (self._scans.is_dirty or self._executor.is_dirty or (records_folders and context.cache.is_unrecorded)):
             self._sessions.forget()
             return

@@ -76,7 +76,7 @@ class SingleFiles:
         return tuple(facts)
 
     def _has_company(self, folder: str, key: PathKey) -> bool:
-        """Whether this file affects other files of its folder, or they affect this file (identity and settings files)."""
+        """Whether this file and other files of its folder affect each other (identity and settings files)."""
         return META_SUFFIX in key or key == file_key(folder) or has_own_identity(key, self._context.project.metadata_types)
 
     def _check_file(self, key: PathKey, path: bytes) -> FileFact | None:
@@ -86,19 +86,19 @@ class SingleFiles:
         known = found[0]
         holders = [root for root in self._watched if self._is_there(root.path, known)]
         if len(holders) != 1 or holders[0].id != known.scan_folder:
-            return None  # another scan folder has such a file, too, which was not reported yet
+            return None  # another scan folder also has a file of this path, which was not reported yet
         if from_text(f"{holders[0].path}/{known.rel}") != path:
-            return None  # it is another file, whose name differs in case
+            return None  # the path belongs to another file, whose name differs in case
         try:
             now = os.lstat(path)
         except OSError:
             return None
         if self._is_own(path, now):
-            return None  # it is no longer a source
+            return None  # the file is aptui's own now, and no longer a source
         if now.st_nlink > 1:
-            return None  # a check of its folder finds its other names
+            return None  # only a check of the whole folder finds the other names of the file
         if not stat.S_ISREG(now.st_mode):
-            return None  # it is a link, and only a check of its folder finds where the link leads
+            return None  # the path is a link, and only a check of the whole folder finds where the link leads
         return FileFact(known.scan_folder, known.rel, now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino)
 
     def _is_there(self, root: str, known: FileFact) -> bool:
@@ -154,11 +154,14 @@ def _newest(fact: FileFact, extra: Mapping[PathKey, FileFact]) -> FileFact:
 
 
 _BACKLOG = 4096
-"""The scan pauses while the backlog is larger, so that memory use does not grow with the tree."""
+"""Maximum backlog. The scan pauses while more work is pending, so that memory use does not grow with the tree."""
 _RECHECK_S = 0.05
 _COMMON = f"{COMMON_PLATFORM}/"
 _IDENTITIES, _MADE = "identities", "made"
-"""Stored state: whether all sources of metadata types have identity files; not set by an engine that creates none."""
+"""Stored state: whether all sources of metadata types have identity files.
+
+An engine that creates no identity files does not set it.
+"""
 
 
 class Scans:
@@ -202,7 +205,7 @@ class Scans:
 
     @property
     def files_seen(self) -> int:
-        """How many files the last scan has met so far."""
+        """Number of files that the last scan has found so far."""
         return self._scanner.files_seen if self._scanner else 0
 
     def start(self, *, retries: bool, is_full: bool) -> None:
@@ -216,7 +219,7 @@ class Scans:
         is_known = is_known and (not context.metadata.creates or context.archive.state(_IDENTITIES) == _MADE)
         self._scanner = self._make_scanner(check=check, is_full=is_full, reassess=not is_known)
         self._steps = self._scanner.steps()
-        if not is_known:  # if the engine dies before it is idle, the next one checks everything
+        if not is_known:  # if this engine dies before it is idle, the next engine checks everything
             context.writer.run({"put_state": [("signature", "")]}, durable=True)
             self.is_dirty = True
         self.check_products(trusts_times=not is_full)
@@ -299,7 +302,7 @@ class Scans:
         self._report_walk()
         if event is not None:
             self.is_dirty = True
-            self._checked_ns[folder] = now_ns  # set only now: the check above needs the time of the previous check
+            self._checked_ns[folder] = now_ns  # set after the check, which needs the time of the previous check
             self._context.inbox.post(event)
 
     def check_files(self, folder: str, named: Mapping[PathKey, bytes]) -> bool:
@@ -332,7 +335,7 @@ class Scans:
 
     def compare(self, facts: Iterable[FileFact]) -> None:
         """Check a file again soon if it differs from its recorded fact."""
-        from aptui.worker.inputs.reads import stamp_of  # a faster start: nothing is compared until the core asks for it
+        from aptui.worker.inputs.reads import stamp_of  # imported here for a faster start: most engines compare no file
 
         for fact in facts:
             found = stamp_of(os_path(f"{self._context.roots[fact.scan_folder]}/{fact.rel}"))

@@ -28,7 +28,7 @@ class FailureTracker:
         self.lonely: dict[Identity, None] = {}
 
     def note_answer(self, builder: str) -> None:
-        """Note that a builder gave an answer, so that it is not regarded as one that kills every worker."""
+        """Note that a builder gave an answer, so that it is not treated as a builder that kills every worker."""
         self._answered.add(builder)
         self._failures.pop(builder, None)
 
@@ -38,11 +38,11 @@ class FailureTracker:
             self._failures[builder] = (self._failures.get(builder, (0, ""))[0] + 1, reason)
 
     def list_broken(self) -> dict[str, str]:
-        """Return {builder: why} of the builders that are broken and get no worker."""
+        """Return {builder: reason} of the builders that are broken and get no worker."""
         return {name: reason for name, (count, reason) in self._failures.items() if count >= MAX_FAILURES}
 
     def refusal(self, builder: str) -> str:
-        """Return why a builder gets no worker, "" if it gets a worker."""
+        """Return why a builder may not get a worker, "" if it may."""
         count, reason = self._failures.get(builder, (0, ""))
         return f"builder {builder!r} died three times at its start: {reason}" if count >= MAX_FAILURES else ""
 
@@ -52,7 +52,7 @@ class FailureTracker:
         self._answered.clear()
 
     def isolate(self, identity: Identity | None) -> bool:
-        """Let a job run alone from now on; return False if it had to already."""
+        """Make a job run alone from now on; return False if it already had to run alone."""
         if identity is None or identity in self.lonely:
             return False
         if len(self.lonely) >= _MAX_LONELY:
@@ -68,15 +68,19 @@ class FailureTracker:
 
 # The memory budget: how much memory builders use, and whether one more run fits beside the running ones.
 #
-# The use of a builder is learned from its runs: the highest peak, which fades slowly when later runs use less. A run fits if the
-# expected further use, of the running ones and its own, is less than the free memory of the machine and our cgroup.
+# The use of a builder is the highest peak of its runs (the high-water mark), which falls slowly when later runs use less. A run
+# fits if its expected use, plus the expected further use of the current runs, is less than the free memory of the machine and of
+# our cgroup.
 
 GUESS_BYTES = 128 << 20
 """Assumed memory use of a builder before its first run."""
 FADE = 32
-"""Each run that takes less brings the high-water mark down by this part of the difference."""
+"""Each run that uses less memory than the high-water mark lowers the mark by this fraction of the difference (1/32)."""
 SAMPLE_S = 0.1
-"""Validity of a measurement of the machine, in seconds; a run that starts within it counts with its whole expected use."""
+"""Validity of a measurement of the machine, in seconds.
+
+A run that starts within that time is counted with its whole expected use.
+"""
 _RESERVE_SHARE = 16
 _LEAST_RESERVE_BYTES, _MOST_RESERVE_BYTES = 64 << 20, 1 << 30
 _CGROUPS = "/sys/fs/cgroup"
@@ -109,7 +113,7 @@ class MemoryBudget:
         self._taken_bytes: dict[int, int] | None = None
 
     def learn(self, builder: str, peak_bytes: int) -> None:
-        """Note the peak memory use of a run; 0 = unknown."""
+        """Record the peak memory use of a run; 0 = unknown."""
         if peak_bytes <= 0:
             return
         known = self.learned.get(builder, 0)
@@ -135,7 +139,7 @@ class MemoryBudget:
             self._sampled_s, self._left_bytes, self._taken_bytes = self._clock(), self._available(), None
         if expected_bytes <= self._left_bytes:
             return True
-        if self._taken_bytes is None:  # memory that they use already is not counted twice
+        if self._taken_bytes is None:  # count memory that current runs already use only once
             self._taken_bytes = {pid: self._taken(pid) for pid, _ in runs}
         expected_bytes = need_bytes + sum(max(0, expected - self._taken_bytes.get(pid, 0)) for pid, expected in runs)
         return expected_bytes <= self._left_bytes
@@ -163,7 +167,7 @@ def _cgroup_limits(proc: str, cgroups: str) -> Iterable[tuple[int, int]]:
         folder = f"{cgroups}{group.rstrip('/')}"
         limit, current = _read(f"{folder}/memory.max").strip(), _read(f"{folder}/memory.current").strip()
         if limit.isdigit() and current.isdigit():
-            # The kernel frees this memory before it kills a process.
+            # Inactive file pages are available: the kernel frees them before it kills a process.
             cached = _fields(f"{folder}/memory.stat").get("inactive_file", 0)
             yield int(limit), int(limit) - int(current) + cached
         group = "" if group == "/" else os.path.dirname(group)

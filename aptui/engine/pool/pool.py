@@ -4,15 +4,17 @@ The engine's loop owns the selector and the thread; nothing here blocks. Each or
 its worker crashes, hangs, floods its output or sends malformed messages:
 
 * the run of a dying worker is LOST, and the reason says how the worker died; the orders behind it are RETURNED;
-* a run that overruns its limit is FAILED, after its worker and every process of its family are gone;
+* a run that overruns its limit is FAILED, after its worker and all processes of the worker have ended;
 * if a worker dies over several copies, it is unknown which copy killed it: all are RETURNED (a single copy is LOST);
 * a builder whose workers die three times before its first answer is broken: its orders fail at once, until `reconfigure`;
 * a run that was killed by SIGKILL is LOST as well; when the same job is ordered again, it runs alone.
 
-Memory: a job starts only if the known use of its builder fits (`pool.admission`) or no job runs. A job that does not fit waits and
-others pass it, up to a limit. Critical orders: `size` workers accept any order, and one more is reserved for critical orders, so
-that these need not wait for the end of a long run. It is started when it is first needed, and keeping it free costs nothing without
-such orders. While all the others run long jobs, it also reads and analyses files: changes are known however long jobs take.
+Memory: a job starts only if the known use of its builder fits (`pool.admission`) or no job runs. A job that does not fit waits, and
+other jobs overtake it, up to a limit.
+
+Critical orders: `size` workers accept any order, and one more worker is reserved for critical orders, so that these need not wait
+for the end of a long run. The reserved worker is started when it is first needed. While all other workers run long jobs, it also
+reads and analyses files, so that long jobs do not delay the detection of changes.
 
 Idle workers are ended after a while, except for the last one, which is ended later.
 """
@@ -129,7 +131,7 @@ class Pool:
 
     @property
     def _is_at_long_jobs(self) -> bool:
-        """Whether every worker has run its job for a while, so that starting another worker is worth its cost."""
+        """Whether every worker has run its job for `_LONG_JOB_S`, so that starting another worker is worth its cost."""
         until_s = self._clock() - _LONG_JOB_S
         return all(slot.messages[0].began_s <= until_s for slot in self._manager.slots if slot.is_busy)
 
@@ -146,15 +148,15 @@ class Pool:
     def jobs_at_work(self) -> dict[int, int]:
         """Return {run key of a job that a worker runs now: ms since it began}.
 
-        Jobs that wait behind them are left out. If several copies were sent together, it is unknown which one runs now: the
-        first.
+        Jobs that wait behind a running job are left out. If several copies were sent together, the first unanswered copy is
+        returned.
         """
         heads = [slot.messages[0] for slot in self._manager.slots if slot.messages and slot.is_ready]
         jobs = [message for message in heads if message.rest and (message.is_job or message.kind is wire.FrameKind.COPY)]
         return {message.rest[0].run_key: int(1000 * (self._clock() - message.began_s)) for message in jobs}
 
     def list_progress(self) -> dict[int, int]:
-        """Return {run key of a running job: per cent}, for builders that reported how far they are."""
+        """Return {run key of a running job: per cent} of the jobs whose builders report their progress."""
         found = dict(slot.progress for slot in self._manager.slots)
         return {run_key: percent for run_key, percent in found.items() if run_key in self.jobs_at_work()}
 
@@ -286,7 +288,7 @@ class Pool:
             slot.member.send(message.frame())
 
     def _choose(self, message: PoolMessage) -> WorkerSlot | None:
-        """Return a worker for a message: the one that was idle longest, else a new one, else a busy one that accepts another."""
+        """Return a worker for a message: the worker that was idle longest, a new worker, or a busy worker that accepts it."""
         if self._manager.busy < self._size + (message.is_critical or (message.only_analyses and self._are_all_at_jobs)):
             free = [slot for slot in self._manager.slots if slot.is_usable and not slot.messages]
             if free:
@@ -421,7 +423,7 @@ class Pool:
         if self._waiting.held_count or (self._waiting and not self._manager.slots):
             times.append(self._clock() + SAMPLE_S)  # another program may free memory, or end a process
         elif any(message.only_analyses for message in self._waiting):
-            times.append(self._clock() + _LONG_JOB_S)  # by then it may be worth starting a further worker
+            times.append(self._clock() + _LONG_JOB_S)  # by then it may be worth starting another worker
         return min(times, default=None)
 
     def poll(self, now_s: float) -> None:

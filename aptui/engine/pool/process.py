@@ -1,7 +1,7 @@
 """One worker process from the side of the engine: starts it, writes to it, reads from it and ends it; `pool` chooses its orders.
 
-Three descriptors wake the loop: the channel (frames), the output pipe (whatever builders print), and a pidfd (its death, which no
-grandchild that holds a pipe open can hide); and a fourth one for questions about a run (`questions`). No read or write blocks.
+Four descriptors wake the loop: the channel (frames), the output pipe (text that builders print), a pidfd (the death of the process,
+which no grandchild with an open pipe can hide), and the socket for questions about a run (`questions`). No read or write blocks.
 
 Tests: `tests/engine/pool/test_environment.py`.
 """
@@ -36,13 +36,13 @@ class WorkerListener(Protocol):
     """Events of a worker for its pool."""
 
     def on_frame(self, member: WorkerProcess, kind: wire.FrameKind, payload: bytes) -> None:
-        """A frame has arrived."""
+        """Called with each frame that the worker sent."""
 
     def on_exit(self, member: WorkerProcess) -> None:
-        """The process is dead; its earlier messages and output were received."""
+        """Called when the process is dead, after its last messages and output were received."""
 
     def on_progress(self, member: WorkerProcess, run_key: int, percent: int) -> None:
-        """A builder reported how far its run is."""
+        """Called when a builder reported the progress of its run."""
 
     def on_wake(self) -> None:
         """Called after all frames of one wake-up were reported."""
@@ -109,7 +109,7 @@ class WorkerProcess:
         except BlockingIOError:
             sent = 0
         except OSError:
-            return b""  # the process is dying; its exit follows
+            return b""  # the process is dying; the loop will receive its exit
         return bytes(data[sent:])
 
     def _flush(self) -> None:
@@ -126,7 +126,7 @@ class WorkerProcess:
         self._listener.on_wake()
 
     def _receive(self) -> bool:
-        """Receive messages; return whether there may be more."""
+        """Receive messages; return whether more messages may follow."""
         if not self._is_listening:
             return False
         try:
@@ -167,7 +167,7 @@ class WorkerProcess:
         self._read_output()
 
     def _read_output(self) -> bool:
-        """Read once; return whether there may be more."""
+        """Read once; return whether more data may follow."""
         if not self._is_reading_output:
             return False
         try:
@@ -211,12 +211,12 @@ class WorkerProcess:
     # ------------------------------------------------------------------------------------------------------------- ending
 
     def hang_up(self) -> None:
-        """Let the worker end by itself after its orders."""
+        """Close the worker's channel for writing, so that the worker ends by itself after its orders."""
         if self._is_listening:
             self._channel.shutdown(socket.SHUT_WR)
 
     def terminate(self) -> None:
-        """Send SIGTERM to the worker's processes, but not to the sandbox around them: its end would kill them at once."""
+        """Send SIGTERM to the worker's processes, but not to the sandbox process around them, whose end would kill them at once."""
         if not self.is_wrapped:
             processes.kill_group(self.pid, signal.SIGTERM)
             return

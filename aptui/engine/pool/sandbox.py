@@ -1,10 +1,10 @@
 """The sandbox of workers: bubblewrap starts them, and they see only the files that builders need.
 
-Visible: the system's programs and libraries, Python and its packages, folders of PATH, the project with its scan folders and its
-cache, and the `sandbox_paths`, all read-only; the staging folder, which alone can be written to; temporary and home folders in
-memory, empty. There is no network. It does not prevent signals to other processes of the same user, or reading the system's
-files that all users can read. A namespace of process ids would prevent signals; but workspaces and left-over processes are known
-by ids that workers and engine share. Memory and environment of other processes cannot be read from inside.
+Workers can read the system's programs and libraries, Python and its packages, folders of PATH, the project with its scan folders
+and its cache, and the `sandbox_paths`. They can write only to the staging folder, and to empty temporary and home folders in
+memory. There is no network. Workers cannot read the memory and environment of other processes. The sandbox does not prevent signals
+to other processes of the same user, or reading the system's files that all users can read. A namespace of process ids would prevent
+signals, but the engine has to know the process ids of workers, which name workspaces and identify left-over processes.
 
 O3DE projects have no sandbox: their Python builders run the O3DE engine's own code, which writes to the user's folders.
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 PROGRAM = "bwrap"
 VARIABLE = SANDBOX_VARIABLE
-"""`on` inside of a sandbox."""
+"""Environment variable of programs in a sandbox; its value is `on`."""
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu", "/sys")
 _TEMP = "/tmp"  # noqa: S108  # one of its own, in memory
 _PROBE_TIMEOUT_S = 10.0
@@ -41,7 +41,7 @@ MISSING = "bubblewrap (bwrap) is not on this machine"
 
 
 class Sandbox(Struct, frozen=True):
-    """How to start a worker in the sandbox.
+    """How to start programs in the sandbox.
 
     Args:
         program: bubblewrap.
@@ -58,7 +58,7 @@ class Sandbox(Struct, frozen=True):
     secrets: tuple[str, ...] = ()
 
     def command(self, command: Sequence[str], folder: str = "/") -> list[str]:
-        """Return the command that runs `command` inside, in `folder`."""
+        """Return the command that runs `command` inside the sandbox, in `folder`."""
         words = [self.program, "--die-with-parent", "--unshare-user", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
         for path in _SYSTEM:
             if os.path.islink(path):

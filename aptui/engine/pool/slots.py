@@ -73,7 +73,7 @@ class WorkerSlot(Struct, eq=False):
 
     @property
     def takes_another(self) -> bool:
-        """Whether one more short message may wait behind the worker's messages."""
+        """Whether the worker accepts one more short message behind its present messages."""
         return self.is_usable and 0 < len(self.messages) < SHORT_IN_FLIGHT and all(message.is_short for message in self.messages)
 
     def takes_behind(self, message: PoolMessage) -> bool:
@@ -82,7 +82,7 @@ class WorkerSlot(Struct, eq=False):
 
     @property
     def job(self) -> PoolMessage | None:
-        """The message of jobs that the worker runs now, None without one."""
+        """The message whose jobs the worker runs now, None if the worker runs no job."""
         return self.messages[0] if self.messages and self.messages[0].is_job else None
 
     def is_at(self, run_key: int) -> bool:
@@ -126,15 +126,15 @@ class WaitingOrders:
         return sum(message.held_since_s is not None for message in self)
 
     def add(self, message: PoolMessage) -> None:
-        """Let a message wait behind those of its kind."""
+        """Add a message behind the waiting messages of its kind."""
         self._lane(message).append(message)
 
     def put_back(self, message: PoolMessage) -> None:
-        """Put a message that a worker had back, before all others of its kind."""
+        """Put back a message that a worker had, before all waiting messages of its kind."""
         self._lane(message).appendleft(message)
 
     def take(self, message: PoolMessage) -> None:
-        """Remove a message that a worker gets. Jobs before it that wait for memory count it as an overtake."""
+        """Remove a message that is sent to a worker. Each job before it that waits for memory records an overtake."""
         if message.is_job:
             for other in self:
                 if other is message:
@@ -144,12 +144,12 @@ class WaitingOrders:
         self.remove(message)
 
     def remove(self, message: PoolMessage) -> None:
-        """Forget a message."""
+        """Remove a message from the waiting messages of its kind."""
         lane = self._lane(message)
         del lane[next(index for index, other in enumerate(lane) if other is message)]
 
     def hold(self, message: PoolMessage, now_s: float) -> bool:
-        """A job does not fit now; return whether it has waited long enough for others to wait as well."""
+        """Record that a job does not fit into memory now; return whether it has waited so long that other jobs must wait, too."""
         if message.held_since_s is None:
             message.held_since_s = now_s
         return message.passed >= PATIENT_PASSES or now_s - message.held_since_s >= PATIENT_S
@@ -171,7 +171,7 @@ class WaitingOrders:
 # failed, cancelled, or returned to the pipeline (`engine.pool.pool` lists the cases).
 
 _HASH_TRIES = 2
-"""Number of workers that may die while reading the same files; the first may have died of another cause."""
+"""Number of workers that may die while reading the same files; the death of the first may have another cause."""
 
 
 class OrderAnswers:
@@ -219,7 +219,7 @@ class OrderAnswers:
         return result
 
     def take_copies(self, message: PoolMessage, results: Sequence[object]) -> bool:
-        """Accept the results of all copies of a message; return False and accept no result if they are of other copies."""
+        """Accept the results of all copies of a message; return False and accept no result if the results are of other copies."""
         answers = [result for result in results if isinstance(result, RunResult)]
         if [result.run_key for result in answers] != [order.run_key for order in message.orders]:
             return False

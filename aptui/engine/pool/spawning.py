@@ -1,7 +1,7 @@
 """Starts the processes of workers; `process` then sends them work.
 
 A worker takes as long to start as the engine takes to import its modules. The `EarlyWorker` is started before, as soon as it is
-known that there is work, so that both happen at the same time.
+known that there is work, so that the worker and the engine start at the same time.
 
 Tests: `tests/engine/pool/test_spawning.py`.
 """
@@ -34,7 +34,10 @@ MARK_VARIABLE = "APTUI_WORKER"
 
 
 def python_command(*arguments: str) -> list[str]:
-    """Return the command of a worker. `-P`: a `json.py` in the current folder must not hide the standard library's."""
+    """Return the command of a worker.
+
+    With `-P`, a `json.py` in the current folder does not hide the module of the standard library.
+    """
     return [sys.executable, "-P", "-X", "utf8", "-m", "aptui.worker.main", *arguments]
 
 
@@ -121,7 +124,8 @@ class EarlyWorker:
 
     If it cannot be started, the pool tries again and reports the error.
 
-    There is only one: on two processors, a second one delayed the engine's own start by as much time as it saved.
+    Only one early worker is started: on two processors, a second early worker delayed the engine's start by as much time as it
+    saved.
     """
 
     def __init__(self, config: Config) -> None:

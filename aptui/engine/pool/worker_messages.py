@@ -27,7 +27,7 @@ from aptui.worker.commands.output import BoundedText, count_levels, records_of
 
 _RECEIVE_BYTES = 1 << 18
 _AGAIN_S = 5.0
-"""Age in seconds at which a question is repeated: a worker without memory may have dropped it."""
+"""Age in seconds at which a question is repeated, because a worker without free memory may have dropped it."""
 
 
 class LogSoFar(Struct, frozen=True):
@@ -47,7 +47,7 @@ class LogSoFar(Struct, frozen=True):
 
     @property
     def stamp(self) -> int:
-        """A number that changes when the log grows."""
+        """A number that increases when the log grows."""
         return max(0, self.log.stamp) + self.printed.byte_count
 
     def records(self) -> tuple[LogRecord, ...]:
@@ -81,7 +81,7 @@ class RunQuestions:
         self._is_open = True
 
     def ask(self, run_key: int) -> None:
-        """Request the log of a run, unless a request is pending."""
+        """Ask the worker for the log of a run, unless a question is pending."""
         if self._log.run_key != run_key:
             self._log, self._asked_s = wire.LogAnswer(run_key), None
         now_s = self._clock()
@@ -91,12 +91,12 @@ class RunQuestions:
         try:
             self._asked_s = now_s if self._channel.send(frame) == len(frame) else None
         except BlockingIOError:
-            pass  # the worker has too many unanswered questions
+            pass  # the socket is full, because the worker has too many unanswered questions
         except OSError:
             self.close()
 
     def so_far(self, run_key: int, window: str, printed: BoundedText) -> LogSoFar:
-        """Return the log of a run as far as it is known."""
+        """Return the known part of the log of a run."""
         if self._log.run_key != run_key:
             return LogSoFar(wire.LogAnswer(run_key), window, printed, is_awaited=False)
         return LogSoFar(self._log, window, printed, is_awaited=self._asked_s is not None and self._is_open)
@@ -120,7 +120,8 @@ class RunQuestions:
 
     def _take(self, log: wire.LogAnswer) -> None:
         self._asked_s = None
-        if log.stamp not in (-1, self._log.stamp):  # otherwise the worker is not running the job, or the log has nothing new
+        # without new records, the worker is not running the job, or the log did not change
+        if log.stamp not in (-1, self._log.stamp):
             self._log = log
 
     def close(self) -> None:
@@ -157,17 +158,17 @@ class PoolMessage(Struct):
 
     @property
     def is_job(self) -> bool:
-        """Whether its orders are jobs, in which builders process sources and need memory."""
+        """Whether the orders are jobs, in which builders process sources and need memory."""
         return self.kind is wire.FrameKind.PROCESS
 
     @property
     def is_critical(self) -> bool:
-        """Whether a client waits for it. A critical order is the only one in its message, so the first order decides."""
+        """Whether a client waits for the message. A critical order is the only order of its message, so the first order decides."""
         return bool(self.orders) and is_critical(self.orders[0])
 
     @property
     def only_analyses(self) -> bool:
-        """Whether it only reads or analyses files."""
+        """Whether the orders only read or analyse files."""
         return self.kind in (wire.FrameKind.HASH, wire.FrameKind.ANALYSE)
 
     @property
@@ -177,7 +178,7 @@ class PoolMessage(Struct):
 
     @property
     def is_short(self) -> bool:
-        """Whether it occupies a worker only for a short time: only quick orders are sent together."""
+        """Whether the message occupies a worker only for a short time; only quick orders are sent together."""
         return self.is_plain or (len(self.orders) > 1 and not self.is_alone and not self.is_batched)
 
     @property
@@ -189,7 +190,8 @@ class PoolMessage(Struct):
     def limit_s(self) -> float:
         """Time limit of the current order.
 
-        A worker limits each start for several files itself, and has less than two starts per file when it halves them.
+        For `batch` commands, the worker limits each start for several files itself; when it halves the files, it needs less than
+        two starts per file.
         """
         order = self.current
         limit_s = order.limit_s if order is not None else 0.0
@@ -203,7 +205,7 @@ class PoolMessage(Struct):
 
     @property
     def current(self) -> AnalyseOrder | ProcessOrder | None:
-        """The order whose builder is at work, None for copies, hashes and when all is done."""
+        """The order whose builder runs now; None for copies and hashes, and when all orders are done."""
         if self.is_plain or self.done >= len(self.orders):
             return None
         order = self.orders[self.done]
@@ -240,7 +242,7 @@ def _kind_of(order: Order) -> wire.FrameKind:
 
 
 def is_critical(order: Order) -> bool:
-    """Whether a client waits for this very job."""
+    """Whether a client waits for the job of this order."""
     return isinstance(order, ProcessOrder) and order.is_critical
 
 

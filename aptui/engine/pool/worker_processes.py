@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 # The orphan reaper: a shell that waits for the engine's death, then ends what its workers left running.
 #
-# A worker dies with the engine (`die_with_parent`), but the kernel does not pass that on: the commands that it had started
-# would go on, and write into folders that the next engine gives to others. They are known by a variable in their environment.
-# An engine that ends normally ends its reaper first, which has nothing to do then.
+# A worker dies with the engine (`die_with_parent`), but the commands that the worker started would continue, and would write into
+# folders that the next engine gives to other jobs. A variable in their environment marks these processes. An engine that ends
+# normally also ends its reaper, which then kills no process.
 
 _SCRIPT = """
 trap '' HUP INT TERM
@@ -71,7 +71,8 @@ class OrphanReaper:
                 cwd="/",
             )
         except OSError:
-            pass  # without a shell, processes that a killed engine leaves behind end by themselves, or the user ends them
+            # without a shell there is no reaper: left-over processes of a killed engine end by themselves, or the user ends them
+            pass
 
     @property
     def pid(self) -> int:
@@ -95,13 +96,12 @@ DEAF_LIMIT_S = 0.5
 
 
 class PoolSettings(Struct, frozen=True):
-    """How workers are kept.
+    """Settings of worker processes: their limits, environment and sandbox.
 
     Args:
         nice: added to a worker's niceness, so that other programs of the user have priority.
         recycle_runs, recycle_cpu_s, recycle_rss_bytes: a worker is replaced after this number of runs that used this much
-            processor
-            time together (a start costs a tenth of a second of it), or above this much memory.
+            processor time together (a start costs a tenth of a second of it), or above this much memory.
         term_grace_s: time between SIGTERM and SIGKILL.
         environment: added to the allow-list's variables.
         scan_folders: absolute paths; workers report which files below them a call opened.
@@ -136,11 +136,11 @@ def settings_for(
     early: EarlyWorker | None = None,
     notify: Callable[[str], object] | None = None,
 ) -> PoolSettings:
-    """Return how workers of a project are kept: in its sandbox, and reporting files that they open outside its scan folders.
+    """Return the settings of a project's workers: they run in its sandbox, and report files that they open outside scan folders.
 
     Args:
-        environment: is added to theirs.
-        writes: folders that they write to beside that for staging.
+        environment: variables that are added to the environment of workers.
+        writes: folders that workers may write to besides the staging folder.
         early: a worker of this project that was started already.
         notify: called with a sentence if a sandbox is wanted and cannot be started.
 
@@ -166,7 +166,7 @@ class WorkerManager:
         selector: the loop's.
         listener: receives the frames of workers, and is notified when they die.
         clock: seconds of a monotonic clock.
-        settings: how they are kept.
+        settings: settings of the worker processes.
     """
 
     def __init__(
@@ -273,7 +273,7 @@ class WorkerManager:
         """End workers that exceed a limit, are stuck, or were idle for long."""
         if self._orphans:
             self._orphans = processes.reap(self._orphans)
-            if not self._orphans:  # until they have ended, they may write into the folders of their worker
+            if not self._orphans:  # until these processes have ended, they may write into the folders of their worker
                 self._remove_leavings()
         for slot in sorted(self._slots.values(), key=lambda slot: slot.idle_since_s):
             if slot.member.is_deaf and slot.kill_at_s is None:
@@ -299,7 +299,7 @@ class WorkerManager:
             self.end(slot, order.run_key, Verdict(Outcome.FAILED, error, FailureKind.TIMEOUT))
 
     def close(self, grace_s: float) -> None:
-        """End all workers, those at work too; returns when every process is gone."""
+        """End all workers, also workers that run jobs; return when every process has ended."""
         for slot in self.slots:
             slot.is_retiring = True
             slot.member.hang_up()

@@ -1,1 +1,1 @@
-"""Compares the union of the scan folders with the stored state, reads `.meta` files, and compares bytes."""
+"""Scans the sources: compares all scan folders with the stored state, reads `.meta` files, and compares bytes."""

@@ -71,8 +71,9 @@ class FileClocks:
 class FreshReads:
     """Files whose bytes were read so soon after their last change that one more change may not show in their times.
 
-    They are read again later, whatever their times are. The second reading is trusted if it begins more than a tick after the first
-    one and the times are still the same: any later change then has another time, even if the clock of a server is ahead of ours.
+    These files are read again later, even if their times did not change. The second reading is trusted if it begins more than a
+    tick after the first reading and the times are still equal. A later change then has another time, even if the clock of a server
+    is ahead of ours.
 
     Args:
         clocks: how coarse the clocks of the scan folders are.

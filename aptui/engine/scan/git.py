@@ -79,7 +79,7 @@ def _repository_of(root: str) -> tuple[str, str] | None:
 
 
 def _worktree_of(file: str) -> str | None:
-    """Return where the `.git` file of a work tree or submodule points."""
+    """Return the folder that the `.git` file of a work tree or submodule names."""
     try:
         with open(file, encoding="utf-8", errors="surrogateescape") as stream:
             text = stream.read(4096)

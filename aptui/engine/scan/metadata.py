@@ -1,4 +1,4 @@
-"""Identity files on disk: reads `.meta` files, and makes one for a source without it, in the reference program's JSON form.
+"""Identity files on disk: reads `.meta` files, and makes one for a source without it, in the JSON form of O3DE's Asset Processor.
 
 The content of a file is never lost: an unreadable file stays unchanged, an incomplete file is written again with all its
 contents. An empty file counts as missing. New files are made in scan folders, and only for types that the configuration names.
@@ -35,7 +35,7 @@ _LIMIT_S = 10.0
 _MOST_TEXTS = 256
 
 _Key = tuple[bytes, str]
-"""(SHA-256 of the bytes, relative path)."""
+"""(SHA-256 of the bytes of a settings file, its relative path)."""
 
 
 class FolderSettings:
@@ -59,9 +59,9 @@ class FolderSettings:
         """Return the compiled text of the file at `path` (text form), None while it is being compiled.
 
         Args:
-            rel: its path as messages name it: relative to its scan folder.
+            rel: the path of the file relative to its scan folder, for messages.
         """
-        from aptui.config import folder as config_folder  # only projects with such files import YAML
+        from aptui.config import folder as config_folder  # imported here, because only projects with settings files need YAML
 
         try:
             data = config_folder.read_bytes(from_text(path))
@@ -93,7 +93,7 @@ class FolderSettings:
 def compile_apart(data: bytes, rel: str) -> str:
     """Return the result of `config.folder.compile_folder`, which runs in a process of its own."""
     from aptui.config import folder as config_folder
-    from aptui.engine.pool.spawning import python_environment  # most projects do not have such files
+    from aptui.engine.pool.spawning import python_environment  # imported here, because most projects have no settings files
 
     try:
         done = subprocess.run(
@@ -133,7 +133,7 @@ class Metadata(Struct):
         delay_s: how long a source waits for a missing identity file before a new one is created.
         clock: monotonic seconds.
 
-    `held` are sources that wait: (scan folder, relative path) → until when. `mistakes` are sentences for users.
+    `held` are sources that wait: {(scan folder, relative path): end of the wait}. `mistakes` are sentences for users.
     """
 
     types: tuple[str, ...]
@@ -197,7 +197,10 @@ class Metadata(Struct):
         return from_text(f"{self.roots[fact.scan_folder]}/{fact.rel}")
 
     def _write(self, path: bytes, data: bytes, *, is_new: bool) -> bool:
-        """Put a whole file in place; a file that another program made in the meantime stays, unless it is empty."""
+        """Write the file completely before it gets its name.
+
+        A file that another program made in the meantime stays, unless it is empty.
+        """
         temporary = path + b".%s.tmp" % os.urandom(6).hex().encode()
         try:
             # Other programs write into this folder: a link in the place of our file must not redirect the write.
@@ -222,12 +225,12 @@ class Metadata(Struct):
 
 
 def _link(temporary: bytes, path: bytes) -> bool:
-    """Give a file its name by a hard link; return False if the file system has no links."""
+    """Give a complete temporary file the name `path` by a hard link; return False if the caller has to rename the file instead."""
     try:
         os.link(temporary, path)
     except FileExistsError:
         return os.stat(path).st_size > 0
-    except OSError:  # a file system without links
+    except OSError:  # the file system does not support hard links
         return os.path.lexists(path)
     return True
 
@@ -261,7 +264,7 @@ def parse(data: bytes, meta: FileFact, source: FileFact) -> tuple[SourceIdentity
 
 
 def render(document: Mapping[str, Any], identity: SourceIdentity, rel: RelPath) -> bytes | None:
-    """Return `document` with all required fields, in the reference program's form; None if JSON cannot represent a name."""
+    """Return `document` with all required fields, in the form of O3DE's Asset Processor; None if JSON cannot represent a name."""
     text = document.get("UUID")
     text = dict(text) if isinstance(text, dict) else {}
     text.setdefault("__version", 0)

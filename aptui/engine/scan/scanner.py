@@ -1,4 +1,6 @@
-"""The scanner: reports differences from the stored state, folder by folder, and which file wins each path.
+"""The scanner: reports differences from the stored state, folder by folder.
+
+It determines which scan folder's file of a relative path is the source.
 
 It makes no decision about jobs. For each file it finds which scan folder wins its path and whether another file differs only
 in case, because `walk` lists one relative folder of all scan folders at a time. A folder whose entries all have their stored size,
@@ -27,7 +29,7 @@ from aptui.engine.scan.up_to_date import UpToDateCheck
 from aptui.engine.scan.walk import Digests, Entry, FolderPart, Walk, digests_of, text_of
 
 IdentityFiles = Mapping[tuple[int, str], FileFact]
-"""{(scan folder id, relative path as it is spelled, and in lower case): identity file}."""
+"""{(scan folder id, relative path): identity file}; each file has two keys: its path as spelled, and in lower case."""
 _FOLDERS_PER_STEP = 64
 _FILES_PER_STEP = 512
 _FILES_PER_SETTINGS = 128
@@ -51,7 +53,7 @@ class RememberedFolders(Protocol):
 
 
 class Scanner:
-    """One scan. Iterate over `steps`; each answers with the events of a slice of work.
+    """One scan. Iterate over `steps`; each step yields the events of a slice of work.
 
     Args:
         project: has the scan folders.
@@ -100,7 +102,7 @@ class Scanner:
 
     @property
     def files_seen(self) -> int:
-        """Number of files seen so far."""
+        """Number of files that the scan has found so far."""
         return self._checked_count or self._walk.files_seen - self._walked_before
 
     def steps(self, below: str = "") -> Iterator[list[FolderSeen | FoldersUnchanged]]:
@@ -198,7 +200,7 @@ class Scanner:
         named = _find_reidentified(now, metas_before, metas)
         changed = tuple(fact for key, fact in now.items() if key in named or self._is_reported(was.get(key), fact, again, key))
         gone = {*was.keys(), *(PathKey(fact.rel) for fact, _others in was_clashing)}
-        if self._reassess:  # another configuration may have classified or ordered files differently
+        if self._reassess:  # an earlier configuration may have classified or ordered files differently
             gone.update(replace(fact, is_duplicate=True).key for facts in before.values() for fact in facts)
         gone -= {*now.keys(), *(PathKey(fact.rel) for fact, _others in clashing)}
         gone |= {key_of(fact.rel) for fact, _others in clashing if key_of(fact.rel) in was}
@@ -326,7 +328,8 @@ class Scanner:
             known = old.get((scan_folder, rel))
             if self._unfinished and key_of(rel) in self._unfinished:
                 last = self._unfinished[key_of(rel)]
-                if last is not None and (last.scan_folder, last.rel) == (scan_folder, rel):  # and not the file that hides this one
+                # the stored facts are of this file, not of a file in another scan folder that hides it
+                if last is not None and (last.scan_folder, last.rel) == (scan_folder, rel):
                     known = last
                 if known is not None:
                     yield known
@@ -352,7 +355,7 @@ class Scanner:
     def check_folder(self, folder: str, again: frozenset[PathKey]) -> FolderSeen | None:
         """Check one relative folder (lower case) now; its files in `again` are read again whatever is stored of them.
 
-        Return None if it equals its stored state.
+        Return None if the folder equals its stored state.
 
         Raises:
             SettingsNotReadError: its settings file is still being compiled: call this again later.
@@ -367,7 +370,7 @@ class Scanner:
         return self._report(folder, entries, digests, again, remembered)
 
     def _parts_of(self, folder: str) -> list[FolderPart]:
-        """Return the real folders that make up a relative one (lower case)."""
+        """Return the real folders of all scan folders that a relative folder (lower case) consists of."""
         parts = self._walk.roots()
         for name in folder.split("/") if folder else ():
             parts = [part for part in self._below(parts) if part.rel.rpartition("/")[2].lower() == name]
@@ -388,7 +391,7 @@ class Scanner:
 
 
 def _compile_settings(path: str, rel: str) -> str:
-    from aptui.config import folder as config_folder  # only projects with such files import YAML
+    from aptui.config import folder as config_folder  # imported here, because only projects with settings files need YAML
 
     return config_folder.read(os.fsdecode(from_text(path)), rel)
 

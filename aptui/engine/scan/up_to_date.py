@@ -52,7 +52,7 @@ def find_changed_files(known: Mapping[str, OutsideFile], *, trusts_times: bool =
         try:
             digest = hash_file(_path(path), sees_through=True)[0][0].hex() if stamp else ""
         except (OSError, FileChanged):
-            continue  # it is being written: the next check finds it
+            continue  # another process is writing the file: the next check finds the change
         now = outside_file(digest, stamp, read_ns)
         if _stamp(path) == stamp and now != before:
             changed.append((path, now))
@@ -102,7 +102,10 @@ def _stamp(path: str) -> Stamp:
 
 
 _FOLDERS_FOR_TWO, _FILES_FOR_TWO = 300, 3_000
-"""One process walks a smaller tree, because it is done before a second process has started."""
+"""Minimum folders and files of a tree that two processes walk.
+
+One process walks a smaller tree before a second process has started.
+"""
 _FOLDERS_FOR_READERS = 16
 _MOST_READERS = 16
 """Maximum number of processes that read; more would only wait for the disk and for each other."""
@@ -132,7 +135,7 @@ Met = tuple[str, list[tuple[FolderPart, list[Entry]]]]
 
 
 class Verifies(Protocol):
-    """Compares bytes (`verification`)."""
+    """Compares the bytes of files with their stored digests (`verification`)."""
 
     def is_same(self, folder: str, entries: list[tuple[FolderPart, list[Entry]]]) -> bool:
         """Whether the files of a folder have the remembered bytes."""
@@ -178,7 +181,7 @@ def signature(project: Project, builders: Sequence[Builder]) -> str:
         for item in builders
     ]
     is_read = project.debug_output and any(item.reads_debug_output for item in builders)
-    # A platform that is disabled now may be removed before the next start: then its products must be deleted, too.
+    # If a disabled platform is removed before the next start, the signature has to change, so that its products are deleted.
     left_alone = [("left alone", sorted(project.resting_platforms))] if project.resting_platforms else []
     return short(repr((project.signature, project.scan_signature, sentences, is_read, *left_alone)).encode())
 
@@ -254,7 +257,7 @@ def _shares(below: Below, digests: Digests, count: int) -> list[list[tuple[str, 
 
 
 def _answer_share(walk: Walk, share: Sequence[tuple[str, list[FolderPart]]], known: _Comparison, parent: int) -> bytes:
-    if known.reads:  # reading everything may take long, and is useless once the parent is gone
+    if known.reads:  # end with the parent: reading all files may take long, and is useless after the parent has ended
         from aptui.worker.processes import die_with_parent
 
         die_with_parent(parent)
@@ -272,7 +275,7 @@ def _answer_share(walk: Walk, share: Sequence[tuple[str, list[FolderPart]]], kno
 def _add(
     check: UpToDateCheck, walk: Walk, answer: bytes, share: Sequence[tuple[str, list[FolderPart]]], known: _Comparison
 ) -> None:
-    if not answer:  # the child died: do its share here
+    if not answer:  # the child process died: do its share here
         _compare(walk, walk.folders(share), known, check)
         return
     unchanged, differing, files_seen, sentences, ways, shared = marshal.loads(answer)  # noqa: S302 - written by our own child, into a pipe of ours

@@ -21,7 +21,9 @@ _READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class Verification:
-    """Compares files with the digests of the folder table. A connection must not cross a fork: make one after it.
+    """Compares files with the digests of the folder table.
+
+    A database connection must not be used across a fork, so make the object after the fork.
 
     Args:
         database: the asset database.

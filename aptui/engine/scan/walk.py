@@ -1,7 +1,9 @@
-"""The walk over the union of the scan folders, one relative folder (in lower case) at a time; `scanner` judges the finds.
+"""The walk over the union of the scan folders, one relative folder (in lower case) at a time.
 
-Links to folders are not followed, links to files are read. Each file belongs to one scan folder: a scan folder that comes
-earlier in the order owns all it contains (a non-recursive one: its direct files), and aptui's own files are left out.
+`scanner` decides what the files mean.
+
+Links to folders are not followed, links to files are read. Each file belongs to one scan folder: a scan folder that is earlier in
+the order owns all files in it, or only its direct files if it is not recursive. aptui's own files are left out.
 
 This module is imported by runs that find nothing to do: it must stay light.
 
@@ -40,8 +42,8 @@ from aptui.shared.files.confinement import ConfinedTree
 # The guard of the walk: a scan folder that is suddenly empty, or on another device, is unknown, not gone.
 #
 # A share that is not mounted leaves an empty folder. If its files counted as deleted, all their products would be lost. So an
-# engine refuses to scan at its start, and when another folder takes the place of a scan folder: if that one is empty, if it is
-# on another device and lacks most entries, or if it lacks more than half of many files. If it is the same folder
+# engine refuses to scan at its start, and when another folder takes the place of a scan folder: if the new folder is empty, if it
+# is on another device and lacks most entries, or if it lacks more than half of many files. If it is the same folder
 # (device and inode, on a disk of this machine), its files were deleted: a checkout of another branch needs no confirmation.
 # With `accept` a user confirms that the folder is right.
 
@@ -72,7 +74,7 @@ class RootGuard:
     """Checks each scan folder before it is walked.
 
     Args:
-        own: the folder `.aptui` of the cache, where acceptances lie.
+        own: the folder `.aptui` of the cache, where the file with accepted scan folders is stored.
         known: the value of `ROOTS_STATE`.
     """
 
@@ -92,7 +94,7 @@ class RootGuard:
             return
         problem = self._problem(folder, now, remembered)
         if problem and tuple(_read_accepted(self._own).get(folder.name, ())) != now:
-            hint = f"mount it again; if it is meant, 'aptui batch --accept-empty {folder.name}' says so"
+            hint = f"mount it again; if its state is right, confirm that with 'aptui batch --accept-empty {folder.name}'"
             raise HostError(f"scan folder '{folder.path}' {problem}: nothing is removed", hint=hint)
         self._trusted[folder.name] = now
 
@@ -126,7 +128,7 @@ def accept(own: str, folder: ScanFolder) -> None:
         HostError: the file cannot be written.
     """
     if not os.path.isdir(own):
-        return  # there is no cache yet, and nothing that could be lost
+        return  # without a cache, no stored state can be lost
     try:
         noted = _read_accepted(own) | {folder.name: _identity(folder.path)}
         with contextlib.closing(_tree_of(own)) as tree:
@@ -136,7 +138,10 @@ def accept(own: str, folder: ScanFolder) -> None:
 
 
 def forget_accepted(own: str) -> None:
-    """Drop the acceptance of an empty scan folder once it is processed: if it is empty again later, the user is asked again."""
+    """Drop the user's acceptance of an empty scan folder after it was processed.
+
+    If the folder is empty again later, the user is asked again.
+    """
     with contextlib.suppress(OSError), contextlib.closing(_tree_of(own)) as tree:
         tree.unlink(_ACCEPTED_FILE)
 
@@ -207,7 +212,7 @@ def _top_names(remembered: RememberedRoots, scan_folder: int) -> frozenset[str]:
     return frozenset(folders | {str(key_of(fact.rel)) for fact in files})
 
 
-# Other names of files in scan folders: links, where they lead, and hard links. A change by one name concerns all others.
+# Other names of files in scan folders: links, where they lead, and hard links. A change under one name concerns all other names.
 #
 # A notification names the path that a program wrote to. If that path lies outside the scan folders, the engine is not notified.
 #
@@ -217,7 +222,7 @@ _STEPS_AT_MOST = 40
 """Maximum number of links in a chain, as in Linux."""
 _ROUND_S = 1.0
 _PACE = 50
-"""Checks take at most 1/50 of the time."""
+"""Minimum pause as a multiple of the duration of checks: checks of linked files take at most 1/50 of the time."""
 _CHECKED_TOGETHER = 500
 """Maximum number of files checked at a time (about 1 ms), so that clients do not wait."""
 _Stamp = tuple[int, ...]
@@ -314,7 +319,7 @@ class SharedFiles:
             path = self._waiting.popleft()
             stamp, before = _stamp(path), self._stamps.get(path)
             self._stamps[path] = stamp
-            # A file without a stored stamp was seen by a scan, but it may have changed since then.
+            # A file without a stamp was found by a scan, but the file may have changed since the scan.
             if stamp != before and (before is not None or max(stamp[1:3], default=0) >= self._began_ns - RACY_NS):
                 found.append(os.fsencode(path))
         return found
@@ -331,7 +336,7 @@ def _stamp(path: str) -> _Stamp:
 def way_of(link: str, real: str) -> tuple[str, ...]:
     """Return the chain of paths to which a link leads; `real` is the last one."""
     places = [real]
-    with suppress(OSError):  # it was deleted, or is no longer a link: the watcher reports that
+    with suppress(OSError):  # the path was deleted, or is no longer a link: the watcher reports that
         while len(places) < _STEPS_AT_MOST and os.path.islink(link := os.path.join(os.path.dirname(link), os.readlink(link))):
             folder, name = os.path.split(link)
             places.append(os.path.join(os.path.realpath(folder), name))
@@ -344,11 +349,11 @@ _GONE = frozenset((errno.ENOENT, errno.ENOTDIR))
 _LEADS_NOWHERE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG))
 
 scandir = os.scandir
-"""All folders of sources are opened by this name, so that tests can replace it with a failing disk."""
+"""All folders of sources are listed by this function, so that tests can replace it by a failing disk."""
 Entry = tuple[str, int, int, int, int]
-"""(name, size, mtime_ns, ctime_ns, inode)."""
+"""One file in a listing: (name, size, mtime_ns, ctime_ns, inode)."""
 Digests = Mapping[str, Sequence[tuple[int, bytes]]]
-"""{relative folder in lower case: ((scan folder id, digest), ...)}, as it is remembered."""
+"""{relative folder in lower case: ((scan folder id, digest), ...)} of the stored state."""
 
 
 class FolderPart(Struct):
@@ -400,7 +405,7 @@ class Walk:
         """Messages for users: about a link that is not followed, or a folder that cannot be read."""
 
     def roots(self) -> list[FolderPart]:
-        """Return the scan folders that are walked.
+        """Return the scan folders where the walk begins.
 
         Raises:
             HostError: a scan folder is missing; treating its files as deleted would delete all its products.
@@ -473,7 +478,7 @@ class Walk:
     def _follow(self, part: FolderPart, link: os.DirEntry[str], ways: dict[str, tuple[str, ...]]) -> bool:
         """Note in `ways` where a link leads; return False if the link is ignored or leads out of the allowed folders."""
         name = text_of(link.name)
-        # For example, an editor's lock is a link that leads nowhere.
+        # Ignored links need no warning: an editor's lock, for example, is a link that leads nowhere.
         if self.is_ignored(f"{part.rel}/{name}" if part.rel else name):
             return False
         real = os.path.realpath(link.path)

@@ -11,12 +11,12 @@ import termios
 from msgspec import Struct
 
 NATIVE_KINDS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "ramfs", "zfs", "f2fs"})
-"""File systems whose every change goes through this kernel, so that it reports all changes."""
+"""File systems whose changes all go through this kernel, so that the kernel reports every change."""
 OVERLAY_KINDS = frozenset({"overlay", "overlayfs"})
 
 _KERNEL = "/proc/sys/"
 _OWN_LIMITS = {"max_user_watches": "user.max_inotify_watches", "max_user_instances": "user.max_inotify_instances"}
-"""The limits of a user namespace, which apply as well, for example in containers without root (namespaces(7))."""
+"""Files with the limits of a user namespace, which apply as well, for example in containers without root (namespaces(7))."""
 _PLENTY = 1 << 62
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 
@@ -32,7 +32,7 @@ class WatchLimits(Struct, frozen=True):
 
 
 class Mount(Struct, frozen=True):
-    """Where something is mounted, and the kind of its file system."""
+    """The path of a mount, and the kind of its file system."""
 
     point: bytes
     kind: str

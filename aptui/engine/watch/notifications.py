@@ -37,10 +37,9 @@ class NotifiedRoot(Struct, frozen=True):
 
     Args:
         path: absolute.
-        tag: is contained in the root's notifications.
+        tag: a text that the root's notifications contain.
         is_recursive: False = only direct children matter.
-        wants: `"all"` changes, `"deletions"` only, or `"contents"`: these and changed paths, but no trees to check
-        again.
+        wants: `"all"` changes, `"deletions"` only, or `"contents"`: deletions and changed paths, but no trees to check again.
         poll: None = decide by file system; True or False = forced.
         skips: absolute folders below the root whose changes are not reported (cache, logs).
     """
@@ -149,7 +148,7 @@ class RootNotifications:
     settings: WatchTimings
     notify: Notify
     is_structure_changed: bool = False
-    """Whether folders may have appeared or disappeared since the watches were last counted; the counter resets it."""
+    """Whether folders may have appeared or disappeared since the watches were last counted; the count resets this flag."""
     has_grown: bool = False
     """Whether folders appeared since the watches were last counted, in a root that does not report new folders."""
     _young: dict[bytes, _Young] = field(default_factory=dict)
@@ -218,7 +217,7 @@ class RootNotifications:
         self.notify(_notification(self.root.tag, paths, trees))
 
     def notify_gone(self, paths: Iterable[bytes]) -> None:
-        """Report those of `paths` that do not exist."""
+        """Report the paths among `paths` that do not exist."""
         gone = frozenset(path for path in paths if not self._is_skipped(path) and not os.path.lexists(path))
         if gone:
             self.notify(ChangeNotification(self.root.tag, gone))

@@ -113,7 +113,7 @@ class ListingDifference(Struct, frozen=True):
     Args:
         changed: folders whose entries differ.
         appeared: new folders.
-        gone: names that are gone, if names are kept.
+        gone: paths that are gone, if the listing keeps names.
         removed: folders that are gone, without the folders that were below them.
     """
 
@@ -130,7 +130,7 @@ class Listings(Struct):
         top: an absolute folder.
         is_recursive: False = its direct entries alone.
         skips: absolute folders that are not listed.
-        keeps_names: True = deletions are reported by name, at the price of memory.
+        keeps_names: True = deletions are reported by name, which needs more memory.
     """
 
     top: bytes
@@ -202,7 +202,7 @@ def _times(entry: os.DirEntry[bytes]) -> tuple[int, ...]:
 
 
 class Poller:
-    """A thread that lists one tree again and again.
+    """A thread that lists one tree at intervals.
 
     Args:
         top: an absolute folder, the root or a mount below it.
@@ -226,7 +226,7 @@ class Poller:
         self._thread.start()
 
     def stop(self) -> None:
-        """End soon."""
+        """Request the end of the thread, without waiting for it."""
         self._over.set()
 
     def join(self, timeout_s: float) -> None:

@@ -87,9 +87,9 @@ class RootWatch(Struct, eq=False):
     broken: str = ""
     """Why the watch has ended; set by the thread that reads."""
     outdated: str = ""
-    """Why a working watch has to be set again."""
+    """Why a watch that works has to be set again, "" if it need not be."""
     reason: str = "watching began"
-    """Reported as the reason when the next watch is set."""
+    """The reason of the full check that is requested when the next watch is set."""
     failures: int = 0
     retries: int = 0
     """Number of retries since a name that is not UTF-8 prevented watching."""
@@ -208,7 +208,7 @@ class WatchSupervisor:
         watched.reason, watched.outdated, watched.arm_at = reason, "", 0.0
 
     def _re_establish(self, watched: RootWatch, now: float) -> None:
-        """Remove a broken watch; the first new watch is set at once, further ones after growing pauses."""
+        """Remove a broken watch; the first new watch is set at once, further watches are set after growing pauses."""
         if now - watched.armed_at > min(_STEADY_S, self._settings.rescan_backoff_s[1]):
             watched.failures = watched.retries = 0
         watched.failures += 1
@@ -228,7 +228,7 @@ class WatchSupervisor:
             self._retry_soon(watched)
 
     def _retry_soon(self, watched: RootWatch) -> None:
-        """Retry watching sooner than for a root that cannot be watched: the user may rename the file in the way."""
+        """Retry watching sooner than for other roots that cannot be watched, as the user may rename the file with the bad name."""
         settings = self._settings
         wait_s = min(settings.retry_names_s * 2**watched.retries, settings.retry_native_s)
         watched.arm_at, watched.retries = settings.clock() + wait_s, watched.retries + 1
@@ -239,7 +239,7 @@ class WatchSupervisor:
             self._renew(watched, "the folder was removed or replaced")
 
     def _check_count(self, watched: RootWatch, now: float) -> None:
-        """Compare the number of watches with that of folders after folders changed: the library reports no limit reached later."""
+        """Compare the numbers of watches and folders after folders changed, as the library reports no limit reached later."""
         notifications = watched.root_notifications
         if notifications.is_structure_changed and (notifications.has_young() or notifications.has_grown):
             watched.count_at = min(
@@ -329,7 +329,7 @@ class WatchSupervisor:
             watched.missing = max(0, watched.survey.folders - watched.watches)
 
     def _watches_of(self, native: Native) -> int:
-        """Return the number of watches, without that of the sync cookie."""
+        """Return the number of watches of the root, without the watch of the folder of sync cookies."""
         return max(0, self._settings.watch_count(native.descriptor) - native.extra_watches)
 
     @staticmethod

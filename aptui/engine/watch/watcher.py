@@ -74,7 +74,7 @@ class SyncCookie:
         self._passing: dict[str, _Passing] = {}
 
     def is_awaited(self) -> bool:
-        """Whether the file of any sync cookie has not passed yet."""
+        """Whether a sync cookie has not passed every watch yet."""
         return bool(self._passing)
 
     def take(self, native: Native, changes: set[tuple[int, str]]) -> set[tuple[int, str]]:
@@ -125,7 +125,7 @@ _F_SETOWN_EX, _F_OWNER_TID = 15, 0
 _LATER_S = (0.0003, 0.001, 0.004, 0.02)
 """Delays of further reads (seconds), if the library has not read the descriptor yet after a signal."""
 _REST_S = (0.0001, 0.003)
-"""How long notifications gather before they are collected: after a single save, and at most during a burst (seconds)."""
+"""Time (seconds) that notifications gather before they are collected: after a single save, and at most during a burst."""
 _AWAITED_S = 0.02
 """Interval of checks whether all changes before a sync cookie have been reported (seconds)."""
 _STORM_GAP_S = 0.005
@@ -220,7 +220,7 @@ class _Native:
         except WatchfilesRustInternalError as error:
             raise WatchEndedError(str(error)) from error
         except RuntimeError:
-            return set()  # the other thread has just closed it
+            return set()  # another thread has just closed the watch
         if not isinstance(found, set):
             return set()
         self._silent_finds = 0 if is_signalled else self._silent_finds + 1
@@ -292,11 +292,11 @@ class Watcher:
         self._poke.set()
 
     def suspect(self, why: str) -> None:
-        """Request a check of everything; may be called from anywhere, a signal handler too."""
+        """Request a check of everything; any thread and signal handlers may call this."""
         self._suspicions.append(why)
 
     def health(self) -> tuple[WatchedRoot, ...]:
-        """Return how each root is watched."""
+        """Return the state of the watch of each root."""
         known = {watched.root: watched.health() for watched in self._roots.watched}
         roots = tuple(known.get(root) or WatchedRoot(to_text(root.path), WatchMode.STARTING) for root in self._wanted)
         trouble = "; ".join(self._trouble.values())
@@ -405,7 +405,8 @@ class Watcher:
             watched.root_notifications.lose(_OVERFLOW)
         links, top = watched.survey.links, os.fsdecode(watched.root.path)
         if (_DELETED, top) in changes:
-            watched.identity, watched.check_at_s = (0, 0), 0.0  # a new folder may get the number of the old one
+            # forget the inode: a new folder at the path may get the inode number of the old folder
+            watched.identity, watched.check_at_s = (0, 0), 0.0
             self._poke.set()
         if links and any(os.fsencode(path) in links for _kind, path in changes):
             watched.outdated = "a link to a folder changed, and with it what is watched"

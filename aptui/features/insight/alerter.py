@@ -1,7 +1,8 @@
 """Runs the programs that `on:` names after failures, fixes and the end of all work, with one digest for many jobs.
 
-The engine's listener only records a notice and returns. A separate thread collects notices, waits and sends. Programs and web hooks
-have a timeout; an error is reported once. A job is reported when it begins to fail, not each time it fails again.
+The engine's listener only records a notice and returns. A separate thread collects the notices, waits, and sends the digests.
+Programs and web hooks have a timeout; an error is reported once. A job is reported when it begins to fail, not each time it fails
+again.
 
 Tests: `tests/features/insight/test_alerter.py`.
 """
@@ -129,12 +130,12 @@ class Alerter:
                 is_long = self._clock() - self._working_since_s >= self._config().on.quiet_s
                 self._working_since_s, self._is_at_rest = None, True
                 if not is_long:
-                    self._ran = 0  # a save was processed at once, so the user does not need an alert
+                    self._ran = 0  # the user does not need an alert about work that took less than `quiet_s`
                 if self._ran or self._since_s is not None:
                     self._wake_thread()
 
     def _wake_thread(self) -> None:
-        """Wake the thread, because an alert is pending or its delay has passed."""
+        """Wake the sending thread, because an alert is pending or its delay has passed."""
         if self._since_s is None:
             self._since_s = self._clock()
         if self._thread is None:

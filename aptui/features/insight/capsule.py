@@ -56,7 +56,7 @@ from aptui.worker.commands.command_job import values_of
 # Only files that the job's manifest names are packed, and the code of builders; never environment variables.
 
 _FILES = ("source", "dependency", "discovered", "companion")
-"""Kinds of a manifest's entries that are files."""
+"""Kinds of inputs in a manifest that are files."""
 _JOBS = ("job", "products")
 _PROJECT_KEYS = ("limits", "metadata_types", "undeclared_reads")
 _BELOW = ".aptui.yaml"
@@ -75,7 +75,7 @@ def pack_capsule(row: JobRow, builder: Builder, database: Reader, config: Config
     """Return the capsule of a job.
 
     Raises:
-        UserError: O3DE's database is the project's, or the job's source does not exist.
+        UserError: the project uses a database of O3DE, or the job's source does not exist.
     """
     if config.foreign:
         raise UserError("a capsule holds a job of an aptui.yaml", hint="'aptui rerun JOB' runs this one alone")
@@ -219,7 +219,7 @@ def _script(row: JobRow, builder: Builder, quality: Quality) -> bytes:
     quality_variables = ((QUALITY_VARIABLE, quality.value),) if builder.has_drafts else ()
     exports = [f"export {name}={_quote(value)}" for name, value in (*quality_variables, *command.environment)]
     line = " ".join(map(_quote, command.arguments))
-    lines = ["#!/bin/sh", "# The command of this job, over the sources beside it; its products are in out/.", "set -eu"]
+    lines = ["#!/bin/sh", "# Runs the command of this job on the sources beside this script; the products are in out/.", "set -eu"]
     lines += [
         'here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)',
         'rm -rf "$here/out" "$here/temp"',
@@ -274,7 +274,7 @@ def _add(tar: tarfile.TarFile, name: str, content: str | bytes) -> None:
 _RUN = "run"
 _FOLDER_PREFIX = "aptui-capsule-"
 _NO_PLATFORM = (COMMON_PLATFORM, "all")
-"""Platforms of jobs that work for every platform."""
+"""Platform ids of jobs whose products are valid for every platform."""
 
 
 def capsule_arguments(parser: ArgumentParser) -> None:
@@ -437,7 +437,10 @@ def _differences(expected: dict[str, Any], came: dict[str, Any]) -> list[dict[st
 
 
 def _tools(facts: dict[str, Any], config: Config) -> list[dict[str, Any]]:
-    """Return the tools whose versions differ on this machine. They can explain a difference; they are not a difference."""
+    """Return the tools whose versions differ on this machine.
+
+    Other tools may explain a difference of the products, but are not reported as a difference.
+    """
     here = {tool.name: tool.digest for tool in config.tools}
     return [
         _difference(f"the tool {one['name']}", one["digest"][:12], here.get(one["name"], "none")[:12], is_result=False)

@@ -24,7 +24,7 @@ _STATES = ("idle", "working", "paused", "draining", "drained", "held", "in troub
 
 
 def document(reader: Reader, name_of: Callable[[bytes], str], status: Mapping[str, Any] | None) -> str:
-    """Return everything as OpenMetrics.
+    """Return all metrics in the OpenMetrics format.
 
     Args:
         name_of: a builder's name by its UUID.
@@ -43,7 +43,7 @@ def _of_database(reader: Reader, name_of: Callable[[bytes], str]) -> Iterator[Fa
     yield gauge("aptui_log_errors", "Errors in the logs of completed jobs.", totals.errors)
     yield gauge(
         "aptui_slower_jobs",
-        "Jobs whose last run took longer than the noise of earlier ones.",
+        "Jobs whose last run took longer than the variation of earlier runs explains.",
         len(session_history.slower_jobs(reader)),
     )
     yield _durations(reader, name_of)
@@ -53,7 +53,7 @@ def _of_database(reader: Reader, name_of: Callable[[bytes], str]) -> Iterator[Fa
         yield gauge("aptui_session_seconds", "How long the last session took.", last.seconds)
         yield gauge("aptui_session_jobs_run", "Jobs that ran in the last session.", last.jobs_run)
         yield gauge("aptui_session_jobs_failed", "Jobs that failed in the last session.", last.jobs_failed)
-        yield gauge("aptui_session_jobs_restored", "Jobs of the last session whose result was there already.", last.restored)
+        yield gauge("aptui_session_jobs_restored", "Jobs of the last session whose stored result was restored.", last.restored)
 
 
 def _durations(reader: Reader, name_of: Callable[[bytes], str]) -> Family:

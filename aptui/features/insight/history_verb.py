@@ -1,4 +1,4 @@
-"""`aptui history` and `aptui trace`: stored sessions, the runs of one as a list or a trace, and the difference between two.
+"""`aptui history` and `aptui trace`: stored sessions, the runs of a session as a list or a trace, and the difference of two.
 
 `aptui compare` compares asset lists; `aptui history` with two sessions compares these sessions.
 """
@@ -54,7 +54,7 @@ class JobComparison(Struct, frozen=True):
 
     @property
     def growth(self) -> int:
-        """Growth of its products in bytes."""
+        """Growth of the job's products in bytes."""
         return self.new.size - (self.old.size if self.old else 0)
 
 
@@ -74,7 +74,7 @@ class Comparison(Struct):
 
 
 def compare(reader: Reader, old: WorkSession, new: WorkSession) -> Comparison:
-    """Compare the end of one session with that of a later one."""
+    """Compare the end of one session with the end of a later session."""
     before: dict[Name, SessionRun] = {}
     for run in runs_until(reader, old.number):
         if run.name not in before or before[run.name].session <= run.session:
@@ -261,7 +261,7 @@ def print_session(one: WorkSession) -> None:
     printing.say(
         f"at its end {printing.count(one.failing, 'job')} failed, or its analysis did"
         if one.failing
-        else "nothing was failed at its end"
+        else "at its end no job was failed"
     )
     if one.commit:
         printing.say(f"commit {one.commit}")
@@ -404,7 +404,7 @@ JOIN Sources s ON s.SourceID = j.SourcePK JOIN Products p ON p.ProductName = '{C
 
 
 class Span(Struct, frozen=True):
-    """One run on its lane; milliseconds since the session began."""
+    """One run on its lane; its times are milliseconds since the session began."""
 
     run: SessionRun
     lane: int
@@ -440,7 +440,7 @@ def _lay_on_lanes(runs: list[SessionRun]) -> tuple[list[Span], int]:
     """Lay out runs on lanes: runs that were committed together share a lane if possible; others use the lowest free lane."""
     spans: list[Span] = []
     free_ms: list[int] = []
-    """Times at which the lanes become free after the runs that were committed earlier."""
+    """Time at which each lane becomes free after the runs that were committed earlier."""
     for end_ms, together in groupby(sorted(runs, key=lambda run: run.ended_after_ms), key=lambda run: run.ended_after_ms):
         begins: dict[int, int] = {}
         for run in sorted(together, key=lambda run: (-run.duration_ms, run.job_id)):

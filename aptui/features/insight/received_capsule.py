@@ -1,7 +1,7 @@
 """A capsule from another user: unpacked within limits, checked, and turned into a project that stays within its folder.
 
-The file is untrusted. Its names and sizes are checked before anything is written, its facts before any code runs. Only the
-configuration keys that a job needs are used. The receiver decides where products go, which alerts are sent and how jobs are
+The file is untrusted. Its names and sizes are checked before any file is written, and its `capsule.json` before any code runs. Only
+the configuration keys that a job needs are used. The receiver decides where products go, which alerts are sent and how jobs are
 sandboxed.
 
 Tests: `tests/features/insight/test_received_capsule.py`.
@@ -38,14 +38,14 @@ FORMAT = 1
 FACTS = "capsule.json"
 SOURCES = "sources"
 TOP = "capsule"
-"""The folder in the file that holds everything."""
+"""Name of the folder that contains all files in a capsule."""
 DEFAULT_LIMIT_BYTES = 1 << 30
 _MOST_MEMBERS = 20_000
 """Maximum number of files and folders. No known job has more inputs, and this number is unpacked in seconds."""
 _MOST_BYTES = {FACTS: 16 << 20, FILE_NAME: 256 << 10, "run.sh": 1 << 20}
 _MOST_CODE_BYTES = 4 << 20
 _HEADER_BYTES = 16 << 10
-"""Maximum header size of a member: the standard library reads headers whole, some in quadratic time."""
+"""Maximum header size of a member: the standard library reads a whole header into memory, some in quadratic time."""
 _PIECE_BYTES = 1 << 20
 _FREE_BYTES = 256 << 20
 """Disk space that unpacking leaves free."""
@@ -66,7 +66,7 @@ _HINT = "'aptui capsule JOB' makes one"
 
 
 class CapsuleJob(Struct):
-    """Names the job of a capsule."""
+    """The names that identify the job of a capsule."""
 
     source: str
     platform: str
@@ -170,7 +170,7 @@ def _unpack(bounded: _BoundedStream, folder: Path, limit_bytes: int) -> None:
         bounded.most_bytes_at_once = _PIECE_BYTES
         for member in members:
             _write_member(tar, member, folder)
-        while bounded.read(_PIECE_BYTES):  # read to the end, because the checksum of the whole file is there
+        while bounded.read(_PIECE_BYTES):  # read to the end, where the checksum of the whole file is
             pass
 
 

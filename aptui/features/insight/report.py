@@ -46,7 +46,7 @@ class ReportRow(Struct):
 
 
 def read_report(reader: Reader, group: Group) -> list[ReportRow]:
-    """Return the groups, the worst first; half a second at 100,000 jobs."""
+    """Return the groups, the worst first; this takes half a second for 100,000 jobs."""
     found: dict[str, ReportRow] = {}
 
     def row_of(source: str, folder: str, builder: bytes, platform: str) -> ReportRow:
@@ -176,7 +176,7 @@ _MOST_PATTERNS, _MOST_PATTERN_CHARS = 10_000, 256
 
 
 class Owners:
-    """The owners that one CODEOWNERS names.
+    """The owners that one CODEOWNERS file names.
 
     Args:
         root: the folder that its patterns are relative to.
@@ -229,7 +229,7 @@ class _Rule:
         self._first, *self._others = runs
 
     def means(self, rel: str) -> bool:
-        """Whether it matches this file."""
+        """Whether the pattern matches this file."""
         parts = rel.split("/")
         end = len(parts) - self._is_folder
         at = len(self._first)

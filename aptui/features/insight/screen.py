@@ -1,4 +1,6 @@
-"""`:history`, `:timeline`, `:size`, `:check`: each reads the database in a thread and shows a sheet; `:restore` asks the engine.
+"""`:history`, `:timeline`, `:size`, `:check`: each reads the database in a thread and shows the result on a sheet.
+
+`:restore` sends a request to the engine.
 
 Tests: `tests/features/insight/test_session_lines.py`.
 """
@@ -90,7 +92,7 @@ def _find_run(app: Shell, rest: str) -> None:
     elif restore is None:
         app.in_ui(app.show_toast, "earlier runs cannot be restored: no installed feature stores them", "warning")
     else:
-        app.in_ui(app.ask, restore(rows[0].job_id, runs[int(number) - 1].run_key), f"run {number} of {path} comes back")
+        app.in_ui(app.ask, restore(rows[0].job_id, runs[int(number) - 1].run_key), f"run {number} of {path} is restored")
 
 
 def _names(row: JobRow) -> tuple[str, str]:

@@ -1,4 +1,6 @@
-"""The sheets about sessions as lines: the list, one session, two compared, a time line, sizes. Built in a thread.
+"""Makes the lines of sheets about sessions: all sessions, one session, a comparison of two, a time line, sizes.
+
+A thread calls this.
 
 Tests: `tests/features/insight/test_session_lines.py`.
 """
@@ -32,7 +34,7 @@ _WIDE = 100
 
 
 def history(reader: Reader, words: Sequence[str], name_of: NameOf, width: int) -> list[Parts]:
-    """Return the lines of `:history`: all sessions, one, or two compared.
+    """Return the lines of `:history`: all sessions, one session, or the comparison of two sessions.
 
     Raises:
         UserError: a word is not a session.
@@ -105,7 +107,7 @@ def _compare(old: WorkSession, new: WorkSession, found: Comparison, width: int) 
         ("Shrank", found.shrank, _growth, ""),
         ("New", found.new, _nothing, ""),
     )
-    # All headings first: a list of hundreds of failures must not hide that a job became slow.
+    # The headings of all changes come first, so that hundreds of failures do not hide that a job became slow.
     heads = [f"{len(changes):,} {head.lower()}" for head, changes, _texts, _role in groups if changes]
     yield (Part(f" {' · '.join(heads) or 'all is as it was'}", "muted"),)
     for head, changes, texts, role in groups:

@@ -45,7 +45,7 @@ class SizeRow(Struct):
 
 
 def sizes(reader: Reader, by: SizeBy, name_of: Callable[[bytes], str], depth: int = 1) -> list[SizeRow]:
-    """Return the groups, the largest first; two seconds for a million products.
+    """Return the groups, the largest first; this takes two seconds for a million products.
 
     Args:
         by: how products are grouped.
@@ -104,7 +104,7 @@ def rank_sizes(rows: Iterable[SizeRow]) -> list[SizeRow]:
 
 
 def folder_of(source: str, depth: int) -> str:
-    """Return the first folders of a path, "." for none."""
+    """Return the first `depth` folders of a path, "." for a path without folders."""
     return "/".join(source.split("/")[:-1][:depth]) or "."
 
 
@@ -162,7 +162,7 @@ def write_page(file: str, page: str) -> None:
 
 
 def format_growth(grew: int) -> str:
-    """Return a growth with its sign, "" for none."""
+    """Return a growth as text with its sign, "" for no growth."""
     return f"{'+' if grew > 0 else '-'}{printing.size(abs(grew))}" if grew else ""
 
 
@@ -207,7 +207,7 @@ def size_arguments(parser: ArgumentParser) -> None:
 
 
 def size(arguments: Namespace) -> int:
-    """List how large products are."""
+    """List the sizes of products by group."""
     by, depth = SizeBy(arguments.by), arguments.depth
     if not 1 <= depth <= _DEEPEST:
         raise UserError(f"--depth: {depth} is not between 1 and {_DEEPEST}", hint="take a number between them")

@@ -55,8 +55,8 @@ BEGUN_PREFIX, BEGUN_SUFFIX = ".aptui-", ".tmp"
 class Rename(Struct, frozen=True):
     """One name that changes.
 
-    `target` is the renamed item; `is_seen_from_here` = a path relative to the file's folder. A path has `/`, a UUID is 32 hex
-    digits in lower case.
+    `target` is the renamed item; `is_seen_from_here` = a path relative to the file's folder. A path is written with `/`, a UUID as
+    32 hex digits in lower case.
     """
 
     old: str
@@ -119,7 +119,7 @@ def _encoding(data: bytes) -> tuple[str, bytes, bytes]:
 
 
 class _Mending:
-    """One pass over a text."""
+    """The state of one search for old names in a text."""
 
     def __init__(self, text: str, renames: Sequence[Rename], prefixes: tuple[str, ...]) -> None:
         self._text, self._prefixes = text, prefixes
@@ -223,7 +223,7 @@ def _like_uuid(digits: str, found: str) -> str:
 
 
 def _like_path(rename: Rename, found: str) -> str:
-    """Write the new path in the style of the old one."""
+    """Return the new path in the spelling of the old path (slashes, lower case, `%20`)."""
     new = quote(rename.new) if "%" in found and "%" not in rename.old else rename.new
     if found == found.lower() and rename.old != rename.old.lower():
         new = new.lower()
@@ -306,7 +306,7 @@ def native(path: str) -> str:
 
 
 class DiskTree:
-    """The scan folders of a project (`relocation_patterns.Tree`).
+    """The scan folders of a project on disk; implements `relocation_patterns.Tree`.
 
     Scan folders in the cache and aptui's own files cannot be moved.
     """
@@ -568,7 +568,7 @@ class Git:
     def _run(self, *words: str) -> tuple[int, str]:
         environ = {**os.environ, "GIT_LITERAL_PATHSPECS": "1", "LC_ALL": "C"}
         try:
-            done = subprocess.run(  # fixed program; the arguments are constants and paths
+            done = subprocess.run(  # the program is fixed, and the arguments are constants and paths
                 ["git", "-C", self._folder, *words],
                 capture_output=True, timeout=_LIMIT_S, check=False, env=environ,
             )  # fmt: skip

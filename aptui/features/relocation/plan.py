@@ -39,7 +39,10 @@ from aptui.store.queries.source_edges import SourceEdges
 
 _BY_PATH = frozenset({EdgeKind.PATH, EdgeKind.JOB, EdgeKind.DISCOVERED})
 _TYPE_BITS = {EdgeKind.JOB: 2}
-"""`TypeOfDependency` of kinds of dependencies: 2 is job to job; kinds that are not listed have 1, source to source."""
+"""O3DE's number `TypeOfDependency` of each kind of dependency: 2 is job to job.
+
+Kinds that are not listed have 1, source to source.
+"""
 _SOURCES_SQL = """SELECT s.SourceID, s.SourceName, s.SourceGuid, f.ScanFolderID, f.DisplayName, f.ScanFolder, x''
 FROM json_each(?) k CROSS JOIN Sources s ON {condition} JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK"""
 _DEPENDENTS_SQL = """SELECT d.DependencySourceGuid, d.DependencySubID, lower(d.UnresolvedPath), d.UnresolvedDependencyType,
@@ -128,7 +131,7 @@ def _by_products(reader: Reader, moved: Sequence[KnownSource]) -> Iterator[tuple
         for product in item.products:
             by_path.setdefault(product.name.partition("/")[2].lower(), item)
         by_path[item.source.source.lower()] = item
-    # One pass over the table, because neither column has an index.
+    # Read the whole table once, because neither column has an index.
     sql = f"""{_DEPENDENTS_SQL} WHERE hex(d.DependencySourceGuid) IN (SELECT value FROM json_each(?))
         OR (d.UnresolvedPath <> '' AND lower(d.UnresolvedPath) IN (SELECT value FROM json_each(?)))"""
     uuids = [uuid.hex().upper() for uuid in by_uuid]
@@ -188,7 +191,7 @@ class Plan(Struct):
 # Dependants of moved or deleted files, the effect on them, and the renames that update their texts.
 
 OWN = -1
-"""Target of references in a moved file that are relative to its folder."""
+"""Target index that stands for references in a moved file that are relative to its folder."""
 
 
 def note_dependants(plan: Plan, reader: Reader, known: Mapping[str, KnownSource]) -> None:
@@ -466,7 +469,7 @@ def _set_destinations(plan: Plan, found: FoundSource, target: Destination) -> No
     for item in plan.items:
         owner = sent.get(item.owner) if item.owner else None
         if item.owner and owner is None:
-            continue  # the source is already at its destination
+            continue  # the source of this metadata file was skipped, because it is already at its destination
         new = _destination_beside(item, owner) if owner is not None else _absolute(found.folder, target.of(item.old))
         place = plan.tree.owner(new)
         if new == item.old_file:

@@ -1,8 +1,8 @@
 """Relocation of sources: the preview of a move or a deletion, then its steps in order; everything is checked first.
 
 A source moves after its metadata, so that a found source always has its `.meta` beside it. If one of the two fails, the other is
-moved back. The first failure ends the relocation: completed steps stay, the others are not started, and the report lists both.
-References are updated last, and only those to files that were moved.
+moved back. The first failure ends the relocation: completed steps stay, later steps are not started, and the report lists all
+steps. References are updated last, and only those to files that were moved.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Journal(Struct, frozen=True):
 
 @contextlib.contextmanager
 def keep_journal(cache_dir: Path, journal: Journal) -> Iterator[None]:
-    """Keep the journal on disk while the block runs; if the process is killed, the journal stays."""
+    """Context manager that keeps the journal on disk while the block runs; if the process is killed, the journal stays."""
     path = path_of(cache_dir)
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_bytes(path, json.encode(journal))
@@ -175,7 +175,7 @@ def _complete_item(item: RelocationItem, stamp: Stamp, *, is_delete: bool) -> Re
 
 def _complete_rewrite(rewrite: Rewrite, prefixes: Iterable[str]) -> Update:
     file = rewrite.new_file if os.path.lexists(native(rewrite.new_file)) else rewrite.file
-    if digest_of(file) == rewrite.digest:  # with another digest, the file is updated already or was edited later
+    if digest_of(file) == rewrite.digest:  # a file with another digest is already updated, or was edited later
         try:
             _rewrite_file(file, rewrite.renames, prefixes)
         except UnreadableError as error:
@@ -225,7 +225,7 @@ def preview(order: Relocate, config: Config) -> RelocationReport:
 
 
 def relocate(order: Relocate, config: Config) -> RelocationReport:
-    """Move or delete if the request is confirmed and not refused; otherwise return a preview.
+    """Perform a move or a deletion if the request is confirmed and has no problems; otherwise return a preview.
 
     Raises:
         RelocationError: the source or the destination is not valid.

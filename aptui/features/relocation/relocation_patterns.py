@@ -19,7 +19,7 @@ from aptui.shared.errors import UserError
 from aptui.shared.globs import PATTERN_LIMIT, Glob, LevelGlob
 
 _ALONE = ("confirm", "leaveEmptyFolders", "allowBrokenDependencies", "excludeMetaDataFiles")
-"""Switches that need a command, in the order in which O3DE reports them."""
+"""O3DE's switches that are valid only with a command (`move` or `delete`), in the order in which O3DE reports them."""
 _INVALID = frozenset('<|>?"')
 _FOLDERS = "Cannot operate on directories.  Please specify a file or use a wildcard to select all files within a directory."
 
@@ -86,7 +86,7 @@ def from_switches(switches: Iterable[str]) -> Relocate | None:
     source, destination = given.get("delete", ""), ""
     if is_move:
         parts = given["move"].split(",")
-        if len(parts) != 2 or not all(parts):  # a source and a destination
+        if len(parts) != 2 or not all(parts):  # the two parts are a source and a destination
             raise RelocationError(
                 "a move needs a source and a destination",
                 "Invalid format for move command.  Expected format is move=<source>,<destination>",

@@ -19,7 +19,9 @@ from aptui.shared.printing import count, line
 
 
 class Relocate(FeatureRequest, frozen=True):
-    """Move or delete sources; a preview unless `is_confirmed`. Answered with the fields of `RelocationReport`.
+    """Request to move or delete sources; the result is a preview unless `is_confirmed`.
+
+    Answered with the fields of `RelocationReport`.
 
     `source` and `destination` are paths in text form (`core.paths`), absolute or relative to a scan folder, and may contain `*` and
     `?`. With `is_delete` and without a destination, the sources are deleted.
@@ -67,8 +69,8 @@ class Dependant(Struct, frozen=True):
         kind: "source", "job" or "product".
         type_bits: `TypeOfDependency` of the row (1 source, 2 job, 4 wildcard), or `UnresolvedDependencyType` of a product.
         by_uuid: whether it names an asset id, not a path.
-        product: the dependent product, with its sub id `sub_id`; `needs` is the product it depends on. Empty for source and job
-            dependencies.
+        product: the dependent product, with its sub id `sub_id`; `needs` is the product that it depends on.
+            They are empty for source and job dependencies.
     """
 
     path: str
@@ -148,7 +150,8 @@ class RelocationCounts(Struct, frozen=True):
 class RelocationReport(Struct, frozen=True):
     """The result of a relocation (`is_performed`), or its preview.
 
-    `refusals` say why nothing was, or would be, done; all items are still planned then. `removed` are folders that became empty.
+    `refusals` are the reasons for which no file was, or would be, changed; the report has all planned items in any case. `removed`
+    are folders that became empty.
     """
 
     order: Relocate
@@ -209,7 +212,7 @@ def shorten_report(report: RelocationReport, limit: int) -> RelocationReport:
 # The report of a relocation as lines with roles, for the terminal and the screen; without colours.
 
 Line = tuple[str, str]
-"""(safe text, role): "" = plain, "dim", "bold", "green", "yellow", "red"."""
+"""A part of a line: (text without control characters, role). A role is "" (plain), "dim", "bold", "green", "yellow" or "red"."""
 _FATES = {Fate.BREAKS: ("breaks", "red"), Fate.HOLDS: ("holds", "dim"), Fate.MENDED: ("is mended", "green")}
 _MARKS = {
     RelocationAction.DONE: ("", ""),

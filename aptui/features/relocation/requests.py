@@ -35,7 +35,7 @@ _SCAN_LIMIT_S = 30.0
 
 
 class RelocationRequests:
-    """The queued requests and the running one. Only the relocation itself runs in a thread."""
+    """The queued requests and the request that is performed now. Only the relocation itself runs in a thread."""
 
     def __init__(self, live: EngineSupervisor) -> None:
         self._live = live
@@ -75,13 +75,14 @@ class RelocationRequests:
         return now + _POLL_S if self._thread is not None or self._waiting else None
 
     def poll(self, now: float) -> None:
-        """Start or finish the first request."""
+        """Start the first request, or finish it and answer."""
         if self._thread is not None and not self._thread.is_alive():
             self._finish()
         if self._thread is not None or not self._waiting:
             return
         order, engine = self._waiting[0][1], self._live.engine
-        if order.is_confirmed and engine is not None and engine.scans.is_scanning:  # a scan would see a part of the move
+        # wait, because a scan would find only a part of the move
+        if order.is_confirmed and engine is not None and engine.scans.is_scanning:
             if now >= self._give_up_at:
                 self._report = BusyError("a scan takes too long", hint="try again when the engine is idle")
                 self._finish()

@@ -53,11 +53,11 @@ class Moving(AssetExtension):
         self._shell, self._moved = parts.shell, parts.navigation.follow_moved_file
 
     def actions(self) -> Mapping[str, Callable[[], object]]:
-        """Return both actions."""
+        """Return the actions Move and Delete."""
         return {"move": partial(self._when_read, self.ask_to_move), "delete": partial(self._when_read, self.ask_to_delete)}
 
     def menu_items(self, panel: Panel) -> Sequence[MenuItem | None]:
-        """Return both menu items."""
+        """Return the menu items for Move and Delete."""
         can = self._can_move(panel)
         return [MenuItem("move", "Move…", "m", can), MenuItem("delete", "Delete…", "D", can)]
 
@@ -144,21 +144,21 @@ def _short(path: str) -> str:
 
 
 class _Keys(Line):
-    """One line of keys with their actions; a click on a key presses it."""
+    """One line with keys and their actions; a click on a key has the effect of the key."""
 
     def __init__(self, list_keys: Callable[[], Sequence[tuple[str, str, bool]]], pressed: Callable[[str], object]) -> None:
         super().__init__()
         self._list_keys, self._pressed = list_keys, pressed
 
     def parts(self, width: int) -> Parts:  # noqa: ARG002  # they fit the narrowest screen
-        """Return the line; unavailable actions are pale."""
+        """Return the line; unavailable actions are shown pale."""
         found: list[Part] = []
         for key, text, is_able in self._list_keys():
             found += [Part(f" {key} ", "key" if is_able else "muted", key), Part(f"{text}  ", "" if is_able else "muted", key)]
         return tuple(found)
 
     async def on_click(self, event: events.Click) -> None:
-        """Press the clicked key."""
+        """Perform the action of the clicked key."""
         event.stop()
         end = 0
         for part in self._drawn:
@@ -253,7 +253,7 @@ class RelocationPreview(_PopUp):
         return [("y", "delete" if self._report.order.is_delete else "move", self._can_do), (self._ESCAPE, "cancel", True)]
 
     def on_key(self, event: events.Key) -> None:
-        """Handle the keys of the last lines."""
+        """Handle the keys that the last lines show."""
         if event.key == "escape" or event.character in ("n", "q"):
             event.stop()
             event.prevent_default()
@@ -323,7 +323,7 @@ def _wrap(text: str, role: str, width: int) -> list[Parts]:
 
 
 def _fitting(text: str, width: int) -> int:
-    """Return the number of characters that fit."""
+    """Return the number of characters that fit into a width."""
     free_width = min(len(text), width)
     while free_width > 1 and width_of(text[:free_width]) > width:
         free_width -= 1

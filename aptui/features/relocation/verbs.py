@@ -235,7 +235,10 @@ def _lies_alone(path: str) -> bool:
 
 
 def _repair(move: Move) -> None:
-    """Move the identity file to its source; if a new one was created there, its UUID becomes an earlier UUID."""
+    """Move the identity file to its source.
+
+    If a new identity file was created there, its UUID becomes an earlier UUID of the source.
+    """
     left, belongs = from_text(move.left), from_text(move.belongs)
     try:
         if os.path.exists(belongs):

@@ -115,7 +115,10 @@ class SharedStarts:
     def _try(
         self, orders: Sequence[ProcessOrder], builder: Builder, values: Mapping[str, str], environment: Mapping[str, str]
     ) -> dict[int, FileResult] | None:
-        """Start the program once; return {run key: result} of the files whose products are clear, None if the start failed."""
+        """Start the program once.
+
+        Return {run key: result} of the files whose products are unambiguous, None if the start failed.
+        """
         rule = builder.command or CommandRule("")
         sources = {source_of(order): order for order in orders}
         self._count += 1
