@@ -159,7 +159,7 @@ class NoticeFeed:
         self._waiting[key] = NoticeLine(epoch, seq, notice)
 
     def deadline(self, outboxes: Iterable[Outbox], timeout_s: float) -> float | None:
-        """Return when `lines` is to be sent, None if nothing waits.
+        """Return when `lines` has to be called (seconds of the clock), None if no notice waits.
 
         The next lines wait until all clients have received the last ones, at most `timeout_s` seconds, and not for a client that
         has received nothing for `timeout_s` seconds.

@@ -350,7 +350,7 @@ class Files(PipelinePart):
                 self._small[key] = old.digest
 
     def _retry_fetched(self, facts: list[tuple[PathKey, FileFact]]) -> None:
-        """Files that were Git LFS pointers have been fetched: they have the same digests, and other sizes.
+        """Plan the sources again whose Git LFS pointers were replaced by the files: these have the same digests, and other sizes.
 
         Jobs that failed because the files were missing are retried, and analyses that may have read the pointers are repeated.
         """

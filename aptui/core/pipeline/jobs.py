@@ -319,7 +319,7 @@ class Jobs:
             self.reports.report_new_names(source)
 
     def schedule_edges(self, source: Source, builder: bytes) -> None:
-        """Have the edges of (source, builder) saved at the end of this event."""
+        """Schedule the edges of (source, builder) to be saved at the end of this event."""
         self._edges_due[source, builder] = None
 
     def put_edges(self) -> None:

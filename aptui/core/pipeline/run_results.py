@@ -235,7 +235,8 @@ class Runs(PipelinePart):
         for result in (self._with_reads(result, event.now_ms) for result in event.results):
             job = self._running.get(result.run_key)
             if job is None or job.run_key != result.run_key or job.state is not JobState.RUNNING:
-                self._ledger.order(DiscardStaging(self._ledger.cause, (result.run_key,)))  # stale-result guard
+                # stale-result guard: this result is not from the current run of its job
+                self._ledger.order(DiscardStaging(self._ledger.cause, (result.run_key,)))
                 continue
             self._note_end(job, result, event.now_ms)
             if result.outcome in _CAME_BACK:  # perhaps the run ended before it loaded anything

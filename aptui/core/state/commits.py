@@ -27,7 +27,7 @@ from aptui.core.state.ledger import Ledger
 Log = tuple[LogRecord, ...]
 Finished = tuple[Job, RunResult]
 JobRow = tuple[str, tuple[object, ...]]
-"""(operation, row)."""
+"""(operation of `core.rows`, its parameters)."""
 _COMMON = f"{COMMON_PLATFORM}/"
 _UNKNOWN_CREATION_MS = 1
 """Creation time in the identity file of an intermediate whose source has no creation time; 0 would mean a missing time."""

@@ -32,7 +32,7 @@ class _Archive(Protocol):
 
 
 def report_damage(method: _Method) -> _Method:
-    """Report a row that cannot be unpacked as damage."""
+    """Wrap a method so that a row that cannot be unpacked is reported as damage of the database."""
 
     @wraps(method)
     def unpacking(self: _Archive, *args: Any) -> Any:

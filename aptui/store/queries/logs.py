@@ -33,7 +33,7 @@ class RunLogSoFar(Struct, frozen=True):
 
 
 def make_run_log(answer: object) -> RunLogSoFar:
-    """Return the record of an answer.
+    """Convert the answer of an engine into this record.
 
     Raises:
         msgspec.ValidationError: the answer has another form.
