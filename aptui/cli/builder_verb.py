@@ -74,7 +74,7 @@ def builder_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("action", choices=("new", "run"), help="what to do")
     parser.add_argument("name", metavar="NAME", help="the builder's name")
     parser.add_argument("file", nargs="?", default="", metavar="FILE", help="run: a source, in the project or anywhere")
-    parser.add_argument("--platform", default="", metavar="ID", help="run: this platform; the first one with a job by default")
+    parser.add_argument("--platform", default="", metavar="ID", help="run: platform of the job; by default the first with a job")
     parser.epilog = "BUILDERS.md explains how to write a builder."
 
 

@@ -34,19 +34,19 @@ PAGE_LINES = 20
 _TIMEOUT_S = 20.0
 _VERBS = ("why", "log", "status", "builders", "explain", "deps", "reprocess")
 _HELP = """\
-failed: which jobs failed, and why, one a line
-jobs TERMS: jobs for which all terms hold, as in 'jobs texture status:failed'
+failed: the failed jobs and their errors, one in each line
+jobs TERMS: the jobs that match all terms, as in 'jobs texture status:failed'
 more: the next lines
 why JOB: why a job ran, waits or failed; JOB is #NUMBER, or a path
-log JOB: what a job said
-status: what is done, what failed
-reprocess PATH: run its jobs again
-cancel #NUMBER: stop a job that runs or waits; several numbers, several jobs
-escalate #NUMBER: have it run before others
+log JOB: the log of a job's last run
+status: the number of jobs in each state
+reprocess PATH: run the jobs of a source again
+cancel #NUMBER: stop a job that runs or waits; several numbers stop several jobs
+escalate #NUMBER: run a job before all others
 builders, explain PATH, deps PATH: as on the command line
-follow: what happens, one line each, until you press Enter
+follow: print each event in a line, until you press Enter
 copy: copy the last answer
-quit: leave; the engine goes on"""
+quit: leave; the engine keeps running"""
 
 
 class Conversation:
@@ -55,7 +55,7 @@ class Conversation:
     Args:
         arguments: the command line, which names the project.
         out: stream for answers.
-        copy: copies a text and returns a sentence about that.
+        copy: copies a text and returns a sentence that reports the result.
         follow: prints events until the user ends it.
         news: returns the events since the last call in one line, or "".
         ask: asks the engine and returns its answer; None = no engine.
@@ -97,7 +97,7 @@ class Conversation:
             case ["more", *_]:
                 self._more()
             case ["copy", *_]:
-                self._say(self._copy(self._answer) if self._answer else "there is no answer yet that could be copied")
+                self._say(self._copy(self._answer) if self._answer else "there is no answer to copy yet")
             case ["follow", *_]:
                 self._follow()
             case ["failed", *terms]:
@@ -111,7 +111,7 @@ class Conversation:
             case [verb, *rest] if verb in _VERBS and verb in all_verbs():
                 self._print(self._verb(verb, rest))
             case [word, *_]:
-                self._say(f"'{printing.line(word)}' is nothing that is known here; 'help' says what is")
+                self._say(f"'{printing.line(word)}' is not a command; 'help' lists the commands")
 
     # ------------------------------------------------------------------------------------------------------------- answers
 
@@ -119,7 +119,7 @@ class Conversation:
         try:
             return "\n".join(job_lines(self._arguments, " ".join(map(_quote, terms))))
         except KnownError as error:
-            is_about_terms = error.where.startswith(FILTER_PLACE)  # such mistakes are reported as those of an option
+            is_about_terms = error.where.startswith(FILTER_PLACE)  # a mistake in a filter has the option `--filter` as its place
             return printing.line(f"{error.what}; {error.hint}" if error.hint else error.what) if is_about_terms else _trouble(error)
 
     def _verb(self, verb: str, words: list[str]) -> str:
@@ -137,9 +137,9 @@ class Conversation:
     def _order(self, kind: type[Cancel | EscalateJobs], done: str, jobs: list[str]) -> str:
         numbers = tuple(int(job[1:]) for job in jobs if job.startswith("#") and job[1:].isdecimal())
         if not numbers or len(numbers) < len(jobs):
-            return "say the numbers of jobs, as in 'cancel #12'; 'jobs' says them"
+            return "name jobs by their numbers, as in 'cancel #12'; 'jobs' lists the numbers"
         if self._ask is None:
-            return "there is no engine that could be asked"
+            return "no engine is running"
         try:
             unsettled = find_unsettled_jobs(self._arguments)
             numbers = tuple(number for number in numbers if number in unsettled)
@@ -173,7 +173,7 @@ class Conversation:
 
 class _Parser(ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise UserError(message, hint="'help' says what can be asked")
+        raise UserError(message, hint="'help' lists the commands")
 
 
 def _quote(term: str) -> str:
@@ -201,7 +201,7 @@ class Meanwhile:
     def news(self) -> str:
         """Return the events since the last call in one line, or ""."""
         lines = list(self._stream.lines())
-        return f"{printing.count(len(lines), 'piece')} of news in the meantime, the last: {lines[-1]}" if lines else ""
+        return f"{printing.count(len(lines), 'event')} since the last answer; the latest: {lines[-1]}" if lines else ""
 
     def follow(self) -> None:
         """Print one line for each event until the user presses Enter."""
@@ -228,7 +228,7 @@ def converse(session: Session, arguments: Namespace, reason: str) -> int:
     """Answer questions about a session's project until the user quits; the engine continues."""
     is_typed = sys.stdin.isatty()
     sys.stdout.write(
-        f"aptui {printing.line(session.project_name)}: this terminal shows plain lines ({reason}); 'help' says what can be asked\n"
+        f"aptui {printing.line(session.project_name)}: this terminal shows plain lines ({reason}); 'help' lists the commands\n"
     )
     sys.stdout.flush()
     try:
@@ -251,7 +251,7 @@ def converse(session: Session, arguments: Namespace, reason: str) -> int:
 
 
 def copy_text(text: str) -> str:
-    """Copy a text to the user's clipboard and return a sentence about that.
+    """Copy a text to the user's clipboard and return a sentence that reports the result.
 
     A dumb terminal prints control sequences instead of obeying them, so there the text goes to tmux or into a file.
     """

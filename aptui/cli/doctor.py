@@ -126,7 +126,7 @@ def _checks(arguments: Namespace) -> Iterator[DoctorCheck]:
 def _sqlite() -> DoctorCheck:
     version = ".".join(map(str, sqlite_version()))
     if has_wal_reset_bug():
-        message = f"{version}: has the WAL-reset bug (fixed in 3.51.3), which aptui avoids by writing through one connection alone"
+        message = f"{version}: has the WAL-reset bug (fixed in 3.51.3), which aptui avoids by writing through only one connection"
         return DoctorCheck("sqlite", "ok", message, "let no other program write to the asset database while an engine runs")
     return DoctorCheck("sqlite", "ok", version)
 
@@ -217,7 +217,7 @@ def _builders(config: Config) -> DoctorCheck:
     try:
         builders = config.project.builders if hides_code(config) else all_builders(config)
     except KnownError as error:
-        return DoctorCheck("builders", "fail", str(error), "fix it; nothing can be processed before")
+        return DoctorCheck("builders", "fail", str(error), "fix it; until then nothing can be processed")
     versions = {tool.builder for tool in config.tools if tool.version}
     text = "; ".join([f"{len(builders)}", *(f"{each.name} {each.version}" for each in builders if each.name in versions)])
     return DoctorCheck("builders", "ok" if builders else "warn", text, "" if builders else "name some in aptui.yaml")
@@ -319,16 +319,16 @@ def _sandbox(config: Config) -> DoctorCheck:
 
     found = sandbox.plan_sandbox(config)
     if not config.may_use_sandbox:
-        advice = "" if found is None or config.foreign else "'sandbox: auto' in aptui.yaml lets them reach the project alone"
+        advice = "" if found is None or config.foreign else "'sandbox: auto' in aptui.yaml lets them access only the project"
         if config.sandbox == "auto":
             advice = f"take {sandbox.VARIABLE} out of your environment"
-        return DoctorCheck("sandbox", "ok", "off: builders and commands reach what you reach", advice)
+        return DoctorCheck("sandbox", "ok", "off: builders and commands can access everything that you can access", advice)
     problem = sandbox.MISSING
     if found is not None:
         problem = sandbox.problem_of(replace(found, writes=()))  # the staging folder may not exist yet
     if problem:
         return DoctorCheck("sandbox", "fail" if config.sandbox == "require" else "warn", problem, sandbox.HINT)
-    return DoctorCheck("sandbox", "ok", f"{config.sandbox}: builders and commands reach the project alone, and no network")
+    return DoctorCheck("sandbox", "ok", f"{config.sandbox}: builders and commands can access only the project, and no network")
 
 
 def _database(config: Config) -> DoctorCheck:

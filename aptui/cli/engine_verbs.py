@@ -96,7 +96,7 @@ def same_configuration(arguments: Namespace) -> list[str]:
 
 
 def _skips_start_scan(config: Config) -> bool:
-    """Whether the user's settings in another program's project turn the first scan off."""
+    """Return whether the user's settings of another program (O3DE), whose project this is, turn the first scan off."""
     facts = project_facts(config)
     return facts is not None and bool(facts.skips_start_scan)
 
@@ -159,7 +159,7 @@ def _running(config: Config) -> int:
         return 0
     if welcome.version == __version__ and welcome.protocol == port.PROTOCOL:
         return welcome.pid
-    printing.complain(f"aptui: the engine that runs is aptui {welcome.version}: it is replaced when it is idle", "yellow")
+    printing.complain(f"aptui: the running engine is aptui {welcome.version}; it is replaced when it is idle", "yellow")
     stop_engines(config.cache_dir, is_when_idle=True)
     return 0
 
@@ -269,20 +269,18 @@ def _steering(verb: Callable[[Namespace], port.Verb], describe: Callable[[dict[s
 
 
 pause_arguments = resume_arguments = _no_arguments
-pause = _steering(lambda _: port.PauseJobs(), lambda _: "paused: 'aptui run-next' starts one job, 'aptui resume' goes on")
+pause = _steering(lambda _: port.PauseJobs(), lambda _: "paused: 'aptui run-next' starts one job, 'aptui resume' continues")
 resume = _steering(lambda _: port.ResumeJobs(), lambda _: "resumed")
 run_next = _steering(
     lambda arguments: port.RunNext(_job_id(arguments)),
     lambda answer: (
-        f"#{answer['job_id']} starts: {printing.line(str(answer.get('source', '')))}"
-        if answer["job_id"]
-        else "nothing waits to be done"
+        f"#{answer['job_id']} starts: {printing.line(str(answer.get('source', '')))}" if answer["job_id"] else "no job is waiting"
     ),
 )
 drain = _steering(
-    lambda arguments: port.Drain(arguments.stop), lambda _: "all that waited is done; new changes wait until 'aptui resume'"
+    lambda arguments: port.Drain(arguments.stop), lambda _: "all pending jobs are finished; new changes wait until 'aptui resume'"
 )
-rescan = _steering(lambda arguments: port.RescanSources(arguments.full), lambda _: "looking at everything again")
+rescan = _steering(lambda arguments: port.RescanSources(arguments.full), lambda _: "scanning all files again")
 reload = _steering(
     lambda _: port.ReloadConfig(),
     lambda answer: "the configuration was reloaded" if answer["is_changed"] else "nothing has changed",
@@ -317,9 +315,9 @@ def _job_id(arguments: Namespace) -> int:
 
 def drain_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `drain`."""
-    parser.add_argument("--stop", action="store_true", help="stop the engine after that")
+    parser.add_argument("--stop", action="store_true", help="stop the engine when the pending jobs are finished")
     _no_arguments(parser)
-    parser.epilog = "Until 'aptui resume' the engine takes no changes: 'batch', 'reprocess' and 'rescan' are refused (exit code 4)."
+    parser.epilog = "Until 'aptui resume', changes wait, and 'batch', 'reprocess' and 'rescan' are refused (exit code 4)."
 
 
 def rescan_arguments(parser: ArgumentParser) -> None:
@@ -337,14 +335,14 @@ reload_arguments = _no_arguments
 def hold_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `hold`."""
     parser.add_argument("words", nargs="...", metavar="-- COMMAND", help="command to run")
-    parser.epilog = "Changes gather while COMMAND runs and are one batch after it. Without an engine, COMMAND just runs."
+    parser.epilog = "While COMMAND runs, changes wait; then they are one batch. Without an engine, only COMMAND runs."
 
 
 def hold(arguments: Namespace) -> int:
     """Run a command while the engine holds changes back; return the command's exit code."""
     words = arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words
     if not words:
-        raise UserError("there is no command to run", hint="for example: aptui hold -- git checkout main")
+        raise UserError("no command is given", hint="for example: aptui hold -- git checkout main")
     config = load_last_config(arguments)
     try:
         client = EngineClient.of(config.cache_dir, name="hold")

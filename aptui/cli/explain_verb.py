@@ -448,7 +448,7 @@ def explain(arguments: Namespace) -> int:
 
 
 Shown = Callable[[str], str]
-"""Makes a place safe for terminals and short."""
+"""Makes a place (`file:line:column`) short and safe for terminals."""
 
 
 def _format_answer(answer: dict[str, Any], shown: Shown) -> Iterator[tuple[str, str]]:
@@ -494,7 +494,7 @@ def _describe_builder(builder: dict[str, Any], shown: Shown) -> Iterator[tuple[s
         yield from _describe_platform(platform, shown)
     word = "environment"
     for variable in builder["environment"]:
-        state = f"{'set' if variable['is_set'] else 'not set'} here; an engine that runs uses those of where it was started"
+        state = f"{'set' if variable['is_set'] else 'not set'} here; a running engine has the values of its own start"
         yield f"    {word:{_WIDTH}} {printing.line(variable['name'])}, {state}  {_from(variable, shown)}".rstrip(), ""
         word = ""
     for name, limit in builder["limits"].items():

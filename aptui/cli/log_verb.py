@@ -61,9 +61,9 @@ def log(arguments: Namespace) -> int:
     if arguments.history or arguments.compare:
         return compare(arguments) if arguments.compare else history(arguments)
     if arguments.raw and printing.is_terminal(sys.stdout):
-        raise UserError("--raw is not for a terminal: a log may hold what commands it", hint="send it into a file or a pipe")
+        raise UserError("--raw is not for a terminal: a log may hold control sequences", hint="send it into a file or a pipe")
     if arguments.follow and (arguments.raw or arguments.json or arguments.run is not None):
-        raise UserError("--follow is of the run that goes on, for people to read", hint="leave out --raw, --json and --run")
+        raise UserError("--follow prints only the text of the current run", hint="leave out --raw, --json and --run")
     with open_for_reading(arguments) as project:
         row, config = find_job(arguments.job, project.config, project.database), project.config
         file = _log_of_run(row, project, arguments.run)
@@ -138,7 +138,7 @@ def _without_log(row: JobRow, arguments: Namespace) -> int:
         return 0
     name = printing.line(f"{row.source}@{row.platform}:{describe_key(row.job_key)}")
     ran = f"{name} logged nothing" + (f"; its result is {printing.line(row.origin)}" if row.origin else "")
-    printing.complain(f"aptui: {ran}" if row.completed_ms else f"aptui: {name} did not run yet")
+    printing.complain(f"aptui: {ran}" if row.completed_ms else f"aptui: {name} has not run yet")
     if row.error:
         printing.say(f"error: {printing.line(row.error)}")
     return 0

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 _LEAN_START = "aptui.shared.lean_start"
-"""Must be imported before any module that imports msgspec; `--version` and `--help` need neither this module nor msgspec."""
+"""Module that must be imported before any module that imports msgspec; `--version` and `--help` need neither of the two."""
 _WITH_VALUE = frozenset({"-C", "--project", "--engine-path", "--theme", "--color"})
 """Options that are allowed before a verb and whose value is the next word."""
 _HIDDEN = "==SUPPRESS=="
-"""`argparse.SUPPRESS`: no help about an option."""
+"""The value of `argparse.SUPPRESS`, which hides an option from the help."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     printing.prepare()
     if printing.find_redirected():
         import_module(_LEAN_START)
-        import_module("aptui.config.own_files").note_printing()  # most output goes to a terminal or a pipe
+        import_module("aptui.config.own_files").note_printing()  # imported only if needed: most output goes to a terminal or a pipe
     try:
         code = _dispatch(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _report_lost_output(error) if printing.is_of_stdout(error) else _report_crash(error)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except SystemExit as leaving:  # argparse, after --help and --version
+    except SystemExit as leaving:  # raised by `argparse` after `--help` and `--version`
         return leaving.code if isinstance(leaving.code, int) else 0
     except Exception as error:  # noqa: BLE001 - the outermost handler reports a bug in one line
         return _report_crash(error)

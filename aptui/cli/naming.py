@@ -48,7 +48,7 @@ class Misspelling(Struct, frozen=True):
 
 def find_misspelt(item: NamedSource) -> Iterator[Misspelling]:
     """Yield misspelt references in the text of a source, or of a file that it needs, as an .mtl that names pictures."""
-    from aptui.config.folder import find_spelling  # which imports the readers of YAML
+    from aptui.config.folder import find_spelling  # imported here, because it imports the readers of YAML
 
     places = [(item.root, item.source), *((each.root, each.path) for each in item.needs)]
     places += ((item.root, find_spelling(item.root, file).removeprefix(f"{item.root}/")) for file in item.files)
@@ -123,7 +123,7 @@ def meanings(word: str, config: Config) -> list[NamedPath]:
     seen_from_here.sort(key=lambda named: -len(named.root))
     if os.path.isabs(word):
         return seen_from_here
-    # The plain name; with backslashes as on Windows; as `--json` prints names that are not UTF-8.
+    # Three readings: the word as it is, with backslashes as on Windows, and as `--json` prints names that are not UTF-8.
     rels = dict.fromkeys(
         (text, normalize(text), *([normalize(word)] if any(character >= "\U0010ff00" for character in word) else []))
     )
@@ -163,7 +163,7 @@ def nearest_sources(word: str, database: Reader) -> list[str]:
 def suggest_sources(word: str, database: Reader) -> str:
     """Return a hint with the paths of sources that look like `word`."""
     near = nearest_sources(word, database)
-    return f"did you mean {' or '.join(repr(line(path)) for path in near)}?" if near else "'aptui jobs' lists what there is"
+    return f"did you mean {' or '.join(repr(line(path)) for path in near)}?" if near else "'aptui jobs' lists the sources with jobs"
 
 
 def unknown(word: str, database: Reader) -> UserError:
@@ -183,7 +183,7 @@ def refuse_unknown_run(number: int, count: int) -> None:
 
 
 def refuse_failed_analysis(row: JobRow, purpose: str, hint: str) -> None:
-    """Refuse a failed analysis, which has no job: `purpose` is what the job is for.
+    """Refuse a failed analysis, which has no job: `purpose` says what the job is needed for.
 
     Raises:
         UserError: the row is one of an analysis.
@@ -401,7 +401,7 @@ class AssetNames:
     def _unknown(self, word: str) -> UserError:
         shown = line(as_text(word))
         if _GLOB.search(word):
-            return UserError(f"'{shown}' matches no source and no product", hint="'aptui jobs' lists what there is")
+            return UserError(f"'{shown}' matches no source and no product", hint="'aptui jobs' lists the sources with jobs")
         hint = suggest_sources(word, self._place.database)
         return UserError(f"'{shown}' is not a source, a product or an asset id here", hint=hint)
 

@@ -42,7 +42,7 @@ class _Argument:
         self._convert: Callable[[str], object] = options.get("type", str)
         self._choices: Collection[object] | None = options.get("choices")
         if isinstance(self.default, str) and self._convert is not str:
-            raise _NotPlainError  # `argparse` converts a default too
+            raise _NotPlainError  # `argparse` also converts a default that is a text
 
     def value(self, word: str) -> object:
         """Return the value of one word."""
@@ -74,7 +74,7 @@ class _Declared:
         self._defaults: dict[str, object] = {}
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise _NotPlainError  # another method of an `ArgumentParser`
+        raise _NotPlainError  # `declare` uses a method of `ArgumentParser` that this class lacks
 
     def add_argument(self, *names: str, group: list[_Argument] | None = None, **options: Any) -> _Argument:
         is_option = names[0].startswith("-")

@@ -51,12 +51,12 @@ def jobs_arguments(parser: ArgumentParser) -> None:
         default=[],
         choices=(*STATUSES, *_WITH),
         metavar="STATUS",
-        help=f"{', '.join(STATUSES)}; warnings, errors: completed with some; may be given several times",
+        help=f"{', '.join(STATUSES)}; warnings or errors: completed with warnings or errors; may be given several times",
     )
     parser.add_argument("--filter", metavar="TERMS", help="list only jobs that match all terms; see below")
     parser.add_argument("--platform", default="", metavar="ID", help="list only jobs of this platform")
     parser.add_argument(
-        "--slower", action="store_true", help="list only jobs that became slower than the noise of their earlier runs explains"
+        "--slower", action="store_true", help="list only jobs that became slower by more than their run times usually vary"
     )
     parser.add_argument("--json", action="store_true", help="print a JSON list")
     parser.epilog = """\

@@ -94,10 +94,10 @@ def interest(arguments: Namespace) -> int:
         found = [key for pattern in arguments.patterns for key in sources_of(pattern, config, project.database)]
     keys = tuple(dict.fromkeys(found))
     if len(keys) > MOST_INTERESTING:
-        raise UserError(f"{len(keys):,} sources are too many to look at at once", hint=f"name {MOST_INTERESTING:,} at most")
+        raise UserError(f"{len(keys):,} sources are too many for one request", hint=f"name {MOST_INTERESTING:,} at most")
     with engine_of(arguments, config) as engine:
         answer = engine.ask(NoteInterest(keys))
-    text = f"{printing.count(len(keys), 'source')} {'comes' if len(keys) == 1 else 'come'} first for a while"
+    text = f"{printing.count(len(keys), 'source')} {'comes' if len(keys) == 1 else 'come'} first for 90 seconds"
     return printing.say_answer(arguments.json, answer, text)
 
 
@@ -112,7 +112,7 @@ def rerun_arguments(parser: ArgumentParser) -> None:
 
 def rerun(arguments: Namespace) -> int:
     """Run one job in its own worker, print all its output, keep its products."""
-    from aptui.batch import alone  # other verbs use this module, and run nothing
+    from aptui.batch import alone  # imported here: other verbs use this module without running jobs
 
     config = load_to_run(arguments)
     with open_for_reading(arguments, config) as project:

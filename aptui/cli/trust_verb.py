@@ -35,9 +35,9 @@ def trust_arguments(parser: ArgumentParser) -> None:
     parser.epilog = """\
 Verbs that run jobs (batch, start, serve, reprocess, rerun, restore, verify --repair
 and --rebuild) trust the project that they run. The screen asks before it starts an
-engine. Verbs that look run no code of a project that is not trusted. A change of
+engine. Verbs that only read run no code of a project that is not trusted. A change of
 aptui.yaml, of code in builders/ or of project files that commands name ends trust.
-APTUI_TRUST=1 trusts every project: for machines that build what you build anyway."""
+APTUI_TRUST=1 trusts every project, for build machines."""
 
 
 def trust(arguments: Namespace) -> int:

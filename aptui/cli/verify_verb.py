@@ -162,7 +162,7 @@ class Rebuilt(Struct, frozen=True):
         jobs = {(item.builder, (item.source, item.platform, item.job_key)) for item in self.differences}
         for name, count_of in sorted(Counter(name for name, _job in jobs).items()):
             all_jobs = printing.count(self.counts[name], "job")
-            printing.say(f"builder '{printing.line(name)}': {count_of:,} of {all_jobs} made something else", "red")
+            printing.say(f"builder '{printing.line(name)}': {count_of:,} of {all_jobs} made different products", "red")
 
 
 # ------------------------------------------------------------------------------------------------------------------ sample

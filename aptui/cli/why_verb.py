@@ -115,7 +115,7 @@ def explain(word: str, project: OpenedProject) -> dict[str, Any]:
     answer = _source_answer(source, word, project)
     answer["made_by"] = [{**job_json(row, project), "said": text} for row, text in makers(source, database)]
     if not rows:
-        answer["said"] = "it is a source without jobs: its analysis said that there is nothing to do, or has not run"
+        answer["said"] = "it is a source without jobs: its analysis found nothing to do, or has not run"
     answer["jobs"] = [_job_answer(row, source, project) for row in rows]
     return answer
 

@@ -12,6 +12,6 @@ class Actions:
     Textual calls `check_action` first, as for widgets. The app lists its parts in `app.PARTS`.
     """
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  # Textual's signature
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  # Textual defines this signature
         """Return whether an action is possible now; otherwise its key is not shown and does nothing."""
         return True

@@ -57,21 +57,21 @@ if TYPE_CHECKING:
 
 
 _FIRST_ROWS_WITHIN_S = 0.4
-"""Maximum wait of the first paint for rows (seconds); reading the rows of 100,000 jobs takes a quarter of a second."""
+"""Maximum time that the first paint waits for rows (seconds); reading the rows of 100,000 jobs takes a quarter of a second."""
 
 
 _FOREIGN_PANES_AFTER_S = 1.0
-"""Delay before other distributions are searched for panes (seconds): this search is the slowest step of a start."""
+"""Delay before other installed distributions are searched for panes (seconds): this search is the slowest step of a start."""
 
 
 def _palette() -> type[Provider]:
-    from aptui.tui.frame.palette import ShellProvider  # for start-up: first needed when it is opened
+    from aptui.tui.frame.palette import ShellProvider  # imported here: not needed before the palette opens
 
     return ShellProvider
 
 
 PARTS = frozenset({"bar", "copying", "engine", "keys", "sheets", "switcher", "terminal", "themes"})
-"""Names of the parts that have actions."""
+"""Attributes of the app that have actions: the binding `engine.pause` calls `app.engine.action_pause`."""
 
 
 class AptuiApp(DiffRenderingApp, inherit_bindings=False):
@@ -133,7 +133,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         self.bar = CommandBar(self, self.switcher.remember_focus, self.switcher.refocus)
         self.themes = ThemeManager(self, self.switcher.remember_focus, self.switcher.refocus, person, theme)
         self.engine = EngineControl(session, self, self.exit)
-        self._action_targets |= PARTS  # Textual has no public way to add targets
+        self._action_targets |= PARTS  # Textual has no public way to add objects with actions
 
     # ------------------------------------------------------------------------------------------------------------ the frame
 
@@ -181,13 +181,13 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         self.keys.report_mistakes()
         self.session.on_state.append(lambda: self.in_ui(self._show_engine))
         await self.switcher.show_first()
-        # After a paint: reading in parallel to the import of the pane gains nothing, because they share the interpreter.
+        # The read begins after a paint: in parallel to the import of the pane it gains nothing, because both share the interpreter.
         self.call_after_refresh(self._begin)
 
     def _begin(self) -> None:
         self.set_timer(_FIRST_ROWS_WITHIN_S, self.drawing.screen.show)
         self.jobs.open()
-        self.wake()  # frames that panes requested before the feed existed showed nothing
+        self.wake()  # frames that panes requested before the feed existed were empty
         self.session.open()
         self._show_engine()
         _collect_garbage_again()
@@ -222,7 +222,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         self.clock.wake_for_news()
 
     def in_ui(self, do: Callable[..., object], *arguments: Any) -> None:
-        """Have `do` called in the app's thread, soon; does not wait. Does nothing after the app has ended."""
+        """Schedule `do` in the app's thread and return at once; after the app has ended, do nothing."""
         self.clock.in_ui(do, *arguments)
 
     # ------------------------------------------------------------------------------------------------------ panes and sheets
@@ -274,8 +274,8 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
 
     def action_command_palette(self) -> None:
         """Open the palette, unless it is open."""
-        from aptui.tui.frame.palette import Palette  # for start-up: first needed when it is opened
-        from aptui.tui.widgets.menu import close_pop_ups  # for start-up
+        from aptui.tui.frame.palette import Palette  # imported here: not needed before the palette opens
+        from aptui.tui.widgets.menu import close_pop_ups  # imported here to start faster
 
         if not isinstance(self.screen, Palette):
             close_pop_ups(self.screen)
@@ -293,7 +293,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
 
     def question(self, text: str, choices: Sequence[Choice]) -> None:
         """Ask the user in a box; the last choice changes nothing."""
-        from aptui.tui.widgets.menu import Question  # for start-up
+        from aptui.tui.widgets.menu import Question  # imported here to start faster
 
         if self.query_one(CommandLine).display:
             self.bar.close()
@@ -304,7 +304,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         for toasts in self.drawing.screen.query(Toasts):
             toasts.show_toast(text, severity, seconds)
 
-    def notify(  # Textual's signature
+    def notify(  # Textual defines this signature
         self,
         message: str,
         *,
@@ -356,7 +356,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
             self.touched_s = time.monotonic()
         await super().on_event(event)
 
-    async def _check_bindings(self, key: str, priority: bool = False) -> bool:  # noqa: FBT002  # Textual's signature
+    async def _check_bindings(self, key: str, priority: bool = False) -> bool:  # noqa: FBT002  # Textual defines this signature
         """Write keys that were typed ahead into the input that has the focus by now: "/r" searches for "r"."""
         character = key_to_character(key)
         if not priority and isinstance(self.focused, Input) and character is not None and character.isprintable():
@@ -391,7 +391,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         super().exit(*arguments, **named)
 
     def on_unmount(self) -> None:
-        """Save the memories; disconnect from the engine, which keeps running; close the database."""
+        """Save the remembered values; disconnect from the engine, which keeps running; close the database."""
         self.themes.close()
         self.memory.save()
         self.person.save()

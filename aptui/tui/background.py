@@ -1,4 +1,7 @@
-"""Threads of the screen: the newest request of each kind, one task that can be cancelled, a single call."""
+"""Threads of the screen.
+
+One handles the newest request of each kind, one runs a task that can be cancelled, one makes a single call.
+"""
 
 from __future__ import annotations
 
@@ -154,7 +157,7 @@ class BackgroundTask:
         if self._thread is not None or self._is_closed:
             return False
         self._number += 1
-        # Assigned before the start: `_report` resets it and may be quick.
+        # Assigned before the thread starts: `_report`, which resets `_thread`, may run at once.
         self._thread = threading.Thread(target=self._run, args=(work, then, failed, cancelled), name=self._name, daemon=True)
         self._thread.start()
         return True

@@ -1,8 +1,8 @@
 """Frames of the screen: at most ten frames a second, and none while nothing happens.
 
-A frame hands updates to every pane, then draws the lines of the frame and the visible pane. Updates wait until the line and the
-processor are free, because drawing them would delay the next key. If updates keep coming, they are drawn four times a second, and
-twice a second if they take long to apply.
+A frame hands updates to every pane, then draws the lines of the frame and the visible pane. Updates wait until the line to the
+terminal and the processor are free, because drawing them would delay the next key. If updates keep coming, they are drawn four
+times a second, and twice a second if they take long to apply.
 
 Many updates are applied in parts and drawn after the last part. A key in between goes first: until its echo is sent, no
 part is applied and no update is drawn.
@@ -40,12 +40,18 @@ _BURST = 6
 NEWS_FRAME_S, MANY_NEWS_FRAME_S = 0.25, 0.5
 """Minimum intervals of frames for updates after a burst (seconds): normally, and if updates take long to apply."""
 _NEWS_BURST, _NEWS_QUIET_S = 3, 1.0
-"""Number of update frames without a wait, after this time without updates (seconds), so that the user sees results at once."""
+"""After the second value without updates (seconds), the first value is the number of update frames without a wait.
+
+The user sees results at once.
+"""
 
 _SHARE, _LONGEST_REST_S = 3, 1.0
-"""Wait between a frame and a frame for updates: three times the first one's duration, at most 1 s, so that keys come first."""
+"""Wait between a frame and a following frame for updates.
+
+Three times the duration of the frame, at most 1 s, so that keys come first.
+"""
 _STORM_SHARE = 40
-"""An update takes long to apply if 40 times its duration exceed `NEWS_FRAME_S`."""
+"""An update takes long to apply if 40 times its duration exceeds `NEWS_FRAME_S`."""
 
 
 class FrameClock:
@@ -54,7 +60,7 @@ class FrameClock:
     Args:
         app: the app.
         draw: draws one frame, or applies a part of the updates and returns True if more are left.
-        rest_s: returns how long updates must leave the line to keys (seconds).
+        rest_s: returns how long updates must leave the line to the terminal free for keys (seconds).
         key_s: returns after how long to check again whether the last key was echoed (seconds), 0 = no key waits for its echo.
         clock: a double for tests.
     """
@@ -88,7 +94,7 @@ class FrameClock:
             self.in_ui(self._arm_for_news)
 
     def in_ui(self, do: Callable[..., object], *arguments: Any) -> None:
-        """Have `do` called in the app's thread, soon; does not wait. Does nothing after the app has ended."""
+        """Schedule `do` in the app's thread and return at once; after the app has ended, do nothing."""
         loop = self._app._loop  # noqa: SLF001  # Textual's `call_from_thread` waits
         if loop is None or self._context is None:
             return
@@ -98,7 +104,7 @@ class FrameClock:
             pass  # the loop is closed
 
     def _do(self, do: Callable[..., object], *arguments: Any) -> None:
-        if self._app.is_running:  # it may have ended since, and has no screen then
+        if self._app.is_running:  # an app that has ended since has no screen
             do(*arguments)
 
     def _arm(self) -> None:
@@ -112,7 +118,7 @@ class FrameClock:
 
     def _arm_for_news(self) -> None:
         if not self._is_news_due:
-            return  # another frame applied them
+            return  # another frame has applied the updates
         now_s = self._clock()
         if now_s - self._drawn_news_s > _NEWS_QUIET_S:
             self._news_free = _NEWS_BURST
@@ -133,7 +139,7 @@ class FrameClock:
 
     def _frame(self) -> None:
         if self._is_amid:
-            self._is_asked_amid = True  # the reason of this request may not be among the parts
+            self._is_asked_amid = True  # the parts of the current frame may lack the update that this request is for
             return
         self._is_woken = self._is_news_due = self._is_asked_amid = False
         self._spent_s = 0.0
@@ -173,7 +179,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
     ]
 
     def __init__(self) -> None:
-        # Nearly all terminals are tall; a class that comes with the first size would restyle everything.
+        # Nearly all terminals are tall. A class that is set only when the size is known would restyle every widget.
         super().__init__(id="_default", classes="-tall")
         if is_supported():
             self._compositor = ChangedLines()
@@ -233,7 +239,7 @@ class FrameDrawing:
 
     def draw_lines(self) -> None:
         """Draw the lines above and below the pane, if they changed."""
-        # Queried once: the lines stay, and a query of the whole tree costs a third of a frame.
+        # The lines are queried once: they stay mounted, and a query of the whole tree costs a third of a frame.
         self._lines = self._lines or tuple(self.screen.query("StatusLine, TabBar, Rule, Banner").results(Line))
         for line in self._lines:
             line.refresh_if_changed()

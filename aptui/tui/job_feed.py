@@ -30,7 +30,7 @@ def find_known_names(app: Shell) -> dict[bytes, str]:
     remembered: dict[str, object] = app.memory.get(BUILDERS_KEY, {})
     try:
         names = {bytes.fromhex(uuid): f"{name}" for uuid, name in remembered.items()}
-    except ValueError:  # the file was edited
+    except ValueError:  # the user edited the file of remembered values
         names = {}
     return names | ({builder.uuid: builder.name for builder in app.config.project.builders} if app.config else {})
 
@@ -54,7 +54,7 @@ def make_finder(app: Shell) -> Callable[[], dict[bytes, str]] | None:
 
 
 def _read_from_jobs(database: Path) -> dict[bytes, str]:
-    from aptui.store.queries.metrics import builder_names  # for start-up: after the first rows
+    from aptui.store.queries.metrics import builder_names  # imported here: not needed before the first rows
     from aptui.store.queries.reader import open_reader
 
     with closing(open_reader(database)) as reader:
@@ -63,7 +63,7 @@ def _read_from_jobs(database: Path) -> dict[bytes, str]:
 
 _MOST_REMEMBERED = 1_000
 _AT_ONCE = 3
-"""Maximum number of messages for single addresses; the others are reported as a number."""
+"""Maximum number of messages for single addresses; the other addresses are reported as a number."""
 
 
 class _Listener:
@@ -137,7 +137,7 @@ class JobFeed:
 
     def open(self) -> None:
         """Begin to read jobs and to receive notices."""
-        # For start-up: numpy and the records of notices are loaded after the first paint.
+        # Imported here to start faster: the module loads numpy and the records of notices.
         from aptui.tui.data.feed import Feed
 
         shell, session = self._shell, self._shell.session

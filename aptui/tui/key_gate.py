@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from aptui.tui.pane import Pane
 
 WITHIN_S = {"the first rows": 30.0}
-"""{awaited: timeout (seconds)}; others have `_WITHIN_S`."""
+"""{awaited state: timeout (seconds)}; the other states have the timeout `_WITHIN_S`."""
 _WITHIN_S = 20.0
 _CHECK_S = 0.05
 
@@ -27,7 +27,7 @@ _ROWS = frozenset({"the first rows", "the filter", "the search"})
 
 
 class Keyboard:
-    """Which state a key has to wait for, by the focus.
+    """Finds the state that a key has to wait for, which depends on the focus.
 
     Args:
         pane: returns the pane that is shown, None = not mounted yet, or without data.
@@ -44,7 +44,10 @@ class Keyboard:
         return lambda: self._held.pop(task, None)
 
     def name_awaited(self, key: str) -> str:
-        """Return the name of the state that a key has to wait for; "" = none: the key quits, or goes into a line or a menu."""
+        """Return the name of the state that a key has to wait for; "" = none.
+
+        The key quits, or belongs to an input line or a menu.
+        """
         if key in _NEVER_WAIT or self._app._exit:  # noqa: SLF001  # Textual has no public name for it
             return ""
         pane, focused = self._pane(), self._app.focused

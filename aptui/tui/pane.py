@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Shell(Host, Protocol):
-    """The app as panes and their parts use it; `app` is the same object as Textual knows it."""
+    """The app as panes and their parts use it; `app` is the same object with Textual's type."""
 
     config: Config | None
     touched_s: float
@@ -110,7 +110,7 @@ class Pane(Container):
         return ""
 
     def activate(self) -> None:
-        """Handle that the pane became visible. The focus is already where it was."""
+        """Handle that the pane became visible; its previous focus is restored already."""
 
     def deactivate(self) -> None:
         """Handle that the pane is left: store remembered values in `self.shell.memory`."""

@@ -119,7 +119,7 @@ def until_key(wait_s: float) -> bool:
 @contextmanager
 def raw_keys(*, has_signals: bool = True) -> Iterator[None]:
     """Read single keys without echo, while output is unchanged; without signals `^C` is an ordinary key."""
-    import termios  # for start-up
+    import termios  # imported here to start faster
 
     try:
         before = termios.tcgetattr(0)

@@ -49,14 +49,14 @@ class CommandBar(Actions):
     def update_hints(self) -> None:
         """Draw the hints again, because other keys are active."""
         if not self._app.screen_stack:
-            return  # Textual signals this at the end, too
+            return  # Textual also sends the signal when the app ends
         for hints in self._app.screen.query(Hints):
             hints.refresh_if_changed()
 
 
 def shell_commands(app: Shell) -> list[Command]:
     """Return the commands that are possible now."""
-    from aptui.link.port import Drain, PauseJobs, ReloadConfig, ResumeJobs, RunNext  # for start-up: after the first paint
+    from aptui.link.port import Drain, PauseJobs, ReloadConfig, ResumeJobs, RunNext  # imported here to start faster
 
     act: Callable[[str], Callable[[str], None]] = lambda action: lambda _rest: app.act(action)  # noqa: E731  # a table reads better
 
@@ -125,7 +125,7 @@ def run(app: Shell, text: str, commands: Sequence[Command]) -> None:
 
 
 def _rescan(app: Shell, rest: str) -> None:
-    from aptui.link.port import RescanSources  # for start-up: the verbs come after the first paint
+    from aptui.link.port import RescanSources  # imported here: not needed before the first paint
 
     app.ask(RescanSources(is_full=rest == "full"), "scanning")
 

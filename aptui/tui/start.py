@@ -54,7 +54,7 @@ def run(
     """
     gc.disable()
     use_one_heap()
-    from aptui.tui.preferences import state  # for start-up
+    from aptui.tui.preferences import state  # imported here to start faster
     from aptui.tui.terminal import driver, safety, skeleton
 
     session = session_factory()
@@ -64,12 +64,12 @@ def run(
         early.close()
         gc.enable()
         skeleton.hide()
-        from aptui.tui.plain import run_plain  # for start-up
+        from aptui.tui.plain import run_plain  # imported here to start faster
 
         if sys.stdout.isatty() or sys.stdin.isatty():
             return run_plain(session)
         raise UserError("no terminal to draw on", hint="'aptui status' and 'aptui jobs' answer without one")
-    from aptui.tui.app import AptuiApp  # for start-up
+    from aptui.tui.app import AptuiApp  # imported here to start faster
 
     safety.install(safety.prepare_terminal(os.environ))
     folder = state_dir()
@@ -93,7 +93,7 @@ def _read_early(cache_dir: Path) -> EarlyRead:
 
 def _prepare_signals(app: AptuiApp, folder: Any) -> None:
     """SIGHUP (the terminal is gone): save and end. SIGTERM: quit. SIGUSR1: write the stacks of all threads, even if they hang."""
-    import faulthandler  # for start-up
+    import faulthandler  # imported here to start faster
 
     def hung_up(number: int, _frame: object) -> None:
         signal.signal(number, signal.SIG_DFL)

@@ -43,7 +43,7 @@ def size_text(size: int) -> str:
 
 def shorten(text: str, width: int) -> str:
     """Return `text` in at most `width` cells; if it is longer, it ends with an ellipsis."""
-    from rich.cells import cell_len, set_cell_size  # for start-up
+    from rich.cells import cell_len, set_cell_size  # imported here to start faster
 
     return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)).rstrip() + "…" if width > 0 else ""
 

@@ -87,7 +87,7 @@ def test_conversation_answers_questions_in_lines(project: Path, capsys: pytest.C
     assert "  " not in copies
     assert talk("follow") == ["following"]
     assert "why JOB" in "\n".join(talk("help"))
-    assert talk("dance") == ["'dance' is nothing that is known here; 'help' says what is"]
+    assert talk("dance") == ["'dance' is not a command; 'help' lists the commands"]
     assert talk("jobs (")[0].startswith("unclosed group, at '('; ")
     assert "JOB" in talk("why")[0]
     assert "there is no" in talk("log nothing.txt")[0] or "nothing.txt" in talk("log nothing.txt")[0]
@@ -159,7 +159,7 @@ def test_cancel_and_escalate_accept_job_numbers(monkeypatch):
         "2 jobs cancelled",
         "1 job escalated",
         "no job was cancelled: none of these runs or waits",
-        "say the numbers of jobs, as in 'cancel #12'; 'jobs' says them",
-        "say the numbers of jobs, as in 'cancel #12'; 'jobs' says them",
+        "name jobs by their numbers, as in 'cancel #12'; 'jobs' lists the numbers",
+        "name jobs by their numbers, as in 'cancel #12'; 'jobs' lists the numbers",
         "no engine to cancel; start one",
     ]

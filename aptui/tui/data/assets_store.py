@@ -94,7 +94,7 @@ class TreeHealth:
 
 def health_cell(counts: dict[str, int]) -> Cell:
     """Return the worst problem in words and the others as signs: `✗ 2 failed  ! 3  · 12`; empty without problems."""
-    words = [word for word in counts if word != "errors" or "failed" not in counts]  # both have the same sign
+    words = [word for word in counts if word != "errors" or "failed" not in counts]  # "failed" and "errors" have the same sign
     if not words:
         return Cell("")
     signs = [f"{glyph(ROLES.get(word, word))} {counts[word]:,}" for word in words]
@@ -233,7 +233,8 @@ class AssetTree(Struct):
             if isinstance(term, TextMatch):
                 Filter(text, (term,)).check()
                 texts = self._paths() if "/" in term.raw else self.names
-                hits = texts.matches(f"(?i){term.raw}", len(self))  # also if the word is a status elsewhere
+                # a word such as "failed", which is a status in other filters, is a name here
+                hits = texts.matches(f"(?i){term.raw}", len(self))
                 found &= ~hits if term.is_negated else hits
         return found
 

@@ -162,7 +162,7 @@ class Feed:
         self._analyses = AnalysisKeys()
         self._lock = threading.Lock()
         self._pending = _Pending()
-        self._shown: Moment | None = None  # of the rows that the UI has or will get
+        self._shown: Moment | None = None  # moment of the rows that the UI has or will get
         self._subscribed: Moment = (0, 0)
         self._is_connected = False
         self._is_read_due = True

@@ -181,7 +181,7 @@ def _reason(table: JobTable, row: int) -> Cell:
 
 
 def short_error(error: str, source: str) -> str:
-    """Return the first line of an error without what its row shows already, or what every failed command says."""
+    """Return the first line of an error, without parts that its row shows already or that every failed command has."""
     return without_source(_EXIT.sub("", error.partition("\n")[0]), source)
 
 
@@ -288,7 +288,7 @@ def find_with(table: JobTable, rows: Rows, word: str) -> Rows:
 
 
 def nearest(places: Rows, at: int, step: int) -> int | None:
-    """Return the place nearest before (-1) or after (1) `at`, from the other end if there is none; None = no other place."""
+    """Return the place nearest before (-1) or after (1) `at`, continuing from the other end; None = no other place."""
     places = places[places != at]
     if not len(places):
         return None

@@ -2,7 +2,7 @@
 
 Rows do not jump under the user. A changed row stays in its place. A new row that passes the filter is added last. A row that no
 longer passes is removed, but not while it is on the screen (`hold`), so that a failed job that turns green stays visible.
-A line shows one job, or all shown jobs of a source (`group_by_source`); the key of such a line is that of the source.
+A line shows one job, or all shown jobs of a source (`group_by_source`); the key of a source's line is the key of the source.
 `is_out_of_order` shows that the rows differ from filter and order; `resort`, or another filter or order, corrects that. A table
 that was read again replaces the old one together with its view; rows keep their keys.
 
@@ -419,7 +419,7 @@ class JobsStore:
 
     @property
     def platform_count(self) -> int:
-        """Number of platforms that jobs were made for; failed analyses have none."""
+        """Number of platforms that have jobs; failed analyses have no platform."""
         is_job = (self._table.number("id") > 0) & self._table.number("alive").astype(np.bool_)
         return len(np.unique(self._table.number("platform")[is_job]))
 

@@ -292,7 +292,7 @@ class LinkSession:
 
     def restart_engine(self, *, is_when_idle: bool) -> None:
         """Stop the engine; when the connection ends, a new one starts."""
-        from aptui.link.port import StopEngine  # for start-up: the verbs come after the first paint
+        from aptui.link.port import StopEngine  # imported here: not needed before the first paint
 
         self._wants_engine = self._places.start is not None
         self.ask(StopEngine(is_when_idle))
@@ -382,8 +382,8 @@ class LinkSession:
 
     def _follow(self, client: EngineClient) -> None:
         """Subscribe, then hand notices to the listeners until the connection ends."""
-        # Imported here: these records cost a good part of the time to the first paint, and this thread runs after it.
-        from aptui.core.notices import JobChanged  # for start-up
+        # Imported here: importing these records takes a good part of the time until the first paint, and this thread runs later.
+        from aptui.core.notices import JobChanged  # imported here to start faster
         from aptui.link.port import PROTOCOL, Subscribe
 
         self._wants_engine, self._refusal = False, ""  # an engine that is stopped from now on stays stopped
@@ -406,7 +406,7 @@ class LinkSession:
                 listener.receive(news)
 
     def _note_subscription(self, answer: Answer) -> None:
-        from aptui.core.model import RunKey  # for start-up, as the next ones
+        from aptui.core.model import RunKey  # imported here: not needed before the first paint
         from aptui.core.notices import JobProgress, Progress
         from aptui.link.codec import NoticeLine
         from aptui.shared.health import Health
@@ -426,7 +426,7 @@ class LinkSession:
                 listener.receive([NoticeLine(epoch, seq, each) for each in reported])
 
     def _note(self, notice: Notice) -> None:
-        from aptui.core.notices import ConnectionsChanged, HealthChanged, Progress  # for start-up
+        from aptui.core.notices import ConnectionsChanged, HealthChanged, Progress  # imported here to start faster
 
         match notice:
             case Progress():
@@ -463,7 +463,7 @@ def _parts(version: str) -> tuple[int, ...]:
 
 
 def _connect(cache_dir: Path, path: str) -> EngineClient:
-    from aptui.link.client import EngineClient  # for start-up
+    from aptui.link.client import EngineClient  # imported here to start faster
 
     return EngineClient.of(cache_dir, "tui", describe_terminal(), path=path)
 
@@ -487,13 +487,13 @@ def _fail(why: KnownError) -> Future[Answer]:
 
 
 def _word(verb: Verb) -> str:
-    from aptui.link.port import name_verb  # for start-up: the verbs come after the first paint
+    from aptui.link.port import name_verb  # imported here: not needed before the first paint
 
     return name_verb(verb)
 
 
 def _changes_nothing(verb: Verb) -> bool:
-    from aptui.link.port import ReadRunLog  # for start-up, as above
+    from aptui.link.port import ReadRunLog  # imported here: not needed before the first paint
 
     return isinstance(verb, ReadRunLog)
 

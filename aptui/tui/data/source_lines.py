@@ -1,7 +1,7 @@
 """Lines of the Jobs table: one for each source, and one for each job of a source that is expanded.
 
 The rows of a source are together. Everything is computed on arrays, so that 100,000 jobs cost a millisecond. The key of a source is
-made of the smallest id of its jobs, because ids stay when the table is read again; a source with one shown job is that job.
+computed from the smallest id of its jobs, because ids stay when the table is read again; a source with one shown job is that job.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class _CommandSuggester(Suggester):
 
 
 class Candidates(Widget):
-    """The completions, above the line."""
+    """The completions, shown above the `:` line."""
 
     DEFAULT_CSS = "Candidates { layer: overlay; dock: bottom; height: auto; width: 1fr; margin: 0 0 1 0; display: none; }"
     ALLOW_SELECT: ClassVar[bool] = False
@@ -215,7 +215,7 @@ class Host(Protocol):
 
     @property
     def app(self) -> App[Any]:
-        """The app as Textual knows it."""
+        """The same app, as an object of Textual's class."""
 
     def commands(self) -> list[Command]:
         """Return the commands that the `:` line accepts now."""
@@ -233,4 +233,4 @@ class Host(Protocol):
         """Ask for a frame; thread-safe."""
 
     def in_ui(self, do: Callable[..., object], *arguments: Any) -> None:
-        """Have `do` called in the app's thread, soon; thread-safe."""
+        """Schedule `do` in the app's thread; thread-safe."""

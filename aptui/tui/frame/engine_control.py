@@ -63,13 +63,13 @@ class EngineControl(Actions):
         else:
             raise error
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  # Textual's signature
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  # Textual defines this signature
         """Return whether requests can be sent: all actions need an engine."""
         return self.can_ask
 
     def action_pause(self) -> None:
         """Pause; while paused, ask whether to run the next job or to resume."""
-        from aptui.link.port import PauseJobs, ResumeJobs, RunNext  # for start-up: the verbs come after the first paint
+        from aptui.link.port import PauseJobs, ResumeJobs, RunNext  # imported here: not needed before the first paint
 
         health = self._session.latest_health
         if health is None or not health.is_paused:
@@ -84,7 +84,7 @@ class EngineControl(Actions):
 
     def action_stop(self) -> None:
         """Stop the engine, after asking."""
-        from aptui.link.port import StopEngine  # for start-up: the verbs come after the first paint
+        from aptui.link.port import StopEngine  # imported here: not needed before the first paint
 
         progress = self._session.latest_progress
         running = progress.jobs_running if progress else 0
@@ -107,7 +107,10 @@ class EngineControl(Actions):
 
 
 _MOST_LINES = 8
-"""Maximum number of lines in the box, so that it fits on a screen of 24 lines; the list has all lines."""
+"""Maximum number of lines in the box of the question, so that it fits on a screen of 24 lines.
+
+The sheet of the list has all lines.
+"""
 _MARGINS = 3
 
 
@@ -136,7 +139,7 @@ class TrustQuestion:
         self._is_listing = False
 
     def ask(self, screen: Host) -> None:
-        """Ask; with a running engine, only report changes."""
+        """Ask whether to trust the project; if an engine is running, only report changed files."""
         if self._is_running:
             if self._changes:
                 screen.show_toast("; ".join(self._changes), "warning", 15)

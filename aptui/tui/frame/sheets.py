@@ -203,15 +203,15 @@ class Sheet(Vertical):
         self.query_one(Lines).focus()
 
     def _leave_search(self) -> None:
-        self.screen.set_focus(self.query_one(Lines))  # at once, for keys that were typed ahead
+        self.screen.set_focus(self.query_one(Lines))  # at once, because keys may have been typed ahead
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  # Textual's signature
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  # Textual defines this signature
         """Return whether an action is possible: only some sheets have a search."""
         return action != "search" or self._placeholder is not None
 
     def action_search(self) -> None:
         """Put the focus on the input."""
-        self.screen.set_focus(self.query_one(Input))  # at once, as above
+        self.screen.set_focus(self.query_one(Input))  # at once, because more keys may have been typed ahead
 
     def action_close(self) -> None:
         """Close the sheet; with a filter, first clear it."""
@@ -251,13 +251,15 @@ class Sheet(Vertical):
 
 _KEYS_CELLS = 14
 MOVES = frozenset({"rows", "table", "tree", "text", "sheet"})
-"""Scopes of the keys that only move."""
+"""Scopes of the keymap whose keys only move the cursor or the view."""
 
 
 def help_lines(
     active: dict[str, ActiveBinding], keymap: Keymap, commands: Sequence[Command], title: str, width: int = 200
 ) -> list[Parts]:
-    """Return an entry for each active action, those of the place first, then for commands, terms of filters and signs.
+    """Return entries for the active actions (actions of the current place first), the commands, the terms of filters.
+
+    And the signs.
 
     Enter on an entry runs the action of its first part. No line is wider than `width` (`BREAK`).
     """
@@ -373,7 +375,7 @@ class KeyTester(Sheet):
 
 _WIDTH = 18
 ENGINE_ROOT = "Engine root"
-"""Name of the row that follows the project."""
+"""Name of the row below the row of the project."""
 
 
 def info_lines(session: Session, config: Config | None, more: list[tuple[str, str]], width: int = 200) -> list[Parts]:
@@ -469,7 +471,10 @@ _GLYPHS = {"information": "·", "warning": "!", "error": "✗"}
 
 
 class Toasts(Widget):
-    """Messages on the rule above the hints, shown for seconds and kept for `:messages`; a timer runs only while any is shown."""
+    """Messages on the rule above the hints, shown for seconds and kept for `:messages`.
+
+    A timer runs only while a message is shown.
+    """
 
     DEFAULT_CSS = """
     Toasts { layer: overlay; dock: bottom; width: 1fr; height: 1; margin: 0 0 1 0; display: none; align-horizontal: right; }
@@ -486,7 +491,7 @@ class Toasts(Widget):
         """Show one message, with its line breaks."""
         now = time.monotonic()
         free_width = max(10, self.app.size.width - 6)
-        if severity == "information":  # one line; the newest replaces it
+        if severity == "information":  # only the newest information is shown
             self._shown = [each for each in self._shown if each[2].partition(" ")[0] != "information"]
         for line in text.splitlines():
             safe = sanitize(line)

@@ -73,7 +73,7 @@ class TabBar(Line):
         if health.role not in {"", "muted"} or state.role != "muted":
             middle = _join(health, state)
             less = least = _join(state if state.role != "muted" else health)
-        else:  # all is well: line 1 implies that an engine is connected
+        else:  # no problem: the connection is left out first, because line 1 implies it
             middle, less, least = _join(platforms, health), _join(platforms), _join(state)
         for gap, is_short, right in (
             (3, False, full), (2, False, full), (2, False, middle), (2, True, full), (2, True, middle), (2, False, less),

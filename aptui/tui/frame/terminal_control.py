@@ -142,7 +142,7 @@ class TerminalControl(Actions):
 
     def action_plain(self) -> None:
         """Write messages as lines in the terminal's own scrollback until a key is pressed."""
-        from aptui.tui import plain  # for start-up: rarely used
+        from aptui.tui import plain  # imported here: rarely used
 
         host = self._host
         if not _can_leave(host):
@@ -165,9 +165,12 @@ class TerminalControl(Actions):
 
 
 _SNIPPET, _LEAST_SNIPPET, _AROUND = 36, 8, 6
-"""Cells of the copied text that the message shows: normally, and at least on a narrow screen; cells of its margins."""
+"""Number of cells of the copied text that the message shows: normally, and at least on a narrow screen.
+
+Cells of the message's margins.
+"""
 _TWICE_S = 2.0
-"""Maximum interval of two `Ctrl+C` that quit (seconds)."""
+"""Maximum time between two presses of `Ctrl+C` that quit (seconds)."""
 
 
 class Copying(Actions):

@@ -57,7 +57,7 @@ class ThemePicker(Vertical):
         """Offer these themes."""
         self._names, self._before, self._themes = [theme.name for theme in themes], current, themes
         self.display = True
-        if not self.children:  # now, because it is rarely opened
+        if not self.children:  # mounted only now, because the picker is rarely opened
             about = Lines(name="picker-about")
             about.can_focus = False
             self.mount(Lines(name="picker-names", has_cursor=True), about)

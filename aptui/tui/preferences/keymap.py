@@ -104,7 +104,7 @@ def check_own(root: Node) -> list[list[str]]:
     """Return the user's file as rows (id, keys, file:line:column).
 
     Raises:
-        UserError: the file has another form.
+        UserError: the file does not map ids to keys.
     """
     rows = []
     for action_id, node in yaml_files.mapping(root, "the keymap").items():
@@ -121,7 +121,7 @@ def _override(keymap: Keymap, own: list[list[str]]) -> None:
     for action_id, keys, where in own:
         action = keymap.actions.get(action_id)
         if action is None:
-            from aptui.config.yaml.nodes import nearest  # for start-up
+            from aptui.config.yaml.nodes import nearest  # imported here to start faster
 
             hint = nearest(action_id, keymap.actions)
             keymap.mistakes.append(UserError(f"unknown action '{action_id}'", where=where, hint=hint))
@@ -131,7 +131,7 @@ def _override(keymap: Keymap, own: list[list[str]]) -> None:
         keymap.actions[action_id] = Action(action_id, action.scope, wanted, action.does)
     for first, second, key in clashes(keymap.actions):
         if key in before[first].keys and key in before[second].keys:
-            continue  # a clash of the shipped keys
+            continue  # the user's file did not cause this clash
         where = next(place for action_id, _, place in reversed(own) if action_id in {first, second})
         what = f"'{show_key(key)}' is bound to both '{first}' and '{second}'"
         keymap.mistakes.append(UserError(what, where=where, hint=f"give one of them another key, or '{NO_KEY}'"))
@@ -154,7 +154,7 @@ def clashes(actions: Mapping[str, Action]) -> list[tuple[str, str, str]]:
 
 def normalise(keys: str) -> tuple[str, ...]:
     """Return Textual's names of keys: `?, f1` → (`question_mark`, `f1`)."""
-    from textual.keys import _character_to_key  # for start-up
+    from textual.keys import _character_to_key  # imported here to start faster
 
     words = [word.strip() for word in keys.split(",")] if keys.strip() != "," else [","]
     return tuple(_character_to_key(word) if len(word) == 1 else word for word in words if word)
@@ -184,7 +184,7 @@ _SPELLED = {"enter": "Enter", "up": "Up", "down": "Down", "left": "Left", "right
 
 
 def _character(name: str) -> str:
-    from textual.keys import format_key, key_to_character  # for start-up
+    from textual.keys import format_key, key_to_character  # imported here to start faster
 
     if name[0] == "f" and name[1:].isdigit():
         return name.upper()

@@ -63,7 +63,7 @@ def _nearest(colour: str) -> str:
 
 def show_colour(colour: Color, colours: int, *, is_foreground: bool = True) -> ColorTriplet:
     """Return the colour that a terminal with `colours` colours shows, by the most common palette."""
-    from rich.color import ColorSystem  # for start-up
+    from rich.color import ColorSystem  # imported here to start faster
     from rich.terminal_theme import DEFAULT_TERMINAL_THEME
 
     systems = {16: ColorSystem.STANDARD, 256: ColorSystem.EIGHT_BIT}
@@ -87,7 +87,7 @@ def _luminance(triplet: ColorTriplet) -> float:
 
 def legible(colour: Color, behind: Color, colours: int) -> Color:
     """Return a colour that is legible on `behind`: the given colour, or the nearest lighter or darker one."""
-    from rich.color import Color  # for start-up
+    from rich.color import Color  # imported here to start faster
 
     ground, own = show_colour(behind, colours, is_foreground=False), show_colour(colour, colours)
     goal = max(
@@ -280,7 +280,7 @@ def theme_of(theme: ThemeFile) -> Theme:
 
     Its variables have, for each role, `role-<name>` (a colour, for CSS) and `role-<name>-style` (everything, for content).
     """
-    from textual.theme import Theme  # for start-up
+    from textual.theme import Theme  # imported here to start faster
 
     colors = {name: fit_colours(color, facts().colours) for name, color in theme.colors.items()}
     variables = {name: fit_colours(value, facts().colours) for name, value in _stock_variables(theme).items()}
@@ -336,7 +336,7 @@ class Roles:
 @lru_cache(maxsize=256)
 def rich_style(text: str) -> Style:
     """Return a style as a Rich style."""
-    from rich.style import Style  # for start-up
+    from rich.style import Style  # imported here to start faster
 
     return Style.parse(text.replace("ansi_", "")) if text else Style()
 

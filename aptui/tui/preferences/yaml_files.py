@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _LARGEST_BYTES = (1 << 20) + 1
 _FORM = 1
-"""Version of the form of cached data."""
+"""Version of the format of cached data."""
 
 
 def config_home() -> Path:
@@ -61,7 +61,7 @@ def check_key(node: Node, key: str, known: tuple[str, ...] | frozenset[str], wha
         UserError: `key` is unknown; the hint has the nearest known key.
     """
     if key not in known:
-        from aptui.config.yaml.nodes import nearest  # for start-up
+        from aptui.config.yaml.nodes import nearest  # imported here to start faster
 
         raise UserError(
             f"unknown {what} '{key}'", where=node.value[key].key_where or node.value[key].where, hint=nearest(key, known)

@@ -40,7 +40,7 @@ class Bar(Line):
             left = _cut(left, width - width_of(right) - 2)
             return (*left, Part(" " * max(1, width - width_of(left) - width_of(right) - 1)), *right)
         rule = glyph("rule")
-        if not width_of((*left, *right)):  # a rule without a gap
+        if not width_of((*left, *right)):  # without texts, the rule has no gap
             return (Part(f" {rule * (width - 2)}", "rule"),)
         left = _cut(left, width - width_of(right) - FRAME_CELLS)
         fill = max(0, width - width_of(left) - width_of(right) - 2 * _RULE_CELLS - (4 if right else 2) - 2)

@@ -62,6 +62,6 @@ def editor(environ: Mapping[str, str]) -> list[str]:
 def _command(wanted: str, otherwise: str) -> list[str]:
     try:
         words = shlex.split(wanted)
-    except ValueError:  # an open quote
+    except ValueError:  # the variable has an unclosed quote
         words = []
     return words or [otherwise]

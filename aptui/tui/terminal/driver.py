@@ -178,7 +178,7 @@ class Terminal(LinuxDriver):
 
     def __init__(self, app: Any, *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
-        # A name that the module itself imports.
+        # The module `linux_driver` imported this function by name; mypy does not accept an assignment to it.
         setattr(linux_driver, "getincrementaldecoder", lambda encoding: input_decoder(encoding, self._is_asked))  # noqa: B010
         stream: TextIO | None = sys.__stderr__
         if stream is not None and not stream.isatty():
@@ -238,7 +238,7 @@ class Terminal(LinuxDriver):
         """Take over the terminal again and set all its modes: a shell or another program may have changed them."""
         if self._modes is None:
             return
-        termios.tcsetattr(self.fileno, termios.TCSANOW, self._modes)  # in the background this stops the process again
+        termios.tcsetattr(self.fileno, termios.TCSANOW, self._modes)  # stops the process again (SIGTTOU) if it is in the background
         self.write(_ENTERED)
         self._enable_bracketed_paste()
         self._disable_line_wrap()
@@ -302,7 +302,7 @@ class Terminal(LinuxDriver):
             return
         for meant in as_meant(message, _keys_of(self._app)):
             handled = asyncio.run_coroutine_threadsafe(_handle(self._app, meant), self._loop)
-            # The loop that ends the input waits for this thread, which waits for the loop.
+            # The timeout prevents a deadlock: when the app's loop ends the input, it waits for this thread.
             while not (self._is_leaving or self.exit_event.is_set()) and not futures.wait([handled], 0.05).done:
                 pass
 
@@ -376,7 +376,7 @@ async def _handle(app: App[Any], message: Message) -> None:
             for pump in way * _ROUNDS:
                 await _wait_until_passed(pump)
     except TimeoutError:
-        pass  # the next key does not wait longer
+        pass  # after the timeout the next key is handed over
 
 
 async def _is_let_through(app: App[Any], message: events.Key | events.Paste) -> bool:

@@ -107,7 +107,7 @@ def _colours(term: str, color_term: str) -> int:
 
 
 class _Wall(Struct):
-    """State of the hook; one for each process, like the hook."""
+    """State of the hook in `Strip.render`; each process has one hook."""
 
     facts: TerminalFacts = TerminalFacts()
     is_installed: bool = False
@@ -141,7 +141,7 @@ def install(terminal: TerminalFacts) -> None:
     Raises:
         InternalError: the wall does not see all that Textual writes. `make_safe` withholds text from then on.
     """
-    from textual.strip import Strip  # for start-up
+    from textual.strip import Strip  # imported here to start faster
 
     _wall.facts = terminal
     Strip.render = _render  # type: ignore[method-assign, assignment]
@@ -154,10 +154,10 @@ def install(terminal: TerminalFacts) -> None:
 
 def verify() -> bool:
     """Return whether Textual's updates write hostile text in a harmless form."""
-    from rich.console import Console  # for start-up
+    from rich.console import Console  # imported here to start faster
     from rich.segment import Segment
     from rich.style import Style
-    from textual._compositor import ChopsUpdate, LayoutUpdate  # for start-up
+    from textual._compositor import ChopsUpdate, LayoutUpdate  # imported here to start faster
     from textual.geometry import Region
     from textual.strip import Strip
 
@@ -198,7 +198,7 @@ def safe_segments(strip: Strip) -> Iterable[Segment]:
 
 def sgr_and_link(style: Style | None, console: Console) -> tuple[str, str]:
     """Return (parameters of SGR, address of the link or "") of a style on this terminal."""
-    from textual.strip import Strip  # for start-up
+    from textual.strip import Strip  # imported here to start faster
 
     if style is None:
         return "", ""
@@ -207,7 +207,7 @@ def sgr_and_link(style: Style | None, console: Console) -> tuple[str, str]:
 
 
 def _output(strip: Strip, console: Console) -> str:
-    from textual.strip import Strip  # for start-up
+    from textual.strip import Strip  # imported here to start faster
 
     system, render = _system(console), Strip.render_style
     return "".join(
@@ -219,7 +219,7 @@ def _output(strip: Strip, console: Console) -> str:
 
 
 def _system(console: Console) -> ColorSystem:
-    from rich.color import ColorSystem  # for start-up
+    from rich.color import ColorSystem  # imported here to start faster
 
     known = {16: ColorSystem.STANDARD, 256: ColorSystem.EIGHT_BIT, TRUECOLOUR: ColorSystem.TRUECOLOR}
     return known.get(_wall.facts.colours) or console._color_system or ColorSystem.TRUECOLOR  # noqa: SLF001  # as the original does
@@ -227,7 +227,7 @@ def _system(console: Console) -> ColorSystem:
 
 def _map(segments: Iterable[Segment]) -> list[Segment]:
     """Make controls visible and keep the width that Textual calculated, or everything to the right would move."""
-    from rich.cells import cell_len, set_cell_size  # for start-up
+    from rich.cells import cell_len, set_cell_size  # imported here to start faster
     from rich.segment import Segment
 
     left = sum(cell_len(text) for text, _, _ in segments)
@@ -261,7 +261,7 @@ def _clean(text: str) -> str:
     text = sanitize(text.translate(_C0_AND_DELETE).replace("\xa0", " "))
     if _wall.facts.is_utf8 or text.isascii():
         return text
-    from rich.cells import cell_len  # for start-up
+    from rich.cells import cell_len  # imported here to start faster
 
     text = text.translate(_BOXES)
     return "".join(character if character.isascii() else "?" * cell_len(character) for character in text)

@@ -56,7 +56,7 @@ def frame(project_name: str, width: int, height: int) -> str:
     rule = ("─" if is_unicode else "-") * max(0, width - 2)
     lines = {1: f" aptui  {name}   opening"}
     if height >= 10:
-        # Without the lower rule, which is half a kilobyte: whether the terminal can repeat characters is not known yet.
+        # The lower rule is left out: it takes half a kilobyte unless the terminal can repeat characters, which is not known yet.
         lines |= {2: f" {_TABS}", 3: f" {rule}"}
     return "".join(f"\x1b[{row};1H{text[:width]}" for row, text in lines.items())
 

@@ -107,7 +107,7 @@ def _shorten(text: str, width: int, spans: Spans, *, keeps_name: bool) -> Fitted
     end = len(text) - _count_in(text[::-1], tail)
     cut = text[:start] + glyph("ellipsis") + text[end:]
     moved = _move_place(spans, start, end)
-    if (wide := width_of(cut)) < width:  # a wide letter did not fit in half
+    if (wide := width_of(cut)) < width:  # a wide letter does not fit into the last cell
         cut += " " * (width - wide)
     return Fitted(cut, moved)
 
@@ -159,7 +159,7 @@ def _break(text: str, start: int, count: int, width: int) -> int:
         word = text[max(blank, start) : start + 2 * width + 1].lstrip(" ").partition(" ")[0]
         if blank < 0 or width_of(word) > width:
             slash = text.rfind("/", half, start + count)
-            if slash < 0:  # an earlier one, where all that follows it fits in the next row
+            if slash < 0:  # an earlier slash, if the rest of the word fits into the next row
                 slash = text.rfind("/", start + 1, half)
                 slash = slash if width_of(text[slash + 1 : slash + 2 + width].partition(" ")[0]) <= width else -1
             return slash + 1 if slash > 0 else start + count

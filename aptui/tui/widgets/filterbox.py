@@ -77,7 +77,7 @@ class _FilterLine(Input):
     """The input line: arrows walk the history, Esc cancels."""
 
     virtual_size = Reactive(Size(0, 0))
-    """Textual's attribute; here a change of the text's length does not lay out the screen."""
+    """Overrides Textual's attribute, so that a change of the text's length does not lay out the screen again."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "older", "older filter", id="filter.older", show=False),
@@ -197,7 +197,7 @@ class FilterBox(Widget):
         self._line.value = text
         self._line.cursor_position = len(text)
 
-    def focus(self, scroll_visible: bool = True) -> FilterBox:  # noqa: FBT002  # Textual's signature
+    def focus(self, scroll_visible: bool = True) -> FilterBox:  # noqa: FBT002  # Textual defines this signature
         """Give the focus to the line."""
         self._line.focus(scroll_visible)
         return self

@@ -36,7 +36,7 @@ from aptui.tui.widgets.row_list import Rows
 
 
 class WrappedLines(RowLines):
-    """Screen lines of rows that may take several of them; the last entry of a row's state is the part of the row to paint.
+    """Lays out rows that may take several screen lines; the last entry of a row's state is the part of the row to paint.
 
     Args:
         height_of: returns the number of screen lines of a row.
@@ -117,7 +117,7 @@ _LEAST_FOR_WINDOW, _LONGEST_WINDOW = 76, 20
 _BEFORE_CONTEXT, _LEAST_VALUE, _BETWEEN_PAIRS = 14, 12, "   "
 """Cells before details below a line (they begin below its level), minimum width of a value, text between two of them."""
 _ENGINES_OWN = frozenset({"", "aptui", "none"})
-"""Windows that are not shown without a column: most lines of the engine's log have one of them."""
+"""Windows (origins of lines) that are shown only in the window column, because most lines of the engine's log have one of them."""
 
 
 class LogPane(Rows):

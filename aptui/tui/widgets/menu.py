@@ -84,7 +84,7 @@ class _PopUp(Widget):
         close_pop_ups(screen)
         pop_up._focused_before = screen.focused
         pop_up._place = place
-        pop_up._put(pop_up.expect_size(screen.size), screen.size)  # avoids a first frame in the corner
+        pop_up._put(pop_up.expect_size(screen.size), screen.size)  # without a position, the first frame would show it in the corner
         screen.mount(pop_up)
         if pop_up.can_focus:  # at once, for keys that were typed ahead
             screen.set_focus(pop_up)
@@ -98,7 +98,7 @@ class _PopUp(Widget):
 
     def _settle(self, tries: int = 5) -> None:
         """Move to the requested position, or a little above the centre."""
-        if not self.is_attached:  # its key was typed ahead
+        if not self.is_attached:  # a key that was typed ahead has closed it
             return
         if self._place is None and not self.outer_size.area and tries:  # it is not laid out yet
             self.call_after_refresh(self._settle, tries - 1)
@@ -162,7 +162,7 @@ class Menu(_PopUp, can_focus=True):
         self._painter: Painter | None = None
         self._first = 0
         if title:
-            self.border_title = Content(make_safe(title))  # a str would be markup
+            self.border_title = Content(make_safe(title))  # Textual would read a `str` as markup
 
     @classmethod
     def ask(
@@ -197,14 +197,14 @@ class Menu(_PopUp, can_focus=True):
         runs = {item.id: run for item, run in choices if item is not None}
         return Menu.ask(app, [item for item, _ in choices], lambda what: runs[what]() if what else None, title=title, place=place)
 
-    def get_content_width(self, container: Size, viewport: Size) -> int:  # noqa: ARG002  # Textual's signature
+    def get_content_width(self, container: Size, viewport: Size) -> int:  # noqa: ARG002  # Textual defines this signature
         """Return the width of the widest item with its key."""
         label = max((width_of(make_safe(item.label)) for item in self._items if item), default=0)
         key = max((len(_key_name(item.key)) for item in self._items if item), default=0)
         title = width_of(str(self.border_title or "")) + 4
         return int(max(1 + label + 3 + key + 1, title, 12))
 
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002  # Textual's signature
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002  # Textual defines this signature
         """Return the number of lines."""
         return max(1, min(len(self._items), viewport.height - 2))
 
@@ -326,7 +326,7 @@ class Confirm(Question):
         place: tuple[int, int] | None = None,
     ) -> Question:
         """Ask; `answer` is called with True or False."""
-        choices = [("y", yes, partial(answer, True)), ("n", no, partial(answer, False))]  # as `answer` takes them
+        choices = [("y", yes, partial(answer, True)), ("n", no, partial(answer, False))]  # `answer` takes True or False
         return cls.put(app, question, choices, place=place)
 
 
@@ -549,7 +549,7 @@ class Prompt(Form):
 
 
 def ways_out(taking: str) -> str:
-    """Return the keys that end a line of input, for its frame."""
+    """Return the text in the frame of an input line: the keys that end it."""
     between = "·" if terminal_facts().is_utf8 else "-"
     return f"{show_key('enter')} {taking} {between} {show_key('escape')} leave"
 

@@ -36,7 +36,7 @@ class PlainLines(Widget):
 class _PlainCache(StylesCache):
     """Textual's cache of lines, without the work for borders that are not there."""
 
-    def render_line(  # Textual's
+    def render_line(  # Textual defines this signature
         self,
         styles: Any,
         y: int,
@@ -80,7 +80,7 @@ def blank_line(width: int, style: Style) -> Strip:
     return Strip([Segment(" " * width, style)], width)
 
 
-class RowView(ScrollView, PlainLines):  # in this order: rules for `ScrollView` are found by the first base
+class RowView(ScrollView, PlainLines):  # `ScrollView` first, because Textual finds style rules by the first base
     """The interface of a list for its parts: rows, keys, pictures, cursor. Subclasses of `Rows` implement it."""
 
     HEADER_LINES: ClassVar[int] = 0

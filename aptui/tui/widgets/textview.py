@@ -87,7 +87,7 @@ class Picture:
                 widget.refresh()
 
     def _draw(self, widget: Widget, columns: int, rows: int, painter: Painter) -> None:
-        from aptui.tui.pictures.blocks import Ground, bytes_of, draw_picture  # for start-up
+        from aptui.tui.pictures.blocks import Ground, bytes_of, draw_picture  # imported here to start faster
 
         is_dark = widget.app.current_theme.dark
         colour = painter.ground.bgcolor
@@ -115,7 +115,7 @@ def _carries(widget: Widget, size: int) -> bool:
 
 def _manners(painter: Painter) -> tuple[Manner, ...]:
     """Return the ways to draw a picture here, the best first; a theme without colours has only shades."""
-    from aptui.tui.pictures.blocks import Manner  # for start-up
+    from aptui.tui.pictures.blocks import Manner  # imported here to start faster
 
     colour = painter.style("failed").color
     if facts().colours <= _FEW or colour is None or colour.is_default:
@@ -206,7 +206,7 @@ def _decode(data: bytes, *, is_cut: bool) -> str | None:
 
 
 def _colour(text: str, name: str) -> tuple[str, tuple[tuple[Piece, ...], ...]]:
-    from pygments.lexers import get_lexer_for_filename  # type: ignore[import-untyped]  # it has no stubs; for start-up
+    from pygments.lexers import get_lexer_for_filename  # type: ignore[import-untyped]  # pygments has no stubs; imported here to start faster
     from pygments.util import ClassNotFound  # type: ignore[import-untyped]  # it has no stubs
 
     text = text.replace("\r\n", "\n").replace("\r", "\n")

@@ -66,7 +66,7 @@ class TreeModel(Protocol):
         """Rises whenever nodes are added, removed or moved; not for labels."""
 
     def cell(self, node: int, column_id: str) -> Cell:
-        """Return a cell; that of the first column is the label."""
+        """Return a cell; the cell of the first column is the label."""
 
     def key(self, node: int) -> int:
         """Return the stable id of a node."""
@@ -100,7 +100,7 @@ class _OpenNodes:
         self.view: Ids = np.zeros(0, np.int32)
         self.renew()
 
-    # as `TableModel`
+    # the members of `TableModel`
 
     @property
     def version(self) -> int:
@@ -126,7 +126,7 @@ class _OpenNodes:
         shift = len(before)
         return Cell(before + cell.text, cell.role, tuple((start + shift, end + shift) for start, end in cell.spans))
 
-    # the tree
+    # members for the tree
 
     def index_of_node(self, node: int) -> int | None:
         at = int(self._numpy.searchsorted(self.view, node))

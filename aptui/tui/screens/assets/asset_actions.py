@@ -54,7 +54,7 @@ class AssetExtension:
         self.parts = parts
 
     def actions(self) -> Mapping[str, Callable[[], object]]:
-        """Return {id: function for the selected rows}; `assets.<id>` is its key in the keymap. They need an engine."""
+        """Return {id: function for the selected rows}; `assets.<id>` is its key in the keymap. These actions need an engine."""
         return {}
 
     def menu_items(self, panel: Panel) -> Sequence[MenuItem | None]:

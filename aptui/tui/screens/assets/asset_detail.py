@@ -99,7 +99,7 @@ def _list_facts(path: str, head: bytes) -> list[tuple[str, str]]:
     """Return (label, value) of the facts of a GLB, [] of other files."""
     if not head.startswith(b"glTF"):
         return []
-    from aptui.tui.pictures.glb_facts import LONGEST_JSON_BYTES, describe_glb  # only models need it
+    from aptui.tui.pictures.glb_facts import LONGEST_JSON_BYTES, describe_glb  # imported here: only models need this module
 
     if 20 + int.from_bytes(head[12:16], "little") > len(head):
         with open(path, "rb") as stream:
@@ -177,7 +177,7 @@ class References(LazyTree):
         place = (-1 if parent is None else parent.key, identity)
         branch.key = self._keys.setdefault(place, len(self._keys))
         while branch.key in self._by_key:  # the reference occurs twice
-            place = (*place, 0)  # type: ignore[assignment]  # longer and longer
+            place = (*place, 0)  # type: ignore[assignment]  # each turn makes the tuple longer
             branch.key = self._keys.setdefault(place, len(self._keys))
         branch.parent = parent
         self._by_key[branch.key] = branch
@@ -212,7 +212,7 @@ def _cells(ref: Ref) -> dict[str, Cell]:
 
 TITLES = {Kind.SOURCES: "Sources", Kind.INTERMEDIATES: "Intermediates", Kind.PRODUCTS: "Products"}
 _BRIEF = {**TITLES, Kind.INTERMEDIATES: "Interm."}
-"""Shorter titles, while the search needs the room."""
+"""Short titles of the tabs, for the time when the search needs the room."""
 
 
 class TreeTabs(Line):
@@ -271,7 +271,7 @@ class TitleLine(Line):
         self._title, self._more, self._is_rule = "", "", is_rule
 
     def show(self, title: str, more: str = "") -> None:
-        """Show other texts; both are foreign."""
+        """Show other texts; both may be foreign text, which is made safe here."""
         self._title, self._more = title, more
         self.refresh_if_changed()
 
@@ -287,7 +287,7 @@ class TitleLine(Line):
 
 
 _CHANGING_FACTS = frozenset({"Digest", "Size", "Changed", "Last processed"})
-"""Facts that change with the file."""
+"""Names of facts that change when the file changes."""
 
 
 class _Quiet(Rows):
@@ -390,7 +390,7 @@ class AssetDetail(Vertical):
         return [self.references, *([] if self.has_class("-without-preview") else [self.query_one(FilePreview)])]
 
     def show(self, panel: Panel, queries: QueryWorker, decoder: Decoder) -> None:
-        """Show an asset, or its new state: then cursor and branches stay."""
+        """Show an asset. If it is the shown asset in a new state, the cursor and the open branches stay."""
         before, self._panel, self._queries = self._panel, panel, queries
         is_same = before is not None and (before.kind, before.key) == (panel.kind, panel.key)
         self._title.show(panel.path)

@@ -262,7 +262,7 @@ class AssetNavigation:
         self._find_moved_file()
         trees, wanted = self._trees, self._trees.wanted
         if wanted is None or wanted[0] is not trees.kind or trees.model.tree is None or self._search.is_under_way:
-            return  # the running search could hide it
+            return  # the running search could hide the asset
         trees.wanted = None
         node = trees.model.node_of(wanted[1])
         if node is None:

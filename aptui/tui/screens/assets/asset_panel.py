@@ -180,7 +180,7 @@ def _file_facts(reader: Reader, path: str, digest: bytes, file: str) -> list[tup
     """Return digest, size and time: as recorded, else from the file."""
     known = reader.file(path)
     size, mtime_s = (known.size, known.mtime_ns / 1e9) if known else (-1, 0.0)
-    if not known or not known.mtime_ns:  # the time of a file that was fresh then is not stored
+    if not known or not known.mtime_ns:  # the database has no time of a file that was changed just before it was read
         size, mtime_s = (known.size, _stat(file)[1]) if known else _stat(file)
     facts = [("Digest", digest.hex())] if digest.strip(b"\0") else []
     if size >= 0:
@@ -217,7 +217,7 @@ def _intermediate_ref(row: ProductRow, source_id: int, uuid: bytes) -> Ref:
 def _dependency_ref(edge: DeclaredDependency) -> Ref:
     if edge.source_id or edge.kind != "source":
         return Ref(SOURCE if edge.source_id else "", edge.source_id, edge.text, edge.kind, role="" if edge.source_id else "muted")
-    return Ref("", 0, edge.text, "not an asset", role="muted")  # a file without a builder, or a missing one
+    return Ref("", 0, edge.text, "not an asset", role="muted")  # the file has no builder, or does not exist
 
 
 def _finding_ref(finding: CheckFinding) -> Ref:
@@ -293,7 +293,10 @@ def _unmet_ref(path: str) -> Ref:
 
 
 def _missing_group(details: ProductDetails) -> ReferenceGroup:
-    """Return the findings of the last scan, the newest first, and how the scan ended; without findings the count shows its time."""
+    """Return the missing dependencies that the last scan found, newest first, and its outcome.
+
+    Without findings, the count shows its time.
+    """
     refs = tuple(
         Ref(PRODUCT if item.product_id else "", item.product_id, item.text, f"{glyph('error')} {short_id(item.asset_id)}",
             _scan_time(item.scanned_s), "failed")
@@ -330,7 +333,10 @@ def _link_ref(link: ResolvedLink, direction: str) -> Ref:
 
 
 def read_links(reader: Reader, ref: Ref, above: Collection[int]) -> tuple[Ref, ...]:
-    """Return the next step of a product dependency; products of `above` are not followed again."""
+    """Return the references below a product dependency.
+
+    Products in `above`, which are its ancestors in the tree, are not followed again.
+    """
     ask = assets.product_links if ref.ask == OUT else assets.product_dependents
     found = (_link_ref(link, ref.ask) for link in ask(reader, ref.key))
     return tuple(each._replace(ask="", note=f"{glyph('ascending')} above") if each.key in above else each for each in found)
@@ -357,7 +363,7 @@ def find(reader: Reader, text: str, places: AssetPlaces) -> tuple[Kind, int] | N
 
 
 def _intermediate(reader: Reader, name: str) -> int:
-    """Return the source of a product on `common`, 0 if it is not an intermediate."""
+    """Return the source that a product of the platform `common` is, 0 if the product is not an intermediate."""
     below = f"s.ScanFolderPK IN ({assets.INTERMEDIATE_FOLDERS_SQL})"
     sql = f"SELECT s.SourceID FROM Sources s JOIN Products p ON p.ProductName = ? WHERE {below} AND lower(s.SourceName) = ?"  # noqa: S608  # constants
     row = reader.ask(sql, (name, name.partition("/")[2].lower())).fetchone()

@@ -174,7 +174,7 @@ class TreeSearch:
     ) -> None:
         self._shell, self._trees, self._box, self._queries, self._shown = shell, trees, box, queries, shown
         self._found: dict[Kind, SearchResult | None] = dict.fromkeys(Kind)
-        self._refused = ""  # the last search that could not run
+        self._refused = ""  # text of the last search that could not run
 
     @property
     def found(self) -> SearchResult | None:
@@ -289,7 +289,7 @@ _REST_FACTOR = 4
 _MOST_READS = 10
 """Maximum number of reads, a second apart, until the database agrees with the notices."""
 _MAKES_IT = {SessionState.ATTACHING, SessionState.WAITING, SessionState.ATTACHED, SessionState.REATTACHING}
-"""States in which an engine makes the database, now or soon."""
+"""States of the session in which an engine creates the database, now or soon."""
 _NOTHING = {
     Kind.SOURCES: "no sources yet: files of the scan folders appear here",
     Kind.INTERMEDIATES: "no intermediates: products that are sources themselves appear here",

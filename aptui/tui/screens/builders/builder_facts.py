@@ -294,7 +294,7 @@ METRICS = (
     Column("bar", "Share", BAR_CELLS, drop_rank=5),
 )
 MOST = 1000
-"""Maximum number of entries of each group, the slowest."""
+"""Maximum number of entries in each group: only the slowest are read."""
 SORTED_BY = ("name", "count", "total", "average", "slowest")
 LARGEST_FIRST = frozenset(SORTED_BY[1:])
 _MOST_NAME = 32
@@ -332,7 +332,7 @@ class Metrics:
     Args:
         database: of the project.
         in_ui: calls a function in the app's thread.
-        changed: called there when entries arrived.
+        changed: called in the app's thread when entries arrived.
     """
 
     def __init__(self, database: Path, in_ui: Callable[..., None], changed: Callable[[str], None]) -> None:
@@ -359,7 +359,7 @@ class Metrics:
         self._grow_all()
 
     def narrow(self, passes: Callable[[Sequence[Entry]], Sequence[Entry]]) -> None:
-        """Show only the entries that pass."""
+        """Show only the entries that pass the filter."""
         self._passes = passes
         self._grow_all()
 

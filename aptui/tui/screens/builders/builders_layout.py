@@ -28,7 +28,7 @@ _AROUND_PATTERNS = 3
 
 
 class BuildersLayout:
-    """The shown part, and whether it is alone.
+    """The shown part of the screen, and whether it has all the room.
 
     Args:
         row_count: returns the number of listed builders.

@@ -107,7 +107,7 @@ class BuildersOrder:
 
 
 READ_AGAIN_S = 2.0
-"""Minimum interval between reads (seconds), or five times the duration of the last one."""
+"""Minimum interval between reads (seconds); a slow read makes it longer."""
 
 
 class BuilderReading:

@@ -173,7 +173,7 @@ def title(log: TitledLog, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
     """Return both ends of the title: job and run at the left; search, levels and number of lines at the right."""
     info, job_details = log.info, log.job_details
     if log.is_reading and job_details is not None:
-        info = job_details.info  # its lines are still shown
+        info = job_details.info  # the lines of the previous job are still shown
     role = "title" if log.has_focus else "header"
     if info is None:
         return (Part("Event log", role),), ()
@@ -187,7 +187,7 @@ def title(log: TitledLog, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
     wanted = cell_len(sanitize(info.source))
     least = min(wanted, cell_len(sanitize(info.source.rpartition("/")[2])) + _ELLIPSIS_CELLS)
     forms = _list_failing_parts(job_details, log.now_ms) if is_read and job_details is not None else []
-    # The number of lines, then that of the run, then a word make room for since when the job fails.
+    # If the text "failing since …" lacks room, the number of lines is dropped first, then the number of the run, then a word.
     none, short_head = Part(""), [Part("Log", role), head[1]]
     levels: list[tuple[list[Part], list[Part], Part]]
     levels = [(head, tail, count), (head, tail, none), (head, [], none), (short_head, [], none)]
@@ -206,7 +206,7 @@ def _run_parts(info: JobRowInfo | None, job_details: JobDetails | None) -> list[
     if job_details is not None and job_details.running_key:
         parts.append(Part(f" · run {job_details.running_key}", "muted"))
     elif job_details is not None and job_details.run is not None:
-        # Numbered as in `log --history` and `restore`: 1 is the last run.
+        # Runs are numbered as in `log --history` and `restore`: 1 is the last run.
         number = f" · run {job_details.at + 1} of {len(job_details.runs)}"
         parts.append(Part(number, "muted" if job_details.is_newest else "warning"))
     if info is not None and info.status == "processing":
@@ -218,7 +218,10 @@ _ELLIPSIS_CELLS = 2
 
 
 def _list_failing_parts(job_details: JobDetails, now_ms: int) -> list[list[Part]]:
-    """Return since when the job fails, the longest form first; [] for an earlier run, and for one failed run without a commit."""
+    """Return texts that say since when the job fails, the longest text first.
+
+    [] for an earlier run, and for one failed run without a commit.
+    """
     failing = job_details.failing
     is_shown = failing is not None and job_details.is_newest and not job_details.running_key
     if failing is None or not is_shown or not job_texts.find_first_failure(job_details):
@@ -394,7 +397,7 @@ class EventLog(Vertical):
         self.search.forget(is_other=True)
         pane.set_window_cells(window_cells(job_details))
         pane.set_source(EventLines(job_details.lines if job_details else ()))
-        self.side.clear()  # the context belonged to a line of another log
+        self.side.clear()  # the shown context belonged to a line of another log
         if pane.is_following:
             pane.action_last()
         else:
@@ -442,7 +445,8 @@ class EventLog(Vertical):
 
     def _show_details(self) -> None:
         """Divide the room."""
-        shows_wide = self.size.width >= WIDE if self.size.width else self.has_class("-wide")  # a guess before the first layout
+        # before the first layout, the width is a guess
+        shows_wide = self.size.width >= WIDE if self.size.width else self.has_class("-wide")
         is_tall = self._is_tall and not self._is_alone
         is_wide = shows_wide and not self._is_alone and not is_tall
         if is_wide != self.has_class("-wide") or is_tall != self.has_class("-tall"):
@@ -505,7 +509,7 @@ class EventLog(Vertical):
     def _show_context(self, key: int | None) -> bool:
         """Show the context of a line; return whether it changed."""
         records = self.records
-        is_hidden = self.has_class("-tall") and self._only != "details"  # the log shows it
+        is_hidden = self.has_class("-tall") and self._only != "details"  # the log shows the context below its line
         context = records[key].context if key is not None and key < len(records) and not is_hidden else ()
         return self.side.show(context, self.job_details if self._shows_both else None)
 

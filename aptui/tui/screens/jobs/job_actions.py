@@ -223,7 +223,10 @@ class RowActions:
         Menu.run_one(self._shell.app, choices, title="Copy")
 
     def _copy_errors(self, infos: Infos) -> None:
-        """Copy the first error of each job, once if the jobs of a source's line failed alike; logs that are not shown are read."""
+        """Copy the first error of each job. An error that several jobs of one line share is copied once.
+
+        Logs that are not shown are read.
+        """
         if not self._view.table.marks:
             infos = list({info.error or info.key: info for info in reversed(infos)}.values())[::-1]
 
@@ -252,7 +255,7 @@ class RowActions:
 
     def reprocess(self, infos: Infos) -> None:
         """Run jobs again; many of them only after a confirmation."""
-        from aptui.link.port import ReprocessJobs  # for start-up: the requests come after the first paint
+        from aptui.link.port import ReprocessJobs  # imported here: not needed before the first paint
 
         keys, ids = _split(infos)
         requests = [ReprocessJobs(keys=keys)] if keys else []
@@ -266,7 +269,7 @@ class RowActions:
 
     def cancel(self, infos: Infos) -> None:
         """Cancel pending and running jobs; many of them only after a confirmation."""
-        from aptui.link.port import Cancel  # for start-up, as above
+        from aptui.link.port import Cancel  # imported here: not needed before the first paint
 
         ids = tuple(info.key for info in infos if info.key > 0 and info.status in ("pending", "processing"))
         if not ids:
@@ -277,7 +280,7 @@ class RowActions:
 
     def escalate(self, infos: Infos) -> None:
         """Run jobs before all others."""
-        from aptui.link.port import EscalateJobs  # for start-up, as above
+        from aptui.link.port import EscalateJobs  # imported here: not needed before the first paint
 
         keys, ids = _split(infos)
         if infos and not keys and not any(info.status in ("pending", "processing") for info in infos):

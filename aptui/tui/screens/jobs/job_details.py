@@ -294,7 +294,7 @@ class RunningLog:
             self._later(FIRST_S)
             return
         if not self._is_asking and now_s >= self._due_s:
-            from aptui.link.port import ReadRunLog  # for start-up: the verbs come after the first paint
+            from aptui.link.port import ReadRunLog  # imported here: not needed before the first paint
 
             self._is_asking = True
             known = self._known

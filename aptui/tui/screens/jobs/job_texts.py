@@ -1,4 +1,4 @@
-"""Texts about a job: copied lines, a bug report, the explanation of its state; and marks of checks, computed in a thread."""
+"""Texts about a job: copied lines, a bug report, the explanation of its state; and findings of checks, computed in a thread."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ _REST_FACTOR, _REST_S = 4, 1.0
 
 
 class CheckMarks:
-    """The newest marks of the configured checks. The app calls `mark_stale` and `pop`; the thread calls `wake` for new marks."""
+    """The newest findings of the configured checks. The app calls `mark_stale` and `pop`.
+
+    The thread calls `wake` for new findings.
+    """
 
     def __init__(self, database: Path, checks: Sequence[Check], wake: Callable[[], None]) -> None:
         self._database, self._checks, self._wake = database, tuple(checks), wake
@@ -52,7 +55,7 @@ class CheckMarks:
             self._worker.put(None)
 
     def pop(self) -> Mapping[int, CheckMark] | None:
-        """Return new marks once, None if there are no new ones."""
+        """Return new findings once, None if there are no new findings."""
         with self._lock:
             found, self._found = self._found, None
             return found

@@ -65,7 +65,8 @@ class Head:
         hits, total = self._store.hit_count, self._store.total
         if not self._store.is_loaded:
             return ""
-        if self._store.is_filtering and self._choices.mistake() is None:  # a mistake keeps the last valid view
+        # while the filter has a mistake, the last valid view stays
+        if self._store.is_filtering and self._choices.mistake() is None:
             return "filtering…"  # the rows are still those of the previous filter
         words = f"{hits:,} of {total:,}" if self._store.filter.terms else count(total, "job")
         sources = self._store.source_count
@@ -95,7 +96,7 @@ _RUNNING_CELLS, _SPARK_CELLS = 40, 16
 """Minimum width of a running job in the strip, and width of the rates beside the jobs (cells)."""
 _SPARKS = "▁▂▃▄▅▆▇█"
 _TALL, _TALLEST = 30, 45
-"""Heights of the screen in lines from which the strip has two and three lines."""
+"""Minimum heights of the screen (lines) for two and for three lines of running jobs."""
 
 
 class RunningStrip(Line):
@@ -123,7 +124,7 @@ class RunningStrip(Line):
                 self._counts.clear()
                 self._most = 0
         elif not self.display and not self._store.running:
-            pass  # an empty strip would be a hole
+            pass  # without running jobs the strip stays hidden
         elif not self.display or not 0 <= now_ms - self._filled_ms < _SECOND_MS:
             self._filled_ms = now_ms
             self._counts.append(progress.done_now + progress.failed_now)
@@ -264,7 +265,7 @@ class JobsPane(ThreePanes):
             yield RunningStrip(self, self.store)
             yield JobsTableView(self.store, id="jobs-table")
             yield CausesTable(id="jobs-causes")
-        yield EventLog(is_wide=WIDE <= self.app.size.width < BESIDE)  # a wrong guess would style everything twice
+        yield EventLog(is_wide=WIDE <= self.app.size.width < BESIDE)  # with a wrong width every part would be styled twice
 
     def on_mount(self) -> None:
         """Restore the remembered choices; the first rows arrive with the first frame."""
@@ -301,7 +302,7 @@ class JobsPane(ThreePanes):
         return asset_database(self.shell.session.cache_dir)
 
     def list_selected(self) -> list[JobRowInfo]:
-        """Return the jobs for an action: the marked ones, or those of the line under the cursor, the shown one first."""
+        """Return the jobs for an action: the marked jobs, or the jobs of the line under the cursor, with the shown job first."""
         keys = self.table.list_selected_keys()
         if not self.table.marks and self.selection.key in keys:
             keys = list(dict.fromkeys([self.selection.key, *keys]))

@@ -119,7 +119,7 @@ class JobsTableView(Table):
         self._store = store
 
     def move_cursor(self, index: int) -> None:
-        """Put the cursor on a row; a held job is released."""
+        """Put the cursor on a row; the cursor no longer stays on its job in the first row (`is_held`)."""
         self.is_held = False
         super().move_cursor(index)
 
@@ -276,7 +276,7 @@ class Choices:
         return self._text
 
     def history(self) -> list[str]:
-        """Return the kept filters, the newest first."""
+        """Return the remembered filters, the newest first."""
         return self.memory.history("jobs.filter_history")[::-1]
 
     def type(self, text: str) -> None:

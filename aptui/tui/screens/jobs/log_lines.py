@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 _SAMPLED_RECORDS, _WIDEST_WINDOW = 5000, 16
-"""Number of lines whose window names are measured, and the maximum width of the window column in cells."""
+"""Number of lines whose window names (their origins) are measured, and the maximum width of the window column in cells."""
 
 
 class EventLines:
@@ -154,7 +154,7 @@ class SearchedLog(Protocol):
 
     @property
     def is_mounted(self) -> bool:
-        """Whether they are on the screen."""
+        """Whether the lower panes are part of the screen."""
 
     @property
     def log_pane(self) -> LogPane:

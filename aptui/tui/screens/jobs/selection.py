@@ -60,7 +60,7 @@ class SelectedJob:
         """(status, run key) of the last notice; the database is read until it agrees."""
 
     def show_job(self, key: int | None) -> None:
-        """Show another job, of a source its worst one; None = no job."""
+        """Show another job (for a source, its worst job); None = no job."""
         self.key, self._is_stale, self._expects = None if key is None else self._store.job_at(key), False, None
         self._log().show(None if self.key is None else self._store.info(self.key))
 
@@ -236,7 +236,7 @@ def _describe_change(same: Sequence[JobRowInfo], change: OutcomeChange | None, r
 
 
 class CursorGoal:
-    """The target of the cursor, until the rows are complete.
+    """The job or row that the cursor goes to once the rows are complete.
 
     Args:
         table: returns the table.
@@ -355,7 +355,7 @@ class TableChanges:
     def _check_again(self) -> None:
         self._waits = False
         if self._is_on_top:
-            self._sort()  # only the result is drawn
+            self._sort()  # the store asks for a frame when the rows are sorted
 
     @property
     def _is_on_top(self) -> bool:

@@ -30,7 +30,7 @@ from aptui.tui.screens.logs.log_tabs import STANDARD, LineFilter, LogTab, filter
 from aptui.tui.widgets.log_sources import FileLines, LineSource, LogPaneLine, MemoryLines, level_letter
 
 LARGEST_BYTES = 256 << 20
-"""Maximum size of a file whose lines are remembered. A larger file is shown without levels and hits; the pager has both."""
+"""Maximum size of a file whose lines are remembered. A larger file is shown without levels and hits; the pager can search it."""
 _TAIL_BYTES = 256 << 10
 _BLOCK_BYTES = 1 << 20
 _LINE_BYTES = 64 << 10
@@ -309,7 +309,7 @@ class LogReader:
     def _begin(self, wanted: _ParsedView) -> None:
         """Read a log, its end first."""
         if self._large is not None and self._large_path != wanted.view.path:
-            self._retired.append(self._large)  # it may still be on the screen
+            self._retired.append(self._large)  # the file may still be shown
             self._large = None
         self._file, self._end = OpenLogFile(wanted.view.path), 0
         size = self._file.size
@@ -360,13 +360,13 @@ class LogReader:
 
     def _publish(self, piece: LogPiece) -> None:
         with self._lock:
-            if not self._worker.is_superseded(_VIEW):  # else another view is requested by now
+            if not self._worker.is_superseded(_VIEW):  # otherwise another view is requested by now
                 self._pieces.append(piece)
         self._wake()
 
 
 def _physical(file: OpenLogFile, first: int, last: int) -> Iterator[tuple[int, bytes, bool]]:
-    """Yield (offset, bytes, whether its end is there) of each physical line."""
+    """Yield (offset, bytes, whether the line is complete) of each physical line."""
     at, rest = first, b""
     while at < last:
         block = file.read(at, min(_BLOCK_BYTES, last - at))

@@ -194,7 +194,7 @@ class LogCopying:
         read, is_for_threads = self._records.reader(pane.source)
         if is_for_threads:
             run_in_background("aptui-copy", self._copy_records, keys, read, has_details)
-        else:  # the lines are few
+        else:  # fast, because the source has few lines
             self._copy_records(keys, read, has_details)
 
     def _copy_records(self, keys: Sequence[int], read: Callable[[int], JobLogLine | None], has_details: bool) -> None:
@@ -203,7 +203,7 @@ class LogCopying:
 
 
 _BASES = ("aptui", "AP_GUI", "AP_Batch")
-"""Names of our logs, and of O3DE's own tools."""
+"""Names of the logs of aptui, and of O3DE's own programs."""
 
 
 class LogFiles:
@@ -482,7 +482,7 @@ class LogsPane(Pane):
         self._show_details()
 
     def on_resize(self) -> None:
-        """Check whether the line under the cursor still fits."""
+        """Check whether the line under the cursor still fits into its row."""
         self.call_after_refresh(self._show_details)
 
     def _show_details(self) -> None:

@@ -199,7 +199,7 @@ _OPTION_NAMES = {"debug_output": "debug output", "fast_scan": "faster scanning"}
 
 
 class EngineTools:
-    """Sends requests to the engine, and knows its options.
+    """Sends requests to the engine, and holds its options.
 
     Args:
         changed: called when `options` changed.

@@ -270,7 +270,7 @@ class SettingsEditor:
         project_dir = self._project_dir
 
         def work(_task: BackgroundTask) -> dict[str, Setting]:
-            from aptui.config.edit import settings  # for start-up
+            from aptui.config.edit import settings  # imported here to start faster
 
             return settings(project_dir, [each.key for each in ADJUSTABLE])
 
@@ -292,7 +292,7 @@ class SettingsEditor:
 
     def adjust(self, key: str, text: str = "") -> None:
         """Ask for the file (if there is a choice) and for the value (`text` is the initial one), then write it."""
-        from aptui.config.edit import writable_files  # for start-up
+        from aptui.config.edit import writable_files  # imported here to start faster
 
         adjustable = next(each for each in ADJUSTABLE if each.key == key)
         project, own = writable_files(self._project_dir)
@@ -309,7 +309,7 @@ class SettingsEditor:
         Menu.ask(self._shell.app, items, accept_answer, title=f"Write '{key}' for")
 
     def _prompt(self, adjustable: Adjustable, file: Path, text: str) -> None:
-        from aptui.config.edit import mistake_in, value_of  # for start-up
+        from aptui.config.edit import mistake_in, value_of  # imported here to start faster
 
         setting, adds = (self.known or {}).get(adjustable.key), adjustable.kind == "list"
 
@@ -330,7 +330,7 @@ class SettingsEditor:
         adds, project_dir = adjustable.kind == "list", self._project_dir
 
         def work(_task: BackgroundTask) -> None:
-            from aptui.config.edit import write  # for start-up
+            from aptui.config.edit import write  # imported here to start faster
 
             write(project_dir, file, adjustable.key, value, adds=adds)
 

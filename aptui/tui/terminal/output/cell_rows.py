@@ -44,7 +44,7 @@ class Pen:
 
 
 class StyleCache:
-    """All pens of one screen, and the sequences that change one into another."""
+    """All pens (styles of cells) of one screen, and the escape sequences that change one pen into another."""
 
     def __init__(self) -> None:
         self._pens: dict[tuple[str, str], Pen] = {}
@@ -82,7 +82,7 @@ class StyleCache:
 def _link_change(old: Pen | None, new: Pen) -> str:
     if new.link == ("" if old is None else old.link):
         return ""
-    # With one id: otherwise the parts of a link on two lines would be two links.
+    # The parts of a link have one id: otherwise a link on two lines would be two links.
     return f"\x1b]8;id={zlib.crc32(new.link.encode())};{new.link}\x1b\\" if new.link else "\x1b]8;;\x1b\\"
 
 
@@ -149,7 +149,7 @@ class Abilities(Struct, frozen=True):
 
 
 def abilities_of(environ: Mapping[str, str]) -> Abilities:
-    """Return the abilities of the terminal of an environment."""
+    """Return the abilities of the terminal that the environment variables name."""
     term = environ.get("TERM", "")
     # tmux keeps the background, whatever its TERM; screen does so only if configured, which cannot be seen.
     return Abilities(
@@ -223,7 +223,7 @@ class Row:
             self.texts[x] = (self.texts[x] or " ") + accents
 
     def _halve(self, x: int) -> None:
-        """Replace half a character by a blank, as terminals do."""
+        """Replace the remaining half of a wide character by a blank, as terminals do."""
         pen = self.pens[x]
         self.texts[x], self.pens[x] = " ", pen.blank if pen is not None else None
 

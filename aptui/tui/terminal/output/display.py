@@ -65,7 +65,7 @@ class ChangedLines(Compositor):
         cuts = self.cuts
         wanted = [y for y in crop.line_range if is_rendered_line(y)]
         chops: list[dict[int, Strip | None]] = [dict.fromkeys(line[:-1]) for line in cuts]
-        for widget, (region, clip) in self.visible_widgets.items():  # they come from front to back
+        for widget, (region, clip) in self.visible_widgets.items():  # the widgets come from front to back
             seen = region.intersection(clip)
             if not seen.width:
                 continue
@@ -84,7 +84,7 @@ class ChangedLines(Compositor):
                 for cut, piece in zip(ends, strips[y - first].divide([cut - left for cut in ends[1:]]), strict=False):
                     if line.get(cut) is None:
                         line[cut] = piece
-        return cast("Sequence[Mapping[int, Strip]]", chops)  # as Textual's own
+        return cast("Sequence[Mapping[int, Strip]]", chops)  # the type that Textual's method has
 
 
 def _is_covered(line: Mapping[int, Strip | None], left: int, right: int) -> bool:
@@ -96,7 +96,7 @@ class DiffRenderingApp(App[None]):
     """An app that sends differences; with another driver than ours, or with stock output, an ordinary one."""
 
     def line_rest_s(self) -> float:
-        """Return how long updates must leave the line to keys (seconds)."""
+        """Return how long updates must leave the line to the terminal free for keys (seconds)."""
         output = getattr(self._driver, "output", None)
         return 0.0 if output is None else output.rest_s()
 
@@ -120,6 +120,6 @@ class DiffRenderingApp(App[None]):
             if not output.show(renderable, self.console, self.size, self.screen.outer_size.clamp_offset(self.cursor_position)):
                 super()._display(screen, renderable)
                 return
-        except Exception as error:  # noqa: BLE001  # as Textual's own: the app ends, and says why
+        except Exception as error:  # noqa: BLE001  # as in Textual: the app ends with the error
             self._handle_exception(error)
         self.post_display_hook()

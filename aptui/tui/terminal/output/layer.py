@@ -81,7 +81,7 @@ class OutputLayer:
         self._is_open, self._is_known = True, False
         self.pace.forget()
         self._probes.clear()
-        # With blanks in the last line, which is empty and will be drawn by the first frame; tmux repeats only ASCII.
+        # The test repeats blanks, because tmux repeats only ASCII. It uses the last line, which is empty until the first frame.
         tried = " \xa0" if safety.facts().is_utf8 else " "
         self._probes.extend(tried)
         for blank in tried:
@@ -101,7 +101,7 @@ class OutputLayer:
         return any(pen.link for pen in self._pen_of.values())
 
     def note_key(self) -> None:
-        """Note a key; thread-safe."""
+        """Note that a key was pressed; thread-safe."""
         self.pace.note_key(self._clock())
 
     def rest_s(self) -> float:

@@ -43,7 +43,7 @@ _LONG_BYTES, _SAMPLED_LONG_FRAMES = 1500, 4
 
 
 class Pace:
-    """Frames under way on one line."""
+    """The frames that are under way to one terminal, and the measured speed of its line."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -77,7 +77,7 @@ class Pace:
         return len(self._under_way)
 
     def note_key(self, now_s: float) -> None:
-        """Note a key."""
+        """Note that a key was pressed."""
         with self._lock:
             if self._first_typed_s <= self._drew_s:
                 self._first_typed_s = now_s

@@ -61,7 +61,7 @@ def _shift(before: Mapping[int, str], after: Mapping[int, str], count: int) -> t
     """Return (number of lines that need no repainting after a scroll, the scroll)."""
     hits = [line for line, text in after.items() if before.get(line + count) == text and not text.isspace()]
     top, bottom = min(hits + [line + count for line in hits]), max(hits + [line + count for line in hits])
-    # Lines in between that do not move would have to be repainted.
+    # A scroll also moves unchanged lines of its range, which would have to be repainted.
     gain = len(hits) - sum(line not in after for line in range(top, bottom + 1))
     return (gain, Shift(top, bottom, count)) if gain >= _LEAST_GAIN else None
 
@@ -74,7 +74,7 @@ def shift_lines(rows: Sequence[T], shift: Shift) -> list[T | None]:
 
 
 _NEAR = 4
-"""Maximum number of equal cells between two that differ that are written again instead of skipped."""
+"""Maximum number of unchanged cells between two changed cells that are written again instead of skipped."""
 _WORTH_REPEATING = 8
 _WORTH_ERASING = 14
 _WORTH_ERASING_TO_THE_END = 4
