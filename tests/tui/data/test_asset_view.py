@@ -42,7 +42,7 @@ STEPS = st.one_of(
 
 
 class Plain:
-    """The tree as somebody without arrays would keep it: paths in lower case, and which folders are open."""
+    """A model of the tree without arrays: paths in lower case, and the set of open folders."""
 
     def __init__(self) -> None:
         self.ids: set[int] = set()
@@ -98,7 +98,7 @@ def is_at(path: str, above: str) -> bool:
 
 
 class Tree(VTree):
-    """The widget without an app: nobody hears that its cursor moved."""
+    """The widget without an app, which would receive its messages."""
 
     def post_message(self, _message: object) -> bool:
         return True

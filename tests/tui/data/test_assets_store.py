@@ -1,4 +1,4 @@
-"""Trees of sources and products, what is found in them, and what is told of one source or product."""
+"""Trees of sources and products, searches in them, and the facts about one source or product."""
 
 from __future__ import annotations
 

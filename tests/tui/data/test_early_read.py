@@ -1,4 +1,4 @@
-"""What is read before there is a feed is what the feed shows, as long as it is what the database says."""
+"""Rows that are read before the feed exists are shown by the feed if the database has not changed since."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""News and database together: whatever comes when, the screens end with what the engine knows."""
+"""Notices and database together: in any order of arrival, the screens end with the state of the engine."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def feed_of(read_table: Callable[[], JobTable]) -> Feed:
 
 
 class World:
-    """An engine, its database, a line between, and somebody who looks; rows may rest later than their news."""
+    """An engine, its database, a connection and a screen; rows may be stored later than their notices."""
 
     def __init__(self) -> None:
         self.epoch, self.seq = 1, 0
@@ -135,7 +135,7 @@ class World:
             self.feed.read()
 
     def part(self) -> None:
-        """Apply the news of one job; whatever happens before the next is not in what was drained."""
+        """Apply the notices of one job; notices that arrive before the next call are not in the drained batch."""
         self.parts = self.parts or self.feed.drain().parts(1)
         self.store.apply(self.parts.pop())
 

@@ -1,4 +1,4 @@
-"""A session over the real socket: it subscribes, hands on, asks, loses, comes back, starts; and what it does without an engine."""
+"""A session over the real socket: subscription, notices, requests, loss, reconnection, start; and a session without an engine."""
 
 import importlib.util
 import sys

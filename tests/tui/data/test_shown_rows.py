@@ -1,4 +1,4 @@
-"""Rows that come, leave and linger, over a table and a filter that say what they are told to."""
+"""Rows that are added, removed and kept on the screen, over doubles of a table and a filter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aptui.tui.data.jobs_store import ShownRows
 
 
 class FakeTable:
-    """Rows of which some are alive, and a filter that lets some pass."""
+    """A table in which some rows are alive, and a filter that passes some rows."""
 
     def __init__(self, count: int) -> None:
         self.alive, self.passing = np.ones(count, np.int8), set(range(count))

@@ -37,7 +37,7 @@ def test_jobs_of_an_expanded_source_are_lines_below_it() -> None:
     assert lines.top_of(5) == 2
 
 
-def test_no_rows_are_no_lines() -> None:
+def test_table_without_rows_has_no_lines() -> None:
     lines = SourceLines()
     lines.update(np.empty(0, np.int32), np.array([5]))
 

@@ -28,7 +28,7 @@ STATUSES = ("pending", "processing", "completed", "failed", "cancelled")
 
 @dataclass(frozen=True)
 class Row:
-    """A job as somebody without columns, views and threads would keep it."""
+    """A job in a model without columns, views and threads."""
 
     key: int
     status: str

@@ -1,4 +1,4 @@
-"""Pixels become cells: as large as the room, with their colours, what can be seen through told from what cannot."""
+"""Pixels become cells: as large as the room, with their colours; transparent pixels differ from opaque ones."""
 
 import pytest
 from rich.color import ColorType
