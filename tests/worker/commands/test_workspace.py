@@ -118,7 +118,7 @@ def test_replaced_run_folder_is_refused(shared: Shared, tmp_path: Path, folder: 
     target = str(tmp_path / "mine")
     result = shared.run(f"sh -c 'to=$(realpath {folder}); rm -rf $to; ln -s {target} $to' {{source}} {{products_dir}}")
 
-    assert (result.outcome, "in the place of its folder" in result.error) == (Outcome.FAILED, True)
+    assert (result.outcome, "the run replaced its folder" in result.error) == (Outcome.FAILED, True)
     assert (tmp_path / "mine" / "x").read_text() == (tmp_path / "mine" / "products" / "x").read_text() == "mine"
 
 
