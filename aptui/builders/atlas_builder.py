@@ -27,6 +27,7 @@ from aptui.builders.common import one_line
 from aptui.builders.files.json_text import explain, place_in
 from aptui.builders.files.pictures import MOST_MEGAPIXELS, PictureError
 from aptui.builders.image_builder import PictureJob, decode_rgba
+from aptui.builders.max_rects import Item, place_items
 from aptui.sdk import (
     CreateJobsRequest,
     JobError,
@@ -53,7 +54,7 @@ _MOST_EMPTY = 1 << 22
 _LEAST_RATIO = 1.02
 """Minimum ratio of a page's area to the area of its sprites. Smaller pages are not tried, because packing hardly ever succeeds."""
 _SMALLEST_SIDE, _STEP = 16, 8
-"""For pages whose sides are not powers of two: the first side that is tried, and the step to the next one (pixels)."""
+"""For pages whose sides are not powers of two: the first side that is tried, and the least step to the next one (pixels)."""
 Side = Annotated[int, Meta(ge=0, le=16384)]
 
 
@@ -203,7 +204,7 @@ class AtlasBuilder(SimpleBuilder):
     version: ClassVar[str] = "1"
     patterns: ClassVar[tuple[str, ...]] = ("*.atlas",)
     params_schema: ClassVar[Any] = AtlasParams
-    requires: ClassVar[tuple[str, ...]] = ("rectpack>=0.2.2", "Pillow")
+    requires: ClassVar[tuple[str, ...]] = ("Pillow",)
 
     def analyse(self, request: CreateJobsRequest) -> None:
         """Depend on all sprites that the patterns match, and on the pictures of sheets."""
@@ -411,7 +412,7 @@ def pack(sprites: list[Sprite], options: AtlasParams, source: str) -> list[tuple
     """
     distinct = {id(each.pixels): each for each in sorted(sprites, key=lambda each: (-max(each.shape), -min(each.shape), each.name))}
     margin = 2 * options.extrude + options.padding
-    boxes = [(each.shape[0] + margin, each.shape[1] + margin, key) for key, each in distinct.items()]
+    boxes = [Item(each.shape[0] + margin, each.shape[1] + margin, key) for key, each in distinct.items()]
     # A page has padding between sprites, but not at its right and lower edge.
     sizes = _list_sizes(options)
     largest = max(sizes[-1])
@@ -420,20 +421,24 @@ def pack(sprites: list[Sprite], options: AtlasParams, source: str) -> list[tuple
             size = distinct[key].shape
             raise JobError(f"{source}: {distinct[key].name} has {size[0]}x{size[1]} pixels, a page holds {largest}")
     area = sum(width * height for width, height, _key in boxes)
-    placed: list[Any] = []
     for size in sizes:
-        if (size[0] + options.padding) * (size[1] + options.padding) < area * _LEAST_RATIO:
+        page_size = size[0] + options.padding, size[1] + options.padding
+        if page_size[0] * page_size[1] < area * _LEAST_RATIO:
             continue
-        placed = _try_pages(boxes, size, 1, options)
-        if len(placed) == len(boxes):
+        placed, left = place_items(boxes, page_size, can_rotate=options.rotate, is_all_needed=True)
+        if not left:
+            pages = [placed]
             break
     else:
-        placed = _try_pages(boxes, size, len(boxes), options)
-    at = {key: (page, x, y, width, height) for page, x, y, width, height, key in placed}
+        pages, left = [], boxes
+        while left:
+            placed, left = place_items(left, page_size, can_rotate=options.rotate)
+            pages.append(placed)
+    at = {place.key: (page, place) for page, placed in enumerate(pages) for place in placed}
     for each in sprites:
-        page, x, y, width, _height = at[id(each.pixels)]
-        each.page, each.place = page, (x + options.extrude, y + options.extrude)
-        each.is_rotated = width != each.shape[0] + margin
+        each.page, place = at[id(each.pixels)]
+        each.place = (place.x + options.extrude, place.y + options.extrude)
+        each.is_rotated = place.width != each.shape[0] + margin
     last = max(each.page for each in sprites)
     return [size] * last + [_shrink([each for each in sprites if each.page == last], size, options)]
 
@@ -444,22 +449,11 @@ def _list_sizes(options: AtlasParams) -> list[tuple[int, int]]:
         sides = [1 << bit for bit in range(4, options.max_size.bit_length())]
         found = [(width, height) for width in sides for height in sides if height in (width, width // 2)]
         return sorted(found, key=lambda size: (size[0] * size[1], size))
-    sides = [*range(_SMALLEST_SIDE, options.max_size, _STEP), options.max_size]
-    return [(side, side) for side in sides]
-
-
-def _try_pages(boxes: list[tuple[int, int, int]], size: tuple[int, int], count: int, options: AtlasParams) -> list[Any]:
-    import rectpack
-
-    packer = rectpack.newPacker(
-        mode=rectpack.PackingMode.Offline, bin_algo=rectpack.PackingBin.BFF, pack_algo=rectpack.MaxRectsBssf,
-        sort_algo=rectpack.SORT_NONE, rotation=options.rotate,
-    )  # fmt: skip
-    for width, height, key in boxes:
-        packer.add_rect(width, height, key)
-    packer.add_bin(size[0] + options.padding, size[1] + options.padding, count)
-    packer.pack()
-    return list(packer.rect_list())
+    sides, side = [], _SMALLEST_SIDE
+    while side < options.max_size:
+        sides.append(side)
+        side += max(_STEP, side // 64 // _STEP * _STEP)
+    return [(side, side) for side in [*sides, options.max_size]]
 
 
 def _shrink(sprites: list[Sprite], size: tuple[int, int], options: AtlasParams) -> tuple[int, int]:

@@ -101,7 +101,7 @@ class FontAtlasBuilder(SimpleBuilder):
     version: ClassVar[str] = "1"
     patterns: ClassVar[tuple[str, ...]] = ("*.ttf", "*.otf")
     params_schema: ClassVar[Any] = FontAtlasParams
-    requires: ClassVar[tuple[str, ...]] = ("freetype-py>=2.5", "fonttools>=4.40", "rectpack>=0.2.2", "Pillow")
+    requires: ClassVar[tuple[str, ...]] = ("freetype-py>=2.5", "fonttools>=4.40", "Pillow")
 
     def analyse(self, request: CreateJobsRequest) -> None:
         """Depend on the files whose characters are drawn."""

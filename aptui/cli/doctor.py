@@ -50,7 +50,6 @@ _LIBRARIES = (
 _OPTIONAL = (
     ("etcpak", "etcpak"),
     ("astc-encoder-py", "astc_encoder"),
-    ("rectpack", "rectpack"),
     ("trimesh", "trimesh"),
     ("fonttools", "fontTools"),
     ("brotli", "brotli"),

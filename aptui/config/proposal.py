@@ -73,7 +73,7 @@ BUILDERS = (
     ShippedBuilder("shaders", "shader", ("vert", "frag", "comp", "geom", "tesc", "tese"), ("glsl", "inc"), programs=_GLSLANG),
     ShippedBuilder("scripts", "lua", ("lua",), module="lupa"),
     ShippedBuilder("fonts", "font", ("ttf", "otf", "woff", "woff2"), module="fontTools"),
-    ShippedBuilder("sprites", "atlas", ("atlas",), module="rectpack"),
+    ShippedBuilder("sprites", "atlas", ("atlas",)),
     ShippedBuilder("maps", "tilemap", ("tmx", "tmj", "ldtk"), ("tsx", "tx", "ldtkl")),
     ShippedBuilder("texts", "locale", ("po", "xlf", "xliff"), ("pot",)),
     ShippedBuilder("tables", "table", ("csv", "tsv")),

@@ -233,15 +233,6 @@ EXTRAS = (
         "GPU textures",
         install_advice("textures"),
     ),
-    Extra(
-        "atlas",
-        lambda: has_library("rectpack"),
-        4,
-        "  - {name: hud, uses: atlas}\n",
-        {"sprites/hud.atlas": '{"sprites": ["icons/*.png"]}\n'},
-        "an atlas",
-        install_advice("textures"),
-    ),
     # without luac, the demo copies the scripts
     Extra(
         "lua",

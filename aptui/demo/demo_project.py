@@ -7,6 +7,7 @@ Its products, `count_expected_products()` in all:
 | 4 `textures/*.png`             | `textures` (image)       | WebP, 64 px, 7 levels  | skipped              |       28 |
 | 1 `sprites/*.png`              | `sprites` (image)        | PNG                    | PNG, 64 px           |        2 |
 | 6 `icons/*.png`                | `icons` (image)          | PNG                    | PNG, 16 px, grey     |       12 |
+| 1 `sprites/*.atlas`            | `hud` (atlas)            | page and frames        | page and frames      |        4 |
 | 5 `sounds/*.wav`               | `sounds` (audio)         | Opus, 48,000 Hz        | WAV, mono, 11,025 Hz |       10 |
 | 5 `data/*.json`, one warns     | `data` (json)            | minified               | indented             |       10 |
 | 1 `data/broken.json`           | `data` (json)            | fails                  | fails                |        0 |
@@ -20,13 +21,12 @@ Its products, `count_expected_products()` in all:
 | 2 `words/*.words`              | `wordlist` (the project's own) | indexed          | indexed              |        4 |
 | 1 `words/stopwords.list`       | none: read by `wordlist` |                        |                      |        0 |
 | 2 dependencies of the above    | none                     |                        |                      |        0 |
-|                                |                          |                        |                      |   **94** |
+|                                |                          |                        |                      |   **98** |
 | 1 `models/lamp.gltf`           | `models` (model)         | 3 levels of detail     | 3 levels of detail   |        6 |
 | 1 `models/*.obj`               | `meshes` (model)         | GLB, half as large     | without normals      |        2 |
 | 1 `shaders/*.frag`             | `shaders` (shader)       | SPIR-V, interface      | SPIR-V for OpenGL, interface |        4 |
 | 1 `fonts/*.ttf`                | `fonts` (font)           | WOFF2                  | TTF of four letters  |        2 |
 | 1 `sprites/*.png`              | `gpu` (texture)          | BC7                    | ASTC                 |        2 |
-| 1 `sprites/*.atlas`            | `hud` (atlas)            | page and frames        | page and frames      |        4 |
 |                                |                          |                        |                      |  **114** |
 
 The last six, and `scripts`, are written only if this host can build them (`demo.demo_assets`).
@@ -62,7 +62,7 @@ INTENDED_FAILURES = ("data/broken.json",)
 INTENDED_WARNINGS = ("data/palette.json",)
 """Sources whose jobs complete with warnings on every platform."""
 
-_BASE_PRODUCT_COUNT = 94
+_BASE_PRODUCT_COUNT = 98
 
 _KINDS = (
     ("GPU textures", "*.ktx2", "sprites/moth.ktx2: BC7 for linux, ASTC for the server"),
@@ -109,6 +109,7 @@ builders:
     uses: image
     patterns: ["icons/*.png"]
     platforms: {{server: {{max_size: 16, grayscale: true}}}}
+  - {{name: hud, uses: atlas}}
   - name: sounds
     uses: audio
     patterns: ["sounds/*.wav"]
@@ -191,6 +192,7 @@ class WordListBuilder:
 
 _TEXTS = {
     "builders/wordlist.py": _WORDLIST_BUILDER,
+    "assets/sprites/hud.atlas": '{"sprites": ["icons/*.png"]}\n',
     "assets/data/settings.json": '{\n  "title": "Lantern Hill",\n  "width": 320,\n  "height": 180,\n  "fullscreen": false\n}\n',
     "assets/data/enemies.json": '[\n  {"name": "moth", "health": 2, "speed": 1.5},\n'
     '  {"name": "beetle", "health": 5, "speed": 0.75}\n]\n',

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 
 import pytest
 from msgspec.structs import replace
 
-from aptui.batch.options import STOPPED_EARLY, FailOn, FailureCounter, StopAfter, knows_all_jobs, mask_error, stop_after
+from aptui.batch.options import STOPPED_EARLY, FailureCounter, StopAfter, knows_all_jobs, mask_error, report_arguments, stop_after
 from aptui.batch.run import exit_code
 from aptui.batch.summary import Summary
-from aptui.cli.main import Parser
+from aptui.cli.parser import Parser
 from aptui.core.model import RelPath, RunKey
 from aptui.core.notices import JobChanged
 from aptui.core.pipeline.pipeline import PipelineStatus
@@ -18,8 +18,8 @@ from aptui.shared.errors import UserError
 
 
 def parsed(*words: str) -> Namespace:
-    parser: ArgumentParser = Parser(prog="aptui")
-    parser.add_argument("--fail-on", action=FailOn)
+    parser = Parser(prog="aptui")
+    report_arguments(parser)
     parser.set_defaults(fail_slower=None, fail_flaky=False)
     return parser.parse_args(words)
 

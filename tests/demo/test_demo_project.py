@@ -219,7 +219,7 @@ def test_extras_with_missing_requirements_are_left_out(tmp_path, monkeypatch):
     products, errors, _ = processed(folder, config, tmp_path / "products")
 
     assert demo_project.possible_extras() == []
-    assert len(products) == demo_project.count_expected_products() == 94
+    assert len(products) == demo_project.count_expected_products() == 98
     assert tuple(errors) == demo_project.INTENDED_FAILURES
     assert not {"shaders", "fonts", "lamp.gltf"} & {path.name for path in (folder / "assets").rglob("*")}
     assert ("linux", "scripts/main.lua") in products
@@ -238,7 +238,7 @@ def test_extras_with_all_requirements_are_built(config):
     used |= {"lods" for entry in config["builders"] if "rules" in entry}
 
     assert used >= {"model", "yaml", "xml"}
-    assert used & {"lods", "mesh", "shader", "font", "texture", "atlas", "lua"} == {
+    assert used & {"lods", "mesh", "shader", "font", "texture", "lua"} == {
         extra.name for extra in demo_project.possible_extras()
     }
 
