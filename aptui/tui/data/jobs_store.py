@@ -203,6 +203,7 @@ class JobsStore:
         self._sources: dict[int, SourceJobs] = {}
         self._sources_version = -1
         self._job_counts: tuple[int, Rows] = (-1, np.empty(0, np.int64))
+        self._failed: tuple[int, Rows] = (-1, np.empty(0, np.int64))
         self._spans: dict[int, tuple[tuple[int, int], ...]] = {}
         self._found: Mapping[int, CheckMark] = {}
         self.log_lines: LogLines | None = None
@@ -448,8 +449,9 @@ class JobsStore:
 
     def count_failed_above(self, index: int) -> int:
         """Return the number of lines before a line that failed or have errors."""
-        lines = self._shown.lines_of(find_with(self._table, self._shown.rows, "errors"))
-        return int(np.searchsorted(lines, index))
+        if self._failed[0] != self.version:
+            self._failed = self.version, self._shown.lines_of(find_with(self._table, self._shown.rows, "errors"))
+        return int(np.searchsorted(self._failed[1], index))
 
     def find_failed(self) -> set[int]:
         """Return the keys of all failed jobs, without analyses."""

@@ -162,6 +162,8 @@ class Rows(RowView, can_focus=True):
         super().__init__(name=name, id=id, classes=classes, disabled=disabled)
         self.follows_top = False
         """Whether a cursor on the first row stays on the first row instead of on its key."""
+        self.starts_at_top = False
+        """Whether the view starts at the first row, as long as the cursor fits below it, instead of keeping the cursor's line."""
         self._empty_text = ""
 
     # ------------------------------------------------------------------------------------------------ what a subclass says
@@ -199,7 +201,9 @@ class Rows(RowView, can_focus=True):
             self.set_reactive(Rows.virtual_size, Size(self.virtual_size.width, count + self.HEADER_LINES))
         key = self.key_of(self.cursor) if count else None
         if self.is_attached:
-            self.row_lines.keep_place(self.cursor - before)
+            self.starts_at_top &= self.top == max(0, before - self.page_rows + 1)  # else the user scrolled
+            top = max(0, self.cursor - self.page_rows + 1) if self.starts_at_top else self.top + self.cursor - before
+            self.row_lines.keep_place(top - self.top)
             self.row_lines.refresh_changed()
         if is_other_count:
             self._fit_scroll_bar()
@@ -233,6 +237,11 @@ class Rows(RowView, can_focus=True):
             self._move_place()
         if self.marks.are_in_range:
             self.post_message(self.MarksChanged(self))
+
+    def start_at_top(self) -> None:
+        """Go to the first row, where the view stays until the user moves."""
+        self.action_first()
+        self.starts_at_top = True
 
     def move_to_key(self, key: int) -> bool:
         """Put the cursor on the row with this key; return whether the view has it."""

@@ -83,6 +83,8 @@ class Head:
             left.append(Part(f"   ✗ column {mistake[0] + 1}: {sanitize(mistake[1])}", "error"))
         marks, late = len(self._jobs.table.marks), self._store.late_count
         right = [Part(f"{marks:,} marked   ", "mark")] if marks else []
+        if (top := self._jobs.table.top) and (above := self._store.count_failed_above(top)):
+            right.append(Part(f"{glyph('ascending')} {above:,} failed above   ", "failed", "keys.press('E')"))
         if late:
             right.append(Part(f"{late:,} new at the end   " if width >= _ROOMY else f"+{late:,}   ", "accent", "keys.press('R')"))
         right.append(Part(self.count_words(), "title" if text else "muted"))
@@ -283,6 +285,7 @@ class JobsPane(ThreePanes):
         self.box.history.texts = self.choices.history()
         self.table.set_model(self.store)
         self.table.empty_text = "reading the jobs"
+        self.watch(self.table, "scroll_y", self.query_one("#jobs-bar", Bar).refresh_if_changed, init=False)
         self.causes.set_model(self._causes)
         self.choices.restore()
         self.last_visit.restore()

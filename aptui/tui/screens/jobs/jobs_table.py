@@ -117,10 +117,11 @@ class JobsTableView(Table):
     def __init__(self, store: JobsStore, *, id: str) -> None:  # noqa: A002  # Textual's name
         super().__init__(id=id)
         self._store = store
+        self.starts_at_top = True
 
     def move_cursor(self, index: int) -> None:
-        """Put the cursor on a row; the cursor no longer stays on its job in the first row (`is_held`)."""
-        self.is_held = False
+        """Put the cursor on a row. From now on, the cursor keeps its line on the screen, and no longer stays on its job (`is_held`)."""
+        self.is_held = self.starts_at_top = False
         super().move_cursor(index)
 
     def move_to_key(self, key: int) -> bool:

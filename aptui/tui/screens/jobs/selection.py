@@ -245,7 +245,11 @@ class CursorGoal:
     """
 
     def __init__(
-        self, store: JobsStore, table: Callable[[], Rows], clear_filter: Callable[[], None], show_toast: Callable[[str, str], None]
+        self,
+        store: JobsStore,
+        table: Callable[[], Rows],
+        clear_filter: Callable[[], None],
+        show_toast: Callable[[str, str], None],
     ) -> None:
         self._store, self._table, self._clear_filter, self._show_toast = store, table, clear_filter, show_toast
         self._goal: int | None = None
@@ -270,7 +274,7 @@ class CursorGoal:
             return
         goal, self._goal = self._goal, None
         if goal == _FIRST:
-            self._table().action_first()
+            self._table().start_at_top()
         elif not self._table().move_to_key(goal):
             self.set_job(goal)
 

@@ -27,7 +27,7 @@ class Screen:
         self.done += [key] * (key in self.rows)
         return key in self.rows
 
-    def action_first(self):
+    def start_at_top(self):
         self.done.append("first")
 
     def clear(self):

@@ -19,7 +19,7 @@ from aptui.tui.terminal import driver
 
 from ...jobs_room import NOW_MS, in_jobs, notice
 from ...shell_room import text, until
-from .jobs_pane_room import on_jobs
+from .jobs_pane_room import many, on_jobs
 
 
 class Clock:
@@ -105,6 +105,28 @@ async def test_cursor_stays_on_its_failure_and_running_jobs_are_shown_in_a_strip
     session.latest_progress = Progress(1, 10, 0, 0, 0, 0, 47, 1, is_scanning=False)
     session.say(notice(4, "completed", source="meshes/rock.fbx"), 6)
     await until(pilot, lambda: not strip.display)
+
+
+@on_jobs(filler=many)
+async def test_newer_failures_are_visible_above_the_cursor_until_a_key_moves_it(app, pilot, pane):
+    def fail(job_id: int) -> None:
+        app.session.say(notice(job_id, "failed", source=f"many/{job_id}.png", completed_ms=NOW_MS + job_id * 1000), job_id)
+
+    fail(105)
+    await until(pilot, lambda: pane.store.keys(0, 2) == [105, 1])
+    await until(pilot, lambda: pane.table.cursor == 1)
+    assert (pane.table.cursor_key, pane.table.top) == (1, 0)
+    assert "above" not in text(app)
+    await pilot.press("j", "k")
+    fail(106)
+    await until(pilot, lambda: pane.store.keys(0, 3) == [106, 105, 1])
+    await until(pilot, lambda: pane.table.cursor == 2)
+    assert (pane.table.cursor_key, pane.table.top) == (1, 1)  # the cursor keeps its line
+    await until(pilot, lambda: "↑ 1 failed above" in text(app))
+    await pilot.press("G")
+    await until(pilot, lambda: "↑ 5 failed above" in text(app))
+    await pilot.press("g")
+    await until(pilot, lambda: "above" not in text(app))
 
 
 @on_jobs()
