@@ -1,6 +1,7 @@
 """python -m tests.bench.tui [ROW …] [--jobs N …] [--dir DIR] [--project P].
 
-The app's own figures through a pseudo-terminal, 160×45. Rows: start, attach, keys, filter, sort, storm, line, rest, log.
+The app's own figures through a pseudo-terminal, 160×45; `keys` also at 140 columns. Rows: start, attach, keys, filter, sort, storm,
+line, rest, log.
 
 Databases are made once in DIR by `generate`; `attach` needs a real engine over a real project, P, or one with 10,000 sources that
 is made in DIR. Times are milliseconds from a key, or the start of the process, to the bytes that make it visible; the screen is put
@@ -25,7 +26,7 @@ from tests.bench.__main__ import Bench
 from tests.bench.live import Engine
 from tests.bench.measure import aptui, measure_as_installed, run
 from tests.bench.tui_link import FarTerminal
-from tests.bench.tui_room import LINES, EngineOfNews, Replay, TimedTerminal
+from tests.bench.tui_room import COLUMNS, LINES, EngineOfNews, Replay, TimedTerminal
 
 ROWS: dict[str, Callable[[Room], None]] = {}
 _JOB = re.compile(r"^.(?:\S (?:completed|failed|pending|cancelled)|! \d+ warnings?|\S \d+ errors?) ")
@@ -62,13 +63,13 @@ class Room:
             generate.make(folder, jobs)
         return folder
 
-    def open(self, jobs: int) -> TimedTerminal:
+    def open(self, jobs: int, columns: int = COLUMNS) -> TimedTerminal:
         """Open its database without an engine."""
-        return TimedTerminal([*_APTUI, "open", str(self.folder(jobs) / "Cache")], self.environ)
+        return TimedTerminal([*_APTUI, "open", str(self.folder(jobs) / "Cache")], self.environ, columns)
 
-    def opened(self, jobs: int) -> tuple[TimedTerminal, Replay]:
+    def opened(self, jobs: int, columns: int = COLUMNS) -> tuple[TimedTerminal, Replay]:
         """Open its database and wait until everything is shown."""
-        terminal = self.open(jobs)
+        terminal = self.open(jobs, columns)
         replay = Replay(terminal)
         replay.first(has_rows)
         terminal.settle(0.6)
@@ -169,27 +170,36 @@ def attach(room: Room) -> None:
 
 @row
 def keys(room: Room) -> None:
-    """From a key to the last byte of its frame, without the later log of the row under the cursor."""
+    """From a key to the last byte of its frame, without the later log of the row under the cursor.
+
+    At 140 columns the log is below the table, at 160 beside it.
+    """
     for jobs in room.jobs:
-        terminal, replay = room.opened(jobs)
-        with terminal:
-            height = sum(bool(_JOB.match(line)) for line in replay.last())
-            for name, data, presses, target, prelude in (
-                ("j", "j", height - 2, "5", "g"),
-                ("j, scrolls a line", "j", _PRESSES, "5; ≤ 500 B", ""),
-                ("page down", "\x1b[6~", _PRESSES, "10", "g"),
-                ("G", "G", 15, "10", "g!"),
-            ):
-                times, sizes = [], []
-                for press in range(presses):
-                    if prelude and (press == 0 or prelude.endswith("!")):
-                        terminal.stroke(prelude[0], 0.3)
-                    sent_s, before = terminal.stroke(data, 0.15)
-                    frame = _first_frame(terminal, before)
-                    if frame is not None:
-                        times.append((frame[0] - sent_s) * 1000)
-                        sizes.append(frame[1])
-                say(f"{name}, {jobs:,} jobs", times, target, more=f"{statistics.median(sizes):,.0f} B a press")
+        for columns in (140, COLUMNS):
+            terminal, replay = room.opened(jobs, columns)
+            with terminal:
+                _press_keys(terminal, sum(bool(_JOB.match(line)) for line in replay.last()), f"{columns} columns, {jobs:,} jobs")
+
+
+def _press_keys(terminal: TimedTerminal, height: int, where: str) -> None:
+    """Measure the keys that move the cursor of a table with `height` visible rows."""
+    for name, data, presses, target, prelude in (
+        ("j", "j", height - 2, "5", "g"),
+        ("j, scrolls a line", "j", _PRESSES, "5; ≤ 500 B", ""),
+        ("page down", "\x1b[6~", _PRESSES, "10", "g"),
+        ("G", "G", 15, "10", "g!"),
+    ):
+        times, sizes, began_s = [], [], terminal.processor_s()
+        for press in range(presses):
+            if prelude and (press == 0 or prelude.endswith("!")):
+                terminal.stroke(prelude[0], 0.3)
+            sent_s, before = terminal.stroke(data, 0.15)
+            frame = _first_frame(terminal, before)
+            if frame is not None:
+                times.append((frame[0] - sent_s) * 1000)
+                sizes.append(frame[1])
+        spent_ms = (terminal.processor_s() - began_s) / presses * 1000
+        say(f"{name}, {where}", times, target, more=f"{statistics.median(sizes):,.0f} B, {spent_ms:.0f} ms of processor a press")
 
 
 def _first_frame(terminal: TimedTerminal, before: int) -> tuple[float, int] | None:

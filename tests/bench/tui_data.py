@@ -101,7 +101,7 @@ def say_memory(store: JobsStore, jobs: int) -> None:
     text = 0
     for item in texts:
         text += sum(len(chunk.data) + chunk._ends.nbytes for chunk in item._full) + sum(len(word) + 60 for word in item._tail)
-    total = columns + text + store._view.nbytes * 2 + store._shown.nbytes
+    total = columns + text + store._shown.rows.nbytes + store._shown._is_shown.nbytes
     print(
         f"  {'memory of rows and text':<28} {total / 1e6:9.1f} MB  {total / jobs * 1e5 / 1e6:.1f} MB a 100,000 jobs; process "
         f"{resident_mb():.0f} MB"

@@ -23,6 +23,7 @@ from typing import Self
 from msgspec import Struct
 
 from aptui import __version__
+from aptui.config.dirs import identity_of
 from aptui.core.model import RelPath, RunKey
 from aptui.core.notices import JobChanged
 from aptui.link import places
@@ -49,10 +50,10 @@ class Chunk(Struct, frozen=True):
 class TimedTerminal(Terminal):
     """A terminal that records the arrival time of bytes."""
 
-    def __init__(self, command: list[str], environ: dict[str, str]) -> None:
+    def __init__(self, command: list[str], environ: dict[str, str], columns: int = COLUMNS) -> None:
         self.chunks: list[Chunk] = []
         self.began_s = time.perf_counter()
-        super().__init__(command, COLUMNS, LINES, {"TMUX": "", "COLORTERM": "truecolor", **environ})
+        super().__init__(command, columns, LINES, {"TMUX": "", "COLORTERM": "truecolor", **environ})
 
     def _read(self) -> None:
         while True:
@@ -98,7 +99,7 @@ class Replay:
 
     def __init__(self, terminal: TimedTerminal) -> None:
         self._terminal = terminal
-        self._screen = ModelTerminal(COLUMNS, LINES)
+        self._screen = ModelTerminal(terminal.columns, LINES)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._fed, self.count = 0, 0
 
@@ -134,14 +135,16 @@ class Replay:
 class _Desk:
     """Answers the screen's requests at its start."""
 
-    def __init__(self, moment: tuple[int, int]) -> None:
+    def __init__(self, cache: Path, moment: tuple[int, int]) -> None:
         self.server: LinkServer
+        self._cache = cache
         self.epoch, self.seq = moment
 
     def take(self, request: ClientRequest) -> None:
         match request.verb:
             case EngineHello():
-                request.answer(protocol=PROTOCOL, version=__version__, pid=os.getpid(), epoch=self.epoch)
+                cache = {"cache": str(self._cache), "cache_id": identity_of(self._cache)}
+                request.answer(protocol=PROTOCOL, version=__version__, pid=os.getpid(), epoch=self.epoch, **cache)
             case Subscribe(wants_all=wants_all, is_coalesced=is_coalesced):
                 self.server.subscribe(request.client, wants_all, is_coalesced=is_coalesced)
                 request.answer(epoch=self.epoch, seq=self.seq)
@@ -172,7 +175,7 @@ def serve(cache: Path, rate: int) -> None:
     """
     database = cache / "assetdb.sqlite"
     with closing(open_reader(database)) as reader:
-        desk = _Desk(reader.moment())
+        desk = _Desk(cache, reader.moment())
     visible, others = _jobs_of(database)
     rng, told, tells, ends = random.Random(4), 0, [], []
     signal.signal(signal.SIGUSR1, lambda *_: tells.append(time.monotonic()))
