@@ -315,6 +315,12 @@ class LiveTrees:
         self._stale_since, self._has_timer = 0.0, False
         self._newest_moment: Moment = (0, 0)
         self._reads_left = 0
+        self._is_placed = False
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether the search for the first problem has ended; products have no problems."""
+        return self._is_placed or self._trees.kind is Kind.PRODUCTS or self._store.error is not None
 
     @property
     def is_at_rest(self) -> bool:
@@ -357,15 +363,27 @@ class LiveTrees:
             if model.refresh_health():
                 view.fit_health(model.health)
                 view.refresh_model()
+                self._go_to_first_problem()
                 self._health_came()
                 self._read_until_current()
         elif self._search.is_wanted:
+            self._is_placed = True
             self._search.start()
         else:
             model.refresh()
             view.fit_health(model.health)
             view.refresh_model()
+            self._go_to_first_problem()
             self._came()
+
+    def _go_to_first_problem(self) -> None:
+        """Once, move a cursor on the first row to the first source with a failed job or errors."""
+        trees, health = self._trees, self._trees.model.health
+        if self._is_placed or health is None:
+            return
+        self._is_placed = True
+        if trees.view.cursor == 0 and trees.wanted is None and (node := health.next_bad(-1, 1)) is not None:
+            trees.view.reveal(node)
 
     def _read_until_current(self) -> None:
         """Read the problems again if they are older than the notices: rows are saved after their notices."""

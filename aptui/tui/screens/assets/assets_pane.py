@@ -318,7 +318,7 @@ class AssetsPane(Pane):
     def name_awaited(self, focused: Widget | None) -> str:
         """Return what the next key waits for: the first rows, the search, the requested asset."""
         queries = self.readers.queries
-        if self.trees.model.tree is None and self.readers.store.error is None:
+        if (self.trees.model.tree is None or not self.live.is_placed) and self.readers.store.error is None:
             return "the first rows"
         if isinstance(focused, Input):
             return ""

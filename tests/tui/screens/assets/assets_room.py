@@ -124,13 +124,13 @@ def store(tmp_path):
 
 
 def in_assets(tmp_path, do, *, size=MEDIUM, session=None, theme="dark", panes=PANES):
-    """Open the screen on the Assets pane; do `do(app, pilot, pane, session)` once the tree is there, everything open."""
+    """Open the screen on the Assets pane, with all folders open and the cursor on the first row; then await `do`."""
 
     async def begin(app, pilot, session):
         app.copied = []
         app.copy_text = lambda what, *, raw=False: app.copied.append((what, raw))
-        await until(pilot, lambda: app.pane is not None and app.pane.trees.model.tree is not None)
-        await press(pilot, "*")
+        await until(pilot, lambda: app.pane is not None and app.pane.trees.model.tree is not None and app.pane.live.is_placed)
+        await press(pilot, "g", "*")
         await do(app, pilot, app.pane, session)
         await until(pilot, lambda: not app.switcher.mounted["assets"].readers.queries.is_busy)
 

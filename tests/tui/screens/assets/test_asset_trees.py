@@ -310,11 +310,26 @@ def test_keys_wait_for_first_tree_except_keys_that_leave(tmp_path, monkeypatch):
         finally:
             may_read.set()
         assert await typed
-        await press(pilot, "j", "j", "l")
+        await press(pilot, "k")
         assert cursor_on(pane) == "scripts"
         assert "door.lua" in text(app)
 
     in_shell(tmp_path, type_ahead, size=MEDIUM, session=FakeSession(tmp_path), panes=PANES)
+
+
+@pytest.mark.usefixtures("store")
+def test_cursor_begins_on_the_first_problem_and_later_problems_do_not_move_it(tmp_path):
+    async def look(app, pilot, _session):
+        pane = app.pane
+        await until(pilot, lambda: cursor_on(pane) == "scripts/door.lua")
+        assert "door.lua" in text(app)
+        await press(pilot, "g")
+        pane.on_news(changed("failed"))
+        pane.shell.wake()
+        await until(pilot, lambda: pane.live.is_at_rest)
+        assert pane.trees.view.cursor == 0
+
+    in_shell(tmp_path, look, size=MEDIUM, session=FakeSession(tmp_path), panes=PANES)
 
 
 @pytest.mark.usefixtures("store")
