@@ -1,7 +1,7 @@
 """Places rectangles on pages by the MaxRects method (Jylänki, "A Thousand Ways to Pack the Bin", 2010), best short side first.
 
-The free space of a page is a list of rectangles that may overlap and of which none contains another. A placed rectangle cuts
-all free rectangles that it touches into at most four parts each. The package `rectpack` compares all pairs of free rectangles in
+The free space of a page is a list of rectangles that may overlap; none of them contains another. A placed rectangle cuts all free
+rectangles that it touches into at most four parts each. The package `rectpack` compares all pairs of free rectangles in
 Python after each placement: a page of 1,000 sprites took 11 s, and one of 2,400 two minutes. With arrays both take under a second.
 
 Tests: `tests/builders/test_max_rects.py`.

@@ -238,9 +238,7 @@ def test_extras_with_all_requirements_are_built(config):
     used |= {"lods" for entry in config["builders"] if "rules" in entry}
 
     assert used >= {"model", "yaml", "xml"}
-    assert used & {"lods", "mesh", "shader", "font", "texture", "lua"} == {
-        extra.name for extra in demo_project.possible_extras()
-    }
+    assert used & {"lods", "mesh", "shader", "font", "texture", "lua"} == {extra.name for extra in demo_project.possible_extras()}
 
 
 def test_wordlist_builder_depends_on_stop_words(project):
