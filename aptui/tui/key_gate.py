@@ -44,10 +44,7 @@ class Keyboard:
         return lambda: self._held.pop(task, None)
 
     def name_awaited(self, key: str) -> str:
-        """Return the name of the state that a key has to wait for; "" = none.
-
-        The key quits, or belongs to an input line or a menu.
-        """
+        """Return the name of the state that a key has to wait for; "" = none: the key quits, or goes into an input or a menu."""
         if key in _NEVER_WAIT or self._app._exit:  # noqa: SLF001  # Textual has no public name for it
             return ""
         pane, focused = self._pane(), self._app.focused

@@ -257,9 +257,7 @@ MOVES = frozenset({"rows", "table", "tree", "text", "sheet"})
 def help_lines(
     active: dict[str, ActiveBinding], keymap: Keymap, commands: Sequence[Command], title: str, width: int = 200
 ) -> list[Parts]:
-    """Return entries for the active actions (actions of the current place first), the commands, the terms of filters.
-
-    And the signs.
+    """Return entries for active actions (those of the current place first), commands, terms of filters, and signs.
 
     Enter on an entry runs the action of its first part. No line is wider than `width` (`BREAK`).
     """

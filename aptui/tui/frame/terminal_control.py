@@ -165,10 +165,7 @@ class TerminalControl(Actions):
 
 
 _SNIPPET, _LEAST_SNIPPET, _AROUND = 36, 8, 6
-"""Number of cells of the copied text that the message shows: normally, and at least on a narrow screen.
-
-Cells of the message's margins.
-"""
+"""Number of cells of the copied text that the message shows: normally, and at least on a narrow screen; cells of its margins."""
 _TWICE_S = 2.0
 """Maximum time between two presses of `Ctrl+C` that quit (seconds)."""
 
