@@ -60,7 +60,7 @@ class InterestRequests:
             raise KnownError("the engine is not working", hint="'aptui status' says why")
         if len(verb.keys) > port.MOST_INTERESTING:
             most = f"name {port.MOST_INTERESTING:,} at most"
-            raise UserError(f"{len(verb.keys):,} sources are too many for one report", hint=most)
+            raise UserError(f"{len(verb.keys):,} sources are too many for one request", hint=most)
         keys = tuple(dict.fromkeys(PathKey(key.lower()) for key in verb.keys))
         number = 1 + int(self._clock() - self._start)
         if not self._numbers or self._numbers[-1] < number:

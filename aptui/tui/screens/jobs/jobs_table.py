@@ -120,7 +120,7 @@ class JobsTableView(Table):
         self.starts_at_top = True
 
     def move_cursor(self, index: int) -> None:
-        """Put the cursor on a row. From now on, the cursor keeps its line on the screen, and no longer stays on its job (`is_held`)."""
+        """Put the cursor on a row. From now on, it keeps its line on the screen, and no longer stays on its job (`is_held`)."""
         self.is_held = self.starts_at_top = False
         super().move_cursor(index)
 
