@@ -68,6 +68,7 @@ FORM_TEXTS = {
 _KEYS_INTRODUCTION = """\
 `[]` stands for each entry of a list, `NAME` for a name that you choose. [config/defaults.yaml](../config/defaults.yaml) and
 [config/builders.yaml](../config/builders.yaml) explain more; `aptui config --explain KEY` names the file that sets a key.
+For keys of the keyboard, see `?` on the screen and [config/keymap.yaml](../config/keymap.yaml).
 """
 _FILTERS_INTRODUCTION = """\
 For `aptui jobs --filter TERMS`, `/` on the screen, and `jobs TERMS` in `aptui --plain`.

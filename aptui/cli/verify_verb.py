@@ -427,7 +427,9 @@ def verify(arguments: Namespace) -> int:
     config = load_to_run(arguments) if arguments.rebuild or arguments.repair else load_config(arguments)
     if arguments.rebuild:
         if arguments.repair:
-            raise UserError("'--repair' cannot be used with '--rebuild'", hint="a builder that differs has to be fixed")
+            raise UserError(
+                "'--repair' cannot be used with '--rebuild'", hint="fix the builder whose products differ between two runs"
+            )
         with open_for_reading(arguments, config) as project:
             return rebuild(config, project, arguments.rebuild, arguments.seed, as_json=arguments.json)
     checked, unknown, findings, leftovers = _check(arguments, config)

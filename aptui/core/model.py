@@ -35,8 +35,8 @@ UNKNOWN_SIZE = -1
 class FileFact(Struct, frozen=True):
     """A file as `stat` reported it; `digest` and `hash64` (XXH64, seed 0) if its bytes were read, else `NO_DIGEST` and 0.
 
-    `is_duplicate`: a file of a metadata type whose path also exists in an earlier scan folder: such files do not override each
-    other.
+    `is_duplicate`: the file has a metadata type, and its path also exists in an earlier scan folder. Files of metadata types do not
+    override each other, so each of them is a source.
     """
 
     scan_folder: int

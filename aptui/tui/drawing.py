@@ -46,9 +46,9 @@ The user sees results at once.
 """
 
 _SHARE, _LONGEST_REST_S = 3, 1.0
-"""Wait between a frame and a following frame for updates.
+"""Pause after a frame, before a frame that only shows updates: three times the duration of the first one, at most 1 s.
 
-Three times the duration of the frame, at most 1 s, so that keys come first.
+Keys are handled first.
 """
 _STORM_SHARE = 40
 """An update takes long to apply if 40 times its duration exceeds `NEWS_FRAME_S`."""

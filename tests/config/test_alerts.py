@@ -33,7 +33,7 @@ def test_no_alerts_by_default(folder: Path) -> None:
     assert (config.on.alerts, config.on.quiet_s) == ((), QUIET_S)
 
 
-def test_alerts_survive_the_stored_form_and_change_no_signature(folder: Path) -> None:
+def test_alerts_are_equal_after_storing_and_change_no_project_signature(folder: Path) -> None:
     before = load(write(folder)).project
     write(folder, "on: {quiet: 1m, failed: {exec: [a, b c], webhook: 'http://[::1]:8/x'}, idle: {bell: true, desktop: true}}\n")
 

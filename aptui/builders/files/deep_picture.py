@@ -149,7 +149,7 @@ def read_deep(opened: Callable[[], ImageFile.ImageFile], load: Callable[[ImageFi
         if any(tile.codec_name != "raw" for tile in picture.tile):
             return None  # libtiff's decoder returns only the upper bytes of these pictures
         raw_mode = f"{picture.mode};16{'L' if picture.tag_v2.prefix == b'II' else 'B'}"  # type: ignore[attr-defined]  # of TIFF
-    if raw_mode.startswith("LA;16"):  # its four bytes a pixel can be read as one pixel of RGBA
+    if raw_mode.startswith("LA;16"):  # two samples of 16 bits are read as the four bytes of an RGBA pixel
         return DeepPicture(np.ascontiguousarray(_decode_as(picture, "RGBA", load)).view(">u2").astype(np.uint16), "LA")
     name, order = raw_mode.split(";16")
     is_premultiplied, name = name == "RGBa", name.replace("RGBa", "RGBA")

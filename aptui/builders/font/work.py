@@ -34,7 +34,10 @@ DEEPEST_COMPOSITE = 64
 """Maximum nesting of composite glyphs, as in HarfBuzz."""
 
 _EMPTY_READ = 8
-"""Steps of an empty read (in a variation store without regions), which takes as much time and memory as other reads."""
+"""Cost (in steps of `Work`) of reading an entry of a variation store without regions.
+
+It takes as much time and memory as other reads.
+"""
 
 _COMPOSITE_HEADER_BYTES = 10
 _TUPLE_COUNT_MASK = 0x0FFF
@@ -170,7 +173,7 @@ def is_counted(tag: str) -> bool:
 
 
 def _count_opentype(font: Any, tag: str, data: bytes, work: Work) -> None:
-    """Count the bytes and the glyphs of ranges of a table of OpenType layout, by decoding it in parts that are not kept."""
+    """Count the bytes of an OpenType layout table, and the glyphs in its ranges. The table is decoded in parts, to save memory."""
     from fontTools.ttLib.tables import otTables
     from fontTools.ttLib.tables.otBase import BaseTable, OTTableReader
 

@@ -1,5 +1,7 @@
 """Checks of the files that a run read: whether they stayed unchanged while it ran, and whether it declared them.
 
+Whether a committed result is up to date is decided elsewhere: `core.pipeline.plans` compares fingerprints.
+
 Reports of runs are compared with the known state of files at their start. Five rules cover files that were known before, files
 that were reported when they were opened, and files that were found only at the end:
 

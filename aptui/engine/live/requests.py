@@ -440,6 +440,7 @@ class RequestHandler:
     # --------------------------------------------------------------------------------------------------------- the queue
 
     def _pause(self, request: Request, is_paused: bool) -> None:
+        """Pause or resume the start of jobs (`loop.dispatch.QueuePause`); running jobs go on."""
         self._live.pause(is_paused)
         if not is_paused and self._live.watching.is_draining:
             self._live.watching.is_draining = False

@@ -80,7 +80,7 @@ class ChangeSource(Protocol):
     """The part of an engine that stays up which processes changes (`live.changes`)."""
 
     unfinished: dict[PathKey, FileFact | None]
-    """Files that are being written now, with their previous facts."""
+    """Files that are being written now, with their facts (size, times, digest) before the write; None for new files."""
 
     def is_being_written(self, path: str, *, is_asked: bool = False) -> bool:
         """Whether another process holds this source (absolute path in text form) open for writing.

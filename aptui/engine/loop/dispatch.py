@@ -399,7 +399,10 @@ class RunDispatcher:
         self._restores[job_id] = feature.load_needed("restore")(self._context.config, job_id, run_key)
 
     def _answer_restores(self, orders: Sequence[Order]) -> list[Order]:
-        """Answer the orders of jobs that restore an earlier run; return the other orders."""
+        """Restore earlier results, which needs no worker, for the jobs whose user requested it.
+
+        Return the orders of all other jobs.
+        """
         others = []
         for order in orders:
             job = self._context.pipeline.jobs.running.get(order.run_key)

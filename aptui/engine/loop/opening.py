@@ -43,7 +43,7 @@ def with_intermediates(project: Project, cache: str) -> Project:
 
 
 class PreparedSession:
-    """A project whose cache is locked, before its engine is opened.
+    """A project whose cache this process has locked, but whose engine is not open yet.
 
     Args:
         config: the checked configuration.

@@ -3,7 +3,8 @@
 The engine's loop owns the selector and the thread; nothing here blocks. Each order that is sent gets exactly one result, also when
 its worker crashes, hangs, floods its output or sends malformed messages:
 
-* the run of a dying worker is LOST, and the reason says how the worker died; the orders behind it are RETURNED;
+* the run of a dying worker is LOST, and the reason says how the worker died; the orders behind it are RETURNED.
+  `core.pipeline.run_results` runs a lost job once more, and then fails it;
 * a run that overruns its limit is FAILED, after its worker and all processes of the worker have ended;
 * if a worker dies over several copies, it is unknown which copy killed it: all are RETURNED (a single copy is LOST);
 * a builder whose workers die three times before its first answer is broken: its orders fail at once, until `reconfigure`;

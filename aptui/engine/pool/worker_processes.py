@@ -71,7 +71,7 @@ class OrphanReaper:
                 cwd="/",
             )
         except OSError:
-            # without a shell there is no reaper: left-over processes of a killed engine end by themselves, or the user ends them
+            # the reaper is a shell script: without a shell nothing ends the processes that a killed engine leaves
             pass
 
     @property

@@ -480,7 +480,8 @@ def _critical(found: Timeline) -> list[int]:
     before: dict[int, int] = {}
     for span in sorted(found.spans, key=lambda span: (span.run.ended_after_ms, span.run.job_id)):
         job_id = span.run.job_id
-        # No run waited for a run that ended later. This check also ends dependency cycles, and skips later runs of a job.
+        # A needed job counts only if its run ended earlier (it is in `total`). This also ends cycles, and skips later runs of a
+        # job.
         known = [need for need in found.needs.get(job_id, ()) if need in total]
         longest = max(known, key=total.__getitem__, default=0)
         total[job_id] = durations[job_id] + total.get(longest, 0)

@@ -93,7 +93,7 @@ class FoundResult(Struct, frozen=True):
 
     @property
     def record(self) -> Record:
-        """The record."""
+        """The record of the result: what the job read, and the digests of its products."""
         return self.result.record
 
 

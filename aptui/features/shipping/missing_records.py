@@ -70,7 +70,7 @@ class Names(Struct):
     is_partial: bool = False
 
     def __len__(self) -> int:
-        """Return the number of names."""
+        """Return the number of found references: asset ids, UUIDs and paths."""
         return len(self.assets) + len(self.uuids) + len(self.paths)
 
     def to_json(self) -> list[Any]:

@@ -126,7 +126,7 @@ def private_copy(path: Path) -> Path:
         if known is not None:
             if path in _former:
                 _former[path].remove()
-            _former[path] = known  # a caller may be about to open the former copy
+            _former[path] = known  # not deleted yet: a caller may be about to open it
         _copies[path] = fresh
         return fresh.path
 

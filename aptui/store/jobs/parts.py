@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # That is several times cheaper than single rows, and other Python threads can run while SQLite works.
 
 CHUNK = 16_384
-"""Number of rows of a piece, and of texts of a chunk. It is small, because a search can be stopped only between two chunks."""
+"""Size of one step of a search: rows of a query, or texts. It is small, because a search can be stopped only between two steps."""
 
 
 class Packed(Struct, frozen=True):

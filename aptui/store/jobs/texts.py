@@ -185,7 +185,10 @@ class RecentTexts:
 
 
 class TextIndex:
-    """Finds the code of a text in a column: 12 bytes for each text, and a dictionary of the newest ones."""
+    """Finds the number that stands for a text in a column.
+
+    It takes 12 bytes of memory a text, and a dictionary of the newest texts.
+    """
 
     def __init__(self, texts: Texts) -> None:
         self._texts = texts

@@ -129,12 +129,12 @@ def session_at(reader: Reader, word: str) -> WorkSession:
     if not found:
         raise UserError(f"no session that is kept ended at commit '{word}'", hint="'aptui history --json' lists their commits")
     if len({session.commit for session in found}) > 1:
-        raise UserError(f"'{word}' is how several commits begin", hint="say more of it")
+        raise UserError(f"several commits begin with '{word}'", hint="give more characters")
     return found[0]
 
 
 def _is_session(reader: Reader, word: str) -> bool:
-    """Whether digits are the number of a kept session; they may also be the beginning of a commit's hash."""
+    """Whether a word is the number of a kept session. Digits that are not its number can be the beginning of a commit's hash."""
     sql = "SELECT 1 FROM aptui_sessions WHERE session_id = ? AND session_id > 0"
     return word.isdecimal() and len(word) <= _DIGITS and reader.ask(sql, (int(word),)).fetchone() is not None
 

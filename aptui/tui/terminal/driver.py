@@ -376,7 +376,7 @@ async def _handle(app: App[Any], message: Message) -> None:
             for pump in way * _ROUNDS:
                 await _wait_until_passed(pump)
     except TimeoutError:
-        pass  # after the timeout the next key is handed over
+        pass  # a slow handler delays the next key by `_KEY_WITHIN_S` at most
 
 
 async def _is_let_through(app: App[Any], message: events.Key | events.Paste) -> bool:

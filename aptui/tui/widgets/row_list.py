@@ -34,7 +34,7 @@ class RowMarks:
 
     @property
     def are_in_range(self) -> bool:
-        """Whether a range of marks is open."""
+        """Whether the user began to mark a range of rows, and has not ended it."""
         return self._anchor is not None
 
     def has(self, index: int, key: int) -> bool:

@@ -153,7 +153,7 @@ def test_missing_file_in_a_scan_folder_is_only_missing(tree):
         ("tex/other.png", "tex/hero.png", ""),
     ],
 )
-def test_missing_file_that_is_spelled_otherwise_is_named(tmp_path, there, named, told):
+def test_error_for_missing_file_names_the_file_with_another_spelling(tmp_path, there, named, told):
     (tmp_path / there).parent.mkdir(exist_ok=True)
     (tmp_path / there).write_text("x")
 

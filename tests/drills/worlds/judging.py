@@ -27,7 +27,7 @@ def judged(weather: Programs, clean: Path) -> list[str]:
     while settled.returncode == 4:  # a starting engine holds the cache, and does not answer yet
         time.sleep(0.1)
         settled = weather.aptui("batch")
-    if settled.returncode not in (0, 1, 3):  # 3: settings of a folder are broken
+    if settled.returncode not in (0, 1, 3):  # exit code 3: settings of a folder are broken
         return [f"batch ends with {settled.returncode}: {settled.stdout}{settled.stderr}"]
     project = weather.project
     project.engine_run(sets=[f"cache={clean}", "local_store.enabled=false"])

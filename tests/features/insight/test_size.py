@@ -95,7 +95,7 @@ def test_names_in_html_page_are_escaped() -> None:
         (("--diff", "77"), "there is no session '77'"),
         (("--diff", "main"), "'main' is neither a session nor a commit"),
         (("--diff", "beef"), "no session that is kept ended at commit 'beef'"),
-        (("--diff", "abc1"), "'abc1' is how several commits begin"),
+        (("--diff", "abc1"), "several commits begin with 'abc1'"),
         (("--by", "type", "--diff", "1"), "growth by type is not available"),
     ],
 )

@@ -95,7 +95,7 @@ class Sharers(RuleBasedStateMachine):
 
     @rule(job=st.sampled_from(JOBS), names=st.sampled_from([("one",), ("two",), KEEPERS]), is_same=st.booleans(), weather=WEATHERS)
     def a_job_is_done(self, job, names, is_same, weather):
-        """Run a job on one machine, or on two at once; a deterministic builder makes its first products again."""
+        """Run a job on one machine, or on two at once; a deterministic builder makes the same products each time."""
         with self._weather(weather):
             for name in names:
                 self._make(job, name, is_same=is_same)

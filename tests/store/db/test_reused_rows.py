@@ -100,7 +100,7 @@ def test_new_dependencies_of_a_product_replace_its_earlier_ones(made: Store) -> 
     assert made.rows("SELECT ProductPK, UnresolvedPath FROM ProductDependencies") == [(1, "nowhere")]
 
 
-def test_new_run_deletes_missing_dependencies_and_keeps_the_scan_record(made: Store) -> None:
+def test_new_run_deletes_rows_of_missing_dependencies_and_keeps_the_scan_record(made: Store) -> None:
     found = (1, "scanner", "1", "", bytes(16), 0, "what", "when", 5, "linux/a", b"1")
     made.put(put_missing=[found], put_missing_scan=[(1, b"1", "terms", b"", "linux/a")])
 

@@ -6,7 +6,8 @@
     GET /v1/files/@products@/{path}      A product of `?platform=ID`, by default of the first platform.
     GET /v1/files/@log@/{path}           A log or a folder of logs. Needs the scope `control`.
 
-Names of products are in lower case; requests are converted. Names that are not UTF-8 are percent-encoded byte by byte.
+`sending` has ETags, conditional requests and ranges. Names of products are in lower case; requests are converted. Names that are
+not UTF-8 are percent-encoded byte by byte.
 
 Tests: `tests/features/gateway/http/test_http_files.py`.
 """

@@ -220,7 +220,7 @@ def _write_key(project_dir: Path, file: Path, key: str, value: Any, before: Any)
 
 
 def _as_written(entries: Iterable[Any], before: Sequence[Any]) -> list[Any]:
-    """Return the entries. An entry of the file keeps its spelling there, for example `10.0.0.1/8` for `10.0.0.0/8`."""
+    """Return the entries, spelled as in the file if the file has them: `10.0.0.1/8` is not changed to `10.0.0.0/8`."""
     known = {_identity(entry): entry for entry in before}
     return [_spell(entry, known.get(_identity(entry))) for entry in entries]
 

@@ -286,7 +286,8 @@ class O3deServer:
     def why_refused(self, remote: str, *, is_local: bool) -> str:
         """Return why a client at an address is refused, "" = it is accepted.
 
-        Every user of the machine can connect to the loopback address, so programs of other users need an entry too.
+        Every user of the machine can connect to the loopback address, so programs of other users need an entry in the
+        list of allowed addresses, too.
         """
         settings, address = self._settings, parse_address(remote)
         if len(self.sessions) >= _CLIENTS_LIMIT:

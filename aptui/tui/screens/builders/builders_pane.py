@@ -420,7 +420,7 @@ class BuildersPane(Pane):
             self.search.clear_list()
 
     def action_zoom(self) -> None:
-        """Show only the focused part, or both again."""
+        """Show only the focused part (list or details), or both parts again."""
         self.parts.zoom()
 
     # ---------------------------------------------------------------------------------------------------- filter and order

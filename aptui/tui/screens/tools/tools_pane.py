@@ -258,7 +258,7 @@ class ToolsPane(Pane):
         return commands
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide the doctor without a project."""
+        """Hide the doctor if no project is open."""
         if action == "doctor":
             return self.is_attached and self.shell.config is not None
         return super().check_action(action, parameters)

@@ -171,7 +171,7 @@ def test_job_dependency_without_source_is_skipped_with_a_warning(script, told):
     assert [level for level, _ in told.lines] == [2]
 
 
-def test_analysis_with_the_result_shutting_down_is_cancelled(script, told):
+def test_analysis_that_answers_shutting_down_is_cancelled(script, told):
     response = builder.CreateJobsResponse()
     response.result = builder.CreateJobsResponse_ResultShuttingDown
 

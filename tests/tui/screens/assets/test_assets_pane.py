@@ -120,7 +120,7 @@ async def test_tiny_screen_is_usable(app, pilot, pane):
 
 @pytest.mark.usefixtures("store")
 @on_assets()
-async def test_zoom_and_tab_walk_the_parts(app, pilot, pane):
+async def test_zoom_shows_only_the_focused_part_and_tab_moves_to_the_next(app, pilot, pane):
     await go(pilot, pane, "scripts/door.lua")
     await until(pilot, lambda: "lua" in pane.query_one(FilePreview).title())
     app.set_focus(pane.trees.view)

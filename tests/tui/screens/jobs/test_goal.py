@@ -79,7 +79,7 @@ def test_cursor_goes_to_first_row_once(screen):
     assert screen.done == ["first"]
 
 
-def test_new_and_fixed_failures_since_the_last_visit_are_in_line_1_and_on_a_sheet(tmp_path, monkeypatch):
+def test_new_and_fixed_failures_since_the_last_visit_are_counted_in_line_1_and_listed_by_news(tmp_path, monkeypatch):
     for module in (job_details, selection):
         monkeypatch.setattr(module, "author_of", lambda _folder, commit: {"b" * 40: "Bea"}.get(commit, ""))
     memory = UiMemory(tmp_path / "project.json")

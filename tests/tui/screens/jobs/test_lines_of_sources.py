@@ -55,7 +55,7 @@ def test_lines_show_sources_with_two_platforms_and_t_shows_jobs(tmp_path):
 @on_two_platforms
 async def test_arrows_show_and_hide_the_jobs_of_a_source(app, pilot, pane):
     await pilot.press("j", "right")
-    assert (pane.store.row_count(), pane.table.cursor) == (6, 1)  # it has one job: long texts are scrolled
+    assert (pane.store.row_count(), pane.table.cursor) == (6, 1)  # the source has one job, so that the key scrolls its long texts
     await pilot.press("left", "k", "right")
     assert [status(pane, at) for at in (0, 1, 2)] == [
         ["✗ failed", f"▾ {ROCK}", "2 of 2"], ["✗ failed", "    Image Compile", "linux"], ["✗ failed", "    Image", "pc"],
