@@ -118,7 +118,7 @@ def list_passages(paths: list[Path]) -> Iterator[Passage]:
     """Yield everything that people read in files and folders: Python, Markdown, YAML."""
     for start in paths:
         for path in sorted(start.rglob("*")) if start.is_dir() else [start]:
-            if not path.is_file() or {"__pycache__", ".git", "pictures", "data"}.intersection(path.parts):
+            if not path.is_file() or {"__pycache__", ".git"}.intersection(path.parts):
                 continue
             if path.suffix == ".py":
                 yield from _read_python(path)
