@@ -202,8 +202,9 @@ def digests_of(command: CommandRule = COMMAND, reference: ReferenceRule = REFERE
     return {kind: digest for kind, _name, digest in fingerprint.rule_entries(rule, LINUX, debug_output=False)}
 
 
-@pytest.mark.parametrize("name", CommandRule.__struct_fields__)
+@pytest.mark.parametrize("name", [name for name in CommandRule.__struct_fields__ if name != "batch"])
 def test_every_field_of_a_command_changes_the_rule(name: str) -> None:
+    """The number of files per start is no input of a product; a command for one file has another text (`{source}`)."""
     other = replace(COMMAND, **{name: ("other",) if name == "products" else "other"})
 
     assert digests_of(other)["command"] != digests_of()["command"]

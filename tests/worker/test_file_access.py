@@ -401,7 +401,7 @@ def test_file_open_for_writing_is_not_copied_on_request(tmp_path, data):
 
 
 def test_copy_that_could_not_be_checked_for_writers_is_listed(tmp_path, monkeypatch):
-    monkeypatch.setattr(file_access.leases, "is_being_written", lambda _descriptor: None)
+    monkeypatch.setattr(file_access.replacing, "is_being_written", lambda _descriptor: None)
 
     result = file_access.hash_files(replace(hash_order(tmp_path, SMALL, b"other"), asks_writers=True))
 

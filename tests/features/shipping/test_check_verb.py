@@ -9,6 +9,7 @@ import pytest
 from homes import own_homes
 from PIL import Image
 from verb_project import Run
+from waiting import until
 
 from aptui.features.shipping import findings
 from aptui.worker.commands import command
@@ -142,7 +143,14 @@ def test_command_timeout_kills_its_children(project: Path, run: Run, monkeypatch
 
     assert [each["what"] for each in found] == ["'sh' timed out after 0.5 s"]
     state = Path(f"/proc/{(project / 'pid').read_text().strip()}/stat")
-    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] in "ZX"
+
+    def is_dead() -> bool:
+        try:
+            return state.read_text().rpartition(")")[2].split()[0] in "ZX"
+        except OSError:
+            return True
+
+    until(is_dead)  # the kernel delivers the signal a moment later on a busy machine
 
 
 @pytest.mark.real
