@@ -17,5 +17,5 @@ FEATURES = {
 }
 """{feature: file that marks a folder as a project in the feature's own format (extension point `format`), "" for none}.
 
-The file stands here so that a start in a folder without it loads no feature.
+This table names the files, so that a start in a folder without any of them loads no feature.
 """

@@ -1,4 +1,4 @@
-"""Messages between the engine and a cluster's workers: msgpack records, and files by digest; this module sends nothing.
+"""Messages between the engine and a cluster's workers: msgpack records that name files by digest. Other modules send them.
 
 An answer is a small manifest. If it is longer than `MANIFEST_BYTES` (a long log, thousands of products), it is stored as a blob and
 its digest is sent, so that it does not load the scheduler.
@@ -25,8 +25,10 @@ from aptui.shared.result_store import Store
 
 MANIFEST_BYTES = 2048
 STORE_LIMIT_S = 15.0
-"""Timeout of a request to the store, besides the time for its bytes. The timeout is long, because a failed request would waste a
-completed job."""
+"""Timeout (seconds) of a request to the store; the time to transfer the bytes is added.
+
+The timeout is long, because a failed request would waste a completed job.
+"""
 _INLINE, _BLOB = b"i", b"b"
 _MOST_BYTES = 64 << 20
 """Maximum length of a blob with a manifest; enough for a run with 200,000 products."""
@@ -46,7 +48,7 @@ class CodeFile(Struct, frozen=True):
 class ClusterSetup(Struct, frozen=True):
     """The setup of a worker, the same for all jobs of a configuration; it is a blob in the store.
 
-    `tools` are (builder, program that its command names).
+    `tools` are pairs (builder, program that the builder's command names).
     """
 
     version: str
@@ -105,7 +107,10 @@ class Greeting(Struct, frozen=True):
 
 
 class WorkerReport(Struct, frozen=True):
-    """Description of a worker: `toolchains` are (builder, ((name, version or digest), …)), `trouble` is why it cannot work."""
+    """Description of a worker: `toolchains` are (builder, ((name, version or digest), …)).
+
+    `trouble` is why the worker cannot run jobs.
+    """
 
     version: str
     python: str
@@ -184,7 +189,7 @@ def pack_record(record: object, store: Store) -> bytes:
 
 
 def is_whole(manifest: bytes) -> bool:
-    """Whether the manifest can be read without the store."""
+    """Whether the manifest contains its record, so that the record can be read without the store."""
     return manifest[:1] == _INLINE
 
 

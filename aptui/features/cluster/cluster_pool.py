@@ -1,4 +1,4 @@
-"""The local pool with a cluster beside it: decides which orders run on the cluster, and handles their answers.
+"""A pool of local workers and a cluster: decides which orders run on the cluster, and handles the answers to these orders.
 
 Analyses, copies and hashing stay local, and so do jobs with unknown input files. Other jobs go to the cluster when the local
 workers are busy: the local pool is filled first, in the order of the queue. A job that failed on the cluster, or reads undeclared
@@ -40,18 +40,23 @@ if TYPE_CHECKING:
 
 _LEAST_AHEAD, _MOST_AHEAD = 0.25, 4.0
 _AHEAD_S = 0.3
-"""Work that waits at each slot, in seconds, because a round trip takes longer than a short job. The constants above limit it, in
-jobs."""
+"""Seconds of work that wait at each slot of the cluster, because a round trip takes longer than a short job.
+
+The constants above are the minimum and the maximum number of waiting jobs per slot.
+"""
 _RECENT = 0.1
 """Weight of the newest job in the moving mean of job durations."""
 _MOST_BACKLOG = 8
-"""Maximum number of queued messages per local worker. Above it the cluster gets no jobs, so that local workers do not starve."""
+"""Maximum number of queued messages per local worker.
+
+Above this number the cluster gets no jobs, so that local workers do not run out of work.
+"""
 _NEED_TIMEOUT_S = 60.0
 _MOST_STAYING = 10_000
 
 
 class ClusterClient(Struct, frozen=True):
-    """Further settings of a `ClusterPool`: `tools` are (builder, program), `folders` the paths of the scan folders."""
+    """Further settings of a `ClusterPool`: `tools` are pairs (builder, program); `folders` are the paths of the scan folders."""
 
     place: Place
     blob_store: BlobStoreAddress
@@ -82,7 +87,7 @@ def cluster_pool(context: EngineContext, _plain: Callable[..., Pool]) -> Callabl
 
 
 class ClusterPool(Pool):
-    """A pool with a cluster beside it, with the interface of a pool."""
+    """A pool of local workers and a cluster, with the interface of a local pool."""
 
     def __init__(
         self,
@@ -343,7 +348,7 @@ class ClusterPool(Pool):
 
 
 def _name(order: ProcessOrder) -> str:
-    """Return the name of a run on the cluster, made of its job and its run key."""
+    """Return the name of a run on the cluster. The name contains the job and the run key."""
     job = f"{order.builder}\0{order.root}\0{order.rel}\0{order.platform}\0{order.job_key}"
     return f"{hashlib.sha256(job.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}-{order.run_key}"
 

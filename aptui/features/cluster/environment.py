@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from aptui.engine.pool.sandbox import Sandbox
 
 Toolchain = tuple[tuple[str, str], ...]
-"""((name, version or digest), …), sorted."""
+"""Sorted pairs (name, version or digest) of everything in the environment that may change products."""
 _DECISIVE = (
     "worker/**/*.py",
     "features/cluster/task.py",
@@ -93,12 +93,12 @@ def toolchains_of(
 
 
 def _variables(builder: Builder) -> Toolchain:
-    """Return the variables that a builder names and that are set here, with digests of their values."""
+    """Return the environment variables that a builder names and that are set on this machine, with digests of their values."""
     return tuple((name, digest) for name, digest in digests_of(dict(builder.variables)) if digest)
 
 
 def difference(ours: Toolchain, theirs: Toolchain) -> str:
-    """Return how a remote toolchain differs from ours, "" = it does not."""
+    """Return how a remote toolchain (`theirs`) differs from this machine's toolchain (`ours`), "" = they are equal."""
     mine, other = dict(ours), dict(theirs)
     for thing in sorted(mine.keys() | other.keys()):
         here, there = mine.get(thing, "absent"), other.get(thing, "absent")

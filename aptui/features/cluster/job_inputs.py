@@ -40,8 +40,10 @@ _FILES = frozenset({"dependency", "companion", "discovered"})
 _OTHER_JOBS = frozenset({"job", "products", "ring"})
 _KNOWN_BLOBS = 100_000
 _TIME_LIMIT = "time limit of "
-"""Beginning of the error of a run that exceeded its time limit. Such a run does not run again here, where it would exceed the
-limit, too."""
+"""Beginning of the error of a run that exceeded its time limit.
+
+Such a job does not run again on this machine, where it would exceed the limit, too.
+"""
 
 
 class InputElsewhere(Exception):
@@ -90,7 +92,10 @@ def can_travel(order: ProcessOrder, folders: Iterable[str]) -> bool:
 
 
 def is_movable(builder: Builder, tools: Sequence[str]) -> bool:
-    """Whether a builder can run on another machine: its code can be sent or found there, and so can its tools."""
+    """Whether a builder can run on another machine.
+
+    It can if its code and tools can be sent to that machine, or are installed there.
+    """
     if builder.adapter or builder.steps or builder.kind is BuilderKind.COPY:
         return False
     return not any("/" in tool for tool in tools)
@@ -100,7 +105,7 @@ def is_movable(builder: Builder, tools: Sequence[str]) -> bool:
 
 
 def setup_of(setup: ClusterSetup, blob_store: Store) -> tuple[ClusterSetup, Blob]:
-    """Store a setup with the code of the project's own builders; return it as stored."""
+    """Store a setup with the code of the project's own builders; return the digest and size of the stored blob."""
     listed = sorted({path for builder in setup.builders if (path := _own_code(builder))})
     code = tuple(
         _send_code(path, blob_store) for folder in sorted({os.path.dirname(path) for path in listed}) for path in _code(folder)
@@ -213,7 +218,7 @@ class InputTransfer:
 
 
 def _as_here(result: RunResult, builder: Builder) -> RunResult:
-    """Return the result with only those reads that a local worker would have reported; remote workers report all reads."""
+    """Return a remote result without the reads that a local worker would not have reported; remote workers report all reads."""
     match builder.undeclared_reads:
         case UndeclaredReads.ADD:
             return result
@@ -223,4 +228,4 @@ def _as_here(result: RunResult, builder: Builder) -> RunResult:
 
 
 InputsOf = Callable[[ProcessOrder], tuple[TaskInput, ...] | None]
-"""Returns the input files of an order's job (`inputs_of`)."""
+"""A function that returns the input files of an order's job, or None if some are unknown (`inputs_of`)."""

@@ -48,7 +48,10 @@ if TYPE_CHECKING:
 
 
 def security_of(place: Place) -> Any:
-    """Return Dask's record of certificates; None for a scheduler on the loopback."""
+    """Return the certificates in the form of Dask's class `Security`.
+
+    The result is None for a scheduler without TLS, which is on the loopback.
+    """
     if not place.scheduler.startswith("tls://"):
         return None
     from distributed.security import Security
@@ -61,7 +64,7 @@ def security_of(place: Place) -> Any:
 async def answer_of(client: Any, future: Any, answer: asyncio.Future[bytes]) -> bytes:
     """Return the answer that a worker announced.
 
-    Without an announcement, Dask fetches the answer, which takes three times as many steps.
+    If no announcement arrives, fetch the answer through Dask, which needs three times as many messages.
     """
     ended = asyncio.get_running_loop().create_task(_wait_for_end(client, future))
     either: set[asyncio.Future[Any]] = {ended, answer}
@@ -81,7 +84,7 @@ async def _wait_for_end(client: Any, future: Any) -> None:
     """Wait until Dask has the result of a task."""
     from distributed import wait
 
-    with contextlib.suppress(CancelledError), client.as_current():  # the future itself reports its cancellation
+    with contextlib.suppress(CancelledError), client.as_current():  # the future reports a cancellation
         await wait([future])  # type: ignore[no-untyped-call]  # Dask has few annotations
 
 
@@ -136,8 +139,8 @@ _MOST_NAMED = 5
 class RemoteWorker(Struct, frozen=True):
     """A worker of the cluster; `number` is shown to the user.
 
-    The worker may run jobs of `builders`, None = its report is pending; `jobs` are its running tasks. It joined at `since_s`
-    (monotonic).
+    The worker may run jobs of `builders`, None = the worker's report is pending; `jobs` are its running tasks. The worker joined at
+    `since_s` (monotonic).
     """
 
     address: str
@@ -152,7 +155,7 @@ class RemoteWorker(Struct, frozen=True):
     since_s: float = 0.0
 
     def can(self, builder: str, needs: Iterable[str]) -> bool:
-        """Whether it may run jobs of a builder with these needs."""
+        """Whether the worker may run jobs of a builder with these needs."""
         return self.builders is not None and builder in self.builders and all(self.resources.get(tag, 0) >= 1 for tag in needs)
 
 
@@ -186,8 +189,10 @@ def departure_message(gone: Sequence[RemoteWorker], left: int) -> str:
 
 
 RECONNECT_TIMEOUT_S = 15.0
-"""Timeout (seconds) of a scheduler that does not answer. After it, the scheduler's jobs run elsewhere. After a shorter pause, they
-continue."""
+"""Timeout (seconds) for a scheduler that does not answer. After the timeout, the scheduler's jobs run elsewhere.
+
+If the scheduler answers earlier, its jobs continue.
+"""
 _PULSE_S = 1.0
 _PULSE_LIMIT_S = 3.0
 _CONNECT_LIMIT_S = 5.0
@@ -205,7 +210,7 @@ _TRANSFER_THREADS = 8
 class _Submitted(Struct):
     """A running task: the `key` of its Dask task, and the addresses of the `workers` that may run it.
 
-    `is_orphan`: all of these workers have left, and Dask would wait for them forever.
+    `is_orphan`: all of these workers have left, and Dask would wait forever for these workers to return.
     """
 
     task: RemoteTask
@@ -225,7 +230,7 @@ class _SchedulerSession(Struct):
     client: Client | None = None
     doing: dict[int, _Submitted] = field(default_factory=dict)
     orphans: dict[Identity | None, None] = field(default_factory=dict)
-    """Jobs that have lost all their workers once. If this happens again, the job may be the cause."""
+    """Jobs that have lost all their workers once. If a job loses all workers again, the job itself may be the cause."""
     greeting: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     answer_futures: dict[str, asyncio.Future[bytes]] = field(default_factory=dict)
     """{key of a task: its awaited answer}."""
@@ -241,7 +246,7 @@ class Scheduler:
         blob_store: address of the store for files.
         setup: platforms, and the builders that may run remotely.
         folders: the scan folders, absolute, in the order of a task.
-        post: called with the result of a task; it, `changed` (remote workers joined or left) and `say` are called in the thread.
+        post: called with the result of a task. The thread calls `post`, `changed` (remote workers joined or left) and `say`.
         sandbox: sandbox for importing the code of builders.
     """
 
@@ -267,7 +272,10 @@ class Scheduler:
         self.since_s = time.monotonic()
         """Time (monotonic) of the last connection or disconnection."""
         self.is_over = False
-        """Whether the thread has ended. Then no more results are posted, and the pool must answer its open tasks itself."""
+        """Whether the thread has ended.
+
+        After the end of the thread, no more results are posted, and the pool must answer its open tasks itself.
+        """
         self._numbers = itertools.count(FIRST_NUMBER + 1)
         self._prefix = f"aptui-{os.urandom(6).hex()}-"
         self._topic = f"aptui-{hashlib.sha256(f'{os.uname().nodename} {folders}'.encode()).hexdigest()[:16]}"
@@ -570,7 +578,7 @@ class Scheduler:
     def _is_orphaned_twice(self, order: ProcessOrder) -> bool:
         """Whether the job has lost all its workers before.
 
-        Then it runs here, because Dask does not count failures of earlier submissions.
+        Such a job runs on this machine, because Dask does not count failures of earlier submissions.
         """
         identity = identity_of(order)
         is_again = identity in self._talk.orphans
@@ -653,5 +661,5 @@ class Scheduler:
 def setup_for(
     builders: Iterable[Builder], platforms: Iterable[Any], tools: Iterable[tuple[str, str]]
 ) -> cluster_messages.ClusterSetup:
-    """Return the setup of workers, before its code is stored."""
+    """Return the setup of workers without the code of builders, which is added when the setup is stored."""
     return cluster_messages.ClusterSetup(program_version(), python_version(), tuple(builders), tuple(platforms), (), tuple(tools))

@@ -57,7 +57,7 @@ _MOST_UNWANTED = 1000
 
 
 class _WorkerState:
-    """The state of this process."""
+    """State of the process that runs tasks: its Dask worker, its stores, its worker processes and its jobs."""
 
     def __init__(self) -> None:
         self.folder = ""
@@ -117,7 +117,7 @@ _state = _WorkerState()
 
 
 def dask_setup(worker: Worker) -> None:
-    """Note the Dask worker of this process (Dask's preload hook)."""
+    """Store a reference to the Dask worker of this process (Dask's preload hook)."""
     _state.worker, _state.slots = worker, worker.state.nthreads
     _state.folder = tempfile.mkdtemp(prefix="aptui-cluster-", dir=worker.local_directory)
 
@@ -202,7 +202,7 @@ class _Translator(Struct):
 
 
 class _Job:
-    """A task in its own folder."""
+    """One run of a task, with a temporary folder for its files."""
 
     def __init__(self, task: cluster_messages.Task, bench: Bench, store: Store) -> None:
         self._task, self._bench, self._store = task, bench, store
@@ -242,7 +242,7 @@ class _Job:
 
     def _note_key(self, key: int) -> None:
         self._key = key
-        if self._is_cancelled:  # `cancel` was called before the key was known
+        if self._is_cancelled:  # `cancel` was called before the run key was known
             self._bench.cancel(key)
 
     def _fetch(self, item: cluster_messages.TaskInput) -> None:
@@ -284,7 +284,7 @@ class _Job:
             error=into.text(result.error),
             products=tuple(_as_sent(product, into, lower) for product in result.products),
             discovered=tuple((into.path(path), digest) for path, digest in result.discovered),
-            used=Used(result.used.code),  # without file stamps: files were fetched by their digests
+            used=Used(result.used.code),  # no file stamps: files were fetched by digest
             log=tuple(into.record(record) for record in result.log),
             command_line=into.text(result.command_line),
             reprocess=tuple(into.path(path) for path in result.reprocess),
@@ -311,7 +311,7 @@ class Bench:
 
     Args:
         setup: builders and platforms.
-        folder: its own folder, for code and jobs.
+        folder: a folder for these worker processes only, with their code and jobs.
         slots: number of jobs at a time.
         store: the store with the project's builder code.
 
@@ -345,7 +345,7 @@ class Bench:
         return replace(builder, origin=origin, undeclared_reads=UndeclaredReads.ADD, code_files=code_files)
 
     def toolchains(self) -> dict[str, Toolchain]:
-        """Return the toolchains of the builders of this bench."""
+        """Return the toolchains of the builders that these worker processes run."""
         return toolchains_of(self._builders, self._setup.tools)
 
     def run(self, order: ProcessOrder, note_key: Callable[[int], None]) -> RunResult:
@@ -362,7 +362,7 @@ class Bench:
         self._ask(lambda pool: pool.kill([key]))
 
     def close(self) -> None:
-        """End all worker processes. Callers that wait for results get an error."""
+        """End all worker processes. Callers that wait for results receive an error."""
         self._is_closing = True
         self._waker.wake()
         self._thread.join(_CLOSE_S)

@@ -141,11 +141,11 @@ def _nanny(arguments: Namespace, folder: str) -> Any:
         host=arguments.host or ("127.0.0.1" if is_plain else None),
         security=security_of(place),
         resources=resources,
-        memory_limit=0,  # jobs run in aptui's worker processes, which have limits
+        memory_limit=0,  # no limit here: jobs run in aptui's worker processes, which have limits
         local_directory=folder,
         preload=[_PRELOAD],
         preload_argv=[],
-        config={"distributed.worker.profile.enabled": False},  # it would inspect each thread 100 times per second
+        config={"distributed.worker.profile.enabled": False},  # the profiler inspects each thread 100 times per second
         silence_logs=logging.WARNING,
     )
 
@@ -174,7 +174,10 @@ def _tags(text: str) -> dict[str, int]:
 
 
 def doctor_lines(config: Config) -> Iterator[DoctorCheck]:
-    """Yield the line of `aptui doctor` about the cluster (extension point `doctor`): who can run programs on this machine."""
+    """Yield the line of `aptui doctor` about the cluster (extension point `doctor`).
+
+    The line says which users can run programs on this machine.
+    """
     yield _check_cluster(config)
 
 

@@ -48,9 +48,9 @@ _HEARTBEAT_S = 30.0
 _WINDOW = 15
 """Window size of the compression offered to a gateway on another machine."""
 _FAREWELL_S = 2.0
-"""Timeout for closing a connection; then it is dropped."""
+"""Timeout (seconds) for closing a connection; after the timeout the connection is dropped."""
 _MOST_UNREAD = 100_000
-"""Maximum number of unread notifications; above it all are dropped and one `Resync` takes their place."""
+"""Maximum number of unread notifications; above this number all notifications are dropped and replaced by one `Resync`."""
 _SPOKEN = (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY)
 _REASON_LENGTH = 300
 _PASSING = frozenset({None, 1001, 1006, 1012, 1013})
@@ -138,7 +138,7 @@ class AsyncClient:
             token: token of this client.
             tls: accepted certificates, None = the certificates that this machine trusts.
             reconnect_s: how long to try to reconnect before `Disconnected` ends the client; 0 = never reconnect.
-            place: returns (URL, token) for each further attempt; both may change when the gateway restarts.
+            place: returns (URL, token) for each further attempt; URL and token may change when the gateway restarts.
             hello: fields of `wire_records.Hello`.
 
         Raises:
@@ -272,7 +272,7 @@ class AsyncClient:
             return 1002, Disconnected(f"the gateway sent an invalid message: {mistake.what}")
         if message.type is aiohttp.WSMsgType.CLOSE:
             code, why = message.data, f": {sanitize(message.extra)}" if message.extra else ""
-        # Prefer the gateway's close code: over TLS our answer does not arrive, and then the socket's own code is 1006.
+        # Prefer the gateway's close code. Over TLS our closing frame does not arrive, and the socket's own close code is 1006.
         code = code or self._socket.close_code
         number = f" (code {code})" if code not in (None, 1000) else ""
         return code, Disconnected(f"the connection to the gateway has ended{number}{why}")
@@ -285,11 +285,11 @@ class AsyncClient:
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + way.reconnect_s
-        if loop.time() - self._began >= _PAUSES_S[1]:  # the pause starts small again only after a connection that lasted
+        if loop.time() - self._began >= _PAUSES_S[1]:  # only a connection that lasted resets the pause
             self._pause_s = _PAUSES_S[0]
         assert self._session is not None
         while True:
-            await asyncio.sleep(self._pause_s * random.uniform(0.5, 1.0))  # many clients do not reconnect at once
+            await asyncio.sleep(self._pause_s * random.uniform(0.5, 1.0))  # random, so that many clients do not reconnect at once
             self._pause_s = min(2 * self._pause_s, _PAUSES_S[1])
             try:
                 url, token = way.place()
@@ -306,7 +306,7 @@ class AsyncClient:
                 self._drop(Disconnected(why))
 
     async def _send_hello(self, hello: Hello) -> None:
-        """Send hello on a socket that no other task reads yet, and queue a `Resync`, because notifications may be missing."""
+        """Send hello on a socket that no other task reads yet. Queue a `Resync`, because notifications may be missing."""
         self._keep(ClientNotice(0, 0, Resync("the connection to the gateway was lost and restored")))
         self._count += 1
         answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
@@ -398,7 +398,10 @@ def _unreachable(url: str, error: Exception) -> Disconnected:
 
 
 async def _reason(http: aiohttp.ClientSession, url: str, token: str, tls: ssl.SSLContext | None, status: int) -> str:
-    """Return the reason of a refused handshake, "" = unknown. aiohttp drops the answer, so a plain request gets it."""
+    """Return the reason for a refused handshake, "" = unknown.
+
+    The library aiohttp drops the gateway's answer, so a plain request fetches the reason.
+    """
     headers = {"Authorization": f"Bearer {token}"}
     try:
         async with http.get(
@@ -505,7 +508,9 @@ class Client:
         return self._wait(self._connected.read_product(timeout_s, **what))
 
     def next_notice(self, timeout_s: float | None = None) -> ClientNotice | None:
-        """Return the next notification, None if none arrived within `timeout_s` seconds; None as timeout = no timeout.
+        """Return the next notification, or None if no notification arrived within `timeout_s` seconds.
+
+        With `timeout_s` None, wait without a limit.
 
         Raises:
             Disconnected: the connection has ended, and all notifications were returned.
@@ -518,7 +523,7 @@ class Client:
             return None
 
     def notices(self, timeout_s: float | None = None) -> Iterator[ClientNotice]:
-        """Yield notifications until none arrived for `timeout_s` seconds."""
+        """Yield notifications until no notification has arrived for `timeout_s` seconds."""
         while (received := self.next_notice(timeout_s)) is not None:
             yield received
 

@@ -38,7 +38,7 @@ _Json = dict[str, Any]
 HTTP_FILE, PROTOCOL_FILE = "aptui-serve.openapi.json", "aptui-serve.asyncapi.json"
 METRICS_PATH = "/metrics"
 _STATUS_TIMEOUT_S = 2.0
-"""Timeout (seconds) for the engine's status in `/metrics`; after it, the metrics of the engine are left out."""
+"""Timeout (seconds) for the engine's status in `/metrics`; after the timeout, the metrics of the engine are left out."""
 
 
 # ----------------------------------------------------------------------------------------------------------------- OpenAPI
@@ -90,7 +90,7 @@ class Address(Struct, frozen=True):
     """One HTTP address.
 
     Args:
-        route: the route as aiohttp knows it; `path` is its published form with `{parameters}`.
+        route: the route in aiohttp's syntax; `path` is the published form of the route, with `{parameters}`.
         handler: its docstring is the summary.
         scope: required scope; None = no token is needed.
         answers: (status, description) besides the common errors.

@@ -14,7 +14,8 @@ from aptui.shared.connections.peers import GatewayReport, PeerOrder
 class Barrier(FeatureRequest, frozen=True):
     """Wait until the engine has processed all changes on the disk so far: files are read, their jobs are planned and saved.
 
-    Answered with {epoch, seq, is_whole}; `is_whole` is false after `limit_s` seconds, or if a folder is watched by polling.
+    Answered with {epoch, seq, is_whole}; `is_whole` is false if `limit_s` seconds have passed, or if a folder is watched by
+    polling.
     """
 
     wire_name: ClassVar = "barrier"
@@ -32,13 +33,13 @@ class Readiness(FeatureRequest, frozen=True):
 
 
 class WriteCatalog(FeatureRequest, frozen=True):
-    """Write the catalogs of all platforms. Answered with {} when they are on the disk."""
+    """Write the catalogs of all platforms. Answered with {} when the catalogs are on the disk."""
 
     wire_name: ClassVar = "write_catalog"
 
 
 class ShowSource(FeatureRequest, frozen=True):
-    """Show a source, or one product of it (a name), in the editor, or `on_screen`: on the screens that are open.
+    """Show a source, or one of its products (by name), in the editor; with `on_screen`, on the open screens of aptui.
 
     Answered with {}; subscribers receive `ShowRequested`.
     """
@@ -50,7 +51,10 @@ class ShowSource(FeatureRequest, frozen=True):
 
 
 class ReportPeers(FeatureRequest, frozen=True):
-    """Report the gateway's connections. Until its sender disconnects, the engine treats it as the gateway. Answered with {}."""
+    """Report the gateway's connections. The engine treats the sender as the gateway until the sender disconnects.
+
+    Answered with {}.
+    """
 
     wire_name: ClassVar = "report_peers"
     report: GatewayReport

@@ -71,11 +71,11 @@ class ListenAddress(Struct, frozen=True):
 
 @dataclass(slots=True, kw_only=True)
 class GatewayParts(GatewayContext):
-    """All objects of one gateway: its context, and the objects that only the gateway process starts and ends.
+    """All objects of one gateway: its `GatewayContext`, and the objects that only the gateway process starts and ends.
 
     Args:
         sessions: the open WebSockets.
-        publisher: makes notifications of the engine's notices.
+        publisher: converts notices of the engine to notifications for clients.
     """
 
     sessions: WireSessions
@@ -83,7 +83,7 @@ class GatewayParts(GatewayContext):
 
 
 def build_parts(config: Config, *, local_token: str = "", token_file: Path | None = None) -> GatewayParts:
-    """Return the objects of a gateway, which do not listen or connect yet."""
+    """Create the objects of a gateway, without listening or connecting yet."""
     owners = tokens.Tokens(token_file or tokens.path(), local_token)
     sessions = WireSessions(config.serve.clients_limit, _answer)
     database = Database(config.cache_dir / dirs.DATABASE)
@@ -95,7 +95,7 @@ def build_parts(config: Config, *, local_token: str = "", token_file: Path | Non
 
 
 async def _answer(session: WireSession, name: str, request: Any) -> RequestAnswer:
-    from aptui.features.gateway.ws.routing import answer  # a slow import, which only requests need
+    from aptui.features.gateway.ws.routing import answer  # imported on demand: the import is slow, and only requests need it
 
     return await answer(session, name, request)
 
@@ -150,7 +150,7 @@ class Gateway:
                 build_app(parts),
                 self._connections,
                 access_log=None,
-                auto_decompress=False,  # request bodies are forwarded compressed; decompression bombs stay harmless
+                auto_decompress=False,  # forward request bodies without decompression, so that decompression bombs are harmless
                 keepalive_timeout=_KEEPALIVE_S,
                 handler_cancellation=True,
                 shutdown_timeout=2.0,
@@ -200,8 +200,8 @@ class Gateway:
 async def _keep_watch(parts: GatewayParts, connections: ConnectionLimits) -> None:
     """Each second, end the connections of revoked and expired tokens.
 
-    WebSockets are closed with a reason, other connections are dropped. Also logs the number of refused requests that the audit log
-    held back.
+    WebSockets are closed with a reason, other connections are dropped. Also writes the number of unlogged refused requests to the
+    audit log.
     """
     warned: set[ClientConnection] = set()
     while True:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 DrawTexture: TypeAlias = "Callable[[str, str], tuple[str, bytes] | str]"
 
 
-# Background tasks whose failures are logged at once, signals that end a server, and the sockets of outgoing HTTP sessions.
+# Background tasks with immediate error reports, signals that end a server, and outgoing HTTP sessions that close their sockets.
 
 _TURNS, _TURN_S = 100, 0.01
 """Maximum number of checks whether closed sockets are released, and the interval of the checks in seconds."""
@@ -57,7 +57,8 @@ class HttpSession:
     async def close(self) -> None:
         """Close the session, shut down its sockets, and wait until they are closed.
 
-        Over TLS, the close waits for an answer of the server. Without the wait, the event loop could end with open transports.
+        Over TLS, the close waits for an answer of the server. Without this wait, the event loop could end while transports are
+        open.
         """
         await self.http.close()
         for opened in self._open:
@@ -99,10 +100,11 @@ class GatewayContext:
         engine: connection to the engine.
         guard: access rules.
         pulse: wakes waiting tasks after each batch of notices.
-        reread: returns the current configuration, None = it does not change.
+        reread: returns the current configuration, None = the configuration does not change.
         draw_texture: draws a texture (path, name) for the demo's page; returns its facts and a PNG, or why it cannot be drawn.
-        port: the port at which the gateway listens, 0 = it does not listen yet.
-        connections: the connections of its clients; `app` is the web application. Both are None before the gateway listens.
+        port: the port at which the gateway listens, 0 = the gateway does not listen yet.
+        connections: the connections of the gateway's clients; `app` is the web application. Both fields are None before the
+            gateway listens.
     """
 
     config: Config
@@ -122,10 +124,10 @@ class GatewayContext:
         return tuple(platform.id for platform in self.config.project.platforms)
 
     def refuse_unknown(self, platform: str) -> None:
-        """Refuse the id of a platform that is not enabled.
+        """Check that a platform is enabled.
 
         Raises:
-            RequestMistake: with the known ids.
+            RequestMistake: the platform is not enabled; the message lists the enabled platforms.
         """
         if platform not in self.platforms:
             raise RequestMistake(f"there is no platform '{platform[:40]}'", f"there are: {', '.join(self.platforms)}")
@@ -135,5 +137,5 @@ CONTEXT = web.AppKey("room", GatewayContext)
 
 
 def context_of(request: web.Request) -> GatewayContext:
-    """Return the context of a request, also in nested applications."""
+    """Return the gateway's context for a request; works in nested applications, too."""
     return request.config_dict[CONTEXT]

@@ -27,10 +27,13 @@ if TYPE_CHECKING:
 
 _RETRY_S = (1.0, 300.0)
 _SOUND_S = 10.0
-"""A gateway that ran for this time (seconds) before it failed is restarted without delay."""
+"""Minimum run time (seconds) after which a failed gateway is restarted without delay."""
 _LOG = "gateway.log"
 _FOLLOWED: dict[str, Any] = {"allowed": (), "rejected": (), "has_allow_list": True, "connections": (), "o3de": None, "o3de_port": 0}
-"""Settings whose changes need no restart: the gateway applies them itself (`peers.peer_connections`) or does not use them."""
+"""Settings whose changes need no restart.
+
+The gateway applies these settings itself (`peers.peer_connections`) or does not use them.
+"""
 
 
 class GatewaySupervisor:

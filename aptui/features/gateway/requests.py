@@ -1,4 +1,4 @@
-"""Answers the gateway's requests (`engine_requests`) inside the engine, some of them later.
+"""Answers the gateway's requests (`engine_requests`) inside the engine, either at once or when a condition holds.
 
 Tests: `tests/features/gateway/ws/test_routing.py`.
 """
@@ -27,7 +27,7 @@ GatewayRequest = Barrier | Readiness | WriteCatalog | ShowSource | ReportPeers |
 _RECOUNT_S = 0.01
 _BARRIER_LIMIT_S = 60.0
 _BARRIER_URGENCY = 200
-"""Priority of jobs that a client waits for; the value of O3DE's synchronous asset requests."""
+"""Priority of jobs that a client waits for; equal to the priority of O3DE's synchronous asset requests."""
 _COUNT_S = 0.5
 _COUNT_SHARE = 50
 """Interval between counts of pending jobs, as a multiple of a count's duration: counting takes at most 2 % of the time."""
@@ -38,7 +38,7 @@ _COUNT_MOST_S = 5.0
 class _BarrierRequest(Struct):
     """A request that waits until earlier changes are processed.
 
-    `ticket` -1 = the jobs of some of these changes are not planned yet.
+    `ticket` -1 = for some of these changes, jobs are not planned yet.
     """
 
     request: Request
@@ -106,7 +106,7 @@ class GatewayRequests:
                 assert_never(verb)
 
     def forget_client(self, client: int) -> None:
-        """Drop the pending requests of a client that has disconnected; if the client was the gateway, forget the gateway, too."""
+        """Drop the pending requests of a client that has disconnected. If the client was the gateway, also drop its last report."""
         if client == self._gateway:
             self._gateway, self._live.gateway_report = 0, None
         self._barriers = [item for item in self._barriers if item.request.client != client]
@@ -145,7 +145,7 @@ class GatewayRequests:
             if not is_over and engine is not None and barrier.is_synced and barrier.ticket < 0 and self._is_all_known(engine):
                 if not engine.pipeline.jobs.memory.unsaved.has_any:
                     barrier.ticket = engine.ordered_ticket
-                elif not barrier.has_saved:  # clients read rows: without the unsaved jobs a source looks finished
+                elif not barrier.has_saved:  # clients read the database, where a source with unsaved jobs looks finished
                     engine.ask("save")
                     barrier.has_saved = True
             elif not is_over and engine is not None and barrier.is_synced and not barrier.has_hurried:
@@ -157,7 +157,7 @@ class GatewayRequests:
                 barrier.request.answer(epoch=epoch, seq=seq, is_whole=is_passed and barrier.is_whole)
 
     def _raise_priority(self, engine: Engine) -> bool:
-        """If all changed files are read, put analyses before jobs; return whether this was done."""
+        """If all changed files are read, run analyses before jobs; return whether this order was set."""
         if self._is_looking(engine) or not engine.pipeline.status().ready_analyses:
             return False
         engine.ask("analyse", value=_BARRIER_URGENCY)
@@ -227,8 +227,8 @@ class GatewayRequests:
             for request in saving:
                 request.answer()
         else:
-            # A running writer writes once more, but does not call `_note_saved`. `poll` then calls `begin` again, with nothing left
-            # to write.
+            # If catalogs are being written already, they are written once more, but `_note_saved` is not called. `poll` then calls
+            # `begin` again, when nothing is left to write.
             engine.catalogs.begin(self._note_saved)
 
     def _note_saved(self) -> None:

@@ -50,7 +50,7 @@ _DAY_MS = 86_400_000
 _MOST_DAYS = 36_500
 _BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 _WATCH_S = 3_600.0
-"""How long `aptui client watch` tries to reconnect, in seconds."""
+"""Timeout of reconnecting in `aptui client watch`, in seconds."""
 
 
 def _need_aiohttp() -> None:
@@ -101,7 +101,7 @@ def _refuse_second(config: Config) -> None:
 
 
 def _start_engine(config: Config, arguments: Namespace) -> bool:
-    """Start an engine without a gateway of its own if no engine is running; return whether it was started."""
+    """If no engine is running, start an engine without a gateway of its own; return whether an engine was started."""
     from aptui.cli.engine_verbs import same_configuration
     from aptui.daemon import daemon_process
 
@@ -404,7 +404,7 @@ def _pairs(words: list[str]) -> Iterator[tuple[str, Any]]:
 # -------------------------------------------------------------------------------------------------------------- changes
 
 POLL_S = 0.05
-"""Interval of checks for changes, in seconds. A check is cheap: it reads memory that SQLite shares between processes."""
+"""Interval of checks for changes, in seconds. Each check is cheap, because it reads memory that SQLite shares between processes."""
 _EPILOG = """\
 A record is {seq, kind, id, name, digest, size, type}; records of sources have no size and type. A removed source or
 product is {seq, kind, id, name, removed}. Without --since everything is listed first, then {seq, kind: "listed"} follows.
@@ -452,7 +452,7 @@ def _records(tail: ChangeTail, *, follows: bool) -> Iterator[Record]:
 
 
 def _print(record: Record) -> None:
-    """Print a record as text. The number comes first, so that the user can pass it to `--since`."""
+    """Print a record as text. The text begins with the number of the change, so that the user can pass the number to `--since`."""
     from aptui.store.queries.change_tail import LISTED, RESYNC
 
     seq, kind = record.get("seq", ""), record["kind"]
@@ -516,7 +516,10 @@ def show_demo(config: Config) -> int:
 
 
 def draw_texture(path: str, name: str) -> tuple[str, bytes] | str:
-    """Return the facts of a texture and a PNG of it, or why it cannot be drawn. The process of the screen's preview decodes it."""
+    """Return the facts and a PNG of a texture, or why the texture cannot be drawn.
+
+    The process of the screen's preview decodes the texture.
+    """
     from PIL import Image
 
     from aptui.tui.pictures import decoding
@@ -545,7 +548,7 @@ def _print_page(config: Config, address: str) -> None:
 
 
 def _load_web(extra: str) -> ModuleType:
-    """Import the module that serves pages to a browser.
+    """Import the module for pages in a browser.
 
     Raises:
         UserError: a library of `extra` is not installed.
@@ -584,7 +587,7 @@ def _check_gateway(config: Config) -> DoctorCheck:
 
 
 def _check_lists(config: Config) -> DoctorCheck:
-    """Check whether the configured lists are in effect."""
+    """Check whether the configured allowed and rejected lists are in effect."""
     changed = _find_changed(config)
     if changed:
         message = f"{', '.join(changed)} were changed on the Connections screen, which overrides the configuration"
@@ -602,7 +605,7 @@ def _find_changed(config: Config) -> dict[str, Any]:
 
 
 def explain(key: str, load: Callable[[], Config]) -> Iterator[ConfigMessage]:
-    """Yield the Connections screen's value of a key; it overrides the configuration."""
+    """Yield the value of a key that was changed on the Connections screen and overrides the configuration."""
     if not key.startswith("serve."):
         return
     config = load()

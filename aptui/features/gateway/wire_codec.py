@@ -1,4 +1,4 @@
-"""The requests and notifications of the gateway's WebSocket by name, and their JSON form. This module opens no socket.
+"""The requests and notifications of the gateway's WebSocket: their names and their JSON form. This module opens no socket.
 
 `DESCRIPTION` explains the protocol; `wire_records` has a record for each request, answer and notification.
 
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 
 def without_paths(record: object) -> object:
-    """Return a record without absolute paths, for clients that may not see these. A path that the client itself sent stays."""
+    """Return a record without absolute paths, for clients that may not see absolute paths.
+
+    A path that the client itself sent stays.
+    """
     match record:
         case wire_records.SourceFacts():
             return replace(record, scan_folder_path="")
@@ -64,7 +67,7 @@ VERSION = 1
 FRAME_LIMIT_BYTES = 1 << 20
 """Maximum length of a client's frame."""
 QUEUE_LIMIT = 1_000
-"""Maximum number of notifications in a client's queue; above it they are dropped and the client gets `resync`."""
+"""Maximum number of notifications in a client's queue; above this number the queue is dropped and the client gets `resync`."""
 PATH = "/v1/connect"
 
 
@@ -149,9 +152,9 @@ _NOTICE_NAMES = {record: name for name, record in NOTICES.items()}
 _REQUEST_NAMES = {exchange.request: name for name, exchange in REQUESTS.items()}
 _ENVELOPE = frozenset({"id", "request"})
 _LAST_ID = (1 << 32) - 1
-"""Largest id of a request: it is sent as four bytes before the bytes of a file."""
+"""Largest id of a request. The id is sent as four bytes before the bytes of a file."""
 _BOUNDS = codec.Bounds(text=4_096, items=10_000)
-"""Limits of a request's fields; no path of a file system is longer."""
+"""Maximum lengths of a request's fields. Paths of file systems are shorter than these limits."""
 ADVICE = "'GET /v1/protocol' describes every request"
 _encoder = msgspec.json.Encoder()
 
@@ -160,7 +163,7 @@ _encoder = msgspec.json.Encoder()
 
 
 class RequestMistake(Exception):
-    """A frame is invalid. `number` is its id, 0 if it cannot be read; `code` as in a refusal."""
+    """A client's frame is invalid. `number` is the id of the request, 0 if the id cannot be read; `code` is as in a refusal."""
 
     def __init__(self, what: str, hint: str = "", *, number: int = 0, code: int = 3) -> None:
         super().__init__(what)
@@ -206,7 +209,8 @@ def decode_request(frame: str) -> tuple[int, str, Any]:
     for word in given.keys() - known - _ENVELOPE:
         raise RequestMistake(f"'{name}' has no field '{shorten(word)}'", suggest(word, known), number=number)
     request = _decode(frame, exchange.request, number, f"'{name}': ")
-    if name != "hello" and (excess := codec.beyond(request, _BOUNDS)):  # the names in a hello are cut and deduplicated later
+    # the lists of names in a hello are deduplicated and cut later
+    if name != "hello" and (excess := codec.beyond(request, _BOUNDS)):
         raise RequestMistake(f"'{name}': {excess.what}", excess.hint, number=number)
     return number, name, request
 
@@ -246,7 +250,7 @@ def decode_message(frame: str) -> WireMessage:
 
 
 def record_of(notice: dict[str, Any]) -> object | None:
-    """Return the record of a notification, None = only newer versions know it."""
+    """Return the record of a notification, None = the notification is unknown, because a newer version sent it."""
     record = NOTICES.get(str(notice.get("notice")))
     return as_record(notice, record) if record is not None else None
 

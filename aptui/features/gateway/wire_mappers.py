@@ -1,4 +1,4 @@
-"""Rows of the database as records of the protocol, and asset ids as text; this module makes no queries.
+"""Converts database rows to records of the protocol, and asset ids to and from text. This module makes no queries.
 
 Tests: `tests/features/gateway/ws/test_frames.py`.
 """

@@ -33,17 +33,18 @@ from aptui.store.queries.assets import INTERMEDIATE_FLAG
 from aptui.store.queries.reader import Reader
 from aptui.store.queries.source_edges import DeclaredEdge, SourceEdges
 
-# Which jobs changed files run again, through source dependencies, intermediates and job dependencies as in `core.state.graph`.
+# Finds the jobs that changed files run again, through source dependencies, intermediates and job dependencies as in
+# `core.state.graph`.
 #
 # The database is only read.
 #
-# All jobs of a changed source run again. A source that declared the changed one runs the jobs of the builder that declared it, and
-# so does each source that declared this source in turn: a manifest has all transitive dependencies. Dependencies that were found
-# during processing belong to one run and are not followed further. When a job runs again, jobs that depend on its fingerprint or
-# its products are affected; order-only dependencies affect no job.
+# All jobs of a changed source run again. A source that declares the changed source runs the jobs of the declaring builder again.
+# The same holds for sources that declare this source in turn, because a manifest has all transitive dependencies. Dependencies that
+# were found during processing belong to one run and are not followed further. When a job runs again, jobs that depend on its
+# fingerprint or its products are affected; order-only dependencies affect no job.
 #
-# Whether products come out equal is unknown beforehand. Jobs that depend only on products do not run if these are equal. Without
-# `through_products`, dependencies on products are not followed, and every job in the result certainly runs.
+# Whether new products equal the old products is unknown beforehand. If they are equal, jobs that depend only on products do not
+# run. Without `through_products`, dependencies on products are not followed, and every job in the result certainly runs.
 
 _JOBS_SQL = """SELECT j.JobID, s.SourceID, s.SourceName, j.Platform, j.JobKey, j.BuilderGuid FROM json_each(?) k
 CROSS JOIN Sources s ON s.SourceID = k.value CROSS JOIN Jobs j ON j.SourcePK = s.SourceID
@@ -69,7 +70,7 @@ class AffectedJob(Struct, frozen=True):
 JobName = tuple[bytes, str, str]
 """A job of a source: UUID of the builder, platform and job key."""
 Which = bytes | JobName
-"""All jobs of a builder on a source (the builder's UUID), or one job (its `JobName`)."""
+"""Selects jobs of a source: all jobs of one builder (the builder's UUID), or one job (its `JobName`)."""
 
 
 class Affected(Struct):
@@ -79,14 +80,14 @@ class Affected(Struct):
     which: dict[int, set[Which] | None] = field(default_factory=dict)
 
     def touch(self, source: int, which: Which | None, why: str) -> None:
-        """Record that some jobs (None = all) of a source would run."""
+        """Record that some jobs of a source would run; None = all jobs."""
         known = self.which.get(source, set())
         if known is not None and (which is None or which not in known):
             self.which[source] = None if which is None else known | {which}
             self.sources.setdefault(source, why)
 
     def covers(self, source: int, builder: bytes, platform: str, job_key: str) -> bool:
-        """Whether a job is among those that would run."""
+        """Whether a job is among the jobs that would run."""
         known = self.which.get(source, set())
         return known is None or builder in known or (builder, platform, job_key) in known
 
@@ -95,7 +96,7 @@ class Spreading:
     """Follows changes through one database.
 
     Args:
-        through_products: also follow dependencies on products. Such a dependent job does not run if the products come out equal.
+        through_products: also follow dependencies on products. Jobs that depend on products do not run if the products stay equal.
     """
 
     def __init__(self, reader: Reader, *, through_products: bool = True) -> None:
@@ -196,7 +197,10 @@ class Spreading:
         return {(source, builder): unpack_analysis(packed)[0] for source, builder, packed in rows}
 
     def _find_concerned(self, edge: DeclaredEdge, other: int, plans: Iterable[JobPlan]) -> Iterator[Which]:
-        """Yield the builder's jobs that depend on recorded jobs of source `other`: all its jobs if the plans name no job."""
+        """Yield the builder's jobs that depend on recorded jobs of source `other`.
+
+        If the plans name no job, yield all jobs of the builder.
+        """
         is_known = False
         for plan in plans:
             for dependency in plan.job_dependencies:
@@ -350,7 +354,7 @@ def _list_untracked(top: str, paths: Iterable[str]) -> Iterator[str]:
 
 
 def _ask_git(top: str, words: tuple[str, ...]) -> Iterator[str]:
-    """Return the items of Git's NUL-separated output."""
+    """Run Git and return the items of its NUL-separated output."""
     answer = _git(top, *words)
     if answer.text is None:
         raise HostError(
@@ -361,7 +365,7 @@ def _ask_git(top: str, words: tuple[str, ...]) -> Iterator[str]:
 
 
 class _AffectedAnswer(NamedTuple):
-    """Git's output as text, or None and Git's error if Git failed."""
+    """The result of running Git: its output as text, or None and Git's error text if Git failed."""
 
     text: str | None
     complaint: str = ""
@@ -398,7 +402,7 @@ def _git(folder: str, *words: str) -> _AffectedAnswer:
 class _Changes(Struct):
     """Changed files by their effect.
 
-    `keys` is {path in lower case: why}; `new` is {new source: names of the builders that match it}.
+    `keys` is {path in lower case: reason}; `new` is {new source: names of the builders that match it}.
     """
 
     keys: dict[str, str] = field(default_factory=dict)
@@ -406,7 +410,7 @@ class _Changes(Struct):
     gone: set[str] = field(default_factory=set)
     settings: list[str] = field(default_factory=list)
     adjusted: dict[str, str] = field(default_factory=dict)
-    """{path in lower case: why} of the sources with equal bytes whose folder settings changed."""
+    """{path in lower case: reason} of the sources whose bytes are equal but whose folder settings changed."""
     configuration: list[str] = field(default_factory=list)
     builder_files: list[str] = field(default_factory=list)
 
@@ -515,7 +519,7 @@ def _spread_changes(project: OpenedProject, changes: _Changes, builders: list[by
     spreading.spread(changes.keys)
     if builders:
         spreading.touch_builders(builders, "its builder changed")
-    if changes.adjusted and through_products:  # uncertain: folder settings may not adjust any input of a job
+    if changes.adjusted and through_products:  # uncertain, because folder settings may have no effect on a job
         spreading.touch_sources(changes.adjusted)
     return spreading
 

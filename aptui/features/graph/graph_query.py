@@ -1,4 +1,4 @@
-"""The language of `aptui query`: words for assets, functions over the graph, set operations.
+"""The language of `aptui query`: names of assets, functions over the graph, set operations.
 
 The caller of `answer` resolves names to nodes.
 
@@ -23,7 +23,7 @@ from aptui.store.queries.asset_graph import AssetGraph, Edge, Node, is_product, 
 _SIGNS = {"+": "+", "-": "-", "^": "^", "union": "+", "except": "-", "intersect": "^"}
 _TAKES_DEPTH = frozenset({"deps", "rdeps"})
 FUNCTIONS = {"deps": 1, "rdeps": 1, "somepath": 2, "allpaths": 2, "sources": 1, "products": 1}
-"""{function: number of its arguments that are expressions}."""
+"""{name of a function: number of its arguments that are expressions}."""
 DEEPEST = 50
 """Maximum depth of nested parentheses; limits the recursion of the parser."""
 _WORD = re.compile(r"""[^\s(),"']+""")
@@ -193,7 +193,10 @@ def _nearest(function: str) -> str:
 
 
 class QueryAnswer(Struct, frozen=True):
-    """The result of a query. If the query is a single `somepath`, `nodes` is the path in order, and `way` has its edges."""
+    """The result of a query.
+
+    If the query is a single `somepath`, `nodes` is the path in order, and `way` has the edges of the path.
+    """
 
     nodes: tuple[Node, ...]
     way: tuple[Edge, ...] = ()

@@ -24,7 +24,7 @@ _LOOSE_KINDS = {EdgeKind.WILDCARD: "wildcard", EdgeKind.UUID: "uuid"}
 
 
 class UnmetNeed(NamedTuple):
-    """A declared dependency without a source; `files` are the files that match its wildcard but are not sources."""
+    """A declared dependency that matches no source; `files` are the files that match its wildcard but are not sources."""
 
     kind: str
     text: str
@@ -40,7 +40,7 @@ class _Direction(Struct):
     loose: dict[Node, list[UnmetNeed]] = field(default_factory=dict)
 
     def others(self) -> dict[Node, list[Edge]]:
-        """Return {node: its edges}; the key of an edge is the end from which the listing starts."""
+        """Return {node: its edges}; the node is the end of its edges at which the listing starts."""
         found: dict[Node, list[Edge]] = {}
         for edge in self.edges:
             found.setdefault(edge.needs if self.is_out else edge.needed, []).append(edge)
@@ -112,7 +112,7 @@ def _directions(starts: list[Node], graph: AssetGraph, arguments: Namespace) -> 
 
 
 def _edges(step: Step, starts: Collection[Node], *, is_out: bool, is_deep: bool) -> list[Edge]:
-    """Return the edges of one step, or of all steps."""
+    """Return the edges of one step from the start nodes, or of all steps if `is_deep`."""
     found: dict[Edge, None] = {}
     seen, frontier = set(starts), sorted(starts)
     while frontier:
@@ -163,7 +163,10 @@ def _deps_json(starts: list[Node], directions: list[_Direction], facts: dict[Nod
 
 
 def _spelling_notes(place: AskedAssets, starts: Iterable[Node], facts: dict[Node, Fact]) -> dict[str, str]:
-    """Return {path: note} for dependencies whose spelling differs from the file: found here or on Windows, but not on Linux."""
+    """Return {path: note} for dependencies whose spelling differs from the file's name.
+
+    Such a dependency is found on this machine or on Windows, but not on Linux.
+    """
     names = [facts[node].name for node in starts if is_source(node) and node in facts]
     items = (item for name in names for item in find_named_sources(place.database, name))
     return {each.needed: f"  ({printing.line(f'{each.named_by} {each.what}')})" for item in items for each in find_misspelt(item)}
@@ -321,7 +324,7 @@ def _edge_json(edge: Edge, facts: dict[Node, Fact]) -> dict[str, str]:
 
 
 def _print_dot(edges: Sequence[Edge], facts: dict[Node, Fact], nodes: Iterable[Node]) -> None:
-    """Print a digraph; sources are boxes, products ellipses, other files notes."""
+    """Print a graph in the dot language: sources have the shape box, products ellipse, other files note."""
     printing.say("digraph assets {")
     printing.say("  rankdir=LR;")
     members = {*nodes, *(node for edge in edges for node in edge[:2])} & facts.keys()

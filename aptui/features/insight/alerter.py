@@ -1,4 +1,6 @@
-"""Runs the programs that `on:` names after failures, fixes and the end of all work, with one digest for many jobs.
+"""Runs the programs that `on:` in the configuration names after failures, fixes and the end of all work.
+
+One summary (digest) reports many jobs.
 
 The engine's listener only records a notice and returns. A separate thread collects the notices, waits, and sends the digests.
 Programs and web hooks have a timeout; an error is reported once. A job is reported when it begins to fail, not each time it fails
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from aptui.config.settings import Alert
 
 LISTED = 20
-"""Maximum number of names in a digest; the digest also has the number of omitted names."""
+"""Maximum number of names in a digest (the summary that an alert sends); the digest also has the number of omitted names."""
 PROGRAM_LIMIT_S, HOOK_LIMIT_S = 30.0, 10.0
 _LAST_WORDS_S = 15.0
 _MOST_NAMES = 3
@@ -93,7 +95,7 @@ class Alerter:
             self._work(is_working=notice.is_working)
 
     def close(self, *, has_rested: bool = False) -> None:
-        """Send what is pending and stop; takes up to the timeout of a program that does not end.
+        """Send the pending alerts and stop. If a program does not end, this takes until the program's timeout.
 
         Args:
             has_rested: whether the engine finished all work.
@@ -135,7 +137,7 @@ class Alerter:
                     self._wake_thread()
 
     def _wake_thread(self) -> None:
-        """Wake the sending thread, because an alert is pending or its delay has passed."""
+        """Wake the sending thread, because an alert is pending or the delay of an alert has passed."""
         if self._since_s is None:
             self._since_s = self._clock()
         if self._thread is None:
@@ -156,7 +158,7 @@ class Alerter:
                 self._send(digest)
 
     def _wait_s(self) -> float | None:
-        """Return how long the thread has to wait, None if nothing is pending."""
+        """Return how long the thread has to wait (seconds), None if no alert is pending."""
         if self._is_over:
             return 0.0
         if self._since_s is None:
@@ -192,7 +194,7 @@ class Alerter:
 
     def _ring_bell(self, _alert: Alert, digest: Digest) -> None:
         if printing.is_terminal(self._terminal):
-            text = printing.line(digest["text"]).replace(";", ",")  # a semicolon may start a second command
+            text = printing.line(digest["text"]).replace(";", ",")  # a semicolon may start a second command of the terminal
             self._terminal.write(f"\a\x1b]9;{text}\a")
             self._terminal.flush()
 
@@ -211,7 +213,7 @@ def observe(config: Callable[[], Config], say: Callable[[str], None]) -> Alerter
 
 
 def failing_jobs(config: Config) -> list[Key]:
-    """Return the failed jobs and analyses of the database; empty if there is no database yet."""
+    """Return the failed jobs and analyses in the database; the result is empty if the database does not exist yet."""
     from aptui.store.queries.reader import open_reader
 
     path = asset_database(config.cache_dir)
@@ -248,7 +250,7 @@ def _facts(event: str, config: Config) -> Digest:
 
 
 def _try_to_send(way: Callable[[Alert, Digest], None], alert: Alert, digest: Digest) -> str:
-    """Send a digest, and return the error text, "" on success."""
+    """Send a digest (the summary of an alert), and return the error text, "" on success."""
     try:
         way(alert, digest)
     except subprocess.TimeoutExpired:

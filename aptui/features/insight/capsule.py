@@ -46,11 +46,10 @@ from aptui.store.queries.reader import JobRow, Reader, open_reader
 from aptui.worker.commands import command as commands
 from aptui.worker.commands.command_job import values_of
 
-# A capsule is a small project of its own: the inputs of a job's last run and its result, without the personal environment.
-#
-# capsule.json: the job, its last result, its tools and their versions, the inputs that are absent.
-# aptui.yaml: the job's builder alone, for all platforms; builders/ holds the project's own builders.
-# sources/: its source and all inputs, under their paths in the scan folders.
+# A capsule is a small, separate project with the inputs and the result of a job's last run. The user's environment is not included.
+# capsule.json: the job, its last result, the tools with their versions, the missing inputs.
+# aptui.yaml: only the job's builder, for all platforms; builders/ holds the project's own builders.
+# sources/: the job's source and all inputs, under their paths in the scan folders.
 # run.sh (only for commands): runs the same command line over the sources beside it, without aptui.
 #
 # Only files that the job's manifest names are packed, and the code of builders; never environment variables.
@@ -65,7 +64,10 @@ _HERE = "/…here…"
 
 
 class Capsule(Struct):
-    """The content of a capsule: `facts` is `capsule.json`, `files` {name in the capsule: path on the disk, or bytes}."""
+    """The content of a capsule.
+
+    `facts` is the content of `capsule.json`; `files` is {name in the capsule: path on the disk, or bytes}.
+    """
 
     facts: dict[str, Any]
     files: dict[str, str | bytes] = field(default_factory=dict)
@@ -148,7 +150,7 @@ class _Inputs:
         self._roots = database.folder_paths()
 
     def add_to(self, capsule: Capsule, row: JobRow) -> None:
-        """Add every existing file to the capsule, and list the others as absent."""
+        """Add every existing file to the capsule, and list the missing files as absent."""
         for kind, name, digest in self._manifest:
             if kind in _JOBS:
                 capsule.facts["lacks"].append(f"the products of {name}, on which this job depends")
@@ -437,9 +439,9 @@ def _differences(expected: dict[str, Any], came: dict[str, Any]) -> list[dict[st
 
 
 def _tools(facts: dict[str, Any], config: Config) -> list[dict[str, Any]]:
-    """Return the tools whose versions differ on this machine.
+    """Return the tools whose digests differ on this machine from the capsule's digests.
 
-    Other tools may explain a difference of the products, but are not reported as a difference.
+    Different tools may explain why products differ, but do not count as a difference of the result.
     """
     here = {tool.name: tool.digest for tool in config.tools}
     return [

@@ -1,6 +1,6 @@
 """Metrics for dashboards: done and failed jobs, sizes, durations, the last session.
 
-The metrics of the database do not depend on a running engine. The caller passes the metrics of the engine.
+Metrics from the database do not need a running engine. The caller passes the status of the engine for the other metrics.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ def _of_database(reader: Reader, name_of: Callable[[bytes], str]) -> Iterator[Fa
 
 
 def _durations(reader: Reader, name_of: Callable[[bytes], str]) -> Family:
-    """Return the durations of each job's last run. The metric is a gauge, because it is computed for every request."""
+    """Return the durations of each job's last run.
+
+    The metric is a gauge, because its value is computed from the database for every request.
+    """
     counts: dict[str, list[int]] = defaultdict(lambda: [0] * (len(BOUNDS_S) + 1))
     total_ms: dict[str, int] = defaultdict(int)
     for builder, at, count, spent_ms in reader.ask(_DURATIONS_SQL):

@@ -1,4 +1,6 @@
-"""`aptui history` and `aptui trace`: stored sessions, the runs of a session as a list or a trace, and the difference of two.
+"""`aptui history` and `aptui trace`: print and compare stored sessions.
+
+A session is printed as a list or a trace of its runs; two sessions are compared.
 
 `aptui compare` compares asset lists; `aptui history` with two sessions compares these sessions.
 """
@@ -37,7 +39,8 @@ from aptui.store.queries.session_history import (
     sessions,
 )
 
-# The project at the ends of two sessions: jobs that began to fail, were fixed, take longer, grew, were added or deleted.
+# Compares the project at the ends of two sessions: finds jobs that began to fail, were fixed, take longer, grew, were added or
+# deleted.
 
 _LEAST_BYTES = 1024
 _LEAST_SHARE = 0.01
@@ -46,7 +49,7 @@ Name = tuple[str, str, str, bytes]
 
 
 class JobComparison(Struct, frozen=True):
-    """A job at the end of both sessions; `old` is None if its earlier state is unknown."""
+    """The last runs of a job up to the ends of two sessions; `old` is None if the job's earlier state is unknown."""
 
     old: SessionRun | None
     new: SessionRun
@@ -59,7 +62,7 @@ class JobComparison(Struct, frozen=True):
 
 
 class Comparison(Struct):
-    """Jobs that ran between two sessions, by kind of change; the worst kind first."""
+    """Jobs that ran between the ends of two sessions, by kind of change; the worst kind first."""
 
     began_to_fail: list[JobComparison] = field(default_factory=list)
     mended: list[JobComparison] = field(default_factory=list)
@@ -133,7 +136,7 @@ def _rank(found: Comparison) -> None:
 
 _LISTED = 30
 _MOST_ROWS = 20
-"""Maximum rows of each kind of change; JSON has all."""
+"""Maximum number of printed rows for each kind of change; the JSON output has all rows."""
 _SLOWEST = 10
 _ENDS = {SessionEnd.RESTED: "", SessionEnd.STOPPED: "stopped", SessionEnd.KILLED: "the engine was killed"}
 
@@ -193,7 +196,7 @@ def _cells(one: WorkSession) -> list[str]:
 
 
 def why(one: WorkSession) -> str:
-    """Return why a session began and, if work was left pending, how it ended."""
+    """Return why a session began and, if work was left pending, how the session ended."""
     text = f"{one.kind}: {one.detail}" if one.detail else one.kind
     end = _ENDS.get(SessionEnd(one.outcome), "")
     return f"{text}; {end}" if end else text
@@ -389,9 +392,9 @@ def _change_json(change: JobComparison, project: OpenedProject) -> dict[str, Any
     }
 
 
-# `aptui trace`: a session as a trace for Perfetto and Chrome's tracing page, from its stored runs.
+# `aptui trace`: writes the stored runs of a session as a trace for Perfetto and Chrome's tracing page.
 
-# How a session spent its time: its runs on lanes, the dependencies between them, and the critical path.
+# How a session spent its time: the runs on lanes, the dependencies between the runs, and the critical path.
 #
 # A session stores when a run's result was committed and how long the run took, but not its worker. Runs are therefore laid out on
 # the fewest lanes without overlap; a lane stands for any worker. Results that were committed together belong to runs that one
@@ -404,7 +407,7 @@ JOIN Sources s ON s.SourceID = j.SourcePK JOIN Products p ON p.ProductName = '{C
 
 
 class Span(Struct, frozen=True):
-    """One run on its lane; its times are milliseconds since the session began."""
+    """One run on a lane of the timeline; times are in milliseconds since the session began."""
 
     run: SessionRun
     lane: int
@@ -413,7 +416,7 @@ class Span(Struct, frozen=True):
 
 
 class Timeline(Struct):
-    """The runs of a session over time; `needs` is {job: jobs it waited for}, `critical` has the jobs of the critical path."""
+    """The runs of a session over time; `needs` is {job: jobs that it waited for}; `critical` has the jobs of the critical path."""
 
     spans: list[Span] = field(default_factory=list)
     lane_count: int = 0
@@ -480,8 +483,8 @@ def _critical(found: Timeline) -> list[int]:
     before: dict[int, int] = {}
     for span in sorted(found.spans, key=lambda span: (span.run.ended_after_ms, span.run.job_id)):
         job_id = span.run.job_id
-        # A needed job counts only if its run ended earlier (it is in `total`). This also ends cycles, and skips later runs of a
-        # job.
+        # Count a needed job only if its run ended earlier, so that the job is in `total`. This rule also ends cycles, and skips
+        # later runs of a job.
         known = [need for need in found.needs.get(job_id, ()) if need in total]
         longest = max(known, key=total.__getitem__, default=0)
         total[job_id] = durations[job_id] + total.get(longest, 0)
@@ -497,7 +500,7 @@ def _critical(found: Timeline) -> list[int]:
 
 _PROCESS = 1
 _CRITICAL_LANE = 0
-"""Track of the critical path; above the tracks of workers."""
+"""Number of the track for the critical path, which is displayed above the tracks of the workers."""
 _MOST_SPANS = 10
 
 

@@ -1,4 +1,6 @@
-"""A capsule from another user: unpacked within limits, checked, and turned into a project that stays within its folder.
+"""A capsule from another user: unpacked, checked, and turned into a project.
+
+This module unpacks the file within limits, checks it, and makes a project that writes only below its own folder.
 
 The file is untrusted. Its names and sizes are checked before any file is written, and its `capsule.json` before any code runs. Only
 the configuration keys that a job needs are used. The receiver decides where products go, which alerts are sent and how jobs are
@@ -41,14 +43,14 @@ TOP = "capsule"
 """Name of the folder that contains all files in a capsule."""
 DEFAULT_LIMIT_BYTES = 1 << 30
 _MOST_MEMBERS = 20_000
-"""Maximum number of files and folders. No known job has more inputs, and this number is unpacked in seconds."""
+"""Maximum number of files and folders. No known job has more inputs, and unpacking this number of files takes only seconds."""
 _MOST_BYTES = {FACTS: 16 << 20, FILE_NAME: 256 << 10, "run.sh": 1 << 20}
 _MOST_CODE_BYTES = 4 << 20
 _HEADER_BYTES = 16 << 10
 """Maximum header size of a member: the standard library reads a whole header into memory, some in quadratic time."""
 _PIECE_BYTES = 1 << 20
 _FREE_BYTES = 256 << 20
-"""Disk space that unpacking leaves free."""
+"""Minimum free disk space (bytes) that must remain after unpacking."""
 _PROJECT_KEYS = ("platforms", "limits", "metadata_types", "undeclared_reads")
 _BUILDER_KEYS = frozenset({
     "name", "copy", "uses", "command", "patterns", "params", "trusted_params", "platforms", "version", "priority", "critical",
@@ -56,7 +58,7 @@ _BUILDER_KEYS = frozenset({
     "warnings", "errors", "product_dependencies", "references", "tools", "undeclared_reads", "intermediate", "trace_reads",
 })  # fmt: skip
 _REPLACED_KEYS = frozenset({"scan_folders", "builders", "local_store", "workers"})
-"""Keys that this module replaces in every capsule."""
+"""Configuration keys whose values this module replaces in every capsule."""
 _MOST_SHOWN = 20
 _LONGEST_COMMAND = 2000
 _WRONG_PLACES = (FileExistsError, NotADirectoryError, IsADirectoryError)
@@ -112,7 +114,7 @@ class CapsuleInput(Struct):
 
 
 class CapsuleFacts(Struct):
-    """The form of `capsule.json`."""
+    """The fields of `capsule.json`, for validation."""
 
     format: int
     job: CapsuleJob
@@ -151,7 +153,7 @@ def receive(file: str, folder: Path, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> 
 
     Raises:
         UserError: the file is not a capsule, exceeds the limit, or a newer aptui wrote it.
-        HostError: it cannot be read, or there is too little space for it.
+        HostError: the file cannot be read, or the disk has too little space.
     """
     with _refusing(file):
         with _open(file) as raw, _BoundedStream(raw, limit_bytes + _MOST_MEMBERS * _HEADER_BYTES) as stream:
@@ -170,7 +172,7 @@ def _unpack(bounded: _BoundedStream, folder: Path, limit_bytes: int) -> None:
         bounded.most_bytes_at_once = _PIECE_BYTES
         for member in members:
             _write_member(tar, member, folder)
-        while bounded.read(_PIECE_BYTES):  # read to the end, where the checksum of the whole file is
+        while bounded.read(_PIECE_BYTES):  # read to the end, because the checksum of the whole file is there
             pass
 
 
@@ -201,7 +203,7 @@ def _open(file: str) -> Iterator[IO[bytes]]:
 
 
 class _BoundedStream(gzip.GzipFile):
-    """The input of `tarfile`. Reads are small and stop at a limit, because sizes in headers are untrusted."""
+    """The input of `tarfile`. Reads are small and end at a limit, because the sizes in headers are untrusted."""
 
     def __init__(self, file: IO[bytes], limit_bytes: int) -> None:
         super().__init__(fileobj=file, mode="rb")
@@ -314,7 +316,7 @@ class ReceivedProject(Struct, frozen=True):
     ignored: tuple[str, ...]
 
     def load(self, platform: str | None) -> Config:
-        """Return the configuration: all output stays below `folder`, and no alerts are sent."""
+        """Return the configuration, with which all output is written below `folder` and no alerts are sent."""
         return load.load_apart(self.folder, platforms=None if platform is None else [platform])
 
 
@@ -361,7 +363,7 @@ def _name_of_sources(folders: object) -> object:
 
 
 def _read_own_sandbox() -> Mapping[str, Any]:
-    """Return this user's sandbox settings; for a received job, the mode is at least `auto`."""
+    """Return this user's sandbox settings for a received job; the mode is `auto` or stricter."""
     file = user_file()
     if not file.is_file():
         return {"sandbox": "auto"}
@@ -372,7 +374,10 @@ def _read_own_sandbox() -> Mapping[str, Any]:
 
 
 def _describe_code(folder: Path, builders: list[object]) -> Iterator[str]:
-    """Yield descriptions of code that would run: commands, Python files, and installed builders with the capsule's parameters."""
+    """Yield descriptions of the code that the capsule would run.
+
+    The code consists of commands, Python files, and installed builders with the capsule's parameters.
+    """
     for entry in builders:
         if not isinstance(entry, dict):
             continue

@@ -24,11 +24,11 @@ FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK JOIN ScanFolders f ON f.Sc
 _UNSETTLED = ("pending", "processing", "failed", "cancelled")
 
 Group = Callable[[str, str, bytes, str], str]
-"""(source, scan folder, builder, platform) → name of its group."""
+"""A function that returns the name of a job's group; its arguments are source, scan folder, builder and platform."""
 
 
 class ReportRow(Struct):
-    """One group: its jobs by state, and the failed ones; failed analyses count as jobs."""
+    """One group of jobs: the number of jobs in each state, and the failed jobs. Failed analyses count as jobs."""
 
     name: str
     jobs: int = 0
@@ -46,7 +46,7 @@ class ReportRow(Struct):
 
 
 def read_report(reader: Reader, group: Group) -> list[ReportRow]:
-    """Return the groups, the worst first; this takes half a second for 100,000 jobs."""
+    """Return the groups of jobs, the group with the most problems first. This takes half a second for 100,000 jobs."""
     found: dict[str, ReportRow] = {}
 
     def row_of(source: str, folder: str, builder: bytes, platform: str) -> ReportRow:
@@ -161,16 +161,15 @@ def _cells(row: ReportRow) -> list[str]:
     return [row.name, f"{row.jobs:,}", *(f"{figure:,}" if figure else "" for figure in figures)]
 
 
-# Owners of a file: the last pattern of CODEOWNERS that matches it, as GitHub and GitLab evaluate it.
-#
-# GitLab's sections are read as one section; owners in a section's heading are ignored.
+# Owners of a file: the last pattern of CODEOWNERS that matches the file names its owners, as on GitHub and GitLab.
+# All of GitLab's sections are treated as one section; owners in a section's heading are ignored.
 
 PLACES = (".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS", ".gitlab/CODEOWNERS")
 NO_OWNER = "(nobody)"
 _WORD = re.compile(r"(?:\\.|[^\s\\])+")
 _TOKEN = re.compile(r"\*+|\?|\[[!^]?\]?[^\]]+\]|\\.|[^\\\[*?]", re.DOTALL)
 _MOST_BYTES = 3 << 20
-"""Maximum size of CODEOWNERS; GitHub's limit."""
+"""Maximum size of CODEOWNERS; GitHub has the same limit."""
 _MOST_PATTERNS, _MOST_PATTERN_CHARS = 10_000, 256
 """Maximum number and length of patterns: CODEOWNERS is untrusted, as any pull request may change it."""
 
@@ -201,8 +200,8 @@ class Owners:
 class _Rule:
     """One pattern: as in .gitignore, but `folder/*` matches only files directly in the folder.
 
-    Patterns are untrusted. A run of segments without `**` has a fixed number of segments, so only its first match is tried:
-    the time is proportional to the lengths of pattern and path.
+    Patterns are untrusted. Consecutive segments without `**` match a fixed number of path segments, so only their first match is
+    tried. So the time is proportional to the lengths of pattern and path.
 
     Raises:
         ValueError: it is not a pattern.
@@ -244,7 +243,10 @@ class _Rule:
 
     @staticmethod
     def _pass(runs: Sequence[Sequence[_Segment]], parts: Sequence[str], at: int, end: int) -> int:
-        """Return the end of the first match of these runs at or after position `at`, -1 if the runs do not match."""
+        """Return the end of the first match of these groups of segments at or after position `at`.
+
+        The result is -1 if the groups do not match.
+        """
         for run in runs:
             start = next((place for place in range(at, end - len(run) + 1) if _is_run(run, parts, place)), -1)
             if start < 0:
@@ -263,7 +265,7 @@ def _is_run(run: Sequence[_Segment], parts: Sequence[str], at: int) -> bool:
 def _compile_segment(text: str) -> _Segment:
     r"""Return a pattern for one name: `*` is any text, `?` a character, `[…]` a character class, `\` an escape.
 
-    Every `*` except the last keeps its first match, as in `core.patterns.wildcard_regex`.
+    Every `*` except the last uses its first possible match without backtracking, as in `core.patterns.wildcard_regex`.
     """
     pieces, at = [""], 0
     while at < len(text):

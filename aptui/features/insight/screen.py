@@ -1,4 +1,6 @@
-"""`:history`, `:timeline`, `:size`, `:check`: each reads the database in a thread and shows the result on a sheet.
+"""The commands `:history`, `:timeline`, `:size`, `:check`.
+
+Each command reads the database in a thread and shows the result on a sheet.
 
 `:restore` sends a request to the engine.
 

@@ -1,6 +1,6 @@
-"""Makes the lines of sheets about sessions: all sessions, one session, a comparison of two, a time line, sizes.
+"""Makes the lines of sheets about sessions: all sessions, one session, a comparison of two sessions, a time line, sizes.
 
-A thread calls this.
+The functions run in a background thread.
 
 Tests: `tests/features/insight/test_session_lines.py`.
 """
@@ -23,7 +23,7 @@ from aptui.tui.terminal.safety import glyph
 from aptui.tui.words import brief, shorten, size_text
 
 NameOf = Callable[[bytes], str]
-"""A builder's name by its UUID."""
+"""A function that returns a builder's name for its UUID."""
 _LISTED = 500
 _MOST = 200
 _SLOWEST = 30
@@ -198,7 +198,9 @@ def _lane(lane: int, found: Timeline, cells: int, span_ms: int) -> Parts:
 
 
 def sizes_lines(reader: Reader, words: Sequence[str], name_of: NameOf, width: int) -> list[Parts]:
-    """Return the lines of `:size`: products by folder, type, builder or platform; with a session, also their growth since then.
+    """Return the lines of `:size`: sizes of products by folder, type, builder or platform.
+
+    If a session is given, the lines also show the growth since that session.
 
     Raises:
         UserError: the second word is not a session.

@@ -36,7 +36,7 @@ class SizeBy(StrEnum):
 
 
 class SizeRow(Struct):
-    """One group; `grew` is None if nothing is compared."""
+    """One group of products; `grew` (bytes) is None if no earlier session is compared."""
 
     name: str
     count: int = 0
@@ -45,7 +45,7 @@ class SizeRow(Struct):
 
 
 def sizes(reader: Reader, by: SizeBy, name_of: Callable[[bytes], str], depth: int = 1) -> list[SizeRow]:
-    """Return the groups, the largest first; this takes two seconds for a million products.
+    """Return the groups of products, the largest first. This takes two seconds for a million products.
 
     Args:
         by: how products are grouped.
@@ -72,7 +72,9 @@ def sizes(reader: Reader, by: SizeBy, name_of: Callable[[bytes], str], depth: in
 def add_growth(
     reader: Reader, rows: Iterable[SizeRow], by: SizeBy, name_of: Callable[[bytes], str], depth: int, since: WorkSession
 ) -> list[SizeRow]:
-    """Return the groups with their growth since the end of a session, the largest growth first; deleted groups are included, empty.
+    """Return the groups with their growth since the end of a session, the largest growth first.
+
+    Groups whose products were all deleted are included.
 
     A session stores the total size of a job's products, so growth by type is not available.
     """
@@ -125,7 +127,7 @@ th { font-weight: 600; border-bottom: 1px solid #8886; } .n { text-align: right;
 
 
 def size_page(rows: Sequence[SizeRow], total: SizeRow, by: SizeBy, project: str, since: WorkSession | None) -> str:
-    """Return the page; names are untrusted text."""
+    """Return the HTML page; names of products are untrusted text and are escaped."""
     is_diff = total.grew is not None
     most = max((_weight(row) for row in rows), default=0)
     head = ("", "products", "size", *(("grew",) if is_diff else ()))
@@ -147,10 +149,10 @@ def size_page(rows: Sequence[SizeRow], total: SizeRow, by: SizeBy, project: str,
 
 
 def write_page(file: str, page: str) -> None:
-    """Write the page.
+    """Write the HTML page.
 
     Raises:
-        UserError: its folder does not exist.
+        UserError: the folder of `file` does not exist.
         HostError: it cannot be written.
     """
     try:
@@ -162,7 +164,7 @@ def write_page(file: str, page: str) -> None:
 
 
 def format_growth(grew: int) -> str:
-    """Return a growth as text with its sign, "" for no growth."""
+    """Return a growth in bytes as text with a plus or minus sign, "" for no growth."""
     return f"{'+' if grew > 0 else '-'}{printing.size(abs(grew))}" if grew else ""
 
 

@@ -1,4 +1,4 @@
-"""The files of the scan folders for relocations: names, references in texts, renames, deletions, empty folders, Git.
+"""Files of the scan folders during relocations: their names, references in texts, renames, deletions, empty folders, Git.
 
 Nothing outside the scan folders is changed.
 
@@ -49,13 +49,13 @@ class UnreadableError(Exception):
 
 
 BEGUN_PREFIX, BEGUN_SUFFIX = ".aptui-", ".tmp"
-"""Prefix and suffix of a temporary file beside the file that it will replace."""
+"""Prefix and suffix of the name of a temporary file, which is beside the file that it will replace."""
 
 
 class Rename(Struct, frozen=True):
-    """One name that changes.
+    """One path or UUID that changes. `target` is the index of the renamed item.
 
-    `target` is the renamed item; `is_seen_from_here` = a path relative to the file's folder. A path is written with `/`, a UUID as
+    `is_seen_from_here` = the path is relative to the folder of the file with the reference. A path is written with `/`, a UUID as
     32 hex digits in lower case.
     """
 
@@ -67,7 +67,10 @@ class Rename(Struct, frozen=True):
 
 
 class Mended(Struct, frozen=True):
-    """The result for a text: `changed` has the targets whose name was replaced, `same` those whose name stays equal."""
+    """A text with replaced names.
+
+    `changed` has the targets whose names were replaced, `same` the targets whose old and new names are equal.
+    """
 
     data: bytes
     count: int
@@ -119,7 +122,7 @@ def _encoding(data: bytes) -> tuple[str, bytes, bytes]:
 
 
 class _Mending:
-    """The state of one search for old names in a text."""
+    """One search for old names in a text, with its state."""
 
     def __init__(self, text: str, renames: Sequence[Rename], prefixes: tuple[str, ...]) -> None:
         self._text, self._prefixes = text, prefixes
@@ -158,9 +161,9 @@ class _Mending:
         return new
 
     def _find_meant(self, path: str, start: int) -> Rename | None:
-        """Return the rename for a spelling at `start`.
+        """Return the rename that applies to a spelling found at `start`.
 
-        The text before the spelling decides whether it is a whole path or the end of a longer path.
+        The text before the spelling decides whether the spelling is a whole path or the end of a longer path.
         """
         before = self._before(start)
         for rename in self._paths[path]:
@@ -223,7 +226,7 @@ def _like_uuid(digits: str, found: str) -> str:
 
 
 def _like_path(rename: Rename, found: str) -> str:
-    """Return the new path in the spelling of the old path (slashes, lower case, `%20`)."""
+    """Return the new path in the style of the old path (kind of slashes, lower case, `%20`)."""
     new = quote(rename.new) if "%" in found and "%" not in rename.old else rename.new
     if found == found.lower() and rename.old != rename.old.lower():
         new = new.lower()
@@ -238,7 +241,7 @@ def read(path: str) -> bytes:
     """Return the bytes of a file for a search.
 
     Raises:
-        UnreadableError: it cannot be read, or is too large for a hand-written text.
+        UnreadableError: the file cannot be read, or is larger than hand-written texts are.
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
@@ -269,10 +272,10 @@ def is_read_only(path: str, seen: os.stat_result) -> bool:
 
 
 def rewrite(path: str, data: bytes) -> None:
-    """Replace the bytes of a file atomically; its mode stays.
+    """Replace the bytes of a file atomically; the file's mode does not change.
 
     Raises:
-        UnreadableError: it cannot be written; it is unchanged.
+        UnreadableError: the file cannot be written; its bytes are unchanged.
     """
     why = why_not_writable(path)
     if why:
@@ -297,7 +300,7 @@ def rewrite(path: str, data: bytes) -> None:
 
 
 BEGUN = ".aptui-tmp"
-"""Suffix of a file that is being moved to another file system."""
+"""Suffix of the temporary name of a file that is being moved to another file system."""
 
 
 def native(path: str) -> str:
@@ -326,7 +329,10 @@ class DiskTree:
         return any(path == own or is_below(path, own) for own in self._own)
 
     def owner(self, path: str) -> tuple[ScanFolder, str] | None:
-        """Return the scan folder of an absolute path and the relative path in it; None if no scan folder contains it."""
+        """Return the scan folder that contains an absolute path, and the path relative to that folder.
+
+        The result is None if no scan folder contains the path.
+        """
         if self._is_ours(path) or ".." in path.split("/"):
             return None
         for folder in self._folders:
@@ -427,7 +433,7 @@ class DiskTree:
         return any(self.is_ignored("/".join(parts[: at + 1])) for at in range(len(parts)))
 
     def overridden_by(self, folder: ScanFolder, rel: str) -> str:
-        """Return the file of a scan folder with higher priority that overrides `rel` of `folder`, "" if none does."""
+        """Return the file of a scan folder with higher priority that overrides `rel` of `folder`, "" if no file overrides it."""
         for other in self._folders:
             if other is folder:
                 return ""
@@ -438,7 +444,7 @@ class DiskTree:
 
 
 def _link_above(root: str, rel: str) -> str:
-    """Return the first folder between a scan folder and a file in it that is a link, "" if all are real folders."""
+    """Return the first link among the folders between a scan folder and a file, "" if all are real folders."""
     path = root
     for part in rel.split("/")[:-1]:
         path = f"{path}/{part}"
@@ -476,7 +482,7 @@ def move(old: str, new: str) -> list[str]:
 
 
 def _carry(source: str, target: str) -> None:
-    """Move a file to another file system; the target never exists with only a part of the content."""
+    """Move a file to another file system; the target appears only when its content is complete."""
     temporary = f"{target}{BEGUN}"
     try:
         shutil.copy2(source, temporary, follow_symlinks=False)

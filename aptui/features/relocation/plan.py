@@ -35,13 +35,13 @@ from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import ProductRow, Reader, SourceRow
 from aptui.store.queries.source_edges import SourceEdges
 
-# Dependants of many sources at once, by path or UUID, as sources, jobs or products; used by relocations.
+# Finds the dependants of many sources at once: sources, jobs and products that depend on them by path or UUID.
 
 _BY_PATH = frozenset({EdgeKind.PATH, EdgeKind.JOB, EdgeKind.DISCOVERED})
 _TYPE_BITS = {EdgeKind.JOB: 2}
-"""O3DE's number `TypeOfDependency` of each kind of dependency: 2 is job to job.
+"""{kind of dependency: O3DE's number `TypeOfDependency`}; 2 is job to job.
 
-Kinds that are not listed have 1, source to source.
+The number of all other kinds is 1, source to source.
 """
 _SOURCES_SQL = """SELECT s.SourceID, s.SourceName, s.SourceGuid, f.ScanFolderID, f.DisplayName, f.ScanFolder, x''
 FROM json_each(?) k CROSS JOIN Sources s ON {condition} JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK"""
@@ -119,7 +119,7 @@ def _by_edges(reader: Reader, moved: Sequence[KnownSource]) -> Iterator[tuple[in
 
 
 def _find_needed(products: Sequence[ProductRow], sub_id: int, platform: str) -> str:
-    """Return the name of the product with this sub id, preferably of `platform`; "" if no product has it."""
+    """Return the name of the product with this sub id, preferably the product of `platform`; "" if no product has this sub id."""
     names = [row.name for row in products if row.sub_id == sub_id]
     return next((name for name in names if name.startswith(f"{platform}/")), names[0] if names else "")
 
@@ -151,7 +151,7 @@ def _by_products(reader: Reader, moved: Sequence[KnownSource]) -> Iterator[tuple
 
 
 class Mention(Struct, frozen=True):
-    """A dependant whose text may contain moved paths: its path, its new path, and the items (by index) that it depends on."""
+    """A dependant whose text may contain moved paths. `targets` are the indices of the items that it depends on."""
 
     path: str
     file: str
@@ -188,14 +188,14 @@ class Plan(Struct):
         )
 
 
-# Dependants of moved or deleted files, the effect on them, and the renames that update their texts.
+# Dependants of moved or deleted files, the effect on the dependants, and the renames that update the dependants' texts.
 
 OWN = -1
-"""Target index that stands for references in a moved file that are relative to its folder."""
+"""Value used instead of a target's index for references in a moved file that are relative to the file's own folder."""
 
 
 def note_dependants(plan: Plan, reader: Reader, known: Mapping[str, KnownSource]) -> None:
-    """Record the dependants of moved or deleted files, the effect on them, and the texts to update."""
+    """Record the dependants of moved or deleted files, the effect on the dependants, and the texts to update."""
     wanted = {item.source_id for item in plan.items}
     edges = dependants_of(reader, [item for item in known.values() if item.source.source_id in wanted])
     places = {item.old_file: item for item in plan.items}
@@ -237,7 +237,8 @@ def _note_own(plan: Plan, reader: Reader) -> None:
 
     The moved files may name these dependencies by a path relative to the old folder.
     """
-    # At the top of a scan folder, a path relative to the folder equals the scan folder's path, which stays valid.
+    # For a file at the top of a scan folder, a path relative to the file's folder is also a path in the scan folder, which stays
+    # valid.
     movers = {
         item.source_id: item
         for item in plan.items
@@ -273,7 +274,10 @@ def _search_names(plan: Plan, mention: Mention) -> _MentionResult:
 
 
 def prefixes_of(plan: Plan) -> list[str]:
-    """Return the possible prefixes of a relative path: the scan folders, by absolute path, alias, and path in the project."""
+    """Return the prefixes that may precede a relative path in a text.
+
+    The prefixes are each scan folder as absolute path, as alias, and as path in the project.
+    """
     project = str(plan.config.project_dir)
     paths = [folder.path for folder in plan.tree.folders]
     return [f"{path}/" for path in paths] + [
@@ -323,7 +327,7 @@ def _fate(plan: Plan, at: int, edge: Dependant, places: Mapping[str, RelocationI
 
 
 def _update(plan: Plan, mention: Mention, named: _MentionResult) -> Update | None:
-    """Return the update of a dependant's text, None if none is needed."""
+    """Return the update of a dependant's text, None if the text needs no update."""
     missing = [
         at
         for at in mention.targets
@@ -365,7 +369,7 @@ def make_plan(order: Relocate, config: Config, reader: Reader) -> Plan:
 
 
 def _with_slashes(text: str, tree: DiskTree) -> str:
-    r"""Return a path with `/` for `\`, unless a file has this exact name; without a leading `./`."""
+    r"""Return a path with every `\` replaced by `/`, unless a file has exactly this name. A leading `./` is removed."""
     if "\\" in text and not any(tree.exists(os.path.join(folder.path, text)) for folder in tree.folders):
         text = text.replace("\\", "/")
     while text.startswith("./"):
@@ -453,7 +457,7 @@ class _Companions:
 
 
 def companion_path(rule: Companion, rel: str) -> str:
-    """Return the path of the companion of `rel` according to the rule; `rel` must match the rule."""
+    """Return the path of the metadata file of `rel` according to the configured rule; `rel` must match the rule."""
     stem, dot, extension = rel.rpartition(".")
     is_replaced = rule.replaces and dot and extension.lower() == rule.replaces.lower()
     return f"{stem if is_replaced else rel}.{rule.suffix}"
@@ -508,7 +512,7 @@ def _name_anew(plan: Plan, known: Mapping[str, KnownSource]) -> None:
 
 
 def _has_uuid(meta_file: str, uuid: bytes) -> bool:
-    """Whether a `.meta` file gives its source this UUID."""
+    """Whether a `.meta` file contains this UUID."""
     try:
         text = moved_files.read(native(meta_file))
     except UnreadableError:

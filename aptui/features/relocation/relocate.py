@@ -1,8 +1,8 @@
-"""Relocation of sources: the preview of a move or a deletion, then its steps in order; everything is checked first.
+"""Relocation of sources: makes the preview of a move or a deletion, checks everything, and then performs the steps in order.
 
-A source moves after its metadata, so that a found source always has its `.meta` beside it. If one of the two fails, the other is
-moved back. The first failure ends the relocation: completed steps stay, later steps are not started, and the report lists all
-steps. References are updated last, and only those to files that were moved.
+A source moves after its metadata, so that a found source always has its `.meta` beside it. If the move of one of these files fails,
+the files of the source that were moved already are moved back. The first failure ends the relocation: completed steps stay, later
+steps are not started, and the report lists all steps. References are updated last, and only those to files that were moved.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from aptui.shared.errors import HostError
 from aptui.shared.files.replacing import replace_bytes
 from aptui.store.queries.reader import open_reader
 
-# The journal of a relocation: the whole plan, written before the first file changes, so that a killed one can be completed.
+# The journal of a relocation: the whole plan, written before the first file changes, so that a killed relocation can be completed.
 #
 # It is in the cache's recovery folder. The next engine, `aptui batch`, or the next relocation completes it. Each step runs only if
 # the file is still as the plan found it, so a completed step does not run twice.
@@ -47,7 +47,10 @@ Stamp = tuple[int, int, int]
 
 
 class Rewrite(Struct, frozen=True):
-    """A file whose references are updated: its path before and after the move, the digest of its old bytes, and its new bytes."""
+    """A file whose references are updated.
+
+    The fields are the file's path before and after the move, the digest of its old bytes, and its new bytes.
+    """
 
     file: str
     new_file: str
@@ -57,7 +60,7 @@ class Rewrite(Struct, frozen=True):
 
 
 class Journal(Struct, frozen=True):
-    """The stored plan.
+    """The journal's content: the plan of a relocation.
 
     Args:
         report: the plan's report; its items are in the order of the steps, each with its stamp.
@@ -116,7 +119,7 @@ def recover(config: Config) -> str:
 
 
 def complete(config: Config) -> RelocationReport | None:
-    """Complete a killed relocation, if there is one; return its report.
+    """If an earlier relocation was killed, complete it and return its report.
 
     The caller holds the cache's lock. If a file cannot be moved now, the journal stays for the next attempt.
 
@@ -175,7 +178,7 @@ def _complete_item(item: RelocationItem, stamp: Stamp, *, is_delete: bool) -> Re
 
 def _complete_rewrite(rewrite: Rewrite, prefixes: Iterable[str]) -> Update:
     file = rewrite.new_file if os.path.lexists(native(rewrite.new_file)) else rewrite.file
-    if digest_of(file) == rewrite.digest:  # a file with another digest is already updated, or was edited later
+    if digest_of(file) == rewrite.digest:  # a file with another digest was updated already, or was edited later
         try:
             _rewrite_file(file, rewrite.renames, prefixes)
         except UnreadableError as error:

@@ -41,7 +41,10 @@ class Tree(Protocol):
         ...
 
     def owner(self, path: str) -> tuple[ScanFolder, str] | None:
-        """Return the scan folder of an absolute path and the relative path in it; None if no scan folder contains it."""
+        """Return the scan folder that contains an absolute path, and the path relative to that folder.
+
+        The result is None if no scan folder contains the path.
+        """
         ...
 
     def exists(self, path: str) -> bool:
@@ -58,7 +61,7 @@ class Tree(Protocol):
 
 
 class FoundSource(Struct, frozen=True):
-    """The match of a source pattern: `pattern` and `files` are relative to `folder`."""
+    """The files that a source pattern matched: `pattern` and `files` are relative to `folder`."""
 
     folder: ScanFolder
     pattern: str
@@ -273,7 +276,10 @@ def _below(folder: ScanFolder, rel: str, tree: Tree) -> Iterator[str]:
 
 
 class Destination(Struct, frozen=True):
-    """The destination: `text` is absolute or relative to the source's scan folder; `pattern` "" = the new name of one file."""
+    """The destination: `text` is absolute or relative to the source's scan folder.
+
+    `pattern` "" = the destination is the new name of a single file.
+    """
 
     pattern: str
     text: str

@@ -47,11 +47,11 @@ class RelocationAction(StrEnum):
     DONE = "done"
     FAILED = "failed"
     LEFT = "left"
-    """Not attempted, because an earlier step failed."""
+    """Not moved or deleted, because another step failed."""
 
 
 class Fate(StrEnum):
-    """The effect on a dependency on a moved or deleted file."""
+    """What happens to a dependency on a moved or deleted file."""
 
     BREAKS = "breaks"
     HOLDS = "holds"
@@ -68,9 +68,9 @@ class Dependant(Struct, frozen=True):
         file: its absolute path before the move.
         kind: "source", "job" or "product".
         type_bits: `TypeOfDependency` of the row (1 source, 2 job, 4 wildcard), or `UnresolvedDependencyType` of a product.
-        by_uuid: whether it names an asset id, not a path.
+        by_uuid: whether the dependency names an asset id, not a path.
         product: the dependent product, with its sub id `sub_id`; `needs` is the product that it depends on.
-            They are empty for source and job dependencies.
+            These fields are empty for source and job dependencies.
     """
 
     path: str
@@ -86,7 +86,9 @@ class Dependant(Struct, frozen=True):
 
 
 class RelocationItem(Struct, frozen=True):
-    """A file that is moved or deleted. For metadata, `owner` is the path of its source ("" = requested itself), and ids are empty.
+    """A file that is moved or deleted.
+
+    For metadata, `owner` is the path of the metadata's source ("" = the metadata file was requested itself), and ids are empty.
 
     `old`, `new` are relative to the scan folders `folder`, `new_folder` (names); `old_file`, `new_file` are absolute. The new paths
     are "" for a deletion. UUIDs are in O3DE's form.
@@ -131,7 +133,7 @@ class SkippedFile(Struct, frozen=True):
 
 
 class RelocationCounts(Struct, frozen=True):
-    """Numbers of the whole operation, also if the lists of a report were cut."""
+    """Totals of the whole operation. They include entries that were cut from the lists of a report."""
 
     sources: int = 0
     metadata: int = 0
@@ -171,7 +173,7 @@ class RelocationReport(Struct, frozen=True):
 
 
 def count_report(report: RelocationReport) -> RelocationReport:
-    """Return the report with its counts."""
+    """Return the report with its totals."""
     items, edges = report.items, [edge for item in report.items for edge in item.dependants]
     actions, updates = [item.action for item in items], [update.action for update in report.updates]
     return replace(
@@ -194,7 +196,7 @@ def count_report(report: RelocationReport) -> RelocationReport:
 
 
 def shorten_report(report: RelocationReport, limit: int) -> RelocationReport:
-    """Return a report whose lists have at most `limit` entries, failures first; its counts are unchanged."""
+    """Return a report whose lists have at most `limit` entries, failures first; the totals are unchanged."""
     items = sorted(
         report.items, key=lambda item: item.action not in (RelocationAction.FAILED, RelocationAction.LEFT) and not item.problem
     )[:limit]
@@ -212,7 +214,10 @@ def shorten_report(report: RelocationReport, limit: int) -> RelocationReport:
 # The report of a relocation as lines with roles, for the terminal and the screen; without colours.
 
 Line = tuple[str, str]
-"""A part of a line: (text without control characters, role). A role is "" (plain), "dim", "bold", "green", "yellow" or "red"."""
+"""A styled text within a line: (text without control characters, role).
+
+A role is "" (plain), "dim", "bold", "green", "yellow" or "red".
+"""
 _FATES = {Fate.BREAKS: ("breaks", "red"), Fate.HOLDS: ("holds", "dim"), Fate.MENDED: ("is mended", "green")}
 _MARKS = {
     RelocationAction.DONE: ("", ""),

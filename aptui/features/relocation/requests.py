@@ -1,4 +1,6 @@
-"""Relocations requested by clients of a running engine: one at a time, in a thread, while changes are held.
+"""Relocations requested by clients of a running engine.
+
+Relocations are performed one at a time in a thread, while file changes are held back.
 
 All moved files are then processed as one batch of changes.
 """
@@ -25,13 +27,16 @@ if TYPE_CHECKING:
     from aptui.link.port import Request
 
 HOLDER = -1
-"""The client id that holds changes while files move; no client has this number."""
+"""The client id under which file changes are held back while files move; no client has this number."""
 _LISTED = 1_000
 """Maximum number of files, dependants, … in an answer."""
 _WAITING_LIMIT = 32
 _POLL_S = 0.02
 _SCAN_LIMIT_S = 30.0
-"""Maximum wait for a running scan in seconds. A scan that takes longer, or waits for a paused queue, must not block the client."""
+"""Maximum wait for a running scan in seconds.
+
+The request fails after this time, so that a longer scan, or a scan that waits for a paused queue, does not block the client.
+"""
 
 
 class RelocationRequests:
@@ -117,7 +122,7 @@ class RelocationRequests:
             self._begin(self._waiting[0][1])
 
     def _notify_watching(self, report: RelocationReport) -> None:
-        """Report the changed files to the watcher, independent of the kernel's events."""
+        """Report the changed files to the watcher, without waiting for the kernel's events."""
         paths = [from_text(path) for path in relocate.list_touched(report)]
         if paths:
             self._live.watching.take(ChangeNotification(SOURCES, frozenset({*paths, *map(os.path.dirname, paths)})))

@@ -121,7 +121,10 @@ def source_of(panel: Panel) -> str:
 
 
 def destination_of(panel: Panel, typed: str) -> str:
-    """Return the destination pattern: a folder gets the typed path, or is moved into that folder if the path ends with a slash."""
+    """Return the destination pattern.
+
+    A folder is renamed to the typed path, or moved into the typed folder if the path ends with a slash.
+    """
     if not panel.is_folder:
         return typed
     return f"{typed}{panel.path.rpartition('/')[2]}/*" if typed.endswith("/") else f"{typed}/*"
@@ -144,7 +147,7 @@ def _short(path: str) -> str:
 
 
 class _Keys(Line):
-    """One line with keys and their actions; a click on a key has the effect of the key."""
+    """A line that shows keys and their actions; a click on a key performs the action."""
 
     def __init__(self, list_keys: Callable[[], Sequence[tuple[str, str, bool]]], pressed: Callable[[str], object]) -> None:
         super().__init__()
@@ -197,7 +200,7 @@ class RelocationPreview(_PopUp):
         return preview
 
     def expect_size(self, screen: Size) -> Size:
-        """Return the expected width from the style; the height is unknown until lines are wrapped."""
+        """Return the expected width from the CSS style; the height is unknown until the lines are wrapped."""
         return Size(min(screen.width * 96 // 100, 120), min(_LEAST_LINES + 6, screen.height))
 
     def compose(self) -> ComposeResult:
@@ -253,7 +256,7 @@ class RelocationPreview(_PopUp):
         return [("y", "delete" if self._report.order.is_delete else "move", self._can_do), (self._ESCAPE, "cancel", True)]
 
     def on_key(self, event: events.Key) -> None:
-        """Handle the keys that the last lines show."""
+        """Handle the keys that are listed below the preview."""
         if event.key == "escape" or event.character in ("n", "q"):
             event.stop()
             event.prevent_default()

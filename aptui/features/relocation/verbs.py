@@ -180,7 +180,10 @@ JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK WHERE o.digest = ? ORDER B
 
 
 class Move(Struct, frozen=True):
-    """A source that was moved without its identity file: absolute paths of the file left behind, and of its new place."""
+    """A source that was moved without its identity file (`.meta`).
+
+    `left` is the absolute path of the `.meta` file, `belongs` is the path to which this file must be moved.
+    """
 
     source: str
     was: str
@@ -217,7 +220,7 @@ def _row(scan_folder: str, rel: str, guid: bytes, packed: str, error: str) -> di
 
 
 def _find_moved(reader: Reader) -> Iterator[Move]:
-    """Yield sources with the bytes of a deleted source whose identity file was left behind."""
+    """Yield the probable moves: sources with the same bytes as a deleted source whose identity file was left behind."""
     sql = "SELECT key, value FROM aptui_state WHERE key >= ? AND key < ? AND value <> '' ORDER BY key"
     for _key, value in reader.ask(sql, (REMOVED_SOURCE_STATE, f"{REMOVED_SOURCE_STATE[:-1]};")).fetchall():
         digest, rel = value.split(" ", 1)
@@ -237,7 +240,7 @@ def _lies_alone(path: str) -> bool:
 def _repair(move: Move) -> None:
     """Move the identity file to its source.
 
-    If a new identity file was created there, its UUID becomes an earlier UUID of the source.
+    If a new identity file was created beside the source, the new file's UUID becomes an earlier UUID of the source.
     """
     left, belongs = from_text(move.left), from_text(move.belongs)
     try:

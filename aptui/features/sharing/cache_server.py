@@ -1,8 +1,8 @@
 """`aptui cache serve`: this machine's store over HTTP, in the layout of other build caches.
 
-Paths are `/[ns/<namespace>/]ac/<key>` and `/cas/<digest>`. Files are named by 64 hex digits only, so no path of a client reaches
-the disk. Blobs are checked while they arrive and published completely or not at all. The server does not read records; the clients
-that read them check their seals. Only clients with a token may write; each token writes to one namespace.
+Paths are `/[ns/<namespace>/]ac/<key>` and `/cas/<digest>`. A file's name is always 64 hex digits, so that no path from a client is
+used on the disk. Blobs are checked while they arrive and published completely or not at all. The server does not parse records; the
+clients check the seals of the records that they fetch. Only clients with a token may write; each token writes to one namespace.
 `shared.connections.http_sockets` limits slow clients and many clients.
 
 Tests: `tests/features/sharing/test_cache_server.py`, `tests/features/sharing/test_slow_clients.py`.
@@ -49,7 +49,7 @@ _LINGERS_S = 5.0
 _SHARE = 0.5
 """Maximum share of all connections for the uploads of one token."""
 _SLOWEST_BYTES_PER_S = 64 * 1024
-"""Minimum rate of a transfer. Its timeout is its size divided by this rate, plus `timeout_s`."""
+"""Minimum rate of a transfer (bytes per second). The timeout of a transfer is its size divided by this rate, plus `timeout_s`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def application(serving: CacheServer) -> web.Application:
 def serve(
     serving: CacheServer, *, started: Callable[[str], None] = lambda _address: None, stop: Callable[[], bool] | None = None
 ) -> None:
-    """Serve until interrupted, or until `stop` returns true; `started` is called with the address.
+    """Serve until interrupted, or until `stop` returns true; call `started` with the address.
 
     Raises:
         UserError: clients without permission could use it. BusyError: the port is taken. HostError: the address cannot be used.
@@ -194,10 +194,10 @@ class _Offer:
     def _place(self, request: web.Request) -> Iterator[None]:
         """Count an upload of a token during the `with` block.
 
-        Uploads without a token come from this machine only and are not limited.
+        Uploads without a token can come from this machine only, and their number is not limited.
 
         Raises:
-            web.HTTPServiceUnavailable: the token has too many uploads. Its connection may then be closed to admit another one.
+            web.HTTPServiceUnavailable: the token has too many uploads. The connection may be closed to admit another connection.
         """
         client = _token(request)
         if client and self._busy[client] >= max(1, int(self._serving.most_connections * _SHARE)):
@@ -281,7 +281,7 @@ class _Offer:
         return web.Response(status=201 if await asyncio.to_thread(put) else 412)
 
     async def _take_blob(self, request: web.Request, store: FolderStore, name: str) -> web.StreamResponse:
-        """Write the body to a temporary file, which becomes the blob if its digest is right."""
+        """Write the body of an upload to a temporary file, which becomes the blob if the digest of the bytes is right."""
         path, hasher = await asyncio.to_thread(store.temporary), hashlib.sha256()
         try:
             with await asyncio.to_thread(open, path, "xb", 0) as file:
@@ -336,7 +336,7 @@ class _Offer:
 
 
 class _CacheSocket(HttpSocket):
-    """A connection. A connection with a refused request may be closed while the request's body still arrives."""
+    """A client's connection. The server may close it after refusing a request, even while the request's body still arrives."""
 
     __slots__ = ("_is_refused",)
 
@@ -350,7 +350,10 @@ class _CacheSocket(HttpSocket):
         self._is_refused = False
 
     def note_refused(self) -> None:
-        """Allow closing this connection to admit another one: its request is refused before its body was read."""
+        """Allow closing this connection to admit another connection.
+
+        Called when the current request was refused before its body was read.
+        """
         self._is_refused = True
 
     @property
@@ -365,7 +368,7 @@ class _CacheSockets(SocketLimits):
 
 
 class _TooLong(Exception):
-    """The body is too long."""
+    """The body of an upload exceeds the size limit."""
 
 
 def _failure(error: _TooLong | OSError | StoreError) -> web.Response:
@@ -416,7 +419,7 @@ def _is_same(token: str, known: str) -> bool:
 
 
 def _read_used_bytes(path: str) -> int | None:
-    """Return the size of a file and note its use; None = it does not exist or is a link."""
+    """Return the size of a file and record the time of its use; None = the file does not exist or is a link."""
     try:
         state = os.stat(path, follow_symlinks=False)
         if not stat.S_ISREG(state.st_mode):

@@ -1,4 +1,4 @@
-"""Converts runs to records that other machines can use, and back; restores the products of earlier runs.
+"""Converts runs to records that other machines can use, and records back to results; restores the products of earlier runs.
 
 Records have relative names for paths, and digests for staged files.
 
@@ -46,11 +46,16 @@ if TYPE_CHECKING:
 
 
 _ABI = "1"
-"""A part of every key. Raise it when a change of the engine or the SDK makes the same builder code produce other products."""
+"""A number in every key.
+
+Increase this number when a change of the engine or the SDK makes the same builder code produce different products.
+"""
 _MOST_DIGESTS = 50_000
 _HIDDEN, _PROBED = "!", "?"
-"""Prefixes of names in records: for hidden files, and for missing files or listed folders. Quoted names of scan folders never begin
-with them."""
+"""Prefixes of names in records: the first marks hidden files, the second marks missing files and listed folders.
+
+Quoted names of scan folders never begin with these characters.
+"""
 
 
 class SharedInput(Struct, frozen=True):
@@ -63,15 +68,17 @@ class SharedInput(Struct, frozen=True):
 
 
 class NotShareable(Exception):
-    """The result depends on this machine, so that other machines cannot use it."""
+    """Other machines cannot use the result, because it depends on files of this machine."""
 
 
 class FilePlaces(Struct, frozen=True):
-    """The scan folders of the files that a run found: `own` has its source, `named` is {name: absolute path} of all.
+    """The scan folders of the files that a run found.
 
-    A record names such a file `@FOLDER/PATH`, or `@/PATH` if the file is in the source's scan folder: then it is searched for only
-    in this scan folder. A file that was read although another scan folder's file hides it is `@!FOLDER/PATH`. A missing file is
-    `@?FOLDER/PATH`, a listed folder `@?FOLDER/PATH/*`; neither is an input of the job.
+    `own` is the folder with the run's source, `named` is {name: absolute path} of all scan folders.
+
+    A record names such a file `@FOLDER/PATH`, or `@/PATH` if the file is in the source's scan folder. The file `@/PATH` is searched
+    for in this scan folder only. The name `@!FOLDER/PATH` is a file that was read although a file of another scan folder hides it.
+    The name `@?FOLDER/PATH` is a missing file, and `@?FOLDER/PATH/*` is a listed folder; neither is an input of the job.
     """
 
     own: str
@@ -103,7 +110,10 @@ class FilePlaces(Struct, frozen=True):
         return f"{root}/{file_access.os_path(rel)}" if root else ""
 
     def counts(self, name: str) -> bool:
-        """Whether the named file is still effective, or still hidden, as in the run; a missing file is treated as effective."""
+        """Whether the named file is still effective, or still hidden, as it was in the run.
+
+        A missing file is treated as effective.
+        """
         _folder, _, rel = name.removeprefix("@").partition("/")
         winner = next((path for path in _paths_of(rel, tuple(self.named.values())) if os.path.isfile(path)), "")
         return (winner in ("", self.path_of(name))) != name.startswith(f"@{_HIDDEN}")
@@ -115,7 +125,7 @@ class FilePlaces(Struct, frozen=True):
 
 
 class Present:
-    """Compares files that a builder found on another machine with the local ones; any thread may call."""
+    """Compares files that a builder found on another machine with the local files; any thread may call."""
 
     def __init__(self, named: Mapping[str, str]) -> None:
         self._named = named
@@ -150,7 +160,10 @@ class Present:
 
 
 def place_of(rel: str, roots: Sequence[str]) -> str:
-    """Return the absolute path of a relative path: in the first scan folder that contains the file, else in the first folder."""
+    """Return the absolute path of a file by its relative path.
+
+    The path is in the first scan folder that contains the file, else in the first scan folder.
+    """
     paths = _paths_of(rel, roots)
     return next((path for path in paths if os.path.isfile(path)), paths[0])
 
@@ -160,7 +173,7 @@ def _paths_of(rel: str, roots: Sequence[str]) -> list[str]:
 
 
 def facts_of(job: Job, builder: Builder, manifest: tuple[tuple[str, str, str], ...]) -> JobFacts:
-    """Return the inputs of a job's key."""
+    """Return the inputs from which a job's key is computed."""
     code = code_digest(builder.code_files).hex() if builder.code_files else ""
     return JobFacts(manifest, job.platform, job.key, builder.uuid, _ABI, builder.name, code)
 
@@ -247,7 +260,7 @@ def sync(paths: Sequence[str]) -> None:
 
 
 def is_untouched(item: SharedInput) -> bool:
-    """Whether an input has the size and times of its facts."""
+    """Whether the input's file still has the recorded size and times."""
     try:
         now = os.stat(file_access.os_path(item.path))
     except OSError:
@@ -257,8 +270,8 @@ def is_untouched(item: SharedInput) -> bool:
 
 # Restores the products of an earlier run from this machine's store; the result is current until an input of the job changes.
 #
-# Restored jobs have no special status: a restored job is current, like a job with a result from another machine, and its origin
-# names the run.
+# A restored job has no special status. It is up to date, like a job with a result from another machine, and the origin of its
+# result names the run.
 
 
 class Restore(FeatureRequest, frozen=True):
@@ -276,7 +289,7 @@ class RestoreRequests:
         self._live = live
 
     def take(self, request: Request, verb: Restore) -> None:
-        """Queue the job with the products of that run.
+        """Queue the job, with the products of the earlier run as its result.
 
         Raises:
             KnownError: the engine does not work, or the products are not stored.
@@ -285,11 +298,11 @@ class RestoreRequests:
         request.answer()
 
     def forget_client(self, client: int) -> None:
-        """Do nothing: every request is answered at once, so no request waits."""
+        """Do nothing, because every request is answered at once and no request waits."""
 
 
 class StoredProduct(Struct, frozen=True):
-    """A product of the earlier run: the file with its bytes, and the row of the current product with that name."""
+    """A product of the earlier run: the file with the product's bytes, and the row of the current product with the same name."""
 
     path: str
     digest: str
@@ -297,7 +310,7 @@ class StoredProduct(Struct, frozen=True):
 
 
 class StoredRun(Struct, frozen=True):
-    """A run with all products in the store."""
+    """An earlier run whose products are all in the store."""
 
     products: tuple[StoredProduct, ...]
     origin: str
@@ -367,7 +380,7 @@ def open_stored_run(config: Config, job_id: int, run_key: int) -> Callable[[Proc
 
 
 def restore_run(stored: StoredRun, order: ProcessOrder, job: Job, roots: Mapping[int, str]) -> RunResult:
-    """Return the products of a run as the result of this order; fails if a stored file is damaged."""
+    """Return the products of a run as the result of this order; the result is a failure if a stored file is damaged."""
     began_s = time.monotonic()
     staging = file_access.os_path(order.staging)
     try:

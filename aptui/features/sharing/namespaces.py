@@ -1,4 +1,6 @@
-"""Opens stores: the namespaces that this machine reads and writes, the keys that it trusts, the store of an address, and a probe.
+"""Opens the stores of an address and of the namespaces that this machine reads and writes; reads the trusted keys.
+
+`probe` checks whether the store works.
 
 Tests: `tests/features/sharing/test_simulation.py`, `tests/features/sharing/test_stores.py`.
 """
@@ -28,7 +30,7 @@ _MOST = 200
 
 
 class TroubleReporter:
-    """Reports each problem once, not once per job; any thread may call; `say` is called in the same thread."""
+    """Reports each problem once, not once per job. Any thread may call; `say` is called in the caller's thread."""
 
     def __init__(self, say: Callable[[str], None] | None = None) -> None:
         self._say = say or (lambda _text: None)
@@ -80,7 +82,7 @@ def open_store(address: str, namespace: str = TRUSTED, *, limit_s: float = 5.0) 
 class Namespace(Struct, frozen=True):
     """One namespace.
 
-    `local` stores this machine's own results. `fetched` uses the same folder for results from `remote`, the team's store.
+    `local` stores this machine's own results. `fetched` stores results from `remote`, the team's store, in the same folder.
     """
 
     trust: Seal
@@ -90,7 +92,7 @@ class Namespace(Struct, frozen=True):
 
 
 def seal_of(sharing: SharedCacheSettings) -> Seal:
-    """Return the configured keys: which records are trusted, and how this machine signs.
+    """Return the configured keys, which decide which records are trusted and how this machine signs records.
 
     Raises:
         UserError: a key cannot be read or is invalid.
@@ -106,7 +108,7 @@ def seal_of(sharing: SharedCacheSettings) -> Seal:
 
 
 def namespaces_of(sharing: SharedCacheSettings, reporter: TroubleReporter) -> tuple[Namespace, ...]:
-    """Return the namespaces to read. The first is this machine's own, the only one that it writes.
+    """Return the namespaces to read. The first namespace is this machine's own, the only namespace that this machine writes.
 
     Raises:
         UserError: a key or an address is invalid, or other users can write to a folder without a key.
@@ -147,7 +149,7 @@ _PROBE = b"aptui cache test\n"
 
 
 class ProbeAnswer(Struct, frozen=True):
-    """Result of a probe."""
+    """Result of a check of the shared cache."""
 
     address: str
     message: str = field(name="said")
@@ -156,7 +158,10 @@ class ProbeAnswer(Struct, frozen=True):
 
 
 def probe(sharing: SharedCacheSettings) -> ProbeAnswer:
-    """Check the shared cache: read the keys and a missing record; as a writer, also store a small blob and fetch it."""
+    """Check the shared cache: read the keys, and request a record that does not exist.
+
+    A writer also stores a small blob and fetches it.
+    """
     began_s = time.monotonic()
     try:
         try:
@@ -174,7 +179,7 @@ def probe(sharing: SharedCacheSettings) -> ProbeAnswer:
                 message += ", and can be written to"
             return ProbeAnswer(store.address, message, milliseconds=spent_ms)
     except KnownError as error:
-        message = f"{error.what}; {error.hint}" if error.hint else error.what  # no `error.where`: the caller prints it
+        message = f"{error.what}; {error.hint}" if error.hint else error.what  # without `error.where`, which the caller prints
         return ProbeAnswer(sharing.store.rpartition("@")[2], message, is_bad=True)
 
 

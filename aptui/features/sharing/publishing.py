@@ -1,4 +1,4 @@
-"""Results in stores: how records and variants are read and published, and the background upload of results made here.
+"""Reads and publishes records and variants in stores, and uploads results of this machine in the background.
 
 Tests: `tests/features/sharing/test_results.py`, `tests/features/sharing/test_service.py`.
 """
@@ -20,7 +20,7 @@ from aptui.features.sharing.stores.breaker import Breaker, DeadlineExecutor
 from aptui.shared.errors import KnownError
 from aptui.shared.result_store import Account, Mismatch, Store, StoreError, StoreFull, StoreRefused
 
-# A base key has a record; or, if a builder has found dependencies, a list of variants (`records.record`).
+# A store has one entry at a base key: a record or, if the builder finds dependencies, a list of variants (`sharing.record`).
 
 Present = Callable[[Discovered], bool]
 """A function that returns whether all these dependencies have the same bytes on this machine."""
@@ -54,7 +54,8 @@ def read_result(store: Store, opens: Open, base: str, present: Present) -> Share
     entry = records.decode_record(*opens(data), base)
     if isinstance(entry, Record):
         return SharedResult(entry, data, base) if not entry.discovered else None
-    for discovered, key in sorted(entry.variants, key=lambda pair: -len(pair[0])):  # last: no dependencies, always matches
+    # a variant without dependencies always matches, so it is tried last
+    for discovered, key in sorted(entry.variants, key=lambda pair: -len(pair[0])):
         if present(discovered) and (found := _variant(store, opens, base, discovered, key)):
             return found
     return None
@@ -63,11 +64,11 @@ def read_result(store: Store, opens: Open, base: str, present: Present) -> Share
 def publish(store: Store, opens: Open, seal: Seal, result: SharedResult) -> Record | None:
     """Publish a result. If its key has a record already, keep and return that record (the first writer wins).
 
-    The blobs of the result must be stored already, because readers of the record may fetch them at once. A damaged record is
-    replaced.
+    The blobs of the result must be stored before the call, because readers of the record may fetch them at once. A damaged record
+    is replaced.
 
     Raises:
-        Mismatch: there is a record that this machine does not trust; it stays.
+        Mismatch: the key has a record that this machine does not trust; that record is kept.
     """
     base = result.record.base
     if not result.record.discovered:
@@ -89,7 +90,7 @@ def _publish_variant(store: Store, opens: Open, seal: Seal, result: SharedResult
         if before is None:
             store.put_record(key, result.data, if_absent=False)
     listed = there if isinstance(there, Variants) else Variants(base)
-    if isinstance(there, Record):  # the record of a run without found dependencies becomes a variant
+    if isinstance(there, Record):  # the existing record, without found dependencies, becomes a variant
         other = variant_key(base, ())
         store.put_record(other, records.seal_record(there, seal))
         listed = listed.put_variant((), other)
@@ -109,7 +110,7 @@ def _variant(store: Store, opens: Open, base: str, discovered: Discovered, key: 
 
 
 def _entry(store: Store, opens: Open, base: str, key: str) -> Record | Variants | None:
-    """Return the entry at a key, None = there is no entry or a damaged one."""
+    """Return the entry at a key, None = the key has no entry or a damaged entry."""
     data = store.get_record(key)
     if data is None:
         return None
@@ -139,7 +140,10 @@ def obstacle(result: RunResult, source_digest: bytes) -> str:
 
 
 def doubt(record: Record) -> str:
-    """Return why a record is not shared, "" = it may be. A run that a full disk disturbed may look successful (Bazel #4276)."""
+    """Return why a record is not shared, "" = it may be.
+
+    A run that failed because of a full disk may look successful (Bazel #4276).
+    """
     for line in record.log:
         if line.level >= LogLevel.WARNING and _IS_FULL.search(line.text):
             return f"the log mentions a full disk: '{line.text[:100]}'"
@@ -152,7 +156,10 @@ _MOST_WAITING = 10_000
 
 
 class MadeResult(Struct, frozen=True):
-    """A result of this machine: `files` are the absolute paths of its products by digest; `is_current` checks the inputs."""
+    """A result of this machine to store: `files` are the absolute paths of its products by digest.
+
+    `is_current` checks that the inputs are unchanged.
+    """
 
     facts: JobFacts
     record: Record
@@ -213,7 +220,7 @@ class ResultUploader:
             self._account.count(made.builder, not_uploaded=1)
 
     def replaces(self, digest: str) -> None:
-        """Upload a blob again at the next upload, because the team's store has wrong bytes for its digest."""
+        """Mark a blob for another upload, because the team's store has wrong bytes for the blob's digest."""
         self._broken.add(digest)
 
     def settle(self, limit_s: float) -> bool:

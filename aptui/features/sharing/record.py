@@ -1,7 +1,7 @@
 """Records of results (a job's products, log and counts), lists of variants, their keys and their seals.
 
-A record comes from another machine and is checked: names of products must be valid for a builder of this machine, and no name leads
-out of the folder of the products.
+A record may come from another machine, so it is checked: names of products must be valid for a builder of this machine, and no name
+may lead out of the folder of the products.
 
 Tests: `tests/features/sharing/test_record.py`.
 """
@@ -34,11 +34,11 @@ from aptui.shared.result_store import Mismatch
 
 # Seals of records: a checksum, the team's key and a writer's signature; readers open only what they trust.
 #
-# A sealed record is one line of text and the record's bytes:
+# A sealed record consists of one line of text and the record's bytes:
 #
 # aptui-shared/1 <kind> sha256=<hex> [mac=<hex>] [by=<public key> sig=<hex>] [here=<hex>]
 #
-# Every seal covers kind and namespace, so that a record written to one namespace does not open in another. It is checked before
+# Every seal covers kind and namespace, so that a record written to one namespace does not open in another. Seals are checked before
 # the record is parsed. `here` is the seal of one machine's own store (`local`).
 
 TRUSTED = "trusted"
@@ -81,7 +81,7 @@ class Seal(Struct, frozen=True):
         """Return a record's kind and bytes.
 
         Raises:
-            Mismatch: it is damaged, or has no trusted seal.
+            Mismatch: the record is damaged, or has no trusted seal.
         """
         kind, fields, body = part_sealed(data)
         if self.team_key and not hmac.compare_digest(fields.get("mac", ""), self._mac(kind, body)):
@@ -97,7 +97,7 @@ class Seal(Struct, frozen=True):
 
     @property
     def policy(self) -> bytes:
-        """Digest of the namespace and the keys; projects with equal digests may share their local results."""
+        """Digest of the namespace and the keys. Projects with equal digests may share their local results."""
         parts = (self.namespace.encode(), hashlib.sha256(self.team_key).digest() if self.team_key else b"", *sorted(self.writers))
         return hashlib.sha256(b"\0".join(parts)).digest()
 
@@ -118,7 +118,7 @@ def part_sealed(data: bytes) -> tuple[str, dict[str, str], bytes]:
     """Return kind, fields and bytes of a sealed record with the right checksum; its writer is not checked.
 
     Raises:
-        Mismatch: it is not a record, too long, or damaged.
+        Mismatch: the data is not a record, is too long, or is damaged.
     """
     if len(data) > MAX_RECORD_BYTES:
         raise Mismatch(f"the record is longer than {MAX_RECORD_BYTES} bytes")
@@ -134,7 +134,7 @@ def part_sealed(data: bytes) -> tuple[str, dict[str, str], bytes]:
 
 
 def with_field(data: bytes, name: str, value: str) -> bytes:
-    """Return a sealed record with this field added or replaced."""
+    """Return a sealed record in which this field of the seal is added or replaced."""
     line, _, body = data.partition(b"\n")
     remaining = [word for word in line.decode("ascii").split(" ") if not word.startswith(f"{name}=")]
     return " ".join([*remaining, f"{name}={value}"] if value else remaining).encode() + b"\n" + body
@@ -144,7 +144,7 @@ def read_key(path: str) -> bytes:
     """Return the secret in a file without surrounding white space.
 
     Raises:
-        UserError: it cannot be read, has a wrong length, or other users can read it.
+        UserError: the file cannot be read, has a wrong length, or is readable by other users.
     """
     try:
         with open(path, "rb") as file:
@@ -162,7 +162,7 @@ def make_key(path: str) -> bool:
     """Make a secret file at `path` that only this user can read; return False if the file exists.
 
     Raises:
-        UserError: it cannot be written.
+        UserError: the file cannot be written.
     """
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
@@ -198,9 +198,9 @@ def _is_signature(public: bytes, signature: bytes, data: bytes) -> bool:
 
 # The key of a result is the SHA-256 of all inputs of its job, the same on every machine.
 #
-# Dependencies that a builder finds while it runs are not known before the run. So a *base key* covers only the known inputs. It has
-# either a record (the builder found no dependencies), or a list of variants, each with the digests of the found files and the key
-# of its record.
+# Dependencies that a builder finds while it runs are not known before the run. So a *base key* covers only the known inputs. The
+# store has either a record at the base key (the builder found no dependencies), or a list of variants. Each variant has the digests
+# of the found files and the key of its record.
 
 FORMAT = 5
 """Format number, a part of every key; raised when the meaning of records or keys changes, so that older results are misses.
@@ -218,10 +218,10 @@ class JobFacts(Struct, frozen=True):
     """The inputs of a job.
 
     Args:
-        manifest: the planned inputs (`Job.planned_inputs`) in their order: builder, its version, code and parameters, platform,
-            source and dependencies, each with its digest.
-        abi: other reasons for different products: versions of the SDK and of the engine's part in processing.
-        builder_name: used to count hits and misses by builder; the manifest has it, too.
+        manifest: the planned inputs (`Job.planned_inputs`) in their order: the builder with its version, code and parameters; the
+            platform; the source and the dependencies. Each input has a digest.
+        abi: versions of the SDK and of the engine's part in processing, which may also change the products.
+        builder_name: used to count hits and misses by builder; the manifest has this name, too.
         code: digest of the builder's code and tools in hex, "" = none (`core.run_report`).
     """
 
@@ -285,7 +285,7 @@ class Record(Struct, frozen=True):
         base: base key of its job (`base_key`).
         products: the products of the run with an empty `staged`; their bytes are the blobs of their digests.
         discovered: source dependencies found while processing.
-        duration_ms: duration of the run, which a hit saves.
+        duration_ms: duration of the run; a hit saves this time.
         reprocess: sources to process again, relative to a scan folder.
         code: digest of the code and tools that the run reported, in hex, "" = none.
         inputs: planned inputs that the run has used: (kind, name, digest), ...
@@ -330,7 +330,7 @@ def seal_record(entry: Record | Variants, seal: Seal) -> bytes:
     """Return a record or a list of variants in sealed form.
 
     Raises:
-        UserError: it cannot be shared, with the reason.
+        UserError: the entry cannot be shared; the message has the reason.
     """
     try:
         _check(entry)
@@ -448,7 +448,7 @@ def _has_bits(number: int, bits: int) -> bool:
 
 
 def _is_link(link: ProductLink) -> bool:
-    """Whether a builder could have made this link."""
+    """Whether a builder of this machine could have declared this link."""
     if not (_has_bits(link.sub_id, 32) and _has_bits(link.flags, 63)):
         return False
     if link.kind is LinkKind.ASSET:

@@ -1,7 +1,7 @@
 """Finds, fetches and verifies results, in this machine's store first and then in the team's, and stores and uploads new ones.
 
-An unreachable, slow or wrong store is a miss: it is reported once and not used for a while. Any thread may call, and no call waits
-longer for a store than the configuration allows.
+If a store is unreachable, slow or wrong, the lookup counts as a miss; the store is reported once and not used for a while. Any
+thread may call, and no call waits longer for a store than the configuration allows.
 
 Tests: `tests/features/sharing/test_service.py`, `tests/features/sharing/test_stopwatch.py`.
 """
@@ -75,15 +75,18 @@ class Stopwatch:
 
 T = TypeVar("T")
 _SHUNNED_S = 600.0
-"""Time in seconds after which a wrong result may be requested again."""
+"""Delay (seconds) before a result that was wrong may be requested again."""
 _RESERVED_BYTES = 1 << 27
-"""Disk space (bytes) that a download leaves free. With less free space, the engine starts no jobs and cannot write its database."""
+"""Minimum free disk space (bytes) that must remain after a download.
+
+With less free space, the engine starts no jobs and cannot write its database.
+"""
 _LOOKUP_THREADS = 8
 THIS_MACHINE = "this machine"
 
 
 class FoundResult(Struct, frozen=True):
-    """A result in a store: its record is read and trusted, its blobs are not fetched yet."""
+    """A result in a store: its record was read and is trusted; its blobs are not fetched yet."""
 
     facts: JobFacts
     result: SharedResult
@@ -93,7 +96,7 @@ class FoundResult(Struct, frozen=True):
 
     @property
     def record(self) -> Record:
-        """The record of the result: what the job read, and the digests of its products."""
+        """The record of the result: the files that the job read, and the digests of the job's products."""
         return self.result.record
 
 
@@ -215,7 +218,7 @@ class Service:
         return self._count_hit(found, targets, sum(fetched.values()), self._since(began) + found.lookup_ms)
 
     def note_unused(self, hit: CacheHit) -> None:
-        """Correct the account: the job ran here before this result arrived, so the result saved no time."""
+        """Correct the counts of savings: the job ran here before this result arrived, so the result saved no time."""
         counts = {"remote_hits": -1} if hit.is_remote else {"local_hits": -1}
         self.account.count(hit.builder, misses=1, unusable=1, built_ms=-hit.record.duration_ms, **counts)
 
@@ -296,7 +299,7 @@ class Service:
         return is_shared and namespace.remote is not None and not self._breaker.is_open
 
     def _ask(self, store: Store, name: str, limit_s: float, call: Callable[[], T]) -> T | None:
-        """Call the team's store and update the circuit breaker."""
+        """Call the team's store, and report success or failure to the circuit breaker."""
         if not self._breaker.allows():
             return None
         try:
@@ -334,7 +337,10 @@ class Service:
             return False
 
     def _fetch_blobs(self, found: FoundResult, folder: str, targets: dict[str, StagedProduct]) -> bool:
-        """Download blobs next to `folder`, then move them in: an abandoned download must not change files that are used by then."""
+        """Download blobs into a folder next to `folder`, then move them into `folder`.
+
+        So a download that was given up cannot change files that are used later.
+        """
         remote, base = found.namespace.remote, found.record.base
         if remote is None or self._is_paused(base):
             return False
@@ -355,7 +361,10 @@ class Service:
             shutil.rmtree(spool, ignore_errors=True)
 
     def _fits_on_disk(self, folder: str, size: int) -> bool:
-        """Whether the disk of `folder` has enough space: the size comes from a record that may be wrong."""
+        """Whether the disk of `folder` has enough space.
+
+        The check is needed because the size comes from a record that may be wrong.
+        """
         disk = os.statvfs(folder)
         free = disk.f_bavail * disk.f_frsize
         if size + _RESERVED_BYTES <= free:
@@ -406,7 +415,7 @@ def _download(
 def _place_all(namespace: Namespace, targets: Mapping[str, StagedProduct], spool: str) -> None:
     """Put verified blobs at their targets and into this machine's store."""
     for digest in {item.digest.hex() for item in targets.values() if item.is_executable}:
-        placing.make_executable(os.path.join(spool, digest))  # now, because later hard links share the mode
+        placing.make_executable(os.path.join(spool, digest))  # set the mode now, because later hard links share the mode
     for target, item in targets.items():
         path = os.path.join(spool, item.digest.hex())
         if namespace.local is None or not _is_placed(namespace.local, path, target, item):

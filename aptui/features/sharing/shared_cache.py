@@ -1,4 +1,6 @@
-"""The shared cache between the engine's loop and its pool: answers jobs with stored results, and stores results of this engine.
+"""The shared cache between the engine's loop and the pool of workers.
+
+It answers jobs with stored results, and stores results of this engine.
 
 Lookups run in threads, and workers never wait for them. If a lookup is slow, its job runs here as well, and the first result wins.
 Errors count as misses and are reported once. Only the loop calls these methods; threads return results through `_done`.
@@ -47,8 +49,8 @@ if TYPE_CHECKING:
 class SharingRules:
     """Which results are stored on this machine, and which are shared with the team, according to the configuration.
 
-    A builder's own setting has priority. Without it, if there are patterns, a source is shared if an enabled pattern matches it
-    or has its builder's name, as with O3DE's `ACS` recognizers. Without patterns, all sources are shared.
+    A builder's own setting has priority. Without this setting, if patterns are configured, a source is shared if an enabled pattern
+    matches it or has its builder's name, as with O3DE's `ACS` recognizers. Without patterns, all sources are shared.
     """
 
     def __init__(self, sharing: SharedCacheSettings) -> None:
@@ -72,10 +74,10 @@ class SharingRules:
 _LOOKUP_THREADS = 8
 """Number of threads for lookups."""
 _AHEAD = 128
-"""Maximum number of lookups at a time for jobs that do not run here yet."""
+"""Maximum number of simultaneous lookups for jobs that do not run on this machine yet."""
 _LEAST_TIMEOUT_S = 0.2
 _GRACE_S = 1.0
-"""Time in seconds for storing the last results when the engine is stopped."""
+"""Timeout (seconds) for storing the last results when the engine is stopped."""
 _LONGEST_S = 3600.0
 _FILES = frozenset({"source", "dependency", "companion", "discovered"})
 
@@ -110,7 +112,7 @@ def open_shared_cache(context: EngineContext, *, is_patient: bool) -> SharedCach
     Raises:
         KnownError: a configured store is not usable.
     """
-    from aptui.features.sharing.service import Service  # imported here, because tests pass a service of their own
+    from aptui.features.sharing.service import Service  # imported on demand, because tests pass a service of their own
 
     config, notify = context.config, context.news.from_threads.append
     return SharedCache(
@@ -145,7 +147,7 @@ class SharedCache:
         self._sharing, self._service, self._wake, self._cache_dir = sharing, service, wake, cache_dir
         self._notify, self._is_patient = notify, is_patient
         self.has_found = False
-        """Whether the last lookup found a result. Then it is worthwhile to look up jobs before a worker is free for them."""
+        """Whether the last lookup found a result. If so, looking up jobs before a worker is free for them is worthwhile."""
         self._rules = SharingRules(sharing)
         self._builders = {builder.uuid: builder for builder in builders}
         self._named = {folder.name: folder.path for folder in folders}
@@ -172,7 +174,7 @@ class SharedCache:
     # ------------------------------------------------------------------------------------------------------------- looking
 
     def take(self, orders: Sequence[Order], pipeline: Pipeline) -> list[Order]:
-        """Start lookups for some of these orders; return the others, which must run."""
+        """Start lookups for some of these orders; return the other orders, which must run."""
         group = _Group()
         for order in orders:
             job = pipeline.jobs.running.get(order.run_key)
@@ -214,7 +216,7 @@ class SharedCache:
         is_draft = lookup.order.quality == Quality.DRAFT
         finals = (replace(lookup.facts, manifest=as_final(lookup.facts.manifest)),) if is_draft else ()
         places = results.FilePlaces(lookup.order.root, self._named)
-        for facts in (*finals, lookup.facts):  # finals first: with a final result the draft is not needed
+        for facts in (*finals, lookup.facts):  # look up finals first: if a final result exists, the draft is not needed
             hit = self._service.find(facts, self._present.beside(places.own), lookup.folder, is_shared=lookup.is_shared)
             if hit is not None:
                 lookup.hit = hit
@@ -234,7 +236,7 @@ class SharedCache:
         return bool(self._done or self._ready)
 
     def next_due_s(self) -> float | None:
-        """Return the next deadline (monotonic) of a lookup, None = no lookup is waiting."""
+        """Return the next deadline (monotonic seconds) of a lookup whose job does not run yet, None = no lookup is waiting."""
         return min((lookup.due_s for lookup in self._lookups.values() if not lookup.is_running), default=None)
 
     def turn(self, now_s: float) -> Turn:

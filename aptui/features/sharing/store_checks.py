@@ -1,7 +1,7 @@
 """Checks of stored results: whether they exist for a commit (`cache ready`), and are equal to a rebuild (`cache verify`).
 
 A lookup plans all jobs as a real run does, but a job without a stored result fails. Jobs that depend on the products of a failed
-job are not planned. Tools and scan folders outside the repository are used in their current state.
+job are not planned. Tools and scan folders outside the repository are used in their current state, not in the state of the commit.
 
 A rebuild runs the jobs of a sample twice, in a temporary cache, and compares the results. A stored result that differs from both
 new results is removed, and is made again when needed. Results of other projects or of earlier inputs are not checked, because their
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 _FAILED = ("failed",)
 _TROUBLE = "shared cache"
-"""Text that every message about the shared cache contains (`namespaces.TroubleReporter`)."""
+"""Text that identifies messages about the shared cache, because each of them contains it (`namespaces.TroubleReporter`)."""
 
 
 class CommitReadiness(Struct, frozen=True):
@@ -156,7 +156,7 @@ def _refuse_new_code(config: Config, there: Path, commit: str) -> None:
 
 
 def _differs(one: Path, other: Path) -> bool:
-    """Whether the existing file `one` differs from `other`; links always differ."""
+    """Whether the existing file `one` differs from `other`; a link always counts as different."""
     if one.is_dir() and not one.is_symlink():
         return False
     if one.is_symlink() or other.is_symlink() or not one.is_file() or not other.is_file():
@@ -200,7 +200,7 @@ def _git(folder: Path, *words: str) -> str:
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), *words], capture_output=True, text=True, check=False
-        )  # git is found by PATH
+        )  # the program `git` is searched for in PATH
     except OSError as error:
         raise HostError(f"git cannot be run: {(error.strerror or str(error)).lower()}", hint="install git") from None
     if done.returncode:
@@ -215,7 +215,8 @@ def _extract(top: Path, commit: str, target: Path) -> None:
     words = ["git", "-C", str(top), "archive", "--format=tar", commit]
     with (
         subprocess.Popen(words, stdout=subprocess.PIPE, env=environment) as archive,
-        subprocess.Popen(["tar", "-x", "-C", str(target)], stdin=archive.stdout) as tar,  # `tar` is found through PATH
+        # the program `tar` is searched for in PATH
+        subprocess.Popen(["tar", "-x", "-C", str(target)], stdin=archive.stdout) as tar,
     ):
         assert archive.stdout is not None
         archive.stdout.close()

@@ -21,7 +21,10 @@ _FILE = Path(OWN_FOLDER, "shared.json")
 
 
 class SharingTotals(Struct, frozen=True):
-    """Counts by builder: `builders` of all runs since `since_ms`, `last` of the last run, which ended at `last_ms`."""
+    """Counts of savings by builder.
+
+    `builders` has the counts of all runs since `since_ms`, `last` the counts of the last run, which ended at `last_ms`.
+    """
 
     builders: dict[str, SharingSum]
     last: dict[str, SharingSum]
@@ -42,7 +45,7 @@ def add(cache_dir: Path, account: Account, counted: dict[str, SharingSum] | None
     """Add the account of a run to the file; errors of the disk are ignored.
 
     Args:
-        counted: the part of the account that was added before; updated by this call.
+        counted: the part of the account that was added by earlier calls; this call updates it.
     """
     known = {} if counted is None else counted
     now = account.by_builder()

@@ -335,7 +335,10 @@ def _serve(arguments: Namespace) -> int:
 
 
 def _tokens(file: str | None) -> dict[str, str]:
-    """Return {token: the namespace it may write}: one token per line, with an optional namespace, `trusted` by default."""
+    """Read {token: the namespace that it may write} from a file.
+
+    Each line has one token and an optional namespace, by default `trusted`.
+    """
     from aptui.features.sharing.record import TRUSTED
 
     if not file:

@@ -1,4 +1,4 @@
-"""Asset lists, bundles, checks, lint, and the search for undeclared references."""
+"""Asset lists, bundles, checks of products, lint, and the search for undeclared references between assets."""
 
 from aptui.feature import Feature, VerbInfo
 

@@ -1,4 +1,6 @@
-"""Asset lists: the transitive product dependencies of some assets, each with the product that needs it, as records and JSON.
+"""Asset lists: the transitive product dependencies of some assets, as records and JSON.
+
+Each listed product names the product that needs it.
 
 Tests: `tests/store/queries/test_asset_graph.py`.
 """
@@ -23,7 +25,7 @@ LIST_BYTES_MOST = 1 << 30
 class ListedProduct(Struct, frozen=True):
     """A product in an asset list.
 
-    `pulled_in_by` is the first product that needs this one, "" for a seed. `digest` "" and `size` -1 = unknown.
+    `pulled_in_by` is the first product that needs this one, "" for a seed. `digest` "" = unknown; `size` -1 = unknown.
     """
 
     name: str
@@ -60,7 +62,7 @@ class AssetList(Struct, frozen=True):
         return sum(product.size for product in self.products if product.size > 0)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form that `read` reads."""
+        """Return the list as JSON, which `read` accepts."""
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -118,7 +120,7 @@ def _loose_ends(graph: AssetGraph, facts: dict[Node, ProductFact]) -> list[Loose
 
 
 def read(data: bytes, path: str) -> AssetList:
-    """Return the list of a file that `AssetList.to_json` wrote.
+    """Return the asset list in a file with the JSON of `AssetList.to_json`.
 
     Raises:
         UserError: the file is not an asset list, or has another version.
@@ -160,7 +162,7 @@ def _text(value: object) -> str:
 
 
 class AssetListChange(Struct, frozen=True):
-    """The change of a product between two lists; `old_bytes` 0 for an added, `new_bytes` 0 for a removed one."""
+    """The change of a product between two lists; `old_bytes` is 0 for an added product, `new_bytes` is 0 for a removed product."""
 
     kind: str
     name: str

@@ -103,7 +103,7 @@ def lint(arguments: Namespace) -> int:
 
 
 def find_with(arguments: Namespace, wanted: Sequence[str]) -> list[LintFinding]:
-    """Return the findings of these checks without given roots, so that `unreachable` finds nothing."""
+    """Return the findings of these checks. No roots are given, so the check `unreachable` finds nothing."""
     asked_for = copy(arguments)
     asked_for.roots, asked_for.platform, asked_for.database = [], "", None
     with open_asked(asked_for) as place:
@@ -160,7 +160,7 @@ def _find_same_names(place: AskedAssets) -> Iterator[LintFinding]:
 
 
 def _list_same_names(root: str, cache: str) -> Iterator[list[str]]:
-    """Yield names below a scan folder that are equal on a disk that ignores case or normalizes accents."""
+    """Yield names below a scan folder that would collide on a disk that ignores case or normalizes accents."""
     for folder, below, names in os.walk(root):
         below[:] = [name for name in below if not name.startswith(".") and os.path.join(folder, name) != cache]
         alike: dict[str, list[str]] = {}
@@ -271,10 +271,13 @@ def print_findings(found: Sequence[CheckFinding], limit: int) -> None:
 
 
 def _of_commands(project: OpenedProject, checks: Sequence[Check]) -> list[CheckFinding]:
-    """Run the commands of checks like commands of builders: in the sandbox, with the same environment, output format and limits."""
+    """Run the commands of checks in the same way as commands of builders.
+
+    They run in the sandbox, with the same environment, output format and limits.
+    """
     if not checks:
         return []
-    from aptui.engine.pool.sandbox import sandbox_of  # imported here: only checks with commands need the engine's modules
+    from aptui.engine.pool.sandbox import sandbox_of  # imported on demand: only checks with commands need the engine's modules
 
     config = project.config
     sandbox = sandbox_of(config, stages=False, notify=lambda text: printing.complain(f"aptui: {printing.line(text)}", "yellow"))

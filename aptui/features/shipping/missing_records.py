@@ -24,7 +24,7 @@ from typing import Any, BinaryIO, Self
 from msgspec import Struct, field
 
 LINE_LIMIT = 800
-"""Maximum number of paths, and of ids, in one line; 0 = no limit."""
+"""Maximum number of paths in one line, and maximum number of ids in one line; 0 = no limit."""
 SCANNER, VERSION = "aptui lines", "1"
 """`ScannerId` and `ScannerVersion` in `MissingProductDependencies`; raise the version when a change of the scan makes it find other
 names."""
@@ -35,7 +35,7 @@ _PATH_MAX = 1024
 _QUOTED_MAX = 256
 _QUOTES = frozenset((b'"', b"'"))
 _SEEN_MAX = 50_000
-"""Maximum number of remembered runs of path characters; a repeated run is not examined again."""
+"""Maximum number of remembered sequences of path characters; a repeated sequence is not examined again."""
 _SUB_ID_MAX = (1 << 32) - 1
 
 
@@ -74,14 +74,14 @@ class Names(Struct):
         return len(self.assets) + len(self.uuids) + len(self.paths)
 
     def to_json(self) -> list[Any]:
-        """Return the form that `from_json` reads."""
+        """Return the names as JSON values, which `from_json` accepts."""
         assets = [[uuid.hex(), sub_id, text] for (uuid, sub_id), text in self.assets.items()]
         uuids = [[uuid.hex(), text] for uuid, text in self.uuids.items()]
         return [assets, uuids, list(self.paths.items()), self.is_partial]
 
     @classmethod
     def from_json(cls, data: list[Any]) -> Self:
-        """Return the names that `to_json` returned."""
+        """Return the names from the JSON values that `to_json` returned."""
         assets, uuids, paths, is_partial = data
         return cls(
             {(bytes.fromhex(uuid), sub_id): text for uuid, sub_id, text in assets},
@@ -92,7 +92,7 @@ class Names(Struct):
 
 
 class MissingScanResult:
-    """The scan of one file: `feed` its bytes in pieces of any size, then call `finish`.
+    """The scan of one file: call `feed` with the file's bytes in chunks of any size, then call `finish`.
 
     Args:
         extensions: the extensions of all assets, in lower case; a path with another extension is not the name of an asset.
@@ -124,7 +124,10 @@ class MissingScanResult:
     # -------------------------------------------------------------------------------------------------------------- lines
 
     def _scan_block(self, block: bytes) -> None:
-        """Scan whole lines at once. A line that continues after the block is scanned name by name, to count its names."""
+        """Scan whole lines at once.
+
+        A line that continues after the block is scanned name by name, so that the names in the line are counted.
+        """
         end = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
         if not self._limit:
             self._scan_unlimited(block)
@@ -183,7 +186,10 @@ class MissingScanResult:
             self._names.assets.setdefault((uuid, int(found[6])), text)
 
     def _add_path(self, block: bytes, begin: int, end: int) -> None:
-        """Add a run of path characters: the whole run and, if a slash follows a dot, also its parts (two joined names)."""
+        """Add a sequence of path characters as a path.
+
+        If a slash follows a dot, the sequence may be two joined names, so also add its parts.
+        """
         token = block[begin:end]
         if block[end : end + 1] in _QUOTES:
             self._add_quoted(block, begin, end)
@@ -204,7 +210,7 @@ class MissingScanResult:
                     self._add_name(piece[0])
 
     def _add_quoted(self, block: bytes, begin: int, end: int) -> None:
-        """Add the quoted text that ends with the run: `"Crystal Sunset (new).png"`."""
+        """Add the quoted text that ends with the sequence of path characters, as in `"Crystal Sunset (new).png"`."""
         quote = block.rfind(block[end : end + 1], max(0, begin - _QUOTED_MAX), begin)
         if 0 <= quote < begin - 1 and not _BREAK.search(block, quote, begin):
             self._add_name(block[quote + 1 : end])
@@ -235,7 +241,10 @@ def plain_path(text: str) -> str:
 
 
 def join_path(folder: str, path: str) -> str:
-    """Return `path`, which is relative to `folder` ("" = the top), as a path below the top; "" = it leads out of the top."""
+    """Convert `path`, which is relative to `folder` ("" = the top folder), to a path relative to the top folder.
+
+    The result is "" if the path leads out of the top folder.
+    """
     parts = folder.split("/") if folder else []
     for part in path.split("/"):
         if part == "..":
@@ -248,7 +257,7 @@ def join_path(folder: str, path: str) -> str:
 
 
 def _find_dotted(block: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of each run of path characters that contains a dot."""
+    """Yield the start and end of each sequence of path characters that contains a dot."""
     classes = block.translate(_PATHS)
     dot = block.find(b".")
     while dot >= 0:
@@ -280,7 +289,10 @@ def _until_slash(text: bytes) -> int:
 
 
 def _safe_end(data: bytes) -> int:
-    """Return the length of the part of `data` that splits no name: the part ends after a line, a word, or a byte outside paths."""
+    """Return how many bytes of `data` can be scanned without splitting a name.
+
+    These bytes end after a line, a word, or a byte that is not in a path.
+    """
     window = data[-_TAIL:]
     end = max(window.rfind(b"\n"), window.rfind(b"\r"))
     if end < 0 and len(data) > _TAIL:
@@ -317,7 +329,7 @@ def _from_utf16() -> Callable[[bytes, bool], bytes]:
 SPECIALISTS: list[Specialist] = [
     Specialist("aptui lines (UTF-16)", frozenset(), (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), _from_utf16)
 ]
-"""The specialists in order: the first match translates the file. A file without a match is scanned by lines."""
+"""The specialists in order: the first match translates the file. A file that matches no specialist is scanned by lines."""
 
 
 def specialist(path: str, head: bytes) -> Specialist | None:
@@ -340,7 +352,7 @@ def read_names(path: str, extensions: Collection[str], line_limit: int) -> tuple
     """Return the SHA-256 of a file's bytes, and the names of assets in them.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     digest, scan = hashlib.sha256(), MissingScanResult(extensions, line_limit)
     with open(path, "rb", buffering=0) as file:

@@ -1,6 +1,6 @@
 """Queries and rows of the search for missing product dependencies: products to scan, known assets, declared and found references.
 
-Names are looked up by hundreds, each through an index; there is no lookup of a single name.
+Names are looked up in batches of hundreds, through an index; single names are never looked up.
 
 Tests: `tests/features/shipping/test_missing_records.py`.
 """
@@ -57,7 +57,10 @@ PARTIAL = "partially scanned: a line has more names than are followed"
 _AT_ONCE = 500
 _NAMES_AT_ONCE = 5000
 _FOLDERS_MAX = 64
-"""Maximum number of first folders that are tried for a name that lacks its first folder. Each folder costs a lookup per name."""
+"""Maximum number of first folders that are tried for a name without its first folder.
+
+Each first folder needs one lookup per name.
+"""
 _EXTENSION = "substr({0}, length(rtrim({0}, replace({0}, '.', ''))) + 1)"
 _REAL = f"(p.Flags & {INTERMEDIATE_FLAG}) = 0"
 _OF_PRODUCT = "JOIN Jobs j ON j.JobID = p.JobPK JOIN Sources s ON s.SourceID = j.SourcePK"
@@ -193,7 +196,10 @@ def _escape(text: str) -> str:
 
 
 def read_remembered(reader: Reader, product_ids: Collection[int], terms: str) -> dict[int, tuple[bytes, Names]]:
-    """Return {product id: digest of the bytes, names in them} for products that were read on these `terms`."""
+    """Return {product id: (digest of the bytes, names in the bytes)}.
+
+    Only products that were read with these `terms` (settings of the scan) are included.
+    """
     sql = """SELECT c.product_id, c.digest, c.names FROM json_each(?) k
         JOIN aptui_missing_scans c ON c.product_id = k.value WHERE c.terms = ?"""
     rows = reader.ask(sql, (json.dumps(list(product_ids)), terms))
@@ -252,7 +258,7 @@ class KnownName:
             yield from (text for (text,) in self._reader.ask(sql) if text and "/" not in text)
 
     def forget(self) -> None:
-        """Forget the learnt names to free memory."""
+        """Drop the looked-up names to free memory."""
         self._uuids: dict[bytes, tuple[MissingTarget, ...]] = {}
         self._sources: dict[str, tuple[MissingTarget, ...]] = {}
         self._products: dict[tuple[str, str], MissingTarget] = {}
@@ -281,7 +287,7 @@ class KnownName:
             self._learn_products(platform, of_platform)
 
     def _learn_former(self, uuids: list[bytes]) -> None:
-        """Look up former UUIDs of sources: UUIDs of a former path, or from before a source had a UUID of its own."""
+        """Look up former UUIDs of sources: the UUID of a former path, or the UUID from before the source had a UUID of its own."""
         sql = f"""SELECT l.uuid, s.SourceGuid, p.SubID, {_INNER}, j.Platform FROM aptui_legacy l
             JOIN Sources s ON s.SourceID = l.source_id
             JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID
@@ -343,7 +349,9 @@ def _portions(items: Collection[T], size: int) -> Iterator[list[T]]:
 
 
 def result_rows(product: Scanned, hits: Sequence[MissingHit], says: str, stamp: tuple[int, str]) -> list[tuple[object, ...]]:
-    """Return the parameters of "put_missing" for a product: its missing dependencies, and the outcome `says` if it is not "".
+    """Return the parameters of the statement "put_missing" for a product.
+
+    They are its missing dependencies and, if `says` is not "", the outcome `says`.
 
     `stamp` is the time twice: in seconds since 1970, and as text.
     """

@@ -100,7 +100,7 @@ def scan_missing(arguments: Namespace) -> int:
 
 @contextmanager
 def _engine(config: Config) -> Iterator[EngineClient | None]:
-    """Connect to the running engine and yield the client; yield None if no engine is running."""
+    """Connect to the running engine and yield the connection; yield None if no engine is running."""
     try:
         client = EngineClient.of(config.cache_dir, kind="scan-missing")
     except NoEngine:
@@ -215,7 +215,7 @@ def _is_text(path: str) -> bool:
         with open(path, "rb", buffering=0) as file:
             head = file.read(_HEAD_BYTES)
     except OSError:
-        return True  # search it: the search reports why the file cannot be read
+        return True  # search the file, so that the search reports why it cannot be read
     return b"\0" not in head or head.startswith((b"\xff\xfe", b"\xfe\xff"))
 
 
@@ -330,7 +330,10 @@ def refuse_stale(config: Config) -> None:
 
 
 def is_settled(opening: PreparedSession) -> bool:
-    """Whether no work is pending in a locked cache. Sources written shortly before the last run are compared by their bytes."""
+    """Whether no work is pending in a locked cache.
+
+    Sources that were written shortly before the last run are compared by their bytes, not by their time.
+    """
     if opening.is_current or opening.check is None or opening.check.is_clean or next(_find_changed(opening), None) is not None:
         return opening.is_current
     with closing(DatabaseArchive(opening.database, {})) as archive:

@@ -84,7 +84,7 @@ class Readers:
             _bury(process)
 
     def __enter__(self) -> Self:
-        """Return the readers themselves."""
+        """Return this object; the end of the `with` block closes the readers."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -123,7 +123,7 @@ class Readers:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=python_environment(),
-                start_new_session=True,  # Ctrl-C in the terminal goes to this program only
+                start_new_session=True,  # so that Ctrl-C in the terminal reaches only this program
             )
             self._processes.add(process)
         assert process.stdin is not None
@@ -140,7 +140,7 @@ class Readers:
 def _bury(process: subprocess.Popen[bytes]) -> None:
     for stream in (process.stdin, process.stdout):
         if stream is not None:
-            with contextlib.suppress(OSError):  # closing flushes, which fails if the process has ended
+            with contextlib.suppress(OSError):  # closing flushes the stream, which fails if the process has ended
                 stream.close()
     process.wait()
 
@@ -153,12 +153,11 @@ def _reading(answer: dict[str, Any]) -> Reading:
 
 # Files in scan folders with rules about undeclared dependencies: `*_Dependencies.xml` names products that are always shipped,
 # `*.filetag` products that are not scanned.
-#
-# Both are at the top of a scan folder. A file that cannot be read has no rules, and is reported.
+# Both kinds of files are at the top of a scan folder. If such a file cannot be read, it is reported and its rules are not used.
 
 _SIZE_MAX = 16 << 20
 _EXACT, _WILDCARD = 0, 1
-"""Numbers of the forms of a pattern in a `.filetag` file; 2 is a regular expression."""
+"""Numbers of the kinds of patterns in a `.filetag` file; the kind 2 is a regular expression."""
 _SKIPPED_PRODUCTS = (frozenset({"editoronly"}), frozenset({"shader"}))
 _SKIPPED_FILES = (frozenset({"ignore", "productdependency"}),)
 
@@ -230,7 +229,10 @@ def _read_shipped(data: bytes) -> Iterator[str]:
 
 
 def _tags(data: bytes) -> Iterator[tuple[Callable[[str], object], frozenset[str]]]:
-    """Yield (matcher, tags) of each pair in an ObjectStream: the element `value1` has the pattern, and its form and tags follow."""
+    """Yield (matcher, tags) for each pair in an ObjectStream.
+
+    The element `value1` has the pattern; the kind of pattern and the tags follow.
+    """
     pattern, form, tags = "", _WILDCARD, set[str]()
     for _, attributes in (*_elements(data), ("", {"field": "value1", "value": ""})):
         value = attributes.get("value", "")
@@ -294,7 +296,7 @@ class ScannedProduct(NamedTuple):
 
 
 def learn(known: KnownName, named: Sequence[tuple[ScannedProduct, Names]]) -> None:
-    """Look up all names of these files at once; earlier results are forgotten."""
+    """Look up all names in these files at once; results of earlier calls are dropped."""
     known.forget()
     uuids = {uuid for _, names in named for uuid in (*names.uuids, *(uuid for uuid, _ in names.assets))}
     paths = {subject.inner for subject, _ in named}
@@ -339,7 +341,7 @@ def _targets(
 ) -> Iterator[tuple[str, tuple[MissingTarget, ...]]]:
     """Yield (text of a name, products that it may mean) of undeclared names.
 
-    The name of a source may mean each of its products; the name counts as declared if one of them is declared.
+    The name of a source may mean each product of the source; the name counts as declared if one of these products is declared.
     """
     for (uuid, sub_id), text in names.assets.items():
         yield text, tuple(target for target in known.of_uuid(uuid) if target.sub_id == sub_id)
@@ -365,7 +367,7 @@ def _find_by_name(known: KnownName, subject: ScannedProduct, name: str, declared
 
 
 def _is_settled(targets: tuple[MissingTarget, ...], subject: ScannedProduct, declared: DeclaredReference) -> bool:
-    """Whether a name needs no declaration: it means the file's own source, or a source with a declared product."""
+    """Whether a name needs no declaration, because it means the file's own source, or a source with a declared product."""
     return bool(targets) and (targets[0].uuid == subject.uuid or targets[0].uuid in declared.sources)
 
 
@@ -384,7 +386,7 @@ class NamePlace(Struct, frozen=True):
 
 
 class Tally(Struct):
-    """Progress of a search: `read` does not count remembered files.
+    """Progress of a search: `read` is the number of files that were read in this search.
 
     `flawed` is the number of files with missing dependencies, `hits` is the number of missing dependencies.
     """
@@ -484,7 +486,7 @@ class MissingSearch:
 
 
 class _Work(Struct):
-    """The tools of a search."""
+    """The objects that one search uses."""
 
     place: NamePlace
     reader: Reader
@@ -558,7 +560,10 @@ class _Work(Struct):
         return reading
 
     def _await(self, begun: Future[Reading]) -> Reading:
-        """Wait for the result of reading a file. If the search was cancelled, do not wait for a hanging disk."""
+        """Wait for the result of reading a file.
+
+        If the search was cancelled, return without waiting for a disk that does not answer.
+        """
         while True:
             try:
                 return begun.result(_REPORT_EVERY_S)

@@ -1,7 +1,7 @@
 """The search for missing dependencies in a running engine: a thread searches, the engine writes rows, clients see progress.
 
-One search runs at a time, and only while no work is pending, because products would change while they are read. The thread asks the
-engine only to save rows. The engine's thread collects its messages once per turn.
+One search runs at a time, and only while no work is pending, because products would change while they are read. The only request of
+the thread to the engine is to save rows. The engine's thread collects its messages once per turn.
 
 Tests: `tests/engine/live/test_requests.py`.
 """
@@ -58,7 +58,7 @@ class MissingScanRequests:
         """Handle a request.
 
         Raises:
-            KnownError: it cannot be done now.
+            KnownError: the request cannot be executed now.
         """
         if isinstance(verb, ScanMissing):
             self._scan(request, verb)
@@ -69,7 +69,7 @@ class MissingScanRequests:
         """Start a search; the request is answered at its end.
 
         Raises:
-            KnownError: it cannot start now.
+            KnownError: a search cannot start now.
         """
         engine = self._live.engine
         if engine is None or not (engine.is_idle and self._live.watching.is_quiet):
@@ -144,7 +144,7 @@ class MissingScanRequests:
             self._later(lambda: self._note_ended(running, Tally(), bug))
 
     def _save(self, running: _Running, rows: Rows) -> None:
-        """Let the engine's thread save rows, and wait until they are saved. An engine that is closing saves no rows."""
+        """Let the engine's thread save rows, and wait until the rows are saved. An engine that is closing saves no rows."""
         done, failures = threading.Event(), list[KnownError]()
 
         def save() -> None:

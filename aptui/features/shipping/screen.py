@@ -1,4 +1,4 @@
-"""Searching for missing dependencies from the Assets screen: the requests to the engine, and the line with their progress."""
+"""Searching for missing dependencies from the Assets screen: requests to the engine, and the line with the progress of a search."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _missing(count: int) -> str:
 
 
 class MissingScans(AssetExtension):
-    """Starts searches and deletes their findings; the line shows the progress of the newest search."""
+    """Starts searches, deletes findings of earlier searches, and shows the progress of the newest search in a line."""
 
     def __init__(self, parts: AssetParts) -> None:
         super().__init__(parts)
@@ -109,7 +109,7 @@ class MissingScans(AssetExtension):
         self._line.leave()
 
     def menu_items(self, panel: Panel) -> list[MenuItem | None]:
-        """Return the menu entries; while work is pending they are disabled and say why."""
+        """Return the menu entries. While work is pending, the entries are disabled and show the reason."""
         count, can_ask = len(self._trees.view.marks), self._shell.can_ask
         what = f"{count:,} marked" if count else "the folder" if panel.is_folder else "it"
         why = "" if self._is_engine_idle() or not can_ask else " (when the engine is idle)"
@@ -123,7 +123,7 @@ class MissingScans(AssetExtension):
     def _is_engine_idle(self) -> bool:
         progress = self._shell.session.latest_progress
         if progress is None or self._shell.session.state is not SessionState.ATTACHED:
-            return True  # the engine reports the error
+            return True  # enabled without an engine: the request reports the error
         return not progress.is_working
 
     def scan(self) -> None:
@@ -145,7 +145,10 @@ class MissingScans(AssetExtension):
         self._with_products(self._ask_to_clear)
 
     def _with_products(self, do: Callable[[str, int, Sequence[str], Sequence[int]], object]) -> None:
-        """Call `do` for the chosen entries with (common name, number of entries, patterns of folders, ids of products)."""
+        """Call `do` for the chosen entries.
+
+        The arguments are a name for all entries, the number of entries, patterns of folders, and ids of products.
+        """
         model, kind = self._trees.model, self._trees.kind
         keys = self._trees.view.list_selected_keys()
         if not keys or model.tree is None:
@@ -180,7 +183,7 @@ class MissingScans(AssetExtension):
         )
 
     def _is_something(self, name: str, folders: Sequence[str], product_ids: Sequence[int]) -> bool:
-        """Whether products were chosen: without patterns and ids the engine would search all products."""
+        """Whether the choice has patterns or ids; without them, the engine would search all products."""
         if not (folders or product_ids):
             self._shell.show_toast(f"'{name}' has no products", "warning")
         return bool(folders or product_ids)

@@ -155,7 +155,8 @@ def bundle(arguments: Namespace) -> int:
         if not arguments.unsettled:
             _refuse_unsettled(graph)
             if place.config is not None:
-                from aptui.features.shipping.missing_verb import refuse_stale  # imports half of the engine
+                # imported on demand, because this import loads many engine modules
+                from aptui.features.shipping.missing_verb import refuse_stale
 
                 refuse_stale(place.config)
         if given is not None:
@@ -181,7 +182,7 @@ def _platform_of(given: AssetList, arguments: Namespace) -> str:
 
 
 def _as_it_is_now(given: AssetList, graph: AssetGraph, file: str) -> AssetList:
-    """Return the products of a list from the database.
+    """Return the products of an asset list with their rows in the database.
 
     Raises:
         UserError: a product was deleted, or changed since the list was made.
@@ -268,9 +269,9 @@ def _with_sign(more: int) -> str:
 
 
 def _list_in(name: str) -> AssetList:
-    """Read a list, or the manifest of a bundle."""
+    """Read an asset list, or the manifest of a bundle."""
     try:
-        if not stat.S_ISREG(os.stat(name).st_mode):  # opening a pipe can block, and a device has no end
+        if not stat.S_ISREG(os.stat(name).st_mode):  # opening a pipe can block, and reading from a device may never end
             raise UserError(
                 f"'{printing.line(name)}' is not a regular file",
                 hint="give a bundle, or a list from 'aptui assetlist SEED --output FILE'",
@@ -289,7 +290,7 @@ def _list_in(name: str) -> AssetList:
 MANIFEST = "manifest.json"
 """Name of the manifest in a bundle. No product has this name, because names of products begin with their platform."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""Time of all files in a bundle: the earliest time in the zip format."""
+"""Time of all files in a bundle: the earliest time that the zip format can express."""
 _UNIX = 3
 _MODE = 0o100644 << 16
 _CHUNK = 1 << 20
@@ -298,9 +299,9 @@ _CHUNK = 1 << 20
 def pack(wanted: AssetList, cache_dir: Path, target: BinaryIO, *, is_compressed: bool = True) -> int:
     """Write the products and the manifest to `target`, and compare each product with its recorded digest; return the zip's size.
 
-    Names are sorted; times, modes and compression are fixed. The manifest is last. If a product has no recorded digest, the
-    manifest has the digest of its packed bytes. The manifest does not say why each product is included, so that the same products
-    give the same bytes.
+    The files in the zip are sorted by name and have fixed times, modes and compression. The manifest is the last file. If a product
+    has no recorded digest, the manifest has the digest of its packed bytes. The manifest does not say why each product is included,
+    so that the same products give the same bytes.
 
     Raises:
         HostError: a product cannot be read, or differs from its record.
@@ -324,7 +325,7 @@ def _entry(name: str, size: int, *, is_compressed: bool) -> zipfile.ZipInfo:
 
 
 def _add(bundle: zipfile.ZipFile, product: ListedProduct, cache_dir: Path, *, is_compressed: bool) -> ListedProduct:
-    """Copy one product into the zip; return it with its actual digest and size."""
+    """Copy one product into the zip; return the listed product with the actual digest and size."""
     path = product_path(cache_dir, product.name)
     digest, size = hashlib.sha256(), 0
     try:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 ESCALATIONS_PER_S = 100
-"""Maximum rate of one client's requests that raise a priority, per second."""
+"""Maximum number of requests per second with which one client may raise priorities."""
 AUDIT_LIMIT_BYTES = 4 << 20
 _DETAIL_BYTES = 1 << 10
 """Maximum length of one detail in the audit log."""
@@ -55,7 +55,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class ClientIdentity(Struct, frozen=True):
-    """A client: the name of its token, its scopes and address. A device that the gateway dialled has no token (`digest` "")."""
+    """A client: the name of its token, its scopes and address.
+
+    A device that the gateway connected to has no token (`digest` "").
+    """
 
     name: str
     scopes: frozenset[Scope]
@@ -83,8 +86,8 @@ _IDENTITY = web.RequestKey("identity", ClientIdentity)
 class Audit:
     """The log of requests that change anything, as JSON Lines; each line is written in one call.
 
-    Every accepted request is logged. Of refused requests, ten per minute and identity are logged, then their number. Above the size
-    limit the file becomes `<name>.1` and replaces the previous one.
+    Every accepted request is logged. Ten refused requests per minute and identity are logged; further refused requests are counted,
+    and their number is logged. Above the size limit the file is renamed to `<name>.1` and replaces the previous `<name>.1`.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -131,7 +134,7 @@ def _shorten(value: object) -> object:
 
 
 class Rate:
-    """A rate limit: `per_s` per second, with a burst of the same number."""
+    """A rate limit of `per_s` uses per second; up to `per_s` uses may come at once."""
 
     def __init__(self, per_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_s, self._clock = per_s, clock
@@ -226,11 +229,11 @@ class Guard(Struct):
         return ClientIdentity(found.name, found.scopes, address, found.digest) if found is not None else None
 
     def is_known(self, identity: ClientIdentity) -> bool:
-        """Whether the token still exists and has not expired."""
+        """Whether the client's token still exists and has not expired."""
         return not identity.digest or self.tokens.knows(identity.digest, identity.scopes)
 
     def may_escalate(self, identity: ClientIdentity) -> bool:
-        """Whether the client may raise a priority now; counts as one use."""
+        """Whether the client may raise a priority now; each call counts toward the client's rate limit."""
         if len(self._rates) > 1_000:
             self._rates.clear()
         return self._rates.setdefault(f"{identity.name}\0{identity.address}", Rate(ESCALATIONS_PER_S)).takes()
@@ -300,19 +303,22 @@ def _has_port(name: str) -> bool:
 # ------------------------------------------------------------------------------------------------------- limits of sockets
 
 HEADER_LIMIT_S = 30.0
-"""Timeout for a complete request, from the first moment of a connection or from the first byte of its next request."""
+"""Timeout (seconds) for receiving a complete request.
+
+The time starts with the connection, or with the first byte of the connection's next request.
+"""
 UNIDENTIFIED_LIMIT = 128
-"""Maximum number of connections without an accepted token; above it, the oldest of these connections is closed."""
+"""Maximum number of connections without an accepted token; above this number, the oldest of these connections is closed."""
 OWNERS_RESERVE = 32
-"""Connections reserved for the user who runs the gateway."""
+"""Number of connections reserved for the user who runs the gateway."""
 _SHARE = 0.5
 """Maximum share of all connections that one token may use."""
 UNREAD_LIMIT_S = 120.0
 """Timeout for a client that does not read: the kernel closes the connection (tcp(7), TCP_USER_TIMEOUT)."""
 LINGER_S = 2.0
-"""Delay before a refused connection is closed: closing it while data arrives would discard the answer."""
+"""Delay (seconds) before a refused connection is closed: closing a connection while data arrives would discard the answer."""
 _REFUSED = b"HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
-"""Head of the answer to a refused client; nothing of its request is read."""
+"""Head of the HTTP answer to a refused client. The client's request is not read."""
 
 
 class ClientConnection(HttpSocket):
@@ -324,7 +330,7 @@ class ClientConnection(HttpSocket):
     def __init__(self, *values: Any, **more: Any) -> None:
         super().__init__(*values, **more)
         self._closing: asyncio.TimerHandle | None = None
-        """Timer that closes a refused connection."""
+        """The timer that closes this connection after the client was refused."""
         self.identity: ClientIdentity | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -379,7 +385,7 @@ class ConnectionLimits(SocketLimits):
         self._unknown_limit = UNIDENTIFIED_LIMIT
         self.unidentified: dict[HttpSocket, None] = {}
         self.refuses: Callable[[str], str] = lambda _address: ""
-        """Called with each client's address; returns why it is refused, "" = it is not."""
+        """Called with each client's address; returns why the client is refused, "" = the client is accepted."""
 
     def make_socket(self, *values: Any, **more: Any) -> HttpSocket:
         """Return the handler of a new connection."""
@@ -430,5 +436,5 @@ class ConnectionLimits(SocketLimits):
 
 
 def _name_of(connection: HttpSocket) -> str:
-    """Return the name of a connection's token, "" = none yet."""
+    """Return the name of a connection's token, "" = no token was accepted yet."""
     return connection.identity.name if isinstance(connection, ClientConnection) and connection.identity is not None else ""

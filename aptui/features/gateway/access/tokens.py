@@ -1,4 +1,6 @@
-"""Tokens of clients: a private file with their digests, names and scopes. A token itself is printed once, when it is made.
+"""Tokens of clients: a private file with their digests, names and scopes.
+
+A token itself is not stored; it is printed once, when it is made.
 
 Tests: `tests/features/gateway/access/test_guard.py`.
 """
@@ -34,7 +36,7 @@ class Token(Struct, frozen=True):
 
     Args:
         digest: SHA-256 in hexadecimal; a token has 256 random bits, so a slow hash is not needed.
-        expires_ms: when it expires, in ms since 1970; 0 = never.
+        expires_ms: when the token expires, in ms since 1970; 0 = never.
     """
 
     name: str
@@ -59,7 +61,10 @@ def now_ms() -> int:
 
 
 def fresh() -> str:
-    """Return a new token: 256 random bits as text for URLs and headers. It never begins with `-`, which would begin an option."""
+    """Return a new token: 256 random bits as text for URLs and headers.
+
+    A token never begins with `-`, because the command line would read it as an option.
+    """
     while (token := secrets.token_urlsafe(_BYTES)).startswith("-"):
         pass
     return token
@@ -170,7 +175,10 @@ def revoke(file: Path, name: str) -> None:
 
 @contextmanager
 def _changing(file: Path) -> Iterator[list[Token]]:
-    """Yield the list of tokens, which the caller changes; then write it to the file. Other processes wait until the end."""
+    """Yield the list of tokens for the caller to change; write the list to the file at the end.
+
+    Other processes wait until the block ends.
+    """
     places.make_private(file.parent)
     try:
         with lock_file(file):

@@ -31,11 +31,17 @@ CHECK_S = 0.05
 
 
 FOLLOWERS_PER_TOKEN, FOLLOWERS_LIMIT = 16, 64
-"""Maximum number of followers per token and in all; a quarter is reserved for the user who runs the gateway."""
+"""Maximum number of followers (clients that read the feed continuously) per token and in all.
+
+A quarter of the total is reserved for the user who runs the gateway.
+"""
 
 
 class FeedPulse:
-    """Wakes followers when the database was written. One thread reads for all followers; without followers it does not check."""
+    """Wakes followers (clients with `follow=1`) when the database was written.
+
+    One thread reads for all followers. Without followers, no checks are made.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -47,7 +53,7 @@ class FeedPulse:
         self._beat = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
         self.count = 0
-        """Number of detected writes."""
+        """Number of detected writes to the database."""
         self.is_over = False
 
     def tail(self, since: int | None) -> ChangeTail:
@@ -55,7 +61,7 @@ class FeedPulse:
         return ChangeTail(self._path, since, self._pages)
 
     async def page(self, tail: ChangeTail) -> list[Record]:
-        """Return the next records.
+        """Return the next records of the feed.
 
         Raises:
             KnownError: see `ChangeTail.page`.
@@ -82,10 +88,10 @@ class FeedPulse:
             yield
         finally:
             self._busy[identity.name] -= 1
-            self._busy += Counter()  # adding a Counter drops names with a count of zero
+            self._busy += Counter()  # adding an empty Counter removes names with a count of zero
 
     async def beyond(self, count: int) -> None:
-        """Wait until more than `count` writes were detected, or the feed is closed."""
+        """Wait until more than `count` database writes were detected, or the feed is closed."""
         while self.count == count and not self.is_over:
             await self._beat.wait()
 
@@ -173,6 +179,6 @@ async def _follow(pulse: FeedPulse, tail: ChangeTail, response: web.StreamRespon
 
 
 async def _send(response: web.StreamResponse, page: list[Record]) -> None:
-    """Write a page; waits while the client does not read, and holds no database snapshot."""
+    """Send a page of records. Wait while the client does not read; hold no database snapshot during the wait."""
     if page:
         await response.write("".join(json.dumps(record) + "\n" for record in page).encode())

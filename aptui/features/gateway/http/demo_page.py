@@ -1,9 +1,9 @@
 """The page that draws a demo project's products; `web.web_screen` opens a gateway for it.
 
 The page consists of files of this package and contains no data of the project, so the gateways of demo projects serve it without a
-token. Its content comes from `/v1/connect` and `/v1/products`, with the token after the `#` of its address. Browsers do not send
-that part. The page removes it at once and keeps the token for its tab (`sessionStorage`); unlike a cookie, no server on another
-port receives it.
+token. The page loads the project's data from `/v1/connect` and `/v1/products` with the token after the `#` of its address. Browsers
+do not send the text after `#`. The page removes the token from the address at once and stores it for its browser tab
+(`sessionStorage`). Unlike a cookie, the token is not sent to servers on other ports.
 
 Tests: `tests/features/gateway/web/test_web_demo.py`.
 """
@@ -37,7 +37,7 @@ _FILES = {
 }
 """{name in the address: (file, media type)} of all served files."""
 _DRAWING = asyncio.Semaphore(2)
-"""Limit of textures that are drawn at the same time; drawing a texture needs a process."""
+"""Maximum number of textures that are drawn at the same time; each drawing needs a process."""
 
 
 def add_routes(app: web.Application) -> None:
@@ -81,7 +81,7 @@ async def _page(request: web.Request) -> web.Response:
     if request.match_info["name"] not in _FILES:
         raise web.HTTPNotFound
     file, kind = _FILES[request.match_info["name"]]
-    # The guard has checked `Host`. In older browsers, 'self' does not include WebSockets.
+    # WebSockets are listed, because 'self' does not include them in older browsers. The guard has checked `Host`.
     socket = f"{'wss' if request.secure else 'ws'}://{request.host}"
     headers = {
         "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "

@@ -42,7 +42,8 @@ from aptui.store.queries.change_tail import CurrentDatabase, Moment
 from aptui.store.queries.reader import Reader
 from aptui.store.queries.serving import Awaited, ProductFile
 
-# `wait=1` raises the priority of the product's jobs and answers when they have ended. It includes earlier changes on the disk.
+# With `wait=1`, the gateway raises the priority of the product's jobs and answers when the jobs have ended. The jobs include
+# earlier changes on the disk.
 
 TIMEOUT_S = 30.0
 TIMEOUT_MOST_S = 600.0
@@ -268,7 +269,10 @@ def _timeout_s(request: web.Request) -> float:
 
 
 async def folder_of(context: GatewayContext, path: str) -> tuple[list[str], list[ProductFile]] | None:
-    """Return the folders and products in a folder ("" = the platforms), None = the folder does not exist."""
+    """Return the folders and products in a folder ("" = the root, whose folders are the platforms).
+
+    The result is None if the folder does not exist.
+    """
     if not path:
         return sorted({*await context.database.ask(serving.platforms), *context.platforms}), []
     folders, files = await context.database.ask(lambda reader: serving.children(reader, path))

@@ -31,24 +31,27 @@ from aptui.store.queries.serving import ProductFile
 #
 # A commit first writes a note of the files that it will rename, then renames them, and removes the note in the transaction that
 # writes the new rows (`engine.cache`). So a file matches its row if there is no note for the row, and nothing was written between
-# reading the row and opening the file. Else the opener tries again. If a note stays, the engine that wrote it was killed. Then the
-# opener compares the file's digest with the row.
+# reading the row and opening the file. Else the opener tries again. If a note is not removed, the engine that wrote the note was
+# killed, and the opener compares the file's digest with the row.
 #
 # Small files that are requested repeatedly stay open until the next write to the database.
 #
 # The opener works in the event loop: its system calls take microseconds, less than passing the work to a thread.
 
 _TIMEOUT_S = 1.0
-"""Maximum duration of a commit, in seconds; after it, `ProductOpener` compares the file's digest with the database row."""
+"""Maximum duration of a commit, in seconds; after this time, `ProductOpener` compares the file's digest with the database row."""
 _RETRY_S = 0.01
 _KNOWN_MOST = 4_096
 _OPEN_MOST, _OPEN_BYTES = 64, 1 << 20
-"""Maximum number and size of files that stay open. Both are small, because a deleted file uses disk space while it is open."""
+"""Maximum number, and maximum size in bytes, of files that stay open.
+
+The limits are small, because a deleted file uses disk space while it is open.
+"""
 _BLOCK_BYTES = 1 << 20
 
 
 class OpenedProduct(Struct):
-    """A product with its open file. Each user closes it; several users may share it.
+    """A product with its open file. Several users may share the file; each user calls `close`.
 
     Args:
         users: number of users, including the opener while it keeps the file open.
@@ -61,7 +64,7 @@ class OpenedProduct(Struct):
     users: int = 1
 
     def close(self) -> None:
-        """End one use of the file; the last user closes it."""
+        """End one use of the file; close the file when it has no other user."""
         self.users -= 1
         if self.users == 0:
             os.close(self.descriptor)
@@ -197,7 +200,7 @@ _RANGE = re.compile(r"(\d*)-(\d*)", re.ASCII)
 _DIGITS_MOST = 19
 
 Range = tuple[int, int]
-"""(first byte, byte after the last)."""
+"""A range of bytes in a file: (index of the first byte, index of the last byte + 1)."""
 
 
 class Unsatisfiable(ValueError):
@@ -266,7 +269,10 @@ def _join_ranges(ranges: list[Range]) -> list[Range]:
 
 
 def _is_same_file(if_range: str | None, etag: str, modified_s: int) -> bool:
-    """Whether the client's part is of this version of the file (§13.1.5): the strong ETag or the date must be the same."""
+    """Whether the client already has a part of this version of the file (`If-Range`, §13.1.5).
+
+    The strong ETag or the date must be equal.
+    """
     if if_range is None:
         return True
     text = if_range.strip()
@@ -291,9 +297,12 @@ def _date(text: str | None) -> int | None:
 
 
 _AT_ONCE_BYTES = 256 * 1024
-"""Maximum size that is read and sent with the headers if the kernel has it in memory; larger files use `sendfile`."""
+"""Maximum size (bytes) of an answer that is read and sent together with the headers if the file is in the kernel's memory.
+
+Larger answers use `sendfile`.
+"""
 _CHUNK_BYTES = 256 * 1024
-_TYPES = MimeTypes(filenames=())  # without the machine's own lists, so that all machines send the same types
+_TYPES = MimeTypes(filenames=())  # not from the machine's files, so that all machines send the same types
 for _type, _extension in (
     ("model/gltf+json", ".gltf"),
     ("model/gltf-binary", ".glb"),
@@ -321,14 +330,14 @@ for _type, _extension in (
     _TYPES.add_type(_type, _extension)
 _FIXED = {
     "Accept-Ranges": "bytes",
-    "Cache-Control": "private, no-cache",  # browsers may store the file, but must ask whether it has changed
+    "Cache-Control": "private, no-cache",  # browsers may store the file, but must ask for changes
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
     "sandbox",  # a product that is a web page must not run scripts
 }
 
 
 _LAST_S = 253_402_300_799
-"""The end of the year 9999, in seconds since 1970: the last date of HTTP. Files may have later dates."""
+"""The end of the year 9999, in seconds since 1970: the latest date that HTTP can express. Files may have later dates."""
 
 
 def as_http_time(moment_s: float) -> int:
@@ -426,7 +435,10 @@ async def _send_file(request: web.Request, descriptor: int, part: Range) -> None
 
 
 async def _read(descriptor: int, start: int, length: int) -> bytes:
-    """Return a part of the file: at once if the kernel has it in memory, else from a thread that waits for the disk."""
+    """Return a part of the file.
+
+    If the part is in the kernel's memory, it is read immediately, otherwise by a thread that waits for the disk.
+    """
     try:
         buffer = bytearray(length)
         if os.preadv(descriptor, [buffer], start, os.RWF_NOWAIT) == length:

@@ -1,9 +1,9 @@
 """Incoming and outgoing connections of the gateway: checked against its lists, changed on request, reported to the engine.
 
 `peer_settings` stores changes. The gateway checks the configuration and the stored file for changes once per second. A change of a
-list does not end accepted connections. The screen can change both files while no engine is running. The engine, and through it
-every screen, gets a report at once when a connection begins, ends or is refused. While bytes flow, it gets one per second. Long
-reports are shortened and sent less often, because the engine must read them.
+list does not end accepted connections. The screen can change the configuration and the stored file while no engine is running. The
+engine, and through it every screen, gets a report at once when a connection begins, ends or is refused. While data is transferred,
+the engine gets one report per second. Long reports are shortened and sent less often, because the engine must read them.
 
 Tests: `tests/features/gateway/peers/test_peer_connections.py`.
 """
@@ -70,18 +70,20 @@ _MOST_REJECTED = 256
 """Maximum number of remembered addresses, so that a client with many addresses does not fill the memory."""
 _NAMES_FRESH_S = 60.0
 _NAMES_AGAIN_S = 5.0
-"""Minimum interval (seconds) between resolutions of the host names. A refused client triggers one, because its address may be
-new."""
+"""Minimum interval (seconds) between resolutions of the host names.
+
+A refused client triggers a resolution, because its host may have a new address.
+"""
 _NAMES_LIMIT_S = 5.0
 _LOCAL_FRESH_S = 5.0
 _NETWORK = Path("/proc/net")
 _parsed = lru_cache(maxsize=256)(parse_address)
-"""`parse_address` with a cache, because each request calls it."""
+"""`parse_address` with a cache, because it is called for each request."""
 Resolve = Callable[[str], Awaitable[Iterable[Address]]]
 
 
 class AdmissionRefusal(Struct, frozen=True):
-    """The refusal of a client: `why` is the reason; `is_first`: no client at this address was refused before."""
+    """The refusal of a client: `why` is the reason; `is_first` = no earlier refusal was recorded for this address."""
 
     why: str
     is_first: bool = False
@@ -110,7 +112,7 @@ class Admission:
 
     @property
     def settings(self) -> PeerSettings:
-        """The lists."""
+        """The allowed and rejected lists."""
         return self._settings
 
     async def adopt(self, settings: PeerSettings) -> None:
@@ -238,7 +240,7 @@ RETRY_S = (0.5, 5.0)
 _DIAL_LIMIT_S = 10.0
 _HEARTBEAT_S = 30.0
 _STEADY_S = 5.0
-"""Time in seconds; a connection that ends earlier counts as a failed attempt."""
+"""Minimum duration (seconds) of a successful connection; a shorter connection counts as a failed attempt."""
 Socket = aiohttp.ClientWebSocketResponse
 Serving = Callable[["OutboundConnections", Socket], Awaitable[None]]
 Trust: TypeAlias = ssl.SSLContext | aiohttp.Fingerprint | bool
@@ -422,7 +424,7 @@ _CHECK_S = 1.0
 _GATHER_S = 0.05
 """Delay of a report in seconds; changes within this time are reported together."""
 _LISTED_MOST, _LISTED_PER_S = 256, 128
-"""Maximum number of clients in a report, and of clients per second: after a report with more clients the gateway waits."""
+"""Maximum number of clients in a report, and of reported clients per second: after a report with more clients the gateway waits."""
 _BEGAN_MS = time.time_ns() // 1_000_000 - int(monotonic() * 1000)
 """Wall-clock time (ms) at which the monotonic clock was 0. It is a constant, so that reports without changes are equal."""
 
@@ -451,7 +453,7 @@ class Peers:
         self._reported: GatewayReport | None = None
         self._is_changed = asyncio.Event()
         self._alone = asyncio.Lock()
-        """Held while settings change: orders are applied one after the other."""
+        """Lock that is held while settings change, so that orders are applied one after another."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     # ----------------------------------------------------------------------------------------------------------- its life
@@ -573,7 +575,7 @@ class Peers:
                 with contextlib.suppress(KnownError):  # ignored here: the engine reports errors of the configuration
                     self.configured = peer_settings.read_peer_settings((await asyncio.to_thread(reread)).serve)
             settings = await asyncio.to_thread(peer_settings.read_stored, self._file)
-            self._stamps = self._now()  # after `read_stored`, which may rename a damaged file
+            self._stamps = self._now()  # read the stamps after `read_stored`, which may rename a damaged file
             self.trouble = settings.trouble
             await self._use_settings(settings.effective_settings(self.configured))
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from aptui.config.settings import GatewaySettings
 
 KEYS = {"has_allow_list": "allow_list", "allowed": "allowed", "rejected": "rejected", "connections": "connections"}
-"""{field of the settings: key below `serve:`}."""
+"""{field of `PeerSettings`: the key below `serve:` in the configuration}."""
 PLACE = Path(OWN_FOLDER, "connections.json")
 """The stored settings, below the cache."""
 _DAMAGED = ".damaged"
@@ -141,7 +141,7 @@ def read_stored(file: Path, *, puts_aside: bool = True) -> PeerLists:
 
 
 def change_settings(file: Path, configured: PeerSettings, order: PeerOrder, project_dir: Path | None = None) -> PeerChange:
-    """Apply a user's order to the effective settings and store the result.
+    """Apply a change that a user ordered to the effective settings, and store the result.
 
     Args:
         configured: the configured settings.
@@ -183,7 +183,7 @@ def write_back(project_dir: Path, wanted: PeerSettings, configured: PeerSettings
     A key is not written if the command line overrides the files, if its file cannot be written, or if the new value would not
     become effective.
     """
-    from aptui.config import edit  # loading the YAML library is slow
+    from aptui.config import edit  # imported on demand: loading the YAML library is slow
 
     try:
         settings = edit.settings(project_dir, [f"serve.{key}" for key in KEYS.values()])
@@ -220,7 +220,10 @@ def _write_key(project_dir: Path, file: Path, key: str, value: Any, before: Any)
 
 
 def _as_written(entries: Iterable[Any], before: Sequence[Any]) -> list[Any]:
-    """Return the entries, spelled as in the file if the file has them: `10.0.0.1/8` is not changed to `10.0.0.0/8`."""
+    """Return the entries, with the file's spelling for entries that the file already has.
+
+    `10.0.0.1/8` is not changed to `10.0.0.0/8`.
+    """
     known = {_identity(entry): entry for entry in before}
     return [_spell(entry, known.get(_identity(entry))) for entry in entries]
 

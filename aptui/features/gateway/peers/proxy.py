@@ -34,12 +34,13 @@ if TYPE_CHECKING:
     from aptui.features.gateway.access.guard import ClientIdentity
 
 
-# Raw TCP through a WebSocket: each binary frame is a piece of the stream, in both directions (for remote shader compilers).
+# Raw TCP through a WebSocket: each binary frame contains the next bytes of the stream, in both directions (for remote shader
+# compilers).
 
 _PIECE_BYTES = 1 << 16
 _HEARTBEAT_S = 30.0
 _GONE = 1011
-"""RFC 6455 §7.4.1: the server cannot continue."""
+"""Close code of a WebSocket when the server cannot continue (RFC 6455 §7.4.1)."""
 
 
 async def relay(request: web.Request, host: str, port: int, *, connect_s: float, quiet_s: float) -> web.StreamResponse:
@@ -103,9 +104,9 @@ _HOP_BY_HOP = frozenset({
     "transfer-encoding",
     "upgrade",
 })  # fmt: skip
-"""Headers for one hop only (RFC 9110 §7.6.1)."""
+"""Headers that are valid for one connection only and are not forwarded (RFC 9110 §7.6.1)."""
 _OURS = frozenset({"host", "authorization", "cookie", "origin", "referer", "forwarded", "x-forwarded-for", "expect"})
-"""Headers for the gateway only, or headers that the gateway sets itself."""
+"""Headers that are not forwarded, because they are for the gateway only, or because the gateway sets them itself."""
 _NOT_THEIRS = frozenset(
     {"set-cookie", "content-security-policy", "access-control-allow-origin", "strict-transport-security", "location"}
 )
@@ -117,7 +118,7 @@ class ProxyLimits(Struct, frozen=True):
     """Limits of forwarded requests.
 
     Args:
-        connect_s: timeout of the connection to the service; `quiet_s` is the longest pause between two pieces of a body.
+        connect_s: timeout of the connection to the service; `quiet_s` is the maximum pause between two chunks of a body.
         request_bytes, response_bytes: maximum sizes of bodies.
         at_once: maximum number of requests of one client at a time; `in_all` of all clients.
     """
@@ -239,14 +240,14 @@ class Proxy:
 
 
 class _Body:
-    """The body of a client's request, piece by piece."""
+    """The body of a client's request, read in chunks."""
 
     def __init__(self, request: web.Request, limits: ProxyLimits) -> None:
         self._request, self._limits = request, limits
         self.is_too_long = False
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Yield the pieces.
+        """Yield the chunks of the body.
 
         Raises:
             ValueError: the body is too long. TimeoutError: the client stopped sending.
@@ -281,7 +282,7 @@ def make_forwarded_url(request: web.Request, target: ProxyTarget) -> URL:
 
 
 def _may_leave(path: str) -> bool:
-    """Whether a server could resolve a path to one above its base, after any number of percent-decodings."""
+    """Whether a server could resolve a path to a path outside the server's base, after any number of percent-decodings."""
     for word in path.split("/"):
         plain = word
         while (decoded := unquote(plain)) != plain:  # each decoding shortens the text, so the loop ends

@@ -1,4 +1,4 @@
-"""Columns and rows of the tables on the Connections screen, and its lines of facts; this module does not draw tables.
+"""Columns and rows of the tables on the Connections screen, and the screen's lines of facts. Other modules draw the tables.
 
 Tests: `tests/features/gateway/screen/test_inquiry.py`, `tests/features/gateway/screen/test_screen.py`.
 """
@@ -55,7 +55,7 @@ class Fact(Line):
         self._lay_out(self.size.width)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Adapt the number of lines."""
+        """Adapt the number of lines to the width."""
         self._lay_out(event.size.width)
 
     def _lay_out(self, width: int) -> None:
@@ -91,7 +91,7 @@ class Fact(Line):
 
 
 def _break_fact(parts: Parts, width: int, most: int) -> list[Parts]:
-    """Return a fact as at most `most` lines; a longer fact is cut at the end of the last line."""
+    """Split a fact into at most `most` lines; a longer fact is cut at the end of the last line."""
     key, value = parts
     rows = wrap(value.text, max(1, width - key.width))
     texts = [value.text[start:end].rstrip() for start, end in rows[: most - 1]]
@@ -105,7 +105,10 @@ _PREFIX = "connections-"
 
 
 class ConnectionTables(Container):
-    """Tables with the ids `connections-<name>` that sort by heading, open a menu and copy rows; `lists` are their models."""
+    """The tables of a page: each can be sorted, has a menu, and copies rows. Their ids are `connections-<name>`.
+
+    `lists` are the models of the tables.
+    """
 
     lists: dict[str, ListedRows]
 
@@ -175,7 +178,10 @@ ROOTS = (
     Column("detail", "Detail", 0, 10, weight=3),
 )
 _MUCH_BYTES = 64 << 10
-"""Number of unsent bytes above which a client counts as not reading. Fewer bytes are normal while an answer is being sent."""
+"""Number of unsent bytes above which a client is shown as not reading.
+
+Fewer unsent bytes are normal while an answer is being sent.
+"""
 _STATES = {
     "working": "processing", "idle": "completed", "starting": "pending", "ending": "cancelled", "lost": "failed",
     "unfit": "warning",
@@ -300,7 +306,7 @@ def _root(at: int, each: WatchedRoot, order: str, name: Cell, detail: str) -> Li
 
 
 def troubles(health: Health | None) -> list[tuple[str, str]]:
-    """Return (what, why) of all problems of the engine."""
+    """Return all problems of the engine as pairs (what does not work, reason)."""
     if health is None:
         return []
     found = [
@@ -311,7 +317,7 @@ def troubles(health: Health | None) -> list[tuple[str, str]]:
 
 
 def source_of(job: str) -> str:
-    """Return the source in a worker's text `images: textures/a.png (linux, image)`; "" = none."""
+    """Return the source path in a worker's text such as `images: textures/a.png (linux, image)`; "" = the text has no source."""
     name, colon, rest = job.partition(": ")
     return rest.rpartition(" (")[0] if colon and name and rest.endswith(")") else ""
 
@@ -334,7 +340,7 @@ _PEER_ROLES = {PeerState.CONNECTED: "completed", PeerState.CONNECTING: "pending"
 
 
 class RowKeys(dict[str, int]):
-    """{name: number of its row}; a new name gets the next number."""
+    """{name in a table: number that identifies its row}; a new name gets the next number."""
 
     def __missing__(self, name: str) -> int:
         self[name] = len(self) + 1
@@ -373,7 +379,7 @@ def peer_row(each: Peer, keys: RowKeys) -> ListedRow:
 
 
 def peer_facts(each: Peer | None) -> list[tuple[str, str, str]]:
-    """Return the facts about a connection that its row does not show."""
+    """Return the facts about a connection that the connection's row does not show."""
     if each is None:
         return []
     if not each.number:

@@ -37,7 +37,10 @@ if TYPE_CHECKING:
     from aptui.tui.pane import Shell
 
 _Found = tuple[PeerSettings, PeerSettings, str, str]
-"""(stored settings, configured settings, problem of the stored file, why no gateway is running)."""
+"""The settings that were read.
+
+The tuple is (stored settings, configured settings, problem of the stored file, why no gateway is running).
+"""
 
 
 class Orders:
@@ -66,18 +69,18 @@ class Orders:
 
     @property
     def is_attached(self) -> bool:
-        """Whether an engine is connected, which would start a gateway."""
+        """Whether an engine is connected, so that a gateway would be started."""
         return self._shell.session.state is SessionState.ATTACHED
 
     @property
     def settings(self) -> PeerSettings:
-        """The settings of the gateway, or the stored ones."""
+        """The settings that the gateway reports; without a gateway, the stored settings."""
         report = self.report
         return report.settings if report is not None else self._settings
 
     @property
     def overridden(self) -> tuple[str, ...]:
-        """Configuration keys with an override, because a change could not be written into the configuration."""
+        """Configuration keys that are overridden, because a change could not be written into the configuration."""
         report = self.report
         return report.overridden if report is not None else self._overridden
 
@@ -100,7 +103,7 @@ class Orders:
             self._task.start(lambda _task: self._read(), self._take_gateway, self._show_failure)
 
     def do(self, order: PeerOrder, done: str) -> None:
-        """Execute an order; show `done`, or the reason if it fails."""
+        """Execute an order; show the message `done`, or the reason if the order fails."""
         if not self._shell.can_ask:
             self._shell.show_toast("the screen is read-only: connections cannot be changed", "warning")
             return
@@ -144,11 +147,11 @@ class Orders:
         config = self._shell.config
         if config is None:
             return PeerSettings()
-        from aptui.config.load import load  # a slow import, not needed for the start
+        from aptui.config.load import load  # imported on demand: the import is slow, and the start does not need it
 
         try:
             config = load(config.project_dir)
-        except KnownError:  # the file may be half written; the engine reports lasting errors
+        except KnownError:  # the file may be half written; the engine reports errors that persist
             pass
         return peer_settings.read_peer_settings(config.serve)
 
@@ -318,7 +321,7 @@ class GatewayPage(ConnectionTables):
         return super().check_action(action, parameters)
 
     def _possible(self) -> frozenset[str]:
-        """Return the actions that apply to the row under the cursor."""
+        """Return the actions that are possible for the row under the cursor."""
         peer, found = self._peer(), {"list"}
         if self.focused:
             found.add("add")
@@ -438,7 +441,7 @@ class GatewayPage(ConnectionTables):
         Prompt.ask(self._shell.app, f"{what}: host name, address or range", take_answer, check=check)
 
     def list_entry(self, change: PeerAction, word: str) -> None:
-        """Put an entry on a list, or remove it from both."""
+        """Put an entry on a list, or remove the entry from both lists."""
         try:
             entry = canonical(word)
         except KnownError as error:

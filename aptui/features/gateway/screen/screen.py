@@ -1,4 +1,4 @@
-"""The Connections screen: the engine's page, and the gateway's (`gateway_page`).
+"""The Connections screen: the engine's page and the gateway's page (`gateway_page`).
 
 Tests: `tests/features/gateway/screen/test_screen.py`.
 """
@@ -100,10 +100,11 @@ _NOT_AT_REST = frozenset({"working", "starting", "ending", "lost"})
 
 
 class EngineInquiry:
-    """The latest facts about the engine, its clients and its workers, and the queries for them.
+    """The latest facts about the engine, its clients and its workers, and the queries that fetch these facts.
 
-    Notices report clients, but not ages and memory. While the screen is visible and a worker runs, the engine is queried once per
-    second; it is also queried after notices of ended work. An idle engine is not queried.
+    Notices report connected clients, but not the ages of jobs and the memory of workers. While the screen is visible and a worker
+    runs, the engine is queried once per second; the engine is also queried after notices of ended work. An idle engine is not
+    queried.
 
     Args:
         later: calls a function after a number of seconds in the app's thread.
@@ -136,7 +137,7 @@ class EngineInquiry:
         self._shall_ask = self._shall_ask or is_visible
 
     def renew(self) -> None:
-        """Query the engine in the next frame, because something changed; any thread may call."""
+        """Query the engine in the next frame of the screen, because something changed; any thread may call."""
         self._shall_ask = True
         self._shell.wake()
 
@@ -145,7 +146,7 @@ class EngineInquiry:
         self._shall_ask, self._asked_s = True, -ASK_S
 
     def note(self, batch: Batch) -> None:
-        """Note connected and disconnected clients, and progress."""
+        """Store the connected clients and the progress from a batch of notices."""
         if batch.connections is not None:
             self.connections = batch.connections
         if batch.progress is not None:
@@ -190,7 +191,7 @@ class EngineInquiry:
             self.renew()
 
     def _pass_answer(self, take: Callable[[Answer], None], answer: Future[Answer]) -> None:
-        """Pass an answer to the app's thread. Ignore a refusal, because no user made this query."""
+        """Pass an answer to the app's thread. Ignore an error, because no user requested this query."""
         self._shell.in_ui(self._settle, take, None if answer.exception() else answer.result())
 
     def _settle(self, take: Callable[[Answer], None], answer: Answer | None) -> None:
@@ -330,7 +331,10 @@ class EnginePage(ConnectionTables):
         return {"workers": "none; workers start with the first job", "roots": "no folder is watched"}.get(name, "nobody")
 
     def _share_height(self) -> None:
-        """Set the height of each table. If they do not fit, the largest tables shrink; after `z` only the focused one is shown."""
+        """Set the height of each table. If the tables do not fit, the largest tables shrink.
+
+        After the key `z`, only the focused table is shown.
+        """
         tables = [self.table(name) for name in self.lists]
         is_attached = self._shell.session.state is SessionState.ATTACHED
         focused = next((table for table in tables if table.has_focus), tables[0])
@@ -425,7 +429,7 @@ _GATEWAY, _ENGINE = 0, 1
 
 
 class ConnectionsPane(Pane):
-    """The screen: shows one of the pages and passes events to both."""
+    """The Connections screen: shows one of the two pages and passes events to both pages."""
 
     DEFAULT_CSS = "ConnectionsPane { layout: vertical; }"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -471,7 +475,7 @@ class ConnectionsPane(Pane):
         self.show_page(1 - self._page)
 
     def _first_page(self) -> int:
-        """Return the last shown page; by default the gateway's if a gateway runs or is enabled."""
+        """Return the page that was shown last; by default the gateway's page if a gateway runs or is enabled."""
         config = self.shell.config
         has_gateway = self.gateway.orders.report is not None or (config is not None and config.serve.is_enabled)
         page = self.shell.memory.get("connections.page", _GATEWAY if has_gateway else _ENGINE)

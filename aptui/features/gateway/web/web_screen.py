@@ -1,9 +1,9 @@
 """The screen in a browser: textual-serve's terminal on the loopback, behind a token with full control of the engine; and the demo.
 
 textual-serve checks neither a token nor the Origin. So textual-serve does not listen itself: our server checks each request, and
-calls textual-serve's WebSocket handler only for a valid ticket. A client exchanges its token for a ticket, which opens one screen
-within 30 seconds. The script of textual-serve cannot send headers, so the WebSocket's address must contain a secret: the ticket,
-which is worthless after its use.
+calls textual-serve's WebSocket handler only for a valid ticket. A client exchanges its token for a ticket, which is valid for 30
+seconds and opens one screen. The script of textual-serve cannot send headers, so the WebSocket's address must contain a secret: the
+ticket, which is worthless after its use.
 
 Tests: `tests/features/gateway/web/test_web_screen.py`, `tests/features/gateway/web/test_web_demo.py`.
 """
@@ -50,7 +50,10 @@ _TICKETS_LIMIT = 32
 _FOLDER = Path(__file__).parent / "screen"
 _OWN = {"/": ("index.html", "text/html"), "/screen.js": ("screen.js", "text/javascript"), "/screen.css": ("screen.css", "text/css")}
 _TERMINAL = {"js/textual.js": "text/javascript", "css/xterm.css": "text/css"}
-"""Files of textual-serve that the page needs. Its own page is not served, because it loads a font from another server."""
+"""Files of textual-serve that the page needs.
+
+The page of textual-serve itself is not served, because that page loads a font from another server.
+"""
 # 'unsafe-inline': textual-serve's script writes its styles into the page.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; "
@@ -66,7 +69,7 @@ class Tickets(Struct):
     _given: dict[str, float] = field(default_factory=dict)
 
     def give(self) -> str:
-        """Return a new ticket; the oldest ones expire if there are many."""
+        """Return a new ticket; above the maximum number of tickets, the oldest tickets become invalid."""
         ticket = tokens.fresh()
         while len(self._given) >= _TICKETS_LIMIT:
             del self._given[next(iter(self._given))]
@@ -181,14 +184,14 @@ class TerminalPage:
         serve, token = GatewaySettings(port=self._port), tokens.fresh()
         listening = gateway.listen(serve)
         try:
-            # The empty token file: only `token` is accepted.
+            # The token file is empty, so that only `token` is accepted.
             rules = Guard(serve, tokens.Tokens(Path(os.devnull, "none"), token), Audit(self._audit))
             self._web = Web(Server(shlex.join(bridge)), rules)
             self._runner = LimitedRunner(
                 self._web.application(),
                 self._connections,
                 access_log=None,
-                auto_decompress=False,  # bodies are not decompressed: browsers send none that are compressed
+                auto_decompress=False,  # browsers do not send compressed request bodies
                 handler_cancellation=True,
                 shutdown_timeout=2.0,
             )

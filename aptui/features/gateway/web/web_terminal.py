@@ -1,4 +1,4 @@
-"""A pseudo-terminal between the screen and textual-serve, which gets the packets of its own protocol.
+"""A pseudo-terminal between the screen and textual-serve. It exchanges packets of textual-serve's protocol.
 
 `python -m aptui.features.gateway.web.web_terminal COMMAND…`. A packet is a letter (D = data, M = a message as JSON), the length in
 four bytes, most significant first, and the payload. The bridge never waits for the browser alone or for the screen alone, so that a
@@ -26,13 +26,13 @@ _IN, _OUT = 0, 1
 """File descriptors of standard input and output, which carry packets from and to textual-serve."""
 _PIECE_BYTES = 1 << 16
 _TYPED_LIMIT_BYTES = 1 << 20
-"""Maximum number of typed bytes that the screen has not read; more are dropped."""
+"""Maximum number of typed bytes that the screen has not read; further bytes are dropped."""
 _PACKET_LIMIT_BYTES = 8 << 20
 _SIZES = ((1, 500), (1, 300))
-"""Ranges of columns and rows."""
+"""Valid ranges of the terminal's columns and rows."""
 _END_LIMIT_S = 3.0
 _FOREIGN = ("TEXTUAL", "COLUMNS", "ROWS", "LINES", "TERM", "TMUX", "STY", "NO_COLOR")
-"""Prefixes of variables that describe other terminals."""
+"""Prefixes of environment variables that describe other terminals; the screen does not get these variables."""
 
 
 def main(command: Sequence[str]) -> int:
@@ -40,7 +40,7 @@ def main(command: Sequence[str]) -> int:
     size = _size(os.environ.get("COLUMNS"), os.environ.get("ROWS"))
     environ = environment(os.environ)
     master, screens = os.openpty()
-    set_size(master, *size)  # before the screen starts: a screen that draws once would draw for a terminal of size 0
+    set_size(master, *size)  # set before the screen starts: a screen that draws only once would draw for a terminal of size 0
     child = os.fork()
     if child == 0:
         _exec(command, environ, screens)
@@ -48,7 +48,7 @@ def main(command: Sequence[str]) -> int:
     os.write(1, _READY)
     with contextlib.suppress(BrokenPipeError):
         Bridge(master).run()
-    os.close(master)  # hangs up: the kernel signals the screen
+    os.close(master)  # closing the terminal makes the kernel signal the screen
     return _wait_for_child(child)
 
 
@@ -74,7 +74,7 @@ def set_size(terminal: int, columns: int, rows: int) -> None:
 
 
 def _size(columns: object, rows: object) -> tuple[int, int]:
-    """Return a size within the ranges; 80 × 24 if it is invalid."""
+    """Return a terminal size within the valid ranges; 80 × 24 if the given size is not a pair of numbers."""
     try:
         (low, high), (lowest, highest) = _SIZES
         return min(max(int(str(columns)), low), high), min(max(int(str(rows)), lowest), highest)
@@ -95,7 +95,7 @@ def _wait_for_child(child: int) -> int:
 
 
 class Bridge:
-    """Carries bytes between a terminal and our standard streams.
+    """Transfers bytes between a terminal and the standard streams of this process.
 
     Args:
         terminal: descriptor of the terminal.
@@ -109,7 +109,7 @@ class Bridge:
             os.set_blocking(each, False)
 
     def run(self) -> None:
-        """Carry bytes until the screen ends or the browser quits."""
+        """Transfer bytes until the screen ends or the browser quits."""
         while not self._is_over or self._drawn:
             self._turn()
 

@@ -1,8 +1,8 @@
 """The open WebSockets, one client each: handshake, outgoing queue and requests; `routing` answers them.
 
 Notifications are encoded once for all clients with the same subscription and sent at once. If a client has not read the previous
-notifications, new ones are queued. Above a thousand, the queue is dropped, and the client starts again with `resync`. A slow client
-therefore needs a limited amount of memory and does not delay other clients.
+notifications, new ones are queued. Above a thousand, the queue is dropped, and the client starts again with `resync`. So a slow
+client uses a limited amount of memory and does not delay other clients.
 
 Tests: `tests/features/gateway/ws/test_client_sessions.py`, `tests/features/gateway/ws/test_frames.py`.
 """
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 # frame and compression are made once, and each client costs one system call. Each message is compressed on its own, for clients
 # that offered `permessage-deflate`; connections keep no compression context.
 #
-# aiohttp makes the connection, reads, and handles control frames. Its writer keeps a compressor per connection, whose context would
-# miss the frames that bypass it. So all messages after the upgrade are written here.
+# aiohttp makes the connection, reads, and handles control frames. aiohttp's writer keeps a compressor per connection, and the
+# compressor's context would miss frames that bypass the writer. So this module writes all messages after the upgrade.
 
 _LAST, _DEFLATED = 0x80, 0x40
 _WINDOW = 15
@@ -54,7 +54,7 @@ _WINDOW = 15
 _WORTH_BYTES = 512
 """Minimum length of a compressed message."""
 _TAIL = b"\x00\x00\xff\xff"
-"""End of a flushed block, which is removed (RFC 7692 §7.2.1)."""
+"""The bytes at the end of a flushed block; they are removed from each message (RFC 7692 §7.2.1)."""
 
 Socket: TypeAlias = web.WebSocketResponse | ClientWebSocketResponse
 
@@ -69,7 +69,7 @@ class FrameMessage:
         self._plain = self._deflated = b""
 
     def frame(self, *, is_deflated: bool) -> bytes:
-        """Return the frame, made on first use; compressed only if the message is long enough."""
+        """Return the frame, which is created on first use. Only long messages are compressed."""
         if is_deflated and self.kind is WSMsgType.TEXT and len(self.data) >= _WORTH_BYTES:
             self._deflated = self._deflated or _frame(_LAST | _DEFLATED | self.kind, _deflate(self.data))
             return self._deflated
@@ -111,7 +111,7 @@ class Wire:
         self.sent_bytes = 0
 
     def takes(self, message: FrameMessage) -> bool:
-        """Send a message if all earlier ones have left the buffer; return whether it was sent."""
+        """Send a message if all earlier messages have left the buffer; return whether the message was sent."""
         transport = self._transport
         if transport is None or self._socket.closed or transport.is_closing() or transport.get_write_buffer_size():
             return False
@@ -174,11 +174,11 @@ _NAME_LENGTH = 80
 _FALLEN_BEHIND = "the client reads too slowly"
 
 _CHECK_S = 0.005
-"""Interval of checks whether clients have read."""
+"""Interval (seconds) of the checks whether clients have read their messages."""
 Wanted: TypeAlias = tuple[frozenset[str], frozenset[str]]
-"""A subscription: (platforms, names of notifications); an empty set = all."""
+"""The requested notifications: (platforms, names of notifications). An empty set means all platforms or all names."""
 Subscription: TypeAlias = tuple[Wanted, bool]
-"""(subscription, whether absolute paths are included): clients with equal values get the same bytes."""
+"""(requested notifications, whether absolute paths are included). Clients with equal subscriptions get the same bytes."""
 
 
 class Frame(Struct, frozen=True):
@@ -199,7 +199,7 @@ REVOKED = "the token was revoked or has expired"
 
 
 class RequestAnswer(NamedTuple):
-    """An answer, the bytes that follow it, and a function to call after they were sent or failed."""
+    """An answer, the bytes to send after the answer, and a function to call when sending has succeeded or failed."""
 
     record: object
     stream: AsyncIterator[bytes] | None = None
@@ -240,7 +240,7 @@ class WireSession:
         self._lost = ""
         self._catalog_due = False
         self._is_writing = False
-        """Whether another message is being sent; notifications wait for its end."""
+        """Whether another message is being sent; notifications wait until that message is sent."""
         self._wake = asyncio.Event()
         self._slots = asyncio.Semaphore(_REQUESTS_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -264,7 +264,10 @@ class WireSession:
     # ------------------------------------------------------------------------------------------------------------- sending
 
     def queue(self, frame: Frame) -> None:
-        """Send notifications now if the client has read the earlier ones, else queue them; drop all if they are too many."""
+        """Send notifications now if the client has read the earlier notifications; otherwise queue them.
+
+        If the queue is too long, drop it.
+        """
         if not (self._queue or self._is_writing or self._lost or self._catalog_due) and self._wire.takes(frame.message):
             return
         if self._waiting + len(frame.notices) > wire_codec.QUEUE_LIMIT:
@@ -275,7 +278,7 @@ class WireSession:
         self._wake.set()
 
     def lose(self, why: str) -> None:
-        """Drop the queue; the client gets a `resync` and then the notifications from now on."""
+        """Drop the queue; the client gets a `resync` and then only new notifications."""
         self._queue.clear()
         self._waiting, self._lost = 0, why
         self._wake.set()
@@ -494,7 +497,10 @@ class WireSessions:
         return any(session.hello is not None for session in self.all.values())
 
     def publish(self, epoch: int, seq: int, notices: Sequence[object]) -> list[WireSession]:
-        """Send notifications to all subscribed clients; return the clients whose queue was empty before and is not now."""
+        """Send notifications to all subscribed clients.
+
+        Return the clients whose queue was empty before the call and is not empty now.
+        """
         frames: dict[Subscription, Frame | None] = {}
         late = []
         for session in self:
@@ -543,14 +549,14 @@ class WireSessions:
             self._opening -= 1
             transport = request.transport
             if transport is not None and not transport.is_closing() and transport.get_write_buffer_size():
-                transport.abort()  # a client that does not read would keep the connection open forever
+                transport.abort()  # abort, because a client that does not read would keep the connection open forever
         return socket
 
     @contextlib.contextmanager
     def take_in(
         self, context: GatewayContext, socket: Socket, identity: ClientIdentity, wire: Wire | None = None
     ) -> Iterator[WireSession]:
-        """Register a client while it is served; the caller closes its WebSocket."""
+        """Register a client during the `with` block; the caller closes the WebSocket."""
         self._count += 1
         session = self.all[self._count] = WireSession(context, self, socket, identity, self._count, wire)
         try:
@@ -575,7 +581,7 @@ def _once(words: Sequence[str]) -> tuple[str, ...]:
 
 
 async def wait_until_taken(sessions: Sequence[WireSession], limit_s: float) -> None:
-    """Return when these clients' queues are empty, or after `limit_s`."""
+    """Wait until the queues of these clients are empty, at most `limit_s` seconds."""
     deadline_s = monotonic() + limit_s
     while any(session.waiting_count for session in sessions) and monotonic() < deadline_s:
         await asyncio.sleep(_CHECK_S)

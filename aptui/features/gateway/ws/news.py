@@ -1,4 +1,4 @@
-"""Makes notifications of the engine's notices: completed from the database, batched, and sent to all sessions.
+"""Converts the engine's notices to notifications: completes them from the database, and sends them in batches to all sessions.
 
 Tests: `tests/features/gateway/ws/test_frames.py`.
 """
@@ -32,20 +32,22 @@ if TYPE_CHECKING:
     from aptui.store.queries.reader_pool import Database
 
 _MOST = 20_000
-"""Maximum number of waiting notices; above it all are dropped and every client gets a `resync`."""
+"""Maximum number of waiting notices; above this number all notices are dropped and every client gets a `resync`."""
 _READINESS_S = 0.25
 _REMEMBERED = 10_000
 _REST_SHARE, _SENDING_SHARE, _REST_MOST_S = 1.0, 9.0, 0.25
-"""Pause after publishing: multiples of the duration of publishing and of the sending time, and the maximum in seconds. If there are
-many clients, they get few large frames; few clients get each notification without delay."""
+"""Pause after publishing: multiple of the publishing time, multiple of the sending time, and maximum in seconds.
+
+If there are many clients, they get few large frames; few clients get each notification without delay.
+"""
 _SLICE = wire_codec.QUEUE_LIMIT // 2
 """Maximum number of notifications in a frame; a frame in a queue must not exceed the client's limit."""
 _TAKING_S = 0.05
-"""How long to wait, after each frame, until clients whose queue was empty before have read it, in seconds."""
+"""Maximum wait (seconds) after each frame until clients whose queue was empty before have read the frame."""
 
 
 class NewsPublisher:
-    """Makes notifications of notices.
+    """Converts notices of the engine to notifications for clients.
 
     Args:
         config: configuration of the project.
@@ -64,13 +66,16 @@ class NewsPublisher:
         self._ids: dict[str, tuple[bytes, int]] | None = None
         self._started: dict[int, wire_records.JobInfo] = {}
         self._changed: dict[str, str] = {}
-        """{source: reason of its last reported change}: several jobs of one source are one change."""
+        """{source: reason of its last reported change}.
+
+        A source is reported once, even if several of its jobs report the same change.
+        """
         self._ready: dict[str, bool] = {}
         self._is_unsure = True
         """Whether the set of critical jobs may have changed since the last query."""
         self._sending_s = 0.0
         self._gaps = 0
-        """Number of times that all clients had to start again; notices from before the last time are not published."""
+        """Number of times that a `resync` was sent to all clients; notices from before the last `resync` are not published."""
         self._tasks: list[asyncio.Task[None]] = []
         sessions.hello_callbacks.append(self._send_readiness)
         sessions.end_callbacks.append(lambda _session: self._forget_ids())
@@ -102,7 +107,7 @@ class NewsPublisher:
         self._wake.set()
 
     def on_engine_change(self, is_here: bool) -> None:
-        """Handle an engine that has connected or disconnected: notices may be missing."""
+        """Handle an engine that has connected or disconnected; some of the engine's notices may be missing."""
         self._gaps += 1
         self._pending.clear()
         self._started.clear()
@@ -203,7 +208,7 @@ class NewsPublisher:
             return notices.AssetChanged(asset_of(row))
         known = self._ids.pop(name, None) if self._ids is not None else None
         if digest or (self._ids is not None and known is None):
-            return None  # a later notice reports its removal, or it is not an asset for the runtime
+            return None  # a later notice reports the removal, or the product is not an asset for the runtime
         return notices.AssetRemoved(asset_id(*known) if known is not None else "", platform, path)
 
     def _job(self, notice: JobChanged, known: dict[str, SourceRow]) -> list[object]:
@@ -246,7 +251,7 @@ class NewsPublisher:
                 try:
                     readiness = await self.engine.ask(engine_requests.Readiness())
                 except KnownError:
-                    self._is_unsure = True  # so the next event starts another query
+                    self._is_unsure = True  # query again after the next event
                     break
                 self._publish_readiness(readiness)
                 if readiness["state"] != "idle":
@@ -274,7 +279,7 @@ def pending_count(counts: dict[str, int], platform: str) -> int:
 
 
 def _read_from_database(pending: Sequence[NoticeLine]) -> tuple[dict[str, str], set[str]]:
-    """Return what the notices do not contain: ({product: its last digest, "" = removed}, sources)."""
+    """Return the names for which the database must be read: ({product: its last digest, "" = removed}, sources)."""
     digests: dict[str, str] = {}
     paths: set[str] = set()
     for _epoch, _seq, notice in pending:

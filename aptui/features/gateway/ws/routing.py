@@ -1,4 +1,6 @@
-"""Answers requests of clients: permissions, waiting for earlier changes, audit, and the answers about engine, project and assets.
+"""Answers requests of clients about the engine, the project and assets.
+
+This module checks permissions, waits for earlier changes, and writes the audit log.
 
 Tests: `tests/features/gateway/ws/test_routing.py`, `tests/features/gateway/ws/test_client_sessions.py`.
 """
@@ -105,7 +107,10 @@ def _jobs(context: GatewayContext, rows: Iterable[JobRow]) -> tuple[JobInfo, ...
 
 
 async def _raise_priority(session: WireSession, found: FoundAsset, lookup: AssetLookup, urgency: int) -> int:
-    """If the client may, raise the priority of pending jobs, or of a term without a match; return the number of jobs."""
+    """Raise the priority of pending jobs, or of future jobs for a term without a match, if the client has the scope.
+
+    Return the number of jobs.
+    """
     context = session.context
     if not (context.engine.is_here and session.identity.may(Scope.ESCALATE)):
         return 0
@@ -246,7 +251,7 @@ async def product_info(session: WireSession, request: wire_records.ProductInfo) 
 
 
 async def resolve_path(session: WireSession, request: wire_records.ResolvePath) -> wire_records.ResolvedPath:
-    """Resolve a path; also of a file in a scan folder that is not a source yet."""
+    """Resolve a path of a source or product, or of a file in a scan folder that is not a source yet."""
     context = session.context
     if not request.path:
         raise RequestMistake("'path' is missing")
@@ -352,7 +357,7 @@ _RELOCATION_LIMIT_S = 120.0
 
 
 async def processor_status(session: WireSession, request: wire_records.ProcessorStatus) -> wire_records.ProcessorState:
-    """Return the pending work, and whether all critical jobs have ended."""
+    """Return the numbers of pending jobs, and whether all critical jobs have ended."""
     context = session.context
     if request.platform:
         context.refuse_unknown(request.platform)
@@ -497,7 +502,7 @@ async def interest(session: WireSession, request: wire_records.Interest) -> wire
 
 
 def _keys(reader: Reader, uuids: Sequence[bytes], paths: Sequence[str], platforms: Sequence[str]) -> tuple[str, ...]:
-    """Return the keys of the sources, including the keys of unknown paths, which may become sources."""
+    """Return the keys of sources. Unknown paths have keys, too, because they may become sources later."""
     sql = "SELECT path_key FROM aptui_sources WHERE source_id = ?"
     found = [key for uuid in uuids for number in source_ids(reader, uuid) for (key,) in reader.ask(sql, (number,))]
     for path in paths:

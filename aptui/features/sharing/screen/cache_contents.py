@@ -1,4 +1,6 @@
-"""The contents of a cache for the Shared cache screen: amounts by platform, folder and builder, and checks for problems.
+"""The contents of a cache for the Shared cache screen.
+
+This module counts products and their size by platform, folder and builder, and checks the cache for problems.
 
 The queries run in a thread.
 
@@ -60,7 +62,7 @@ class CacheShare(Struct, frozen=True):
 
 
 class CacheInventory(Struct, frozen=True):
-    """All amounts of the cache at one time."""
+    """Number and size of all products in the cache at one time, by platform, folder and builder."""
 
     platforms: tuple[CacheShare, ...]
     folders: tuple[CacheShare, ...]
@@ -176,7 +178,7 @@ def find_unowned(
             if time.monotonic() - reported_at > _REPORT_EVERY_S:
                 reported_at = time.monotonic()
                 report(CheckProgress(count, 0, count, 0, 0, tuple(map(_as_unowned, found))))
-        found = still_orphans(found, reader, cache_dir)  # by now, the files of a running commit have rows, and are dropped
+        found = still_orphans(found, reader, cache_dir)  # drop files that have got a row by now, because a commit was running
     return CheckProgress(count, 0, count, count, 0, tuple(map(_as_unowned, found)))
 
 
@@ -257,7 +259,7 @@ class InventoryReader:
     def _take(self, contents: CacheInventory) -> None:
         self.contents, self.trouble = contents, ""
         self._taken(contents)
-        self.read_if_stale()  # assets may have changed during the reading
+        self.read_if_stale()  # assets may have changed while the contents were read
         self._changed()
 
     def _fail(self, error: KnownError) -> None:
@@ -299,7 +301,7 @@ def gauge(share: float, cells: int) -> tuple[Part, ...]:
 
 # Checks of the cache on the Shared cache screen.
 #
-# Products that differ from their records (`verify`), files without a product (`unowned`).
+# A check finds products that differ from their records (`verify`), or files without a product (`unowned`).
 #
 # A check runs in a thread and reports its findings so far. Repairs are requests to the engine; the screen deletes no files.
 
@@ -450,7 +452,7 @@ def _progress_line(title: str, progress: CheckProgress, width: int) -> tuple[Seq
 
 
 _NAME_CELLS = 30
-"""Maximum length of a name in a question, so that the answers stay visible."""
+"""Maximum number of cells of a name in a question, so that the possible answers remain visible."""
 
 
 class RepairCommands:
@@ -488,7 +490,7 @@ class RepairCommands:
         self._shell.question("run the jobs of these sources again?", choices)
 
     def _reprocess(self, sources: Sequence[str]) -> None:
-        from aptui.link.port import ReprocessJobs  # keeps the start fast: the requests are loaded after the first paint
+        from aptui.link.port import ReprocessJobs  # imported on demand, so that the screen starts fast
 
         done = f"{count(len(sources), 'source')} will be processed again; verify again when the engine is idle"
         self._shell.ask(ReprocessJobs(keys=tuple(key_of(source) for source in sources)), done)
@@ -510,7 +512,7 @@ class RepairCommands:
 
     def _delete(self, gone: list[CacheProblem]) -> None:
         """Request a rescan: the engine deletes files without a product in every folder whose time differs from the recorded one."""
-        from aptui.link.port import RescanSources  # keeps the start fast: the requests are loaded after the first paint
+        from aptui.link.port import RescanSources  # imported on demand, so that the screen starts fast
 
         cache_dir = self._shell.session.cache_dir
 

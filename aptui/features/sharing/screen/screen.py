@@ -1,4 +1,4 @@
-"""The Shared cache screen: contents of this project's cache, its problems and their repair, and a line about the team's cache.
+"""The Shared cache screen: contents of this project's cache, problems and repairs of this cache, and a line about the team's cache.
 
 Tests: `tests/features/sharing/screen/test_screen.py`.
 """
@@ -70,7 +70,7 @@ _PROBLEMS = {"damaged": ("failed", "failed"), "missing": ("warning", "warning"),
 
 
 def share_cell(share: CacheShare, column: str) -> Cell:
-    """Return the table cell of an amount in a column."""
+    """Return the table cell for a column in the row of a platform, folder or builder."""
     match column:
         case "name":
             return Cell(share.name, "path")
@@ -87,7 +87,10 @@ def share_cell(share: CacheShare, column: str) -> Cell:
 
 
 def _make_made_cell(share: CacheShare) -> Cell:
-    """Return the cell of products made since yesterday: "all" if all are new, because other columns show their number and size."""
+    """Return the cell of products made since yesterday.
+
+    If all products are new, the cell is "all", because other columns show their number and size.
+    """
     if not share.made:
         return Cell(glyph("none"), "muted")
     return Cell("all" if share.made == share.count else f"{share.made:,}, {size_text(share.made_bytes)}")
@@ -100,7 +103,7 @@ def platform_columns(platforms: Sequence[CacheShare]) -> tuple[Column, ...]:
 
 
 def share_order(share: CacheShare, column: str) -> object:
-    """Return the sort key of an amount."""
+    """Return the sort key for a column in the row of a platform, folder or builder."""
     orders: dict[str, object] = {
         "name": share.name.lower(),
         "count": share.count,
@@ -110,7 +113,7 @@ def share_order(share: CacheShare, column: str) -> object:
 
 
 def problem_cell(problem: CacheProblem, column: str) -> Cell:
-    """Return a cell of a finding."""
+    """Return the table cell for a column in the row of a problem."""
     sign, role = _PROBLEMS[problem.kind]
     match column:
         case "problem":
@@ -124,7 +127,7 @@ def problem_cell(problem: CacheProblem, column: str) -> Cell:
 
 
 def problem_order(problem: CacheProblem, column: str) -> object:
-    """Return the sort key of a finding."""
+    """Return the sort key for a column in the row of a problem."""
     orders: dict[str, object] = {"problem": problem.kind, "source": problem.source.lower(), "size": problem.size_bytes}
     return orders.get(column, problem.name.lower())
 
@@ -172,7 +175,8 @@ class CacheTables:
 
     def show_findings(self, progress: CheckProgress) -> None:
         """Show the findings so far."""
-        if len(progress.problems) != self._problems.row_count():  # a check only adds findings, so the number shows every change
+        # a check only adds findings, so a change always changes their number
+        if len(progress.problems) != self._problems.row_count():
             self._problems.show(progress.problems)
         self.findings.refresh_model()
 
@@ -183,7 +187,8 @@ class CacheTables:
     def fit(self, size: Size, *, is_narrow: bool, is_zoomed: bool) -> None:
         """Shrink short tables to the lines they need."""
         platforms, builders, findings = (self._model(name).row_count() + 1 for name in ("platforms", "builders", "findings"))
-        self.platforms.styles.height = max(2, min(platforms, 5 if is_narrow else 9))  # at least the heading and one row
+        # the minimum height is the heading and one row
+        self.platforms.styles.height = max(2, min(platforms, 5 if is_narrow else 9))
         for name in ("builders", "folders"):
             self._widgets[name].display = self._model(name).row_count() > 0
         self.builders.styles.height = min(builders, max(3, size.height // 4 + 1)) if is_narrow else "1fr"

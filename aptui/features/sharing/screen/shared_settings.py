@@ -1,4 +1,4 @@
-"""The team's cache on the Shared cache screen: a draft of mode, location and patterns, a test of it, and the savings.
+"""The team's cache on the Shared cache screen: a draft of mode, location and patterns, a test of this draft, and the savings.
 
 The draft is saved into the project's `aptui.yaml`; unchanged text stays as it is (`config.edit`).
 
@@ -33,7 +33,7 @@ _MEANINGS = {"inactive": "not used", "client": "read", "server": "read and writt
 _KINDS = {"glob": "Wildcard", "regex": "Regex"}
 _WIDE_COLUMNS = 110
 _WORTH_SHOWING_MS = 50
-"""Minimum time that is shown, in ms: a shorter time would round to 0.0 s."""
+"""Minimum time that is displayed, in ms: a shorter time would be displayed as 0.0 s."""
 
 
 class SharingRow(Struct, frozen=True):
@@ -82,7 +82,7 @@ class SharedSettings:
         self._shell, self._changed = shell, changed
         self._task = BackgroundTask("aptui-cache-sharing", shell.in_ui)
         self._seen: Draft | None = None
-        """The configured settings when they were checked last."""
+        """The configured settings at the last check."""
         self._saved = Draft()
         self.draft = Draft()
         self.answer: ProbeAnswer | None = None
@@ -112,7 +112,7 @@ class SharedSettings:
         if now != self._seen and not self.is_dirty:
             self._saved = self.draft = now
         self._seen = now
-        from aptui.features.sharing import totals as shared_totals  # keeps the start fast
+        from aptui.features.sharing import totals as shared_totals  # imported on demand, so that the screen starts fast
         from aptui.shared.result_store import line, total
 
         self._sums = shared_totals.read(self._shell.session.cache_dir).builders
@@ -121,7 +121,10 @@ class SharedSettings:
     # --------------------------------------------------------------------------------------------------------------- words
 
     def summary(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
-        """Return the line about the team's cache. Important facts come first, because a narrow screen cuts the end of the line."""
+        """Return the line about the team's cache.
+
+        The line begins with the important facts, because a narrow screen cuts the end of the line.
+        """
         draft, is_news = self.draft, self.is_dirty or self.answer is not None
         left = [Part(" shared cache  ", "muted")]
         if self.answer is None or width >= _WIDE_COLUMNS:
@@ -254,7 +257,7 @@ class SharedSettings:
         sharing = replace(config.sharing, mode=self.draft.mode, store=self.draft.store)
 
         def work(_task: BackgroundTask) -> ProbeAnswer:
-            from aptui.features.sharing.namespaces import probe  # keeps the start fast
+            from aptui.features.sharing.namespaces import probe  # imported on demand, so that the screen starts fast
 
             return probe(sharing)
 
@@ -271,14 +274,14 @@ class SharedSettings:
             return
 
         def work(_task: BackgroundTask) -> None:
-            from aptui.config.edit import writable_files, write  # keeps the start fast
+            from aptui.config.edit import writable_files, write  # imported on demand, so that the screen starts fast
 
             file = writable_files(folder)[0]
             if draft.patterns != before.patterns:
                 write(folder, file, "shared_cache.patterns", [row.plain() for row in draft.patterns])
             if draft.store != before.store:
                 write(folder, file, "shared_cache.store", draft.store)
-            if draft.mode != before.mode:  # the mode is written last, because it needs a location
+            if draft.mode != before.mode:  # write the mode last, because a mode needs a location
                 write(folder, file, "shared_cache.mode", draft.mode)
 
         def take_result(_nothing: None) -> None:
@@ -297,7 +300,7 @@ class SharedSettings:
 
 def _savings(sums: Sequence[SharingSum]) -> list[str]:
     """Return the savings of each builder with aligned numbers; the time is left out if no time was saved or lost."""
-    from aptui.shared.result_store import duration  # keeps the start fast
+    from aptui.shared.result_store import duration  # imported on demand, so that the screen starts fast
 
     sentences = []
     here, shared, made = (

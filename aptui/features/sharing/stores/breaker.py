@@ -1,4 +1,6 @@
-"""A circuit breaker for a store, and calls with a deadline. After some failures the breaker opens for a while, then admits one try.
+"""A circuit breaker for a store, and calls with a deadline.
+
+After some failures the breaker opens for a while, so that the store is not called; then it admits one attempt.
 
 Tests: `tests/features/sharing/stores/test_breaker.py`.
 """
@@ -12,9 +14,9 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
-# Calls with a deadline: a few threads make the calls, and a caller waits no longer than its deadline. A blocked thread (an
-# unreachable network share blocks a system call forever) is given up, and its answer is dropped. The threads do not keep the
-# process alive.
+# Calls with a deadline: a few threads make the calls, and each caller waits until its deadline at most. A blocked thread is
+# abandoned and its answer is dropped, because an unreachable network share may block a system call forever. The threads do not keep
+# the process alive.
 
 T = TypeVar("T")
 
@@ -59,7 +61,7 @@ class DeadlineExecutor:
         return answer
 
     def close(self) -> None:
-        """End the threads when all calls have run."""
+        """End the threads after all queued calls have run."""
         with self._lock:
             for _ in range(self._started):
                 self._calls.put(None)

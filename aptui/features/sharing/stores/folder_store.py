@@ -1,4 +1,6 @@
-"""Shared results in a folder of this machine or on a network share: temporary file, sync, then one step that publishes.
+"""Shared results in a folder of this machine or on a network share.
+
+A file is written to a temporary file, synced, and then published in one step.
 
     <root>/[ns/<namespace>/]ac/<2 hex>/<key>       records
     <root>/[ns/<namespace>/]cas/<2 hex>/<digest>   blobs
@@ -29,7 +31,7 @@ _NAMESPACE = re.compile("[a-z0-9][a-z0-9._-]{0,63}")
 
 
 def prefix_of(namespace: str) -> str:
-    """Return the path of a namespace below a store's root, "" for the trusted one, else with a slash at its end.
+    """Return the path of a namespace below a store's root: "" for the trusted namespace, otherwise a path with a slash at its end.
 
     Raises:
         UserError: the name is invalid.
@@ -75,7 +77,7 @@ class FolderStore:
                 return None
 
     def put_record(self, key: str, data: bytes, *, if_absent: bool = True) -> bool:
-        """Publish a record; with `if_absent` the first of several writers wins."""
+        """Publish a record; with `if_absent`, an existing record is kept, so that the first of several writers wins."""
         path = self.record_path(key)
         with name_errors(self.address):
             if if_absent and os.path.exists(path):
@@ -109,7 +111,7 @@ class FolderStore:
                 self._publish(written, path, if_absent=False)
 
     def close(self) -> None:
-        """Do nothing: no resources are held."""
+        """Do nothing, because this store holds no resources."""
 
     @contextlib.contextmanager
     def _write_temporary(self, chunks: Iterable[bytes]) -> Iterator[str]:
@@ -138,7 +140,7 @@ class FolderStore:
             return
         self._make_folder(os.path.dirname(folder))
         with contextlib.suppress(FileExistsError):
-            os.mkdir(folder, 0o755)  # never writable for others, even with umask 0
+            os.mkdir(folder, 0o755)  # not writable for other users, even with umask 0
             if shared := self._read_shared_mode():
                 os.chmod(folder, shared)
 
@@ -156,7 +158,7 @@ class FolderStore:
                 os.link(written, path)
             except FileExistsError:
                 return False
-            except OSError:  # without hard links, another writer may win between check and rename
+            except OSError:  # if the disk has no hard links, another writer may win between check and rename
                 if os.path.exists(path):
                     return False
                 os.rename(written, path)

@@ -1,9 +1,9 @@
 """The store of this machine and its maintenance: results of all checkouts, placed into a cache by reflink, link or copy.
 
 It has the layout of `folder_store`, so `cache_server` can serve it. Blobs are read-only. If the file system cannot share bytes
-(reflink), a placed product is a copy, or with `links: hard` a hard link to the blob. A blob is used unchecked while its size and
-times, including the inode's change time, are those of the last check. Otherwise its bytes are checked, and a changed blob is
-removed.
+(reflink), a placed product is a copy, or with `links: hard` a hard link to the blob. A blob is used without a check while its size
+and times, including the inode's change time, equal the values at the last check. Otherwise the blob's bytes are checked, and a
+changed blob is removed.
 
 Records have a seal of this machine (`here`), made with a secret in the store. Records that other machines have uploaded need a
 trusted seal of the team.
@@ -34,22 +34,24 @@ from aptui.shared.errors import HostError
 from aptui.shared.forms import prepare_form
 from aptui.shared.result_store import Mismatch
 
-# Maintenance of this machine's store: removes the results that were not used for the longest time, checks all bytes, counts.
+# Maintenance of this machine's store: removes the least recently used results, checks the bytes of all files, and counts files.
 #
 # The access time of a record is the last use of its result. A blob's access time is less reliable: a product may be a hard link
 # to it, and reading the product reads the blob. So a blob is as old as the newest record that names it, and both are removed
 # together.
 
 GRACE_S = 600.0
-"""Time in seconds: while an engine uses the store, no result is removed that was used within this time, because the engine may be
-placing it."""
+"""Minimum age (seconds) since the last use of a result for its removal while an engine uses the store.
+
+The engine may still be placing results that were used more recently.
+"""
 _TARGET_SHARE = 0.9
 """Target of a cleanup, as a share of the size limit. Without this margin, the store would be full again at once."""
 _BATCH = 200
 
 
 class StoreMaintenance(Struct):
-    """Result of an action; `is_busy`: another process is cleaning up, so nothing was done."""
+    """Result of a maintenance action; `is_busy`: another process is cleaning up, so nothing was done."""
 
     records: int = 0
     blobs: int = 0
@@ -75,13 +77,13 @@ class _BlobEntry(msgspec.Struct):
 
 
 class _Naming(msgspec.Struct):
-    """The part of a record that names blobs; lists of variants and files of other programs name none."""
+    """The fields of a record that name blobs. Lists of variants and files of other programs name no blobs."""
 
     products: list[_BlobEntry] = []
 
 
 def count(root: str) -> StoreMaintenance:
-    """Return the amounts in the store at `root`."""
+    """Count the files and bytes in the store at `root`."""
     found = StoreMaintenance()
     for entry in _entries(root):
         _add(found, entry)
@@ -124,7 +126,8 @@ def _by_result(entries: list[_Entry]) -> list[_Entry]:
     """Return all files, sorted by the last use of their results, the least recently used first."""
     used: dict[tuple[str, str], float] = {}
     for newer in sorted(entry for entry in entries if not entry.is_blob):
-        used |= {(_top(newer), digest): newer.used for digest in _read_digests(newer)}  # the newest record of a blob wins
+        # the newest record that names a blob determines its last use
+        used |= {(_top(newer), digest): newer.used for digest in _read_digests(newer)}
     return sorted(replace(entry, used=used.get((_top(entry), os.path.basename(entry.path)), entry.used)) for entry in entries)
 
 
@@ -134,7 +137,7 @@ def _top(entry: _Entry) -> str:
 
 
 def _read_digests(record: _Entry) -> list[str]:
-    """Return the digests of the blobs that a record names; a damaged record, or a file of another program, names none."""
+    """Return the digests of the blobs that a record names; a damaged record or a file of another program names no blobs."""
     try:
         with open(record.path, "rb", opener=open_noatime) as file:
             return [
@@ -267,7 +270,7 @@ class LocalStore(FolderStore):
             return self.get_record(key) is None and super().put_record(key, ours, if_absent=False)
 
     def drop_record(self, key: str) -> None:
-        """Remove a useless record."""
+        """Remove a record whose result cannot be used."""
         with contextlib.suppress(OSError):
             os.unlink(self.record_path(key))
 
@@ -349,7 +352,7 @@ class LocalStore(FolderStore):
         raise Mismatch(f"blob {digest} was changed", where=self.address)
 
     def _note_use(self, path: str) -> None:
-        """Set the access time of a file, which records its last use.
+        """Set the access time of a file, which records the file's last use.
 
         Keep its modification time, which `placing.is_remembered` compares.
         """
@@ -358,7 +361,10 @@ class LocalStore(FolderStore):
             os.utime(path, ns=(int(self._clock() * 1e9), state.st_mtime_ns))
 
     def _note_use_of_blob(self, path: str, checked: os.stat_result) -> None:
-        """Note the use of a blob. This moves the blob's change time, so note its check again if it is unchanged since `checked`."""
+        """Record the use of a blob.
+
+        Recording changes the inode's change time, so the blob's check is noted again if the blob is unchanged since `checked`.
+        """
         state = os.stat(path)
         is_same = (state.st_size, state.st_mtime_ns) == (checked.st_size, checked.st_mtime_ns)
         is_ours = (
@@ -387,7 +393,7 @@ class LocalStore(FolderStore):
 
 
 def _read_secret(root: str) -> bytes:
-    """Return the secret of the store at `root`; both are made if they do not exist."""
+    """Return the secret of the store at `root`; create the store and the secret if they do not exist."""
     path = os.path.join(root, "secret")
     try:
         os.makedirs(root, mode=0o700, exist_ok=True)
@@ -428,7 +434,7 @@ def _is_ours(path: str) -> bool:
 
 
 def _remember_again(path: str) -> None:
-    """Note the check of a read-only file, which is made writable for a moment, because the note is an extended attribute."""
+    """Note that a read-only file was checked. The file is made writable for a moment, because the note is an extended attribute."""
     mode = os.stat(path).st_mode & 0o7777
     with contextlib.suppress(OSError):
         os.chmod(path, mode | 0o200)

@@ -28,7 +28,7 @@ def write_verified(chunks: Iterable[bytes], target: str, digest: str, size: int)
     """Write `chunks` to the new file `target`, at most `size` bytes.
 
     Raises:
-        Mismatch: the length or the SHA-256 is wrong. An error while it is written deletes `target`.
+        Mismatch: the length or the SHA-256 is wrong. An error during writing deletes `target`.
         FileExistsError: the file exists; it stays.
     """
     hasher, left = hashlib.sha256(), size
@@ -77,7 +77,7 @@ def digest_of(path: str) -> str:
 
 
 def open_noatime(path: str, flags: int) -> int:
-    """Open a file without changing its access time, for `open(opener=…)`; only its owner may do that."""
+    """Open a file without changing its access time, for `open(opener=…)`. For files of other owners, the access time changes."""
     try:
         return os.open(path, flags | os.O_NOATIME)
     except PermissionError:
@@ -111,7 +111,7 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 class Lease:
-    """A lease of the store at `root`, valid until it is closed or the process ends."""
+    """A lease of the store at `root`, valid until the lease is closed or the process ends."""
 
     def __init__(self, root: str) -> None:
         folder = os.path.join(root, "leases")
@@ -121,7 +121,7 @@ class Lease:
         self._descriptor = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with contextlib.suppress(OSError):
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.rename(hidden, self._path)  # only now visible to other processes: the file is locked
+        os.rename(hidden, self._path)  # the lease becomes visible to other processes only after it is locked
 
     def close(self) -> None:
         """Release the lease; further calls do nothing."""
@@ -194,11 +194,14 @@ def _is_dead(path: str) -> bool:
 
 
 _FICLONE = 0x40049409
-"""Number of ioctl_ficlone(2), which makes two files share their bytes until one of them is written."""
+"""Request number of ioctl_ficlone(2), which makes two files share their bytes until one of the files is written."""
 _MEMO = "user.aptui"
 _SLACK_NS = 50_000_000
-"""Maximum time (nanoseconds) of our own changes of the inode after a note: chmod or rename. Later changes are by other programs.
-They are always detected, because programs can reset the modification time but not the change time."""
+"""Maximum time (nanoseconds) from a note to this program's own changes of the inode, such as chmod and rename.
+
+Later changes were made by other programs. Changes by other programs are always detected, because programs can reset the
+modification time but not the change time.
+"""
 _CANNOT = frozenset(
     {errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM, errno.EMLINK, errno.EACCES}
 )

@@ -33,7 +33,10 @@ from aptui.shared.errors import UserError, install_advice
 from aptui.shared.result_store import Mismatch, StoreError, StoreFull, StoreRefused
 
 SLOWEST_BYTES_PER_S = 1 << 20
-"""Minimum rate of a transfer. The timeout of a transfer is that of an operation plus the time for its bytes at this rate."""
+"""Minimum rate of a transfer (bytes per second).
+
+The timeout of a transfer is the timeout of an operation plus the time for the bytes at this rate.
+"""
 _STALL_S = 5.0
 _IDLE_CONNECTIONS = 8
 _SENT_AT_ONCE = 64 * 1024
@@ -41,7 +44,7 @@ _Buffer = TypeVar("_Buffer", bytearray, memoryview)
 
 
 _SMALL_RECORD_BYTES = 256 << 10
-"""Maximum size of a small record. Records have some hundred bytes, or about a hundred bytes per product."""
+"""Maximum size (bytes) of a small record. A record has some hundred bytes, and about a hundred bytes more per product."""
 _one_large = threading.Lock()
 
 
@@ -94,7 +97,10 @@ class HttpStore:
             return data
 
     def _rest(self, answer: http.client.HTTPResponse) -> bytes:
-        """Read the rest of a large record. Only one thread at a time does this, so that endless answers do not fill the memory."""
+        """Read the rest of a large record.
+
+        Only one thread at a time does this, so that several very long answers do not fill the memory.
+        """
         if not _one_large.acquire(timeout=self._limit_s):
             raise StoreError("other large records take too long", where=self.address)
         try:
@@ -103,7 +109,10 @@ class HttpStore:
             _one_large.release()
 
     def put_record(self, key: str, data: bytes, *, if_absent: bool = True) -> bool:
-        """Publish a record; if the server ignores `If-None-Match`, another writer may win after our check."""
+        """Publish a record.
+
+        If the server ignores `If-None-Match`, another writer may publish a record between our check and our upload.
+        """
         if if_absent and self._has("ac", key):
             return False
         headers = {"Content-Length": str(len(data))} | ({"If-None-Match": "*"} if if_absent else {})
@@ -156,7 +165,7 @@ class HttpStore:
             self._check_answer(answer, method)
             yield answer
             if answer.status in {404, 412} or method in {"HEAD", "PUT"}:
-                answer.read(_SENT_AT_ONCE)  # the text of an error page, so that the connection can be used again
+                answer.read(_SENT_AT_ONCE)  # read the text of an error page, so that the connection can be used again
             if answer.isclosed() and len(self._idle) < _IDLE_CONNECTIONS:
                 self._idle.append(connection)
                 connection = None
@@ -175,7 +184,8 @@ class HttpStore:
     ) -> tuple[_Connection, http.client.HTTPResponse]:
         """Send a request and read the head of its answer; if the server has closed the connection, open a new one once.
 
-        A request with a body uses a connection that was just checked, because the body cannot be read a second time.
+        A request with a body is sent only on a connection that was just checked, because the body cannot be read again for a second
+        attempt.
         """
         while True:
             connection = self._connection(deadline)
@@ -222,7 +232,7 @@ class HttpStore:
 
 
 class _Connection(http.client.HTTPConnection):
-    """A connection with one deadline for the next request, with or without TLS."""
+    """A connection to a server, with or without TLS. Each request has one deadline for all its steps."""
 
     def __init__(self, host: str, port: int | None, context: ssl.SSLContext | None, deadline: float, *, is_safe: bool) -> None:
         super().__init__(host, port or (443 if is_safe else 80))
@@ -256,7 +266,7 @@ class _Connection(http.client.HTTPConnection):
             self.sock.sendall(memoryview(chunk)[start : start + _SENT_AT_ONCE])
 
     def is_quiet(self) -> bool:
-        """Whether the connection can be used again: the server has neither closed it nor sent unrequested data."""
+        """Whether the connection can be used again: the server has neither closed the connection nor sent unrequested data."""
         try:
             self.sock.settimeout(0)
             self.sock.recv(1)
@@ -287,7 +297,7 @@ class _Timed(io.RawIOBase):
         super().close()
 
     def readable(self) -> bool:
-        """Return True: the socket can be read."""
+        """Return True, because the socket can be read."""
         return True
 
     def readinto(self, buffer: _Buffer) -> int:  # type: ignore[override]  # typeshed's WriteableBuffer has no name at run time
@@ -314,7 +324,7 @@ def _chunks(answer: http.client.HTTPResponse) -> Iterator[bytes]:
 
 
 def _expect_whole(answer: http.client.HTTPResponse, got: int) -> None:
-    """Refuse an incomplete answer: `length` is the number of missing bytes."""
+    """Raise an error if the answer is incomplete; `length` is the number of missing bytes."""
     if answer.length and got <= MAX_RECORD_BYTES:
         raise StoreError("the server broke off its answer")
 
