@@ -46,15 +46,15 @@ if TYPE_CHECKING:
 
 FRAMES_ASSET_TYPE = UUID("3c9d5c1e-7f0b-5b64-8f0e-2a4c9d7e1e0c")
 PAGE_ASSET_TYPE = UUID("3c9d5c1e-7f0b-5b64-8f0e-2a4c9d7e1e02")
-"""Asset type of a page: a picture, as the `image` builder makes them."""
+"""Asset type of a page: the asset type of the pictures that the `image` builder makes."""
 
 MOST_SPRITES = 10_000
 _MOST_EMPTY = 1 << 22
-"""Maximum number of pixels of a frame beyond those of its sheet: Aseprite trims transparent borders, so a frame may be larger."""
+"""Number of pixels by which a frame may exceed its sheet: Aseprite trims transparent borders, so a frame may be larger."""
 _LEAST_RATIO = 1.02
 """Minimum ratio of a page's area to the area of its sprites. Smaller pages are not tried, because packing hardly ever succeeds."""
 _SMALLEST_SIDE, _STEP = 16, 8
-"""For pages whose sides are not powers of two: the first side that is tried, and the least step to the next one (pixels)."""
+"""Pages whose sides are not powers of two: the first side that is tried, and the minimum increase to the next side (pixels)."""
 Side = Annotated[int, Meta(ge=0, le=16384)]
 
 
@@ -130,14 +130,14 @@ class SheetTag(Struct, frozen=True):
 
 
 class Point(Struct, frozen=True):
-    """A place in pixels."""
+    """A position in pixels."""
 
     x: int
     y: int
 
 
 class SliceKey(Struct, frozen=True):
-    """A slice from one frame on: its rectangle in the sprite (`bounds`).
+    """The values of a slice that hold from one frame on; `bounds` is its rectangle in the sprite.
 
     `center` (of a 9-slice) and `pivot` are relative to the rectangle.
     """
@@ -154,7 +154,7 @@ class Slice(Struct, frozen=True):
 
 
 class SheetMeta(Struct, frozen=True, rename="camel"):
-    """The part of Aseprite's JSON about the whole sheet; `image` is the path of its picture, relative to the JSON file."""
+    """The object `meta` of Aseprite's JSON; `image` is the path of the sheet's picture, relative to the JSON file."""
 
     image: str
     frame_tags: list[SheetTag] = []
@@ -214,7 +214,7 @@ class AtlasBuilder(SimpleBuilder):
                 raise JobError("Godot's atlases have no turned sprites; set rotate: false")
         for pattern in _list_patterns(request.read_source(), request.source):
             for file in request.matching(pattern):
-                with suppress(JobError, OSError):  # the job itself reports the mistake
+                with suppress(JobError, OSError):  # the job itself reports a mistake in the file
                     if _is_sheet(file.path):
                         request.depends_on(_read_sheet(file)[1])
 
@@ -259,7 +259,7 @@ def read_atlas_file(data: bytes, source: str) -> AtlasFile:
     """Return the content of an `.atlas` file.
 
     Raises:
-        JobError: it is not JSON, or not an atlas.
+        JobError: the file is not JSON, or not an atlas.
     """
     try:
         return msgspec.json.decode(data, type=AtlasFile)
@@ -294,7 +294,7 @@ def _read_sheet(file: MatchedFile) -> tuple[SpriteSheet, str]:
     """Return a sprite sheet and the path of its picture.
 
     Raises:
-        JobError: it is not Aseprite's JSON.
+        JobError: the file is not Aseprite's JSON.
     """
     with open(file.full_path, "rb") as opened:
         data = opened.read()
@@ -484,7 +484,7 @@ def _draw_page(size: tuple[int, int], sprites: list[Sprite], options: AtlasParam
 
 
 def describe_frames(contents: Contents, names: list[str], sizes: list[tuple[int, int]], options: AtlasParams) -> str:
-    """Return the list of frames in the form that `format` names."""
+    """Return the list of frames, written for the engine that `format` names."""
     frames = {each.name: _describe_frame(each, contents.frames.get(each.name, FrameSettings())) for each in contents.sprites}
     pages: list[dict[str, Any]] = [{"image": name, "size": _size(size)} for name, size in zip(names, sizes, strict=True)]
     by_page = [[each for each in contents.sprites if each.page == number] for number in range(len(names))]
@@ -537,7 +537,7 @@ def _describe_frame(sprite: Sprite, extra: FrameSettings) -> dict[str, Any]:
 
 
 def _describe_region(sprite: Sprite) -> dict[str, Any]:
-    """Return a sprite in Godot's form: its region of the page, and the trimmed margin (left, top, whole width, whole height)."""
+    """Return a sprite as Godot stores it: its region of the page, and the trimmed margin (left, top, whole width, whole height)."""
     (width, height), (whole_width, whole_height) = sprite.shape, sprite.size
     margin = _box(*sprite.corner, whole_width - width, whole_height - height)
     return {"filename": sprite.name, "region": _box(*sprite.place, width, height), "margin": margin}

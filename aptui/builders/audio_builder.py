@@ -64,7 +64,7 @@ FORMATS = {
     "mp3": SoundFormat("MP3", "MPEG_LAYER_III", "mp3", 2, rates=_MP3_RATES),
     "adpcm": SoundFormat("WAV", "IMA_ADPCM", "wav", 2, most_rate=192_000),
 }
-"""{value of the parameter `format`: how the product is written}; an empty subtype is PCM; `bits` decides its size."""
+"""{value of the parameter `format`: how the product is written}; an empty subtype means PCM with `bits` bits a sample."""
 _BITS_OF = {"PCM_S8": 8, "PCM_U8": 8, "PCM_16": 16, "PCM_24": 24, "ALAW": 16, "ULAW": 16, "IMA_ADPCM": 16, "MS_ADPCM": 16}
 """{libsndfile's subtype of a source: bits of a sample}; samples of all other subtypes are not integers."""
 _LOSSY_BITS = 24
@@ -79,7 +79,7 @@ MARKS_ASSET_TYPE = UUID("b1a7e3d4-9c52-5f38-a6d1-4e8b0c6f1e04")
 """Asset type of the loop points and markers of a sound whose format has no place for them: JSON."""
 
 BLOCK_FRAMES, _BLOCK_CHANNELS = 65536, 8
-"""Frames of a block of up to 8 channels, and that number of channels. With more channels a block has fewer frames."""
+"""Number of frames in a block of at most 8 channels, and the number 8. With more channels a block has fewer frames."""
 
 _UNKNOWN_FRAMES = 1 << 62
 """A frame count of at least this means "unknown": libsndfile returns nearly 2**63 for a stream whose header has no length."""
@@ -106,7 +106,7 @@ _WAV_ENCODINGS = {
     0x55: "MP3", 0x92: "AC-3", 0xFF: "AAC", 0x160: "WMA", 0x161: "WMA", 0x162: "WMA", 0x163: "WMA", 0x2000: "AC-3",
     0x566F: "Vorbis", 0xFFFE: "PCM",
 }  # fmt: skip
-"""Names of the sample encodings of a WAV (mmreg.h)."""
+"""{code of a sample encoding in a WAV: its name (mmreg.h)}."""
 _READ_WAV_ENCODINGS = frozenset((0x01, 0x02, 0x03, 0x06, 0x07, 0x11, 0x31, 0x40, 0x55, 0xFFFE))
 
 
@@ -252,7 +252,7 @@ def _check_wav(layout: WavLayout, request: ProcessJobRequest) -> None:
 
 @contextmanager
 def _quiet(is_needed: bool) -> Iterator[None]:
-    """Drop what the MP3 decoder prints to standard error, so that it is not in the job's log."""
+    """Discard the standard error output of the MP3 decoder, which would appear in the job's log."""
     if not is_needed:
         yield
         return
@@ -286,7 +286,7 @@ def _reason(code: int, file: IO[bytes]) -> str:
 def _convert(
     source: Any, file: IO[bytes], product_path: str, options: Mapping[str, Any], request: ProcessJobRequest
 ) -> dict[str, Any]:
-    """Write the product and return its facts."""
+    """Write the product, and return its properties."""
     import soundfile
 
     if source.frames == 0:
@@ -397,7 +397,7 @@ def _measure(
 def _choose_gain(meter: SoundMeter, options: Mapping[str, Any], request: ProcessJobRequest) -> float:
     """Return the gain factor for all samples.
 
-    The gain is rounded to hundredths of a dB, because processors may differ in the last bits of a measured loudness.
+    The gain is rounded to 0.01 dB, because processors may differ in the last bits of a measured loudness.
     """
     target, peak = options["loudness"], options["peak"]
     if not meter.peak or (target is None and peak is None):
@@ -545,9 +545,9 @@ def _round_samples(block: Samples, bits: int, loudness: _Loudness, noise: _Noise
 
 
 def _report_clipping(loudness: _Loudness, source: Any, request: ProcessJobRequest, *, is_resampled: bool) -> None:
-    """Report clipped samples: as a warning if this job resampled or the source has floats.
+    """Report clipped samples; the report is a warning if this job resampled the sound or the source has floats.
 
-    Otherwise the decoder of a lossy source made them, which is usual for loud music, so they are only information.
+    Otherwise the decoder of a lossy source made them, which is usual for loud music, so the report is only information.
     """
     if not loudness.clipped_count:
         return

@@ -1,4 +1,4 @@
-"""Common parts of the shipped builders: jobs for each platform with checked parameters, texts of errors, messages of compilers.
+"""Helpers of the shipped builders: jobs for each platform with checked parameters, texts of errors, messages of compilers.
 
 Tests: `tests/builders/test_params.py`.
 """
@@ -21,7 +21,7 @@ Contradiction = Callable[[Mapping[str, Any]], str]
 
 
 def no_contradiction(_params: Mapping[str, Any]) -> str:
-    """Return "": for builders whose parameters cannot contradict each other."""
+    """Return "". Builders whose parameters cannot contradict each other use this function."""
     return ""
 
 
@@ -107,5 +107,5 @@ def messages(output: str, pattern: re.Pattern[str]) -> list[CompilerMessage]:
 
 
 def summarize_errors(errors: Sequence[str]) -> str:
-    """Return the first of `errors` in one line, and how many more there are."""
+    """Return the first of `errors` in one line, with the number of further errors."""
     return f"{errors[0]} (and {len(errors) - 1} more)" if len(errors) > 1 else errors[0]

@@ -58,16 +58,19 @@ _LIST = {"type": "array", "items": {"type": "string", "pattern": ".+"}}
 
 
 class BrokenFontError(Exception):
-    """The font cannot be used; the text is one line that names the table."""
+    """The font cannot be used; the error's text is one line that names the table."""
 
 
 class FontBuilder:
-    """Makes `<stem>.<ttf, otf, woff or woff2>` of a font; a broken one fails as `a.ttf: table 'glyf' …`."""
+    """Makes `<stem>.<ttf, otf, woff or woff2>` of a font.
+
+    The job of a broken font fails with a message such as `a.ttf: table 'glyf' …`.
+    """
 
     name: ClassVar[str] = "font"
     version: ClassVar[str] = "1"
     patterns: ClassVar[tuple[str, ...]] = ("*.ttf", "*.otf", "*.woff", "*.woff2")
-    # It has the compressors, too, because an upgrade of one changes bytes.
+    # The list also has the compressors, because an upgrade of a compressor changes the bytes of products.
     analysis_fingerprint: ClassVar[str] = f"{library_versions('fonttools', 'brotli')}, zlib {zlib.ZLIB_RUNTIME_VERSION}"
     params_schema: ClassVar[dict[str, Any]] = {
         "type": "object",

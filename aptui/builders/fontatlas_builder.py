@@ -176,7 +176,7 @@ class MsdfBuilder(SimpleBuilder):
         ])  # fmt: skip
         with open(made, "rb") as file:
             metrics = json.load(file)
-        # The kerning is ours, because the program reads only the table 'kern', which many fonts do not have: theirs is in GPOS.
+        # aptui reads the kerning itself, because the program reads only the table 'kern', and many fonts have only GPOS
         metrics["kerning"] = _describe_kerning(glyphs, kerning, units)
         facts = {"width": metrics["atlas"]["width"], "height": metrics["atlas"]["height"], "format": "png"}
         request.add_product(page, sub_id=1, asset_type=PAGE_ASSET_TYPE, facts=facts)
@@ -255,7 +255,7 @@ def choose_characters(
 
 
 def _list_characters(path: str, data: bytes) -> str:
-    """Return the characters of a file. Of a file of translations, only those of the translated texts."""
+    """Return the characters of a file. For a file of translations, return only the characters of the translated texts."""
     try:
         if path.lower().endswith(_TRANSLATIONS):
             messages = (message for catalog in read_catalogs(path, data) for message in catalog.messages.values())
@@ -266,7 +266,7 @@ def _list_characters(path: str, data: bytes) -> str:
 
 
 class FontMetrics(Struct, frozen=True):
-    """Lengths of a font in em, upwards."""
+    """Lengths of a font in em; they increase upwards."""
 
     units: int
     ascender: float

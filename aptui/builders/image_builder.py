@@ -5,7 +5,8 @@ colour, reduction of its pixel mode, conversion to sRGB, greyscale, resizing, mi
 and bitmaps become RGB, RGBA or grey; CMYK, YCbCr and Lab become RGB; 16 bits a channel stay in PNG and are rounded to 8 elsewhere;
 32 bits a channel are refused.
 
-Memory: at most 24 bytes a pixel, 48 to resize a picture with 16 bits a channel, and twice the file. Time grows with both alone.
+Memory: at most 24 bytes a pixel, 48 to resize a picture with 16 bits a channel, and twice the file. Time grows only with the number
+of pixels and the size of the file.
 """
 
 from __future__ import annotations
@@ -60,10 +61,10 @@ _EXTENSIONS = {
     ".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".bmp": "BMP", ".gif": "GIF", ".tif": "TIFF", ".tiff": "TIFF", ".webp": "WEBP",
     ".tga": "TGA",
 }  # fmt: skip
-"""{extension: Pillow's name of the format that it promises}."""
+"""{extension: Pillow's name of the format with this extension}."""
 
 _USUAL_GAMMA, _GAMMA_TOLERANCE = 2.2, 0.05
-"""Gamma of PNG files in sRGB (gAMA 0.45455), and the rounding of writers."""
+"""Gamma of PNG files in sRGB (gAMA 0.45455), and the largest difference from it that is a rounding error."""
 
 
 class ImageBuilder:
@@ -72,7 +73,7 @@ class ImageBuilder:
     name: ClassVar[str] = "image"
     version: ClassVar[str] = "1"
     patterns: ClassVar[tuple[str, ...]] = ("*.png", "*.jpg", "*.jpeg", "*.tga", "*.bmp", "*.gif", "*.tif", "*.tiff", "*.webp")
-    # Pillow's wheels carry the codecs, whose upgrade changes bytes.
+    # Pillow's wheels contain the codecs, so an upgrade of Pillow may change the bytes of products.
     analysis_fingerprint: ClassVar[str] = library_versions("Pillow")
     params_schema: ClassVar[dict[str, Any]] = {
         "type": "object",
@@ -131,9 +132,10 @@ def _contradiction(params: Mapping[str, Any]) -> str:
 
 
 class PictureJob:
-    """One picture that is decoded: its request, its checked options, and the warnings that `strict` turns into a failure.
+    """Decodes one picture for a request with checked options; with the option `strict`, a warning is a failure.
 
-    `name` is the file's path for messages, the source's by default. Colours of a picture that is not `is_color` are not converted.
+    `name` is the path of the file in messages, by default the path of the source. Colours of a picture that is not `is_color` are
+    not converted.
     """
 
     def __init__(self, request: ProcessJobRequest, options: Mapping[str, Any], *, name: str = "", is_color: bool = True) -> None:
@@ -201,7 +203,7 @@ def _load(picture: ImageFile.ImageFile, job: PictureJob) -> None:
 
 
 def _read_deep(picture: ImageFile.ImageFile, opened: Callable[[], ImageFile.ImageFile], job: PictureJob) -> DeepPicture | None:
-    """Return a picture with more than 8 bits a channel, or None if the picture has only 8 or only 8 can be read."""
+    """Return a picture with more than 8 bits a channel; None if the picture has only 8 bits, or if only 8 bits can be read."""
     if picture.mode in ("I", "F"):
         raise PictureError("32 bits a channel are not supported; save it with 8 or 16 bits")
     if not is_deep(picture):
@@ -221,7 +223,10 @@ def _report_kind(kind: str, frame_count: int, job: PictureJob) -> None:
 
 
 def _report_encoding(png: PngFile, job: PictureJob) -> None:
-    """Report colours that differ from the declaration of the file; a profile wins over sRGB, sRGB over gamma (PNG, 4.3)."""
+    """Report colours that differ from the file's declaration.
+
+    A profile overrides the chunk sRGB, which overrides gAMA (PNG, 4.3).
+    """
     if png.is_other_space:
         job.warn("its colour space (cICP) is not sRGB and is not converted")
     elif png.gamma and not png.profile and not png.is_srgb and abs(png.gamma * _USUAL_GAMMA - 1) > _GAMMA_TOLERANCE:
@@ -273,7 +278,7 @@ def _to_srgb(picture: Image.Image, profile: bytes, job: PictureJob) -> Image.Ima
 
 def _fit_for_format(picture: Image.Image, job: PictureJob) -> Image.Image:
     """Return `picture` in a mode of the requested format, without metadata."""
-    picture.info = {}  # empty, because writers take profiles, comments and resolutions from here
+    picture.info = {}  # cleared, because writers would save the profile, comments and resolution in `info`
     if job.options["grayscale"]:
         picture = picture.convert("LA" if picture.mode in ("RGBA", "LA") else "L")
     if job.format == "jpeg" and picture.mode in ("RGBA", "LA"):
@@ -298,7 +303,7 @@ def _on_white(picture: Image.Image, job: PictureJob) -> Image.Image:
 
 
 def _resize(picture: Image.Image | DeepPicture, job: PictureJob) -> Image.Image | DeepPicture:
-    """Return `picture` in the size in which it is to be saved."""
+    """Return `picture`, resized as the options request."""
     from PIL import Image
 
     size = _choose_size(picture.size, job.options)
@@ -354,6 +359,6 @@ def _save(picture: Image.Image, file: IO[bytes], name: str, kind: str, arguments
     except ValueError:
         raise PictureError(f"cannot write {name}: {kind} cannot hold this picture") from None
     except OSError as error:
-        if error.errno is not None:  # an error of the disk
+        if error.errno is not None:  # an error of the disk, not of Pillow
             raise
         raise PictureError(f"cannot write {name}: {kind} cannot hold this picture") from None

@@ -99,7 +99,7 @@ class JsonBuilder:
 
 
 def _contradiction(params: Mapping[str, Any]) -> str:
-    """Return the error of an `indent` with an explicit `minify: true`. With the default `minify`, `indent` wins."""
+    """Return an error if `indent` and an explicit `minify: true` are given. `indent` overrides the default of `minify`."""
     if params.get("indent") is not None and params.get("minify"):
         return "parameter 'indent' contradicts 'minify: true', give one of them"
     return ""
@@ -135,7 +135,7 @@ def _product_text(text: str, options: Mapping[str, Any], request: ProcessJobRequ
 
 
 def _without_comments(text: str) -> str:
-    """Return `text` with blanks for its comments, so that every position stays."""
+    """Return `text` with its comments replaced by blanks, so that all other text keeps its position."""
 
     def blank_match(match: re.Match[str]) -> str:
         if (comment := match[2]) is None:

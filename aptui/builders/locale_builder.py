@@ -31,14 +31,14 @@ LOCALE_ASSET_TYPE = UUID("5a0b7c1d-93e4-5f26-8b1a-7d2c4e6f8a01")
 """Asset type of every product of this builder: the texts of one language."""
 
 MOST_SHOWN = 100
-"""Maximum number of warnings for each kind of mistake; one more gives the number of the others."""
+"""Maximum number of warnings for each kind of mistake; one more warning gives the number of further mistakes."""
 
 _PERCENT = re.compile(r"%(?:%|(?:(\d+)\$|\((\w+)\))?[-+0#]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|h|ll|l|z|j|t|L)?([diouxXeEfFgGcs]))")
 _BRACES = re.compile(r"\{\{|\}\}|\{(\w*)(?:[!:,][^{}]*)?\}")
 _PLURAL_FORMS = re.compile(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;]+);?\s*")
 _SAME_TYPE = {"i": "d", "u": "d", "X": "x", "E": "e", "F": "f", "G": "g"}
 _MOST_NUMBERS = 200
-"""Number of integers (0, 1, 2 …) with which the rule of the plural forms is tested."""
+"""The rule for plural forms is tested with this many integers: 0, 1, 2 …."""
 
 
 class LocaleParams(Struct, frozen=True, kw_only=True):
@@ -195,7 +195,7 @@ def _list(found: Counter[str]) -> str:
 
 
 def _percent(text: str) -> Sequence[str]:
-    """Return the placeholders of printf; placeholders without numbers are numbered in their order."""
+    """Return the placeholders of printf; placeholders without numbers are numbered from left to right."""
     found: list[str] = []
     for match in _PERCENT.finditer(text):
         if match[3]:

@@ -62,7 +62,7 @@ end
 
 
 class _BrokenLuaError(Exception):
-    """The script does not compile; `line` is 0 if it is unknown."""
+    """The script does not compile; `line` is the line of the mistake, 0 if it is unknown."""
 
     def __init__(self, what: str, line: int = 0) -> None:
         super().__init__(what)
@@ -188,6 +188,6 @@ def _as_broken(message: str) -> _BrokenLuaError:
     message = message.partition("\nstack traceback:")[0]
     if "stack overflow" in message:
         return _BrokenLuaError("is nested too deep for Lua")
-    # Lua shortens long names in its messages, so only the line number is used.
+    # Lua shortens long file names in its messages, so only the line number is used.
     match = _PLACE.match(message)
     return _BrokenLuaError(match["text"], int(match["line"])) if match else _BrokenLuaError(message or "does not compile")

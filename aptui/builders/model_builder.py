@@ -1,9 +1,9 @@
 """The `model` builder: glTF, GLB, OBJ, STL, PLY and OFF are checked and become one GLB for each level of detail.
 
-A job checks the model down to its numbers, removes what no scene shows, adds tangents if asked for, merges equal vertices, orders
-triangles and vertices for the caches of a GPU (`gltf.rewriting`), and packs everything into one file. The program `gltfpack`, if it
-is installed, makes simpler levels of detail and compresses buffers. No mature Python library does this for meshes with texture
-coordinates.
+A job checks the model including the data of its accessors, removes what no scene shows, adds tangents if asked for, merges equal
+vertices, orders triangles and vertices for the caches of a GPU (`gltf.rewriting`), and packs everything into one file. The program
+`gltfpack`, if it is installed, makes simpler levels of detail and compresses buffers. No mature Python library does this for meshes
+with texture coordinates.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class ModelBuilder(SimpleBuilder):
             try:
                 uris = list(file_uris(parse_document(request.read_source()).tree))
             except (BrokenGltfError, OSError):
-                uris = []  # the job itself reports the mistake
+                uris = []  # the job itself reports a mistake in the file
             paths = (placed(request.source, uri) for uri in uris)
         request.source_dependencies += declare_sources(request.scan_folder, filter_allowed(request, paths))
 
@@ -199,7 +199,7 @@ def _write_levels(product: bytes, options: ModelParams, request: ProcessJobReque
 
 
 def _run_gltfpack(document: Document, ratio: float, options: ModelParams, request: ProcessJobRequest) -> Document:
-    """Return a model with a share (`ratio`) of its triangles, compressed on request. Names, materials and extras are kept."""
+    """Return a model with the share `ratio` of the triangles, compressed on request. Names, materials and extras are kept."""
     program = find_program("gltfpack", ())
     if not program:
         raise JobError(f"{request.source}: 'lods' and 'compress' need the program gltfpack: install the package gltfpack")
@@ -243,7 +243,7 @@ def _show_files(document: Document, hidden: dict[bytes, str]) -> None:
 
 
 def _name_textures(tree: Object, extension: str) -> None:
-    """Make textures that are files refer to products of the `texture` builder, which have this extension and lower-case names."""
+    """Refer to products of the `texture` builder instead of picture files; products have this extension and lower-case names."""
     feature, kind = _GPU_TEXTURES[extension]
     changed = set()
     for index, image in enumerate(as_objects(tree.get("images"))):
@@ -293,7 +293,10 @@ def _count(tree: Object) -> tuple[int, int]:
 
 
 def _needs(tree: Object, request: ProcessJobRequest) -> list[PathDependency]:
-    """Return dependencies on the files that the product still names. Buffers load with the model; images may load later."""
+    """Return dependencies on the files that the product still names.
+
+    A game loads buffers with the model, but may load images later.
+    """
     found = []
     for name, load in (("buffers", LoadBehavior.PRE_LOAD), ("images", LoadBehavior.QUEUE_LOAD)):
         paths = (placed(request.source, uri) for uri in file_uris(tree, (name,)))

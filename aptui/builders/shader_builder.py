@@ -1,6 +1,6 @@
 """The `shader` builder: GLSL (HLSL and Slang, if asked for) becomes SPIR-V by glslangValidator, glslang, glslc, dxc or slangc.
 
-A source has one job, or one for each variant: a combination of macros. A job may also write the interface of the module as JSON,
+A source has one job, or one job for each variant (combination of macros). A job may also write the interface of the module as JSON,
 and the module in other languages by spirv-cross or naga.
 
 The compiler runs in the scan folder with relative names, so that no path of this host enters a product. Files that a shader
@@ -67,7 +67,7 @@ _SLANGC_LINE = re.compile(r"^(?P<file>[^()]+)\((?P<line>\d+)\): (?P<kind>fatal e
 _SLANGC_PLACE = re.compile(
     r"^((?:fatal )?error|warning)\[\w+\]: .*\n\s*--> (.+):(\d+):\d+\n[^|]*\|.*\n[^|]*\|.*\n[^|]*\|[ \t]*\^+[ \t]*", re.MULTILINE
 )
-"""Matches the start of a message of slangc since 2026: kind, place, line of the source, and the `^` marks below it."""
+"""Matches the start of a message of slangc 2026 or later: kind, place, source line, and the `^` marks below that line."""
 _SUMMARY = re.compile(r"^\d+ compilation errors|^('' : )?compilation terminated|^No code generated", re.IGNORECASE)
 MOST_VARIANTS = 1024
 """Maximum number of variants of a shader: each is a job on each platform."""
@@ -82,7 +82,7 @@ _CROSS = {
     "metal": ("spirv-cross", "--msl"),
     "wgsl": ("naga",),
 }
-"""{target language, also the extension of the product: program and arguments}."""
+"""{target language: (program that translates to it, its arguments)}. The language is also the extension of the product."""
 
 _OPTIMISATIONS = {"none": "-O0", "speed": "-O", "size": "-Os"}
 
@@ -410,7 +410,7 @@ def _folder_without_marks(data: bytes, included: Sequence[str], include_paths: S
         try:
             files[path] = read(request, path)
         except UnusableError:
-            continue  # a missing place: the compiler finds no file there either
+            continue  # the file does not exist, so the compiler does not find it either
     marked = [path for path, text in files.items() if text.startswith(codecs.BOM_UTF8)]
     for path, text in files.items():
         if text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -489,7 +489,7 @@ def _macros(options: Mapping[str, Any]) -> list[str]:
 
 
 def _report(status: int, found: Sequence[CompilerMessage], output: str, *, request: ProcessJobRequest, is_silent: bool) -> None:
-    """Log the compiler's messages, and raise its first error if it failed; `is_silent` logs no warnings."""
+    """Log the compiler's messages, and raise its first error if it failed; with `is_silent`, do not log warnings."""
     found = [each for each in found if not _SUMMARY.match(each.text)]
     for message in found:
         if not message.is_error and not is_silent:

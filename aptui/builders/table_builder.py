@@ -81,7 +81,7 @@ def index_rows(table: DataText, key: str) -> dict[str, Any]:
     """Return a list of rows as {value of the field `key`: row without this field}.
 
     Raises:
-        BrokenTextError: the data is not a list of rows, or a key is missing or used twice.
+        BrokenTextError: the data is not a list of rows, or the key of a row is missing or used twice.
     """
     if not isinstance(table.value, list):
         raise BrokenTextError("'key' needs a list of rows")

@@ -56,9 +56,12 @@ _USAGE_OF_ENDING = {
     "ao": "mask", "height": "mask", "mask": "mask", "metal": "mask", "metallic": "mask", "rough": "mask", "roughness": "mask",
     "gloss": "mask", "disp": "mask", "orm": "data", "arm": "data", "mra": "data", "lut": "data", "data": "data", "ui": "ui",
 }  # fmt: skip
-"""{part of the stem after its last `_` or `-`: usage}, by the conventions of common art tools."""
+"""{end of the stem, after its last `_` or `-`: usage}, by the conventions of common art tools."""
 _ROWS = 64
-"""Rows that one call encodes. etcpak holds the interpreter lock during a call, so the worker can answer only between two calls."""
+"""Number of rows that one call encodes.
+
+The library etcpak holds the interpreter lock during a call, so the worker can answer only between two calls.
+"""
 _SOURCE = re.compile(r"(1-)?(?:([rgba])|(0|1)|(.+?)(?::([rgba]))?)")
 _CHANNELS = "rgba"
 _FACES = 6
@@ -177,7 +180,10 @@ def choose_format(options: TextureParams, platform: PlatformInfo, usage: str, *,
 
 
 def _list_images(options: TextureParams, source: str) -> list[str]:
-    """Return the paths of the pictures that become layers or faces; if the parameters name none, only that of the source."""
+    """Return the paths of the pictures that become layers or faces.
+
+    If the parameters name no pictures, return only the path of the source.
+    """
     return [_place(path, source) for path in options.faces or options.layers] or [source]
 
 
@@ -320,9 +326,9 @@ def _band(name: str) -> int:
 
 
 def _encode_band(pixels: Pixels, name: str, usage: str, effort: int) -> bytes:
-    """Return the encoded blocks of some rows.
+    """Return the encoded blocks of a band of rows.
 
-    Their number is a multiple of the block's height, except at the bottom of the picture.
+    The number of rows is a multiple of the block's height, except at the bottom of the picture.
     """
     import numpy as np
 

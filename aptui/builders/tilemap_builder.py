@@ -1,8 +1,8 @@
 """The `tilemap` builder: maps of Tiled and projects of LDtk become compact JSON with the files that they name filled in.
 
-A map of Tiled is written in the form of TMJ, even if the source is TMX: tilesets and templates are part of it, tiles are numbers,
-and the paths of pictures are relative to the map. A project of LDtk keeps its form, with its separate levels in it. Fields that
-only the editors need are left out.
+A map of Tiled is written as TMJ, even if the source is TMX. The product includes tilesets and templates, stores tiles as numbers,
+and names pictures relative to the map. A project of LDtk stays LDtk JSON; levels in separate files are inserted. Fields that only
+the editors need are left out.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class TilemapBuilder(SimpleBuilder):
         try:
             reader.read(request.read_source())
         except (BrokenTextError, NamedFileError, MissingError, OSError):
-            pass  # the job itself reports the mistake
+            pass  # the job itself reports a mistake in the file
         paths = filter_allowed(request, (*reader.files, *reader.pictures))
         request.source_dependencies += declare_sources(request.scan_folder, paths)
 
@@ -99,7 +99,7 @@ def _reader(request: CreateJobsRequest | ProcessJobRequest) -> MapReader | LdtkR
 
 
 def _check_pictures(reader: MapReader | LdtkReader, request: ProcessJobRequest) -> list[str]:
-    """Return messages about pictures that are missing, damaged, or of a size other than the map says."""
+    """Return messages about pictures that are missing or damaged, or whose size differs from the size in the map."""
     found = []
     for path, expected in reader.pictures.items():
         try:

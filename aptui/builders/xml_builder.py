@@ -1,8 +1,8 @@
 """The `xml` builder: checks that XML is well-formed, and writes it as it is, or without comments and blanks.
 
-Only expat reads the document: no DTD is fetched, and a document that declares entities is refused, as a few
-lines of them expand to gigabytes or to files of the host (CWE-776, CWE-611). The output consists of slices of the source, so
-that entities, CDATA, attribute quotes and the encoding do not change.
+Only expat reads the document: no DTD is fetched, and a document that declares entities is refused, because a few entities can
+expand to gigabytes or to files of the host (CWE-776, CWE-611). The output consists of slices of the source, so that entities,
+CDATA, attribute quotes and the encoding do not change.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _EAST_ASIAN = {
     **dict.fromkeys(("big5", "big5-hkscs", "cp950", "x-x-big5"), "big5hkscs"),
     **dict.fromkeys(("euc-kr", "ks_c_5601-1987", "cp949", "windows-949"), "cp949"),
 }
-"""{declared encoding: codec of the largest related encoding}, because text declared as GB2312, for example, is often GBK."""
+"""{declared encoding: codec of the largest related encoding}. Text that is declared as GB2312, for example, is often GBK."""
 
 _BLANKS = " \t\r\n"
 
@@ -116,7 +116,7 @@ class XmlBuilder:
 
 
 class _Element:
-    """An open element. `blanks` are its texts of only blanks.
+    """An open element. `blanks` are the texts in it that consist of blanks only.
 
     Programs ignore these texts if the element has children and no other text.
     """
@@ -176,7 +176,7 @@ class _XmlReading:
     def _end_pending(self, end: int) -> None:
         """Record the text that ends where the next event begins (`end`)."""
         if self._pending == "blanks" and b"&" in self._data[self._start : end]:
-            self._open[-1].has_text = True  # a blank that is written as &#32; is meant, so it counts as text
+            self._open[-1].has_text = True  # a blank that is written as &#32; is intended, so it counts as text
         elif self._pending == "blanks":
             self._open[-1].blanks.append((self._start, end))
         self._pending = ""

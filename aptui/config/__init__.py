@@ -1,1 +1,4 @@
-"""`aptui.yaml` and its layers: read, checked, merged, compiled into records for the engine. It does not import the engine."""
+"""Reads, checks and merges the layers of `aptui.yaml`, and compiles them to records for the engine.
+
+This package does not import the engine.
+"""

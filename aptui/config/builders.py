@@ -1,4 +1,4 @@
-"""Compiles the entries of `builders:`: their form, patterns, platforms, parameters, commands, references and tools.
+"""Compiles the entries of `builders:` with their patterns, platforms, parameters, commands, references and tools.
 
 Tests: `tests/config/test_compiler.py`.
 """
@@ -37,7 +37,7 @@ from aptui.core.project import (
 from aptui.core.settings import place_key
 from aptui.shared.errors import UserError
 
-# Platforms of the configuration: enabled, resting and disabled ones; and the platforms that ids and tags refer to.
+# Platforms of the configuration (enabled, resting and disabled), and the platforms that ids and tags refer to.
 
 _HOST_TAGS = ("renderer", "tools")
 
@@ -45,11 +45,11 @@ _HOST_TAGS = ("renderer", "tools")
 class DeclaredPlatforms:
     """The platforms of a project.
 
-    `enabled` ones get products, `resting` ones are enabled but not requested now, `disabled` ones are switched off.
+    `enabled` platforms get products, `resting` platforms are enabled but not requested now, `disabled` platforms are switched off.
 
     Args:
         host: the platform of this machine, which is always enabled.
-        wanted: the requested platforms; None = all enabled ones.
+        wanted: the requested platforms; None = all enabled platforms.
     """
 
     def __init__(self, tree: MergedTree, host: str, wanted: tuple[str, ...] | None) -> None:
@@ -94,7 +94,7 @@ class DeclaredPlatforms:
         return {platform.id for platform in self.enabled if names & {platform.id, *platform.tags}}
 
 
-# Mistakes in `command:` lines that can be found before a job runs: unknown placeholders and missing programs.
+# These functions find mistakes in `command:` lines before a job runs: unknown placeholders and missing programs.
 
 PLACEHOLDERS = (
     "source", "products_dir", "stem", "name", "ext", "rel", "platform", "quality", "depfile", "product_dependencies",
@@ -111,7 +111,7 @@ _SHELL_WORDS = frozenset({
 
 
 def unknown_placeholder(line: str) -> str:
-    """Return the first `{word}` of a command line that is not a placeholder, "" if all are.
+    """Return the first `{word}` of a command line that is not a placeholder, "" if every `{word}` is a placeholder.
 
     Text in single quotes is ignored, because its braces are for the program: `awk '{print}'`.
     """
@@ -137,7 +137,7 @@ def _is_in_single_quotes(line: str, at: int) -> bool:
 
 
 def program_of(line: str) -> str:
-    """Return the program that a command line begins with, "" if it is unknown or built into the shell."""
+    """Return the program that a command line begins with, "" if the program is unknown or built into the shell."""
     match = _PROGRAM.match(line.lstrip())
     return match[1] if match is not None and match[1] not in _SHELL_WORDS else ""
 
@@ -204,7 +204,7 @@ def _name_of_step(step: Node) -> str:
 class BuilderCompiler:
     """Compiles builders one by one.
 
-    It collects the programs that they need in `tools`, and the places of their parameters in `places`.
+    `tools` collects the programs that the builders need, and `places` the places of the builders' parameters.
     """
 
     def __init__(self, tree: MergedTree, platforms: DeclaredPlatforms, limits: ResourceLimits) -> None:
@@ -267,14 +267,14 @@ class BuilderCompiler:
         return builder if platforms else None
 
     def compile_unlisted(self) -> Builder:
-        """Return the settings of a Python builder that has no entry; they are those of an entry with only a name."""
+        """Return the settings of a Python builder that has no entry; the settings are those of an entry with only a name."""
         entry = Node({"name": Node("", ""), "uses": Node("", "")}, "")
         builder = self.compile(entry) or Builder(b"", "", BuilderKind.PYTHON)
         del self.places[""]
         return replace(builder, uuid=b"", origin="")
 
     def _variables(self, builder: Node) -> tuple[tuple[str, str], ...]:
-        """Return the environment variables of this builder and of all builders, with their digests."""
+        """Return (name, digest of the value) of the environment variables that this builder or the section `environment` names."""
         listed = builder.get("environment")
         return digests_of(item.value for item in (*self._tree.items("environment"), *(listed.value if listed else ())))
 
@@ -340,7 +340,10 @@ class BuilderCompiler:
         return tuple(pattern for pattern in found if pattern is not None)
 
     def _plain_patterns(self, listed: Node | None) -> tuple[Pattern, ...]:
-        """Return the patterns of `exclude` or of a rule in a form that can be joined to one regular expression."""
+        """Return the patterns of `exclude` or of a rule.
+
+        The patterns have no groups, so that they can be joined to one regular expression.
+        """
         found = [self._tree.attempt(self._pattern, item) for item in (listed.value if listed else [])]
         for pattern, item in zip(found, listed.value if listed else [], strict=True):
             if pattern is not None and pattern.kind is PatternKind.REGEX and re.compile(pattern.regex).groups:
@@ -365,7 +368,7 @@ class BuilderCompiler:
     def _platforms_of(self, node: Node) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
         """Return a builder's platforms and their parameters.
 
-        The entry for the platform's id applies, else those for its tags, else `*`.
+        The entry for the platform's id applies. Without it, the entries for the platform's tags apply, and without those, `*`.
         """
         listed = node.get("platforms")
         rules = {key.lower(): rule for key, rule in listed.value.items()} if listed else {}
@@ -391,14 +394,14 @@ class BuilderCompiler:
         return tuple(platforms), tuple(overrides)
 
     def _place_params(self, path: tuple[str, ...], params: Node | None) -> None:
-        """Store the places of parameters, because their mistakes are found only when the builder's class is loaded."""
+        """Store the places of parameters, because wrong parameters are found only when the builder's class is loaded."""
         for key, child in params.value.items() if params else ():
             self.places[place_key((*path, key))] = child.key_where
 
     def _find_trusted_params(self, node: Node) -> tuple[str, ...]:
         """Return the parameters that folder settings may not set.
 
-        They are those in `trusted_params`, and those that name a program in a command.
+        These are the parameters in `trusted_params`, and the parameters that name a program in a command.
         """
         listed, command = node.get("trusted_params"), node.get("command")
         names = {item.value for item in (listed.value if listed else [])}

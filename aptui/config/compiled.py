@@ -41,7 +41,10 @@ from aptui.shared.files.replacing import replace_bytes
 
 
 def find_compiled_file(*asked: object) -> str:
-    """Return the path of a compiled configuration in the user's cache folder. `asked` says which: project, options."""
+    """Return the path of a compiled configuration in the user's cache folder.
+
+    `asked` has the project and the options, which identify the configuration.
+    """
     return os.path.join(xdg("XDG_CACHE_HOME", "~/.cache"), "config", f"{digest_of([str(each) for each in asked])}.json")
 
 
@@ -154,7 +157,7 @@ def recall(file: str, key: str) -> Config | None:
 
 
 def read_compiled(file: str, key: str | None = None) -> Config | None:
-    """Return the compiled form in `file`, for any key if `key` is None; a damaged file is ignored."""
+    """Return the compiled form in `file` if it was stored with `key` (None = any key), else None; a damaged file is ignored."""
     try:
         with open(file, encoding="ascii") as stream:
             stored_key, digest, text = stream.read().split("\n", 2)
@@ -166,13 +169,16 @@ def read_compiled(file: str, key: str | None = None) -> Config | None:
 
 
 def keep(file: str, key: str, config: Config) -> None:
-    """Store the compiled form for `recall`."""
+    """Store the compiled form of a configuration, so that `recall` can return it."""
     text = canonical(pack(config))
     write_compiled(file, f"{key}\n{hashlib.sha256(text.encode()).hexdigest()}\n{text}")
 
 
 def write_compiled(file: str, text: str) -> None:
-    """Write a file of the user's cache folder atomically. Errors are ignored: without the file the next start only takes longer."""
+    """Write a file of the user's cache folder atomically.
+
+    Errors are ignored, because without the file the next start only takes longer.
+    """
     with suppress(OSError, KnownError):
         os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
         replace_bytes(Path(file), text.encode("ascii"), is_synced=False)

@@ -27,7 +27,7 @@ from aptui.core.project import Companion, Project, RetryFailed, ScanFolder, Unde
 from aptui.core.run_report import FACT_NAME, NUMBER_FACTS
 from aptui.shared.errors import UserError
 
-# Scan folders of the configuration, and the files in them that are ignored.
+# Compiles the scan folders, and the rules for files that are ignored.
 
 
 class FolderCompiler:
@@ -107,7 +107,7 @@ def _contains(folder: str, path: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-# Places for results besides the cache, and other machines that run jobs: shared cache, local store, cluster.
+# Compiles the settings of shared cache, local store and cluster.
 
 
 def compile_shared_cache(tree: MergedTree, builders: set[str]) -> SharedCacheSettings:
@@ -166,7 +166,7 @@ def _compile_pattern(node: Node) -> SharedCachePattern:
 
 
 def compile_cluster(tree: MergedTree) -> config_cluster.ClusterSettings:
-    """Return the settings in `pool`, and those of builders for the cluster."""
+    """Return the settings in `pool`, and the builders' settings for the cluster."""
     node = tree.root.get("pool") or tree.root
     pool, builders = tree.plain_tree("pool"), [each.plain() for each in tree.items("builders")]
     try:
@@ -272,7 +272,7 @@ class Compiler:
 
     Args:
         root: the layers, merged.
-        wanted: the requested platforms; None = all enabled ones.
+        wanted: the requested platforms; None = all enabled platforms.
     """
 
     def __init__(self, root: Node, project_dir: Path, wanted: tuple[str, ...] | None) -> None:

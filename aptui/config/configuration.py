@@ -1,7 +1,7 @@
 """`Config`: the compiled configuration, as the rest of the program reads it.
 
 An unchanged configuration is loaded without reading YAML: its compiled form is stored as JSON in the user's cache folder, under a
-digest of all its inputs. So this module must not import anything heavy at its top.
+digest of the inputs of the configuration. So this module must not import anything heavy at its top.
 
 Tests: `tests/config/test_load.py`.
 """
@@ -24,7 +24,7 @@ SANDBOX_VARIABLE = "APTUI_SANDBOX"
 
 
 class ConfigErrors(UserError):
-    """All mistakes of a configuration; its text has one line for each."""
+    """All mistakes of a configuration; the text of the error has a line for each mistake."""
 
     def __init__(self, errors: Sequence[UserError]) -> None:
         self.errors = tuple(UserError(one_line(each.what), where=one_line(each.where), hint=one_line(each.hint)) for each in errors)
@@ -41,7 +41,7 @@ def one_line(text: str) -> str:
 
 
 class ResourceLimits(Struct, frozen=True):
-    """Default limits of one run; a builder may set its own.
+    """Default limits of one run; a builder may set its own limits.
 
     `memory_bytes`: 0 = no limit; `SHARE_OF_MEMORY` = a share of the machine's memory. `all_memory_bytes` limits all runs together;
     0 = the free memory of the machine. `shipped_process_s` is for the builders that come with aptui, which take seconds for an
@@ -67,9 +67,9 @@ class SharedCacheSettings(Struct, frozen=True):
     """Places besides the cache where results of jobs are stored.
 
     `mode` is inactive, client (reads) or server (reads and writes); `store` an absolute folder or a URL. `builders` are (name,
-    whether the jobs of this builder are shared). `is_unsealed`: the store is trusted without a key, even if others can write to it.
-    `waits_for_uploads`: a run ends only when everything is uploaded. `local_store` is the folder of
-    this machine's own store, "" = none; `local_limit_bytes` 0 = no limit; `links`: products may be hard links into it.
+    whether the jobs of this builder are shared). `is_unsealed`: the store is trusted without a key, even if other users can write
+    to it. `waits_for_uploads`: a run ends only when everything is uploaded. `local_store` is the folder of this machine's own
+    store, "" = none; `local_limit_bytes` 0 = no limit; `links`: products may be hard links into it.
     """
 
     mode: str = "inactive"
@@ -104,7 +104,7 @@ class SharedCacheSettings(Struct, frozen=True):
 
 
 class ToolSettings(Struct, frozen=True):
-    """A program that a command builder names, or with `is_file` a file that belongs to one.
+    """A program that a command builder names; with `is_file`, a file that belongs to a program.
 
     `digest` (SHA-256, hex) is valid while `stamp` (size, mtime_ns, ctime_ns, inode) does not change. `version` is a command
     that prints the version of the program.
@@ -160,7 +160,7 @@ class Config(Struct, frozen=True):
 
     @property
     def has_code(self) -> bool:
-        """Whether the registry must complete builders: classes, or commands whose tools print their version."""
+        """Whether the registry must complete a builder: a Python class, or a command whose tools print their version."""
         is_python = any(builder.kind is BuilderKind.PYTHON for builder in self.project.builders)
         return is_python or self.has_builders_to_find or any(tool.version for tool in self.tools)
 

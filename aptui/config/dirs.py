@@ -45,7 +45,7 @@ def format_of(folder: Path) -> Any | None:
 
 
 def refuse_unreadable(folder: Path) -> None:
-    """Raise a `UserError` if a folder would be a project, but its marker file is broken. Called if no project was found."""
+    """Raise a `UserError` if a folder's marker file is broken, so that it is not a project. Called if no project was found."""
     from aptui import feature  # imported here, as in `format_of`
 
     for each in feature.formats_of(folder):
@@ -77,7 +77,7 @@ def refuse_strange_owner(project: Path) -> None:
         try:
             uid = os.stat(path).st_uid
         except OSError:
-            continue  # a project of another program has no aptui.yaml
+            continue  # the project of another program, such as O3DE, has no aptui.yaml
         if uid not in _list_trusted_owners() and not (path in project.parents and _is_unmapped(uid)):
             try:
                 owner = pwd.getpwuid(uid).pw_name
@@ -107,7 +107,7 @@ def _is_unmapped(uid: int) -> bool:
 
 
 def xdg(variable: str, fallback: str) -> str:
-    """Return aptui's folder in the user's base directory that `variable` names; in `fallback` unless that is absolute."""
+    """Return aptui's folder in the base directory that `variable` names; in `fallback` unless the variable has an absolute path."""
     folder = os.environ.get(variable, "")
     return os.path.join(folder if os.path.isabs(folder) else os.path.expanduser(fallback), "aptui")
 
@@ -130,7 +130,7 @@ def own_folder(cache_dir: str | os.PathLike[str]) -> Path:
 def identity_of(folder: str | os.PathLike[str]) -> str:
     """Return device and inode of a folder, "" if it does not exist.
 
-    They are equal through links and bind mounts, and differ for a copy.
+    The result is the same through links and bind mounts, and differs for a copy of the folder.
     """
     try:
         seen = os.stat(folder)
@@ -160,7 +160,7 @@ def refuse_other_user(cache_dir: str | os.PathLike[str]) -> None:
 
 
 def engine_record(cache_dir: str | os.PathLike[str]) -> Path:
-    """Return the file in which an engine announces that it holds this cache (`link.places.announce`); the engine may have died."""
+    """Return the file in which an engine announces that it holds this cache (`link.places.announce`); that engine may have died."""
     return own_folder(cache_dir) / "engine.json"
 
 
@@ -170,7 +170,7 @@ def builders_record(cache_dir: str | os.PathLike[str]) -> Path:
 
 
 def recovery_folder(cache_dir: str | os.PathLike[str]) -> Path:
-    """Return the folder for unfinished operations that must be completed after a kill, one file each."""
+    """Return the folder with a file for each operation that must be completed if the engine is killed."""
     return own_folder(cache_dir) / "recovery"
 
 

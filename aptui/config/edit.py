@@ -1,7 +1,7 @@
 """Changes settings in the user's or a project's `aptui.yaml`, without changing anything but the characters of the value.
 
 A YAML library would keep comments, but not the user's layout. So this module finds the place of the value and replaces the text
-there. The new text is read again: if it lacks the new value, or the whole configuration is not valid, nothing is written.
+there. The new text is read again: if the new text lacks the new value, or the whole configuration is not valid, nothing is written.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def value_of(text: str) -> Value:
 
 
 def mistake_in(key: str, value: Value | list[Value]) -> str:
-    """Return why the schema refuses a value, "" if it accepts it."""
+    """Return why the schema refuses a value, "" if the value is valid."""
     node = _nodes(value)
     for step in reversed(key.split(".")):
         node = Node({step: node}, key, key)
@@ -84,10 +84,10 @@ def mistake_in(key: str, value: Value | list[Value]) -> str:
 
 
 def write(project_dir: Path, file: Path, key: str, value: Value | Sequence[Mapping[str, Value]], *, adds: bool = False) -> None:
-    """Set `key` in `file`, or with `adds` append the value to the list of that name; the file is replaced whole or not at all.
+    """Set `key` in `file`, or with `adds` append the value to the list at `key`; the file is replaced atomically.
 
     Raises:
-        UserError: the value is not allowed there, or the layout of the file cannot be edited here.
+        UserError: the value is not allowed at `key`, or the layout of the file cannot be edited.
         HostError: the file cannot be written.
     """
     rewrite(project_dir, file, lambda text: edit_text(text, str(file), key, value, adds=adds))
@@ -112,7 +112,7 @@ def rewrite(project_dir: Path, file: Path, change: Callable[[str], str]) -> None
 
 
 def edit_text(text: str, name: str, key: str, value: Value | Sequence[Mapping[str, Value]], *, adds: bool = False) -> str:
-    """Return `text`, a layer, with `key` set to `value`, or with the value appended to that list.
+    """Return `text`, a layer, with `key` set to `value`, or with the value appended to the list at `key`.
 
     Raises:
         UserError: the layer is not valid, or too unusual to be changed here.
@@ -162,7 +162,7 @@ def _append_value(text: str, root: Node, steps: Sequence[str], value: Any) -> st
 
 
 def insert_key(text: str, parent: Node, steps: Sequence[str], value: Any, *, is_root: bool = False) -> str:
-    """Return `text` with a key added to a mapping: at the end of its last line, in its own style."""
+    """Return `text` with a key added at the end of a mapping, in the style of the mapping."""
     if parent.is_flow:
         entry = inline(value)
         for step in reversed(steps[1:]):
@@ -264,7 +264,7 @@ def with_entries(text: str, name: str, key: str, entries: Sequence[Any]) -> str:
 
 
 def _change_list(text: str, name: str, key: str, wanted: list[Any]) -> str:
-    """Apply one small change after the other."""
+    """Return `text` with the entries of the list `key` removed, replaced and added one by one."""
     now = _entries(text, name, key)
     identities = {_identity(entry) for entry in wanted}
     differ = [at for at, (one, other) in enumerate(zip(now, wanted, strict=False)) if one != other]

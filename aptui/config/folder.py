@@ -37,15 +37,18 @@ MOST_NODES = 1000
 """Maximum number of keys and values in a file; a file with a thousand takes 40 ms of processor time."""
 _MOST_CHEAP_BYTES, _MOST_CHEAP_MARKS = 4096, 100
 _MARKS = re.compile(rb"""[][{}:,?"'\n-]""")
-"""Matches bytes that separate YAML values. There is at least one for each value, so their number limits that of the values."""
+"""Matches bytes that separate YAML values.
+
+Every value has at least one such byte, so the number of matches limits the number of values.
+"""
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 def read(path: str, rel: str) -> str:
-    """Return the compiled text of the file at `path`; a mistake is part of it.
+    """Return the compiled text of the file at `path`; if the file has a mistake, the text is the mistake.
 
     Args:
-        rel: its path as messages name it: relative to its scan folder.
+        rel: path of the file in messages, relative to its scan folder.
     """
     try:
         return compile_folder(read_bytes(path), rel)
@@ -57,7 +60,7 @@ def read_bytes(path: str | bytes) -> bytes:
     """Return the bytes of a settings file, at most one more than the maximum.
 
     Raises:
-        OSError: it cannot be read, or is not a regular file.
+        OSError: the file cannot be read, or is not a regular file.
     """
     with open(os.open(path, _FLAGS), "rb") as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
@@ -66,7 +69,7 @@ def read_bytes(path: str | bytes) -> bytes:
 
 
 def is_cheap(data: bytes) -> bool:
-    """Return whether `compile_folder` takes less than 5 ms, because `data` is too large and refused, or has few values."""
+    """Return whether `compile_folder` takes less than 5 ms: `data` has few values, or is refused because it is too large."""
     if len(data) > MOST_BYTES:
         return True
     return len(data) <= _MOST_CHEAP_BYTES and sum(1 for _ in _MARKS.finditer(data)) <= _MOST_CHEAP_MARKS
@@ -168,7 +171,7 @@ def _os_path(text: str) -> str:
 
 
 def main() -> None:
-    """Compile the file on stdin, after its name and a NUL, to stdout."""
+    """Read the name of a file, a NUL and the file's bytes from stdin, and write the compiled text to stdout."""
     rel, _, data = sys.stdin.buffer.read().partition(b"\0")
     sys.stdout.write(compile_folder(data, to_text(rel)))
 

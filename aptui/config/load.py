@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def init(folder: Path, *, copy_patterns: Iterable[str] = ()) -> Path:
-    """Write a commented `aptui.yaml` into `folder` that fits its files; see `config.proposal`."""
+    """Write a commented `aptui.yaml` into `folder` that fits the files in it; see `config.proposal`."""
     from aptui.config import proposal  # imported here, because only one verb needs it
 
     return proposal.write(proposal.propose(folder, tuple(copy_patterns)))[0]
@@ -41,7 +41,7 @@ def load(
 
     Args:
         sets: `KEY=VALUE` of `--set`, the last wins.
-        platforms: exactly these ids; None = the enabled ones.
+        platforms: exactly these ids; None = the enabled platforms.
         workers: number of workers instead of the configured number; 0 = one per core.
 
     Raises:
@@ -71,7 +71,7 @@ def load_apart(project_dir: Path, *, platforms: Sequence[str] | None = None) -> 
 
 
 def _with_disabled_platforms(config: Config) -> Config:
-    """Let disabled platforms keep their products, because making them again can take hours."""
+    """Let disabled platforms keep their products, because making the products again can take hours."""
     made_before = tuple(name for name in config.project.disabled_platforms if os.path.isdir(config.cache_dir / name))
     if not made_before:
         return config
@@ -115,7 +115,7 @@ def find_shipped_files() -> tuple[Path, ...]:
 
 
 def _read(file: Path) -> bytes:
-    """Read a layer, up to the limit of the YAML reader, and never from a pipe, which would not end."""
+    """Read a layer, up to the size limit of the YAML reader. A pipe is refused, because reading it might never end."""
     try:
         if not stat.S_ISREG(file.stat().st_mode):
             raise UserError("not a regular file", where=str(file))
@@ -175,7 +175,7 @@ def with_workers(config: Config, workers: int) -> Config:
     return replace(config, workers=count, project=replace(config.project, workers=count))
 
 
-# Origin of values: the file and line that set a key, for each layer.
+# Finds the origin of a value: the file and line that set its key, for each layer.
 
 _LONGEST = 100
 """Maximum characters of a value in the output of `aptui config --explain`."""

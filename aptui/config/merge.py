@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aptui.config.yaml.nodes import Node
 
 
-# Access to the merged layers for the compiler: values by key, absolute paths, and a list of the mistakes that it finds.
+# Gives the compiler access to the merged layers: values by key, absolute paths, and a list for the mistakes it finds.
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class MergedTree:
         self.warnings: list[str] = []
 
     def plain(self, key: str, default: T) -> T:
-        """Return the value of a top-level key."""
+        """Return the value of a top-level key of the merged layers."""
         node = self.root.get(key)
         value: T = default if node is None else node.value
         return value
@@ -93,7 +93,7 @@ class MergedTree:
         return tuple(self.absolute(node.value) for node in self.items(key))
 
 
-# Environment variables that the configuration names. Builders get them, so their values may affect products.
+# Environment variables that the configuration names. Builders receive these variables, so the values may affect products.
 #
 # Values are those at the start of this process. Only digests are stored and compared: a value may be a
 # secret.
@@ -102,7 +102,7 @@ _DIGEST_HEX = 32
 
 
 def digests_of(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Return (name, digest of its value, "" if it is not set) of variables, each once, sorted."""
+    """Return (name, digest of its value) of variables, each once, sorted; the digest is "" if the variable is not set."""
     return tuple((name, _digest(os.environb.get(name.encode()))) for name in sorted(set(names)))
 
 
@@ -111,7 +111,7 @@ def _digest(value: bytes | None) -> str:
 
 
 def refresh_variables(config: Config) -> Config:
-    """Return `config` with the digests of this process's environment."""
+    """Return `config` with the digests of the variables' values in this process."""
     project = config.project
     if not any(builder.variables for builder in (project.unlisted_builder, *project.builders)):
         return config
@@ -123,13 +123,13 @@ def refresh_variables(config: Config) -> Config:
 
 
 def variables_of(config: Config) -> dict[str, str]:
-    """Return {name: digest, "" if it is not set} of all variables that the configuration names."""
+    """Return {name: digest of its value} of all variables that the configuration names; "" = the variable is not set."""
     project = config.project
     return dict(sorted(pair for builder in (project.unlisted_builder, *project.builders) for pair in builder.variables))
 
 
 def differing(config: Config, other: Mapping[str, object]) -> list[str]:
-    """Return the names of variables whose digests differ from {name: digest} `other`."""
+    """Return the names of variables whose digests differ from those in `other` {name: digest}."""
     return [name for name, digest in variables_of(config).items() if name in other and other[name] != digest]
 
 

@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 _LARGEST_LIST_BYTES = 32_768
 """When the list of written files reaches this size, its older half is dropped."""
 _PRINTING = "printing "
-"""Prefix of the state of a listed file that a process prints to; the process id follows.
+"""Prefix of the state of a listed file to which a process redirects its output; the process id follows.
 
-The state of all other files is size and time.
+The state of all other files is their size and time.
 """
 _being_written: set[str] = set()
 """Real paths of the files that this process is writing for its user."""
 
 
 def own_paths(config: Config) -> tuple[str, ...]:
-    """Return the absolute paths of aptui's files: as a walk of the scan folders spells them, and with links resolved."""
+    """Return the absolute paths of aptui's files, both as a walk of the scan folders spells them and with links resolved."""
     sharing, cluster = config.sharing, config.cluster
     places = (
         *map(str, (config.cache_dir, config.log_dir, config.temp_dir)),
@@ -75,7 +75,10 @@ class OwnFiles:
         self._printed: set[tuple[int, int]] = set()
 
     def refresh(self) -> None:
-        """Read the list of written files again if it changed, and find the files that processes of aptui are printing to."""
+        """Read the list of written files again if it changed.
+
+        Also find the files to which processes of aptui redirect their output.
+        """
         path = _list_path()
         with suppress(OSError):
             now = _stamp(os.stat(path))
@@ -87,7 +90,7 @@ class OwnFiles:
         self._printed = {(seen.st_ino, seen.st_dev) for _descriptor, seen in printing.find_redirected()}
         self._inodes = {inode for inode, _device in self._printed}
         for line in self._written:
-            with suppress(ValueError):  # an incomplete line
+            with suppress(ValueError):  # the line is incomplete
                 inode, device, state = line.split(" ", 2)
                 self._inodes.add(int(inode))
                 if state.startswith(_PRINTING) and _is_alive(int(state[len(_PRINTING) :])):

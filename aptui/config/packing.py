@@ -1,4 +1,4 @@
-"""Records of the configuration as plain JSON, and digests over them and over the programs of commands.
+"""Converts records of the configuration to plain JSON, and computes digests of the records and of the programs of commands.
 
 Tests: `tests/config/test_load.py`.
 """
@@ -109,7 +109,7 @@ def sign_project(project: Project, project_dir: Path | None = None) -> Project:
 
 # Tools are programs that commands need. They are identified by the digest of their bytes.
 
-# ── tools: programs that are inputs of a command builder's jobs ───────────────────────────────────────────────────────
+# ── programs that are inputs of a command builder's jobs ──────────────────────────────────────────────────────────────
 
 
 def identify(
@@ -122,7 +122,9 @@ def identify(
     is_file: bool = False,
     version: str = "",
 ) -> ToolSettings | None:
-    """Find a program (below the project if `name` has a slash, else in PATH), and compute its digest unless `known` is up to date.
+    """Find a program (below the project if `name` has a slash, else in PATH), and compute its digest.
+
+    If the settings `known` are up to date, return `known`.
 
     With `is_file`, `name` may be any readable file, executable or not.
     """
@@ -154,7 +156,8 @@ def _which(name: str, project_dir: Path, access: int) -> str | None:
 def tools_digest(tools: Iterable[ToolSettings]) -> bytes:
     """Return the part of a builder's fingerprint that depends on its tools, b"" without tools.
 
-    For a tool given by a path, only this name and the content are used, so that the location of the project does not matter.
+    If a tool is given by a path, only that path as written and the content are used, so that the project's location does not
+    matter.
     """
     identities = [(tool.name, "" if "/" in tool.name else tool.path, tool.stamp[0], tool.digest) for tool in tools]
     return hashlib.sha256(canonical(identities).encode()).digest() if identities else b""
@@ -166,14 +169,14 @@ def with_tools(builder: Builder, tools: Sequence[ToolSettings]) -> Builder:
 
 
 def without_stamps(tools: Iterable[ToolSettings]) -> tuple[ToolSettings, ...]:
-    """Return the tools without their times: only a changed path, size or digest matters."""
+    """Return the tools without their times, for a comparison that ignores times."""
     return tuple(replace(tool, stamp=tool.stamp[:1]) for tool in tools)
 
 
 def refresh_tools(config: Config) -> Config | None:
     """Return `config` with the current stamps and digests of its tools.
 
-    Return None if a tool is missing, because only a full load can report that.
+    Return None if a tool is missing, because only a full load can report a missing tool.
     """
     if not config.tools:
         return config

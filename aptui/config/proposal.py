@@ -1,7 +1,7 @@
 """The first `aptui.yaml` of a folder: proposes a project that fits its files and its game engine.
 
-Every shipped builder that has work is used; one that lacks a package or a program is written as a comment with the reason. Files
-that only the game engine uses (its project files, its imports, its code) are neither copied nor read.
+Every shipped builder that has work is used; a builder that lacks a package or a program is written as a comment with the reason.
+Files that only the game engine uses (its project files, its imports, its code) are neither copied nor read.
 
 Tests: `tests/config/test_proposal.py`.
 """
@@ -29,7 +29,7 @@ from aptui.core.settings import is_settings
 from aptui.shared.errors import HostError, UserError
 
 _MOST_FILES = 100_000
-"""Maximum number of files that are counted, so that a huge folder takes little time. Further rules are easily written by hand."""
+"""Maximum number of files that are counted, so that a huge folder takes little time. Users can add further rules by hand."""
 _MOST_CODE_BYTES = 1 << 20
 """Maximum bytes read of a builder's file; the patterns of a longer file stay unknown."""
 _EXTENSION = re.compile(r"[a-z0-9_+-]{1,16}")
@@ -46,7 +46,7 @@ class ShippedBuilder(Struct, frozen=True):
 
     Args:
         extensions: extensions of its sources. `companions` are extensions of files that sources name, which need no copy rule.
-        module: the Python module that it needs, "" = none. `programs`: it needs one of these, () = none.
+        module: the Python module that the builder needs, "" = none. `programs`: the builder needs one of these, () = none.
     """
 
     name: str
@@ -89,7 +89,10 @@ _USAGES = {
     "data": ("*_orm.*", "*_data.*", "*_lut.*"),
     "ui": ("*_ui.*", "ui/*", "*/ui/*"),
 }
-"""{usage of a texture: common names of its files}. Names for `ui` prove nothing: pictures of 2D games have them, too."""
+"""{usage of a texture: common names of its files}.
+
+Names for `ui` do not suggest a GPU texture, because pictures of 2D games have such names, too.
+"""
 _GPU_TEXTURES = ShippedBuilder("textures", "texture", BUILDERS[0].extensions, module="etcpak")
 
 
@@ -101,7 +104,7 @@ class GameEngine(Struct, frozen=True):
         roots: possible folders of its sources; the first that exists is used.
         ignore: patterns of the engine's own files, in the form of the key `ignore`.
         own: extensions of files that only the engine uses.
-        says: text that a file matched by `marks` must contain.
+        says: text that must be in a file that matches `marks`.
     """
 
     name: str
@@ -163,9 +166,9 @@ PLAIN = GameEngine("files", ())
 class ProposedRule(Struct, frozen=True):
     """A builder of the proposal; `count` files match.
 
-    If it cannot run here, it becomes a comment, and `lacks` is the reason, else "".
+    If the builder cannot run on this machine, the rule becomes a comment, and `lacks` is the reason; otherwise `lacks` is "".
 
-    `usages` {usage of a texture: patterns} becomes parameters for some of its files.
+    `usages` {usage of a texture: patterns} becomes parameters for the files that match the patterns.
     """
 
     name: str
@@ -196,7 +199,7 @@ class Proposal(Struct, frozen=True):
     rules: tuple[ProposedRule, ...]
     ignore: tuple[str, ...]
     left: Counter[str] = field(default_factory=Counter)
-    """{extension: number of files}, for files that no rule matches."""
+    """{extension: number of files that no rule matches}."""
 
     def text(self) -> str:
         """Return the `aptui.yaml`."""
@@ -296,7 +299,7 @@ def _tag_cache(folder: Path) -> Path | None:
     try:
         file.parent.mkdir(exist_ok=True)
         file.write_text(_CACHE_TAG, encoding="ascii")
-    except OSError:  # a file, or another user's folder, is in the way: the first run reports it
+    except OSError:  # there is a file, or another user's folder, at the path of the cache: the first run reports this
         return None
     return file
 
@@ -364,7 +367,10 @@ def _find_usages(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
 def _rules(
     counts: Counter[str], engine: GameEngine, usages: dict[str, tuple[str, ...]], *, has_own: bool
 ) -> tuple[tuple[ProposedRule, ...], Counter[str]]:
-    """Return a rule for each shipped builder that has work, one that copies the rest, and counts of unused extensions."""
+    """Return a rule for each shipped builder that has work, and one that copies other files.
+
+    The second result is {unused extension: number of files}.
+    """
     rest = Counter({name: count for name, count in counts.items() if name not in engine.own})
     left = counts - rest
     rules = []

@@ -33,7 +33,7 @@ def retry_rule(given: Mapping[str, Any] | None) -> RetryRule | None:
 
 
 def restore_rule(data: Mapping[str, Any] | None) -> RetryRule | None:
-    """Return the rule that `config.packing` packed as `data`."""
+    """Return the retry rule that `config.packing` packed as `data`."""
     return RetryRule(data["times"], tuple(data["on"])) if data else None
 
 
@@ -64,10 +64,8 @@ def run_mistakes(resources: Node | None, builders: Iterable[Node]) -> list[UserE
     return found
 
 
-# Programs that are notified when jobs fail or recover, and when all work is done (`on:` in `aptui.yaml`); `batch.alerts` runs
-# them.
-#
-# Folder settings cannot contain it: these programs come only from the layer of the project or of the user.
+# Programs that run when jobs fail or recover, and when all work is done (`on:` in `aptui.yaml`); `batch.alerts` runs them.
+# Folder settings cannot contain `on:`; these programs come only from the layer of the project or of the user.
 
 EVENTS = ("failed", "mended", "idle")
 QUIET_S = 10.0
@@ -79,7 +77,7 @@ class Alert(Struct, frozen=True):
     Args:
         event: one of `EVENTS`.
         exec: a program and its arguments; they are run without a shell.
-        webhook: a URL that gets the digest as JSON.
+        webhook: a URL that receives the summary of the events as JSON.
         desktop: whether a desktop notification is shown.
         bell: whether the terminal rings, and shows a notification if it can.
     """
@@ -92,7 +90,7 @@ class Alert(Struct, frozen=True):
 
 
 class AlertSettings(Struct, frozen=True):
-    """The settings in `on:`; `quiet_s` is the minimum interval between two digests of one event."""
+    """The settings in `on:`; `quiet_s` is the minimum interval between two summaries of one event."""
 
     alerts: tuple[Alert, ...] = ()
     quiet_s: float = QUIET_S
@@ -154,7 +152,7 @@ class ClusterSettings(Struct, frozen=True):
 
     Args:
         kind: "local" = no cluster, "dask".
-        scheduler: `tls://host:port`; `tcp://` on the loopback alone, and only if `insecure`.
+        scheduler: `tls://host:port`. `tcp://host:port` is allowed only on the loopback, and only if `insecure` is set.
         tls_ca, tls_cert, tls_key: absolute paths (PEM) of the trusted authority, and of the certificate and key of this engine.
         share: maximum number of the cluster's slots that this engine uses; 0 = all.
         store: the store that transfers inputs and products, in the form of `shared_cache.store`; "" = the same store.
@@ -273,14 +271,14 @@ class GatewaySettings(Struct, frozen=True):
         is_enabled: the engine starts the gateway, and restarts it when it ends.
         address: the address to listen at; any except the loopback needs TLS and a token. `port` 0 = any free port.
         tls_cert: absolute path of the certificate chain, `tls_key` that of its key (PEM); "" = no TLS.
-        dial_ca: absolute path of the authority (PEM) that signs certificates of devices that are dialled; "" = those the system
-            trusts.
-        dial_fingerprints: SHA-256 of their certificates; if there are any, only they decide.
+        dial_ca: absolute path of the authority (PEM) that signs certificates of devices that are dialled; "" = the authorities that
+            the system trusts.
+        dial_fingerprints: SHA-256 of these devices' certificates; if it is not empty, only these certificates are accepted.
         clients_limit: maximum number of open WebSockets.
-        hosts: names under which clients may call it, beside the address itself and those of the loopback: `name` or `name:port`.
-        origins: web pages that may use it beside its own: `https://name`.
-        proxies: (name, URL) of services that it forwards to.
-        allowed: host names, addresses and CIDR ranges that may connect, `rejected` those that may not.
+        hosts: names (`name` or `name:port`) that clients may use for the gateway, besides its address and the loopback names.
+        origins: origins (`https://name`) of web pages that may use the gateway, besides its own pages.
+        proxies: (name, URL) of services to which the gateway forwards requests.
+        allowed: host names, addresses and CIDR ranges that may connect; `rejected` has those that may not connect.
         has_allow_list: whether only `allowed` addresses may connect.
         connections: devices that the gateway dials.
         o3de: programs of O3DE connect through their own protocol, at `o3de_port`; None = only in an O3DE project.

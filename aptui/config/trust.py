@@ -4,7 +4,7 @@ A project is trusted when a record names it and no file that decides what runs h
 code in `builders/`, and files of the project that its commands name. A verb that runs jobs records trust, because the user typed
 it. The screen asks the user. A verb that only reads does not run code of an untrusted project.
 
-The second part decides which shared caches are trusted without a key.
+The functions at the end decide which shared caches are trusted without a key.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Record(Struct, frozen=True):
 class Trust(Struct, frozen=True):
     """Whether a project is trusted, and why not.
 
-    `was_given` says that a record exists; `changed` are the files, relative to the project, that differ from it.
+    `was_given` says that a record exists; `changed` are the files, relative to the project, that differ from the record.
     """
 
     is_given: bool
@@ -94,7 +94,7 @@ def require(config: Config, what: str) -> None:
 
 
 def record(config: Config) -> None:
-    """Record that the user trusts a project as it is now; write only if the record differs.
+    """Record that the user trusts a project as it is now; a record that is up to date is not written again.
 
     Raises:
         HostError: the record cannot be written.
@@ -128,7 +128,7 @@ def follow_edit(project_dir: Path, file: Path, before: bytes, after: bytes) -> N
 
 
 def revoke(project_dir: Path) -> bool:
-    """Remove the record of a project; return whether there was one."""
+    """Remove the record of a project; return whether the project had a record."""
     try:
         _record_file(project_dir).unlink()
     except FileNotFoundError:
@@ -154,7 +154,7 @@ def require_for_builders(config: Config, what: str) -> None:
         require(config, what)
 
 
-# ── what runs ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── code that runs ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class RunnableCode(Struct, frozen=True):
@@ -243,7 +243,7 @@ def _map_digests(known: _Record) -> dict[str, str]:
     return {path: file.digest for path, file in known.code.items()}
 
 
-# ── files that decide what runs ───────────────────────────────────────────────────────────────────────────────────────
+# ── files that decide which code runs ─────────────────────────────────────────────────────────────────────────────────
 
 
 def _code_files(config: Config) -> set[str]:
@@ -315,7 +315,7 @@ def flaw_of_address(store: str) -> str:
         return ""
     from urllib.parse import urlsplit  # imported here, because most starts do not need it
 
-    shown = store.rpartition("@")[2]  # hides a password in the URL
+    shown = store.rpartition("@")[2]  # masks a password in the URL
     try:
         url = urlsplit(store)
         is_whole = url.port != 0 and (bool(url.hostname) or url.scheme not in _SERVERS)
@@ -352,7 +352,7 @@ def refuse_others_store(store: str) -> None:
 
 
 def _folders_in(store: str) -> Iterator[str]:
-    """Yield the folders of a store that hold records and blobs, and those above them."""
+    """Yield the folders of a store that hold records and blobs, and the folders above these."""
     spaces = [os.path.join(store, "ns"), *_list_folders(os.path.join(store, "ns"))]
     kinds = [os.path.join(space, kind) for space in (store, *spaces[1:]) for kind in ("ac", "cas")]
     below = [folder for kind in kinds for folder in _list_folders(kind)]

@@ -1,7 +1,7 @@
-"""Translations of a game's texts: PO, CSV and XLIFF as catalogs, one for each language. This module does not compare catalogs.
+"""Reads translations of a game's texts (PO, CSV, XLIFF) into one catalog for each language. Catalogs are not compared here.
 
-PO has the form of GNU gettext (its manual, "The Format of PO Files"); XLIFF is 1.2 or 2. A CSV has a header: the first column is
-the key, and each column named like a language (`de`, `pt_BR`) has texts.
+PO is read as GNU gettext defines it (its manual, "The Format of PO Files"); XLIFF is 1.2 or 2. A CSV has a header: the first column
+is the key, and each column named like a language (`de`, `pt_BR`) has texts.
 
 Tests: `tests/builders/test_locale_builder.py`.
 """
@@ -43,7 +43,7 @@ class Message(Struct, kw_only=True):
 
     @property
     def is_translated(self) -> bool:
-        """Whether every form has a text that a translator confirmed."""
+        """Whether every plural form has a text that a translator confirmed."""
         return bool(self.texts) and all(self.texts) and "fuzzy" not in self.flags
 
 
@@ -58,7 +58,7 @@ class TextCatalog(Struct, kw_only=True):
         """Add a text.
 
         Raises:
-            BrokenTextError: its key is used already.
+            BrokenTextError: another text has this key.
         """
         if first := self.messages.get(message.key):
             raise BrokenTextError(f"{show_key(message.key)} is defined twice, first on line {first.line}", str(message.line))
@@ -71,7 +71,7 @@ def show_key(key: str) -> str:
 
 
 def read_catalogs(name: str, data: bytes) -> list[TextCatalog]:
-    """Return the catalogs of a file: one, or one for each language of a CSV, beginning with the source language.
+    """Return the catalog of a file; a CSV has a catalog for each language, beginning with the source language.
 
     Args:
         name: file name. Its extension decides the format; its stem is the language unless the content names the language.

@@ -48,7 +48,7 @@ def read_data(name: str, data: bytes, *, delimiter: str = "auto", infers_types: 
         max_mib: larger files are refused.
 
     Raises:
-        BrokenTextError: it is damaged, or of another kind.
+        BrokenTextError: the file is damaged, or of another kind.
     """
     extension = os.path.splitext(name)[1].lower()
     if len(data) > max_mib << 20:
@@ -69,7 +69,7 @@ def read_rows(text: str, delimiter: str = "auto") -> Iterator[CsvRow]:
     """Yield the rows below the header of a CSV; empty lines are left out.
 
     Raises:
-        BrokenTextError: it is damaged.
+        BrokenTextError: the CSV is damaged.
     """
     csv.field_size_limit(_MOST_CELL_CHARACTERS)
     first = text.partition("\n")[0]
@@ -127,7 +127,7 @@ def _read_table(rows: list[CsvRow], *, infers_types: bool) -> DataText:
 def _choose_type(cells: list[str]) -> Callable[[str], Any]:
     """Return the function that reads the cells of a column: as numbers, booleans, or text.
 
-    Empty cells are null, but "" in a column of text.
+    An empty cell becomes null; in a column of text it becomes "".
     """
     present = [cell.strip() for cell in cells if cell.strip()]
     if present and all(cell.lower() in ("true", "false") for cell in present):
@@ -186,7 +186,7 @@ def _plain(value: Any, path: Path, text: str) -> Any:
 def _find_toml_places(text: str, paths: Sequence[Path]) -> list[str]:
     """Return the line of each value at `paths`.
 
-    For a value inside a line, that of the nearest table or key at the start of a line.
+    For a value inside a line, return the line of the nearest table or key that begins a line.
     """
     found: dict[Path, tuple[int, int]] = dict.fromkeys(paths, (0, 1))
     table: list[str | int] = []

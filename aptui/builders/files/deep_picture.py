@@ -33,7 +33,7 @@ _WHITE_IS_ZERO = 0
 
 @dataclass(frozen=True)
 class DeepPicture:
-    """Samples as height × width × channels; `mode` says what they are: L, LA, RGB, RGBA or CMYK, as in Pillow."""
+    """Samples as height × width × channels; `mode` names the channels as Pillow does: L, LA, RGB, RGBA or CMYK."""
 
     samples: Samples
     mode: str
@@ -136,8 +136,8 @@ def read_deep(opened: Callable[[], ImageFile.ImageFile], load: Callable[[ImageFi
     """Return a deep picture with all its bits; None if Pillow gives only the upper 8.
 
     Args:
-        opened: opens the picture again, without decoding it.
-        load: decodes it, and turns it upright.
+        opened: function that opens the picture again, without decoding it.
+        load: function that decodes a picture, and turns it upright.
     """
     import numpy as np
 
@@ -173,7 +173,7 @@ def _read_grey(picture: ImageFile.ImageFile, load: Callable[[ImageFile.ImageFile
 
 
 def _decode_as(picture: ImageFile.ImageFile, raw_mode: str, load: Callable[[ImageFile.ImageFile], None]) -> NDArray[np.uint8]:
-    """Return the bytes of a picture, decoded as if its samples had the form `raw_mode`."""
+    """Return the bytes of a picture, decoded as if its samples were stored in Pillow's raw mode `raw_mode`."""
     import numpy as np
 
     tiles = []

@@ -37,8 +37,7 @@ def hold_against_schema(texts: Sequence[DataText], path: str, request: ProcessJo
     """Validate data with the schema at `path`; all mistakes but the first are logged.
 
     Raises:
-        BrokenTextError: the first mistake.
-        UnusableError: the schema is missing or damaged.
+        BrokenTextError: the data has a mistake; the error is the first one. UnusableError: the schema is missing or damaged.
     """
     schema = SchemaFile(request, placed("", path))
     errors = []
@@ -54,7 +53,7 @@ def hold_against_schema(texts: Sequence[DataText], path: str, request: ProcessJo
 
 
 class Violation(Struct, frozen=True):
-    """A mistake in the value at `path`: the keys and indices that lead from the root to it."""
+    """A mistake in the value at `path`, which lists the keys and indices from the root to the value."""
 
     path: tuple[str | int, ...]
     what: str

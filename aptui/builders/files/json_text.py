@@ -1,4 +1,4 @@
-"""JSON as text: its validation, the places of its values, and descriptions of mistakes; the meaning of the data is not here.
+"""Validates JSON text, finds the places of its values, and describes mistakes. It does not interpret the data.
 
 Tests: `tests/builders/files/test_json_text.py`, `tests/builders/test_json_builder.py`.
 """
@@ -33,7 +33,7 @@ TRAILING_COMMA = "a comma before the closing bracket, where JSON allows none"
 _COMMA_AND_END = re.compile(r",[ \t\r\n]*[}\]]")
 _BLANKS = " \t\r\n"
 _MOST_DIGITS = 300
-"""Maximum digits of an integer that is read as such; longer ones become floats, because int() refuses more than 4,300 digits."""
+"""Maximum number of digits of an integer. A longer number becomes a float, because int() refuses more than 4,300 digits."""
 
 
 class BrokenTextError(Exception):
@@ -56,14 +56,14 @@ class DataText(Struct, frozen=True):
 
 
 class _NotANumberError(Exception):
-    """The parser met `NaN`, `Infinity` or `-Infinity`, and does not say where."""
+    """The parser found `NaN`, `Infinity` or `-Infinity`, and does not report its place."""
 
 
 def decode_text(data: bytes) -> str:
-    """Return the text of UTF-8, or of UTF-16 with its mark.
+    """Return the text of bytes in UTF-8, or in UTF-16 with a byte order mark.
 
     Raises:
-        BrokenTextError: it is in another encoding.
+        BrokenTextError: the bytes are in another encoding.
     """
     encoding = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
     try:
@@ -102,7 +102,7 @@ def write_json(value: Any, *, indent: int | None = None) -> bytes:
 def find_places(text: str, paths: Sequence[Path]) -> list[str]:
     """Return the `line:column` of the values at `paths` in valid JSON.
 
-    If a key is given twice, it is the place of the last value.
+    If a key is given twice, the place is that of the last value.
     """
     found = dict.fromkeys(paths, 0)
     path: list[str | int] = []
@@ -135,7 +135,7 @@ def validate_json(text: str, *, comment_hint: str = "") -> bool:
     """Return whether any object of `text` has a duplicate key.
 
     Args:
-        text: all of it.
+        text: the whole JSON text.
         comment_hint: text that is added to the error if the text has a comment.
 
     Raises:
@@ -156,7 +156,7 @@ def validate_json(text: str, *, comment_hint: str = "") -> bool:
     try:
         decoder.decode(text)
     except json.JSONDecodeError as error:
-        if _is_too_deep(text[: error.pos]):  # not every version of Python reports deep nesting as such
+        if _is_too_deep(text[: error.pos]):  # some versions of Python do not report deep nesting with an error of its own
             raise _too_deep(text) from None
         what, position = explain(error, text)
         if comment_hint and text.startswith(("//", "/*"), position):
@@ -199,7 +199,7 @@ def _read_integer(digits: str) -> int | float:
 
 
 def explain(error: json.JSONDecodeError, text: str) -> tuple[str, int]:
-    """Return what is wrong, and its position in `text`: the parser's own message, or one about a trailing comma.
+    """Return a description of the mistake, and its position in `text`; it is the parser's message, or one about a trailing comma.
 
     Python before 3.13 does not mention a trailing comma: it reports a missing value or name at the bracket.
     """

@@ -117,10 +117,10 @@ _MARKUP = (
 
 
 def describe_kind(data: bytes) -> str:
-    """Return what a file is by its first bytes, with an article: "a PNG picture"; "" if that is unknown.
+    """Return the kind of a file by its first bytes, with an article, such as "a PNG picture"; "" if the kind is unknown.
 
     Args:
-        data: the first 4096 bytes of a file, or all of it.
+        data: the first 4096 bytes of a file, or the whole file.
     """
     if not data:
         return "an empty file"

@@ -1,4 +1,4 @@
-"""Projects of LDtk: read with their levels, checked, and without the fields that only the editor needs.
+"""Reads projects of LDtk with their levels, checks them, and removes the fields that only the editor needs.
 
 Source: "JSON format documentation" of LDtk 1.5 (https://ldtk.io/json).
 

@@ -1,4 +1,4 @@
-"""Recognise Git LFS pointer files, which stand in place of the real source; their handling is not here."""
+"""Recognises Git LFS pointer files, which stand in place of the real source. The callers decide how to handle a pointer file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def source_bytes(request: ProcessJobRequest) -> bytes:
     """Return the bytes of the source.
 
     Raises:
-        PointerError: the source is a Git LFS pointer. OSError: it cannot be read.
+        PointerError: the source is a Git LFS pointer. OSError: the source cannot be read.
     """
     data = request.read_source()
     if is_pointer(data):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _RESPONSE_S = 0.17
 _SHELF = (1681.974450955533, 3.999843853973347, 0.7071752369554196)
 _HIGH_PASS = (38.13547087602444, 0.5003270373238773)
-"""Frequency (Hz), gain (dB; only the shelf has one) and Q of the two filters of the K-weighting.
+"""Frequency (Hz), gain (dB; only the shelf filter has a gain) and Q of the two filters of the K-weighting.
 
 BS.1770's coefficients for 48 kHz follow from these values (as in libebur128).
 """
@@ -109,7 +109,7 @@ class SoundMeter:
 
 
 def _boundary(number: int, rate: int) -> int:
-    """Return the first frame of the tenth of a second with this number (from 0)."""
+    """Return the first frame of a block of 0.1 s; blocks are numbered from 0."""
     return (number * rate + 5) // 10
 
 

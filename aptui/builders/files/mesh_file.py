@@ -1,7 +1,7 @@
 """Converts OBJ, STL, PLY and OFF to GLB, scaled and turned upright.
 
-trimesh reads and writes. It ignores mistakes and missing files. So this module checks OBJ line by line before, and compares the
-counts in the headers of other formats with the result.
+The library trimesh reads and writes the files, but ignores mistakes and missing files. So this module checks OBJ line by line
+first, and compares the counts in the headers of other formats with the result.
 
 Tests: `tests/builders/test_mesh_file.py`.
 """
@@ -291,7 +291,7 @@ def _check_ply(data: bytes) -> None:
 
 
 def _check_ply_counts(data: bytes, meshes: Mapping[str, Any]) -> None:
-    """Reject a PLY with fewer elements than its header declares. More are possible, because polygons become several triangles."""
+    """Reject a PLY with fewer elements than its header declares. A PLY may have more, because polygons become several triangles."""
     promised = {kind.decode(): int(count) for kind, count in _PLY_COUNT.findall(data[: _end_of_header(data)])}
     for kind, found in (("vertex", "vertices"), ("face", "faces")):
         count = sum(len(getattr(mesh, found)) for mesh in meshes.values())
@@ -319,7 +319,7 @@ def _convert(scene: Any, options: MeshParams) -> bytes:
     meshes = {}
     for name, mesh in scene.geometry.items():
         meshes[name] = _transform(trimesh, mesh, options)
-    # None: write normals only for meshes that have them
+    # None = write normals only for meshes that have normals
     product: bytes = trimesh.Scene(meshes).export(file_type="glb", include_normals=None)
     return product
 

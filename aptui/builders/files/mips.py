@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 _COVERAGE_STEPS = 12
-"""Steps of the binary search for the alpha scale of a level, to 1/1024 of the range."""
+"""Number of steps of the binary search for the factor of a level's alpha; the result is exact to 1/1024 of the range."""
 
 
 def make_mips(pixels: Pixels, usage: str, *, has_mips: bool, bleeds: bool, coverage: float | None) -> list[Pixels]:
@@ -137,7 +137,7 @@ def _bleed(levels: list[Floats]) -> list[Floats]:
 
 
 def _keep_coverage(alphas: list[Floats], threshold: float) -> list[Floats]:
-    """Scale the alpha of each level so that as large a share of its pixels exceeds the threshold as in the first."""
+    """Scale the alpha of each level, so that the share of its pixels above the threshold is the same as in the first level."""
     wanted = float((alphas[0] > threshold).mean())
     scaled = alphas[:1]
     for alpha in alphas[1:]:

@@ -1,4 +1,4 @@
-"""Wavefront OBJ and MTL as text: find the files that they name, and check their lines; this module does not make meshes.
+"""Checks the lines of Wavefront OBJ and MTL files, and finds the files that they name. This module does not make meshes.
 
 Readers of OBJ silently skip lines that they do not understand, and missing files. This module reports the line to the author.
 """
@@ -30,7 +30,7 @@ class BrokenObjError(Exception):
 
 
 class Outline(Struct):
-    """Content of a valid OBJ. `materials` are the used ones {name: line}; `libraries` are the files after `mtllib`."""
+    """Content of a valid OBJ. `materials` has the used materials {name: line}; `libraries` are the files after `mtllib`."""
 
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_FEWEST, 0))
     face_count: int = 0

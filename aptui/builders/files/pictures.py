@@ -43,7 +43,7 @@ _TIFF_COMPRESSIONS = {
     1: "no", 2: "CCITT", 3: "CCITT", 4: "CCITT", 5: "LZW", 6: "JPEG", 7: "JPEG", 8: "Deflate", 32773: "PackBits", 32946: "Deflate",
     34925: "LZMA", 50000: "Zstandard",
 }  # fmt: skip
-"""TIFF compressions that Pillow's wheels decode, by their number in the file."""
+"""Numbers (in the file) of the TIFF compressions that Pillow's wheels decode."""
 _TIFF_COMPRESSION, _TIFF_TILE_WIDTH, _TIFF_TILE_HEIGHT = 259, 322, 323
 
 _ENDS_EARLY = re.compile(
@@ -76,7 +76,7 @@ def open_picture(
     Args:
         data: all bytes of a file.
         name: name of the file. Only a name that ends with `.tga` may be a TGA, too.
-        formats: Pillow's names of formats.
+        formats: Pillow's names of the accepted formats.
         most_megapixels: a larger picture is rejected before it is decoded.
 
     Raises:
@@ -128,7 +128,7 @@ def check_size(size: tuple[int, int], most_megapixels: float = MOST_MEGAPIXELS) 
     """Refuse a picture of more than `most_megapixels` million pixels.
 
     Raises:
-        PictureError: it has more.
+        PictureError: the picture has more pixels.
     """
     width, height = size
     if width * height > most_megapixels * 1_000_000:
@@ -148,7 +148,7 @@ def count_frames(data: bytes, picture: Image.Image) -> int:
         return 1
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        # a second reader, because counting changes the frame of a reader
+        # the picture is opened a second time, because counting moves the first reader to another frame
         other: Image.Image = Image.open(BytesIO(data), formats=(picture.format,))
         if not getattr(other, "is_animated", False):
             return 1
@@ -166,7 +166,7 @@ def count_frames(data: bytes, picture: Image.Image) -> int:
 
 
 def describe_remark(text: str) -> str:
-    """Return our own text for a warning of Pillow."""
+    """Return aptui's text for a warning of Pillow."""
     return next((words for pattern, words in _REMARKS if pattern.search(text)), "a part of the file is not as its format says")
 
 

@@ -4,7 +4,7 @@ The decoder gets only the chunks that affect pixels, because metadata can be lar
 Section numbers are those of the PNG specification, third edition.
 
 No library writes the 16-bit files: the libraries that can do so need OpenCV or a collection of all codecs (50 MB and more), or
-filter each byte in Python. numpy and zlib are here already.
+filter each byte in Python. This module needs only numpy and zlib, which aptui uses already.
 
 Tests: `tests/builders/files/test_png_file.py`, `tests/builders/test_png_pixels.py`.
 """
@@ -51,7 +51,7 @@ _ORIENTING_TEXTS = (b"XML:com.adobe.xmp\0", b"Raw profile type exif\0", b"Raw pr
 """Keywords of texts that may hold the orientation of the picture."""
 
 _WRITE_ROWS_BYTES = 1 << 20
-"""Bytes of rows that are filtered in one step: enough for numpy to be fast, and little compared with the picture."""
+"""Number of bytes of rows that are filtered at a time: enough for numpy to be fast, and little compared with the picture."""
 
 
 @dataclass
@@ -212,7 +212,7 @@ def _read_header(content: memoryview, file: PngFile) -> None:
 
 
 def _is_decoders_transparency(content: memoryview, file: PngFile) -> bool:
-    """Return whether the decoder applies tRNS. Without a palette we do so: its values are those of unscaled samples (11.3.1.1)."""
+    """Return whether the decoder applies tRNS. Without a palette aptui applies it, because tRNS has unscaled samples (11.3.1.1)."""
     count = {GREY: 1, RGB: 3}.get(file.colour_type, 0)
     if count and len(content) == 2 * count:
         mask = (1 << file.bit_depth) - 1
@@ -261,7 +261,7 @@ def _chunk(kind: bytes, content: bytes) -> bytes:
 
 
 def _filter(rows: Bytes, pixel_bytes: int) -> Bytes:
-    """Return all rows but the first with the best filter for each (9.2). The first row only predicts the second."""
+    """Return all rows except the first, each with its best filter (9.2). The first row only predicts the second."""
     import numpy as np
 
     up, raw = rows[:-1].astype(np.int16), rows[1:].astype(np.int16)

@@ -1,4 +1,4 @@
-"""Files that a source names: their places, and their declaration as dependencies; their content is not here."""
+"""Resolves the paths of files that a source names, and declares these files as dependencies. Their content is not parsed here."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ placed = placed_name
 
 
 def filter_allowed(request: CreateJobsRequest, paths: Iterable[str]) -> Iterator[str]:
-    """Yield the `paths` that the source may name.
+    """Yield those of the `paths` that are inside the project.
 
     Paths outside the project are not opened; the job reports them (`check_names`).
     """
@@ -47,7 +47,7 @@ def check_names(request: ProcessJobRequest, paths: Iterable[str], named_by: str 
 
 
 def declare_sources(scan_folder: str, paths: Iterable[str]) -> list[SourceDependency]:
-    """Return dependencies on `paths` (relative to `scan_folder`, or absolute), each once, in their order.
+    """Return dependencies on `paths` (relative to `scan_folder`, or absolute), each once, in the order of `paths`.
 
     A path that leads out of the scan folder becomes absolute: the engine finds its scan folder, or warns.
     """

@@ -1,8 +1,8 @@
 """Reads loop points and markers from WAV, AIFF and tags, and writes them as chunks behind the samples of a WAV.
 
-Libsndfile ignores them. The sources: `smpl`, `cue `, `inst` and `LIST adtl` of a WAV (Multimedia Programming Interface and Data
-Specifications 1.0, and its 1994 update); MARK and INST of an AIFF (version 1.3); the tags LOOPSTART, LOOPLENGTH and LOOPEND, in
-samples, of Ogg, FLAC and MP3 files.
+Libsndfile ignores loop points and markers. They are read from: `smpl`, `cue `, `inst` and `LIST adtl` of a WAV (Multimedia
+Programming Interface and Data Specifications 1.0, and its 1994 update); MARK and INST of an AIFF (version 1.3); the tags LOOPSTART,
+LOOPLENGTH and LOOPEND, in samples, of Ogg, FLAC and MP3 files.
 
 Tests: `tests/builders/files/test_sound_marks.py`.
 """
@@ -42,7 +42,10 @@ _TEXT_ENCODINGS = ("latin-1", "utf-16", "utf-16-be", "utf-8")
 
 @dataclass
 class Marks:
-    """The contents of the WAV chunks `smpl`, `cue `, `inst` and `LIST adtl`, b"" if absent; `remarks` says what is damaged."""
+    """The contents of the WAV chunks `smpl`, `cue `, `inst` and `LIST adtl`, b"" for an absent chunk.
+
+    `remarks` describes damage.
+    """
 
     loops: bytes = b""
     cues: bytes = b""
@@ -83,7 +86,7 @@ class Marks:
         return {"loops": loops, "markers": markers}
 
     def _move(self, at: Callable[[int], int]) -> Marks:
-        """Return the marks with their positions changed by `at`."""
+        """Return the marks with each position replaced by `at(position)`."""
         loops, cues, labels = (bytearray(each) for each in (self.loops, self.cues, self.labels))
         for start in range(36, 36 + 24 * _count(loops, 28), 24):
             first, last = struct.unpack_from("<II", loops, start + 8)
@@ -168,7 +171,7 @@ def read_layout(file: IO[bytes]) -> WavLayout | None:
 
 
 def walk_chunks(file: IO[bytes], order: str) -> Iterator[tuple[bytes, int, int]]:
-    """Yield (name, start, size) of the chunks of a RIFF (`<`) or FORM (`>`) file; a missing pad byte is accepted."""
+    """Yield (name, start, size) of the chunks of a RIFF (`<`) or FORM (`>`) file; a chunk of odd size may lack its pad byte."""
     file_bytes = file.seek(0, os.SEEK_END)
     at = 12
     for _ in range(MOST_CHUNKS):
@@ -330,7 +333,10 @@ def _read_tags(data: bytes, rate: int) -> Marks:
 
 
 def _vorbis_comments(data: bytes) -> Iterator[tuple[str, str]]:
-    """Yield (name without LOOP, value) of comments whose name begins with LOOP. The length of a comment is stored before it."""
+    """Yield (name without LOOP, value) of comments whose name begins with LOOP.
+
+    The length of a comment is stored before its text.
+    """
     for match in _TAG.finditer(data) if data.startswith((b"OggS", b"fLaC")) else ():
         if match.start() >= 4:
             length = int.from_bytes(data[match.start() - 4 : match.start()], "little")

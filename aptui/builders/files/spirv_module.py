@@ -1,4 +1,4 @@
-"""Reads the interface of a SPIR-V module: bindings, push constants, inputs, outputs, constants. Its code is not read.
+"""Reads the interface of a SPIR-V module: bindings, push constants, inputs, outputs, constants. Its functions are not read.
 
 Types have their names in GLSL. The result is the content of the `shader` builder's reflection product. Section numbers refer to the
 SPIR-V specification.
@@ -130,7 +130,7 @@ class _Module:
         for (target, member), decorations in self._decorations.items():
             if member == -1 and decorations.get(_BUILT_IN) == _WORKGROUP_SIZE and target in self._constants:
                 size = [-each for each in self._constants[target][2]]
-        if size:  # a negative number stands for the id of a constant
+        if size:  # a negative number is the negated id of a constant
             found["workgroup_size"] = [int(self._value(-each)) if each < 0 else each for each in size]
         return found
 
@@ -179,7 +179,7 @@ class _Module:
         target, count = self._types[pointer][1][1], None
         while self._types[target][0] in (28, 29):
             if self._types[self._types[target][1][0]][0] not in (25, 26, 27, 30, 5341):
-                break  # a plain array of numbers, not of bindings
+                break  # this type is an array of numbers, not of bindings
             length = int(self._value(self._types[target][1][1])) if self._types[target][0] == 28 else 0
             count = length if count is None else count * length
             target = self._types[target][1][0]

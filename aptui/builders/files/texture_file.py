@@ -1,4 +1,4 @@
-"""Writes files of GPU textures: KTX2 and DDS with all levels, layers and faces; and the formats of their texels.
+"""Writes GPU textures as KTX2 and DDS files with all levels, layers and faces, and defines the formats of texels.
 
 Sources: the KTX 2.0 specification and the Khronos Data Format Specification 1.3; Microsoft's DDS_HEADER_DXT10.
 
@@ -28,7 +28,7 @@ _DDS_FLAGS = 0x1 | 0x2 | 0x4 | 0x1000 | 0x20000 | 0x80000
 class TextureFormat(Struct, frozen=True):
     """A texel format with its numbers in Vulkan, DirectX and KTX2; a number is 0 if that API does not have the format.
 
-    `samples` are (first bit, number of bits, channel) of each part of a block. A block has `block` texels and `size` bytes.
+    `samples` are the (first bit, number of bits, channel) of each channel in a block. A block has `block` texels and `size` bytes.
     """
 
     block: tuple[int, int]

@@ -1,4 +1,4 @@
-"""Reads maps of Tiled (TMX, TMJ) with their tilesets and templates (TSX, TSJ, TX, TJ) into the form of TMJ, and checks them.
+"""Reads maps of Tiled (TMX, TMJ) with their tilesets and templates (TSX, TSJ, TX, TJ) as objects of TMJ, and checks them.
 
 Source: "TMX Map Format", "JSON Map Format" and "Global Tile IDs" in Tiled's reference, version 1.12. Fields that only the editor
 needs are left out: terrains, settings, counters, versions.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Tiles = NDArray[np.uint32]
 
 Fields = dict[str, Any]
-"""An object of TMJ."""
+"""A JSON object of TMJ, Tiled's JSON map format."""
 ReadFile = Callable[[str], bytes]
 """Returns the bytes of a file by its path below the scan folder."""
 
@@ -111,7 +111,7 @@ class MapReader:
         return {"type": "map", **_MAP_DEFAULTS, **level}
 
     def _add_tileset(self, level: Fields, entry: Fields, named_by: str) -> None:
-        """Append a tileset to those of the map; an external one is opened."""
+        """Append a tileset to the map's tilesets; an external tileset is read from its file."""
         path, tileset = named_by, entry
         first = whole_number(entry, "firstgid", "a tileset", least=1)
         if source := _text(entry, "source", "a tileset"):
@@ -203,7 +203,7 @@ def describe_layer(layer: Fields) -> str:
 
 
 def check_tiles(level: Fields) -> Iterator[BrokenTextError]:
-    """Yield a message for each tile that no tileset contains, once for each id and layer."""
+    """Yield a message for each tile id of a layer that no tileset contains."""
     import numpy as np
 
     tilesets = sorted(level["tilesets"], key=lambda each: int(each["firstgid"]))
@@ -267,7 +267,7 @@ def whole_number(holder: Fields, key: str, where: str, *, least: int) -> int:
 
 
 def objects_of(holder: Fields, key: str, where: str) -> list[Fields]:
-    """Return a field that must be a list of objects, if it is there.
+    """Return a field that must be a list of objects if it is present.
 
     Raises:
         BrokenTextError: the field has another value.
@@ -322,7 +322,7 @@ def _read_tiles(data: Any, count: int, layer: Fields, where: str) -> Tiles:
 
 
 def _decompress(packed: bytes, compression: object, size: int, where: str, line: str) -> bytes:
-    """Return the unpacked bytes, at most `size` and one more, which shows that the data is too long."""
+    """Return at most `size` + 1 unpacked bytes; a result of `size` + 1 bytes shows that the data is too long."""
     try:
         if compression in ("zlib", "gzip"):
             return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(packed, size + 1)
@@ -366,7 +366,7 @@ def drop_fields(value: Any, names: Collection[str], depth: int = 0) -> Any:
     """Return data without the fields called `names`. The content of `properties` is not changed, because its names are the user's.
 
     Raises:
-        BrokenTextError: it is nested too deep.
+        BrokenTextError: the data is nested too deep.
     """
     if depth > DEEPEST_NESTING:
         raise BrokenTextError(f"nested deeper than {DEEPEST_NESTING} levels")
@@ -443,7 +443,7 @@ def _layer(element: XmlElement) -> Fields:
 
 
 def _tile_data(element: XmlElement) -> Any:
-    tiles = list(element.find_all("tile"))  # without an encoding each tile is an element
+    tiles = list(element.find_all("tile"))  # without an encoding each tile is an XML element
     return [each.attributes.get("gid", "0") for each in tiles] if tiles else element.text.strip()
 
 

@@ -193,7 +193,7 @@ def _refuse_brackets(text: str) -> None:
 
 
 def _too_deep(text: str) -> str:
-    """Return the place where the nesting of the text itself exceeds the limit, "" if it does so only after aliases are expanded."""
+    """Return the place where the text is nested too deep, "" if it is nested too deep only after its aliases are expanded."""
     from ruamel.yaml import YAML
 
     depth = 0

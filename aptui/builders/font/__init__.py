@@ -1,1 +1,1 @@
-"""Parts of the font builders: kerning, and limits on the work of decoding a font."""
+"""Modules of the font builders: kerning, and limits on the work of decoding a font."""

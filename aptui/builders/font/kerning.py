@@ -1,4 +1,4 @@
-"""Reads the kerning of a font from its table GPOS, or else from its table kern.
+"""Reads the kerning of a font from its table GPOS; if GPOS has no kerning, from its table kern.
 
 Kerning changes the distance between pairs of glyphs.
 
@@ -37,7 +37,10 @@ def read_kerning(font: Any, glyphs: Collection[str]) -> Pairs:
 
 
 def _kerning_lookups(table: Any) -> Iterator[list[Any]]:
-    """Yield the subtables of each lookup of the feature `kern` in the default script, otherwise in Latin or in the first one."""
+    """Yield the subtables of each lookup of the feature `kern`.
+
+    The script is the default script; if that is missing, Latin; if Latin is missing, the first script.
+    """
     if not table.FeatureList or not table.LookupList or not table.ScriptList:
         return
     scripts = {record.ScriptTag: record.Script for record in table.ScriptList.ScriptRecord}
@@ -53,7 +56,7 @@ def _kerning_lookups(table: Any) -> Iterator[list[Any]]:
 
 
 def _add_lookup(subtables: Iterable[Any], glyphs: Collection[str], found: Pairs) -> None:
-    """Add the pairs of one lookup. If several subtables have a pair, the first subtable wins."""
+    """Add the pairs of one lookup. If several subtables have the same pair, the first one is used."""
     waiting = {first: set(glyphs) for first in glyphs}
     for subtable in subtables:
         for first in sorted(waiting.keys() & set(subtable.Coverage.glyphs)):

@@ -36,7 +36,7 @@ DEEPEST_COMPOSITE = 64
 _EMPTY_READ = 8
 """Cost (in steps of `Work`) of reading an entry of a variation store without regions.
 
-It takes as much time and memory as other reads.
+Such an entry has no bytes, but reading it takes as much time and memory as reading any other entry.
 """
 
 _COMPOSITE_HEADER_BYTES = 10
@@ -58,7 +58,7 @@ class Work:
         """Use up `count` steps.
 
         Raises:
-            TooMuchWorkError: fewer are left.
+            TooMuchWorkError: fewer steps are left.
         """
         self._left -= count
         if self._left < 0:
@@ -142,7 +142,7 @@ def _woff2_stream(data: bytes) -> int:
 
 
 def count_table(font: Any, tag: str, data: bytes) -> bool:
-    """Count the steps of decoding table `tag`; return whether the whole table was decoded for that.
+    """Count the steps of decoding table `tag`; return whether counting decoded the whole table.
 
     `data` has the bytes of the table; `font` has the number of glyphs.
 
@@ -163,7 +163,7 @@ def count_table(font: Any, tag: str, data: bytes) -> bool:
 
 
 def is_counted(tag: str) -> bool:
-    """Return whether the work of decoding table `tag` is counted, or is bounded by the table's length."""
+    """Return whether the work of decoding table `tag` is limited: it is counted, or it is bounded by the table's length."""
     from fontTools.ttLib import getTableClass
     from fontTools.ttLib.tables.otBase import BaseTTXConverter
 
@@ -298,7 +298,7 @@ def _count_glyf(font: Any, data: bytes, work: Work) -> None:
 
 
 def _outlines(font: Any, data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield (bytes, points) of each glyph; a component counts as a point."""
+    """Yield (number of bytes, number of points) of each glyph; a component counts as a point."""
     locations = font["loca"].locations
     for start, end in pairwise(locations):
         length, points = max(0, min(end, len(data)) - start), 0
@@ -313,7 +313,7 @@ def _outlines(font: Any, data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def count_composites(font: Any) -> None:
-    """Count the points of all glyphs including their components; the glyphs are decoded.
+    """Count the points of all glyphs with their components; this decodes the glyphs.
 
     Raises:
         TooMuchWorkError: there are more points than the table's length allows, or a glyph is a component of itself.
@@ -327,7 +327,7 @@ def count_composites(font: Any) -> None:
 
 
 def _measure_glyph(table: Any, name: str, known: dict[str, tuple[int, int]], inside: tuple[str, ...]) -> tuple[int, int]:
-    """Return (points, levels of components) of a glyph."""
+    """Return (number of points, number of levels of components) of a glyph."""
     if name not in known:
         if name in inside:
             raise TooMuchWorkError(f"table 'glyf' is damaged: glyph '{name}' is a component of itself")
@@ -371,7 +371,7 @@ def _count_palettes(_font: Any, data: bytes, work: Work) -> None:
 
 
 def _count_bitmap_places(_font: Any, data: bytes, work: Work) -> None:
-    """Count the glyphs of all ranges of all strikes (EBLC, "BitmapSize Record", "IndexSubTableArray")."""
+    """Count the glyphs in the ranges of every bitmap size (EBLC, "BitmapSize Record", "IndexSubTableArray")."""
     for number in range(struct.unpack_from(">I", data, 4)[0]):
         at, _, count = struct.unpack_from(">III", data, 8 + 48 * number)
         for which in range(count):
@@ -418,7 +418,7 @@ def count_drawing(font: Any) -> None:
     """Count the paints of a colour font, and prepare its outlines (CFF) so that running them counts each call of a subroutine.
 
     Raises:
-        TooMuchWorkError: the paints are more than the table's length allows.
+        TooMuchWorkError: there are more paints than the table's length allows.
     """
     for tag in ("CFF ", "CFF2"):
         if tag in font:

@@ -1,1 +1,1 @@
-"""The parts of the glTF builder."""
+"""Reads, checks and rewrites glTF models for the `model` builder."""

@@ -38,7 +38,7 @@ _ATTRIBUTE_TYPES = {
 _TEXTURES = frozenset({"baseColorTexture", "metallicRoughnessTexture", "normalTexture", "occlusionTexture", "emissiveTexture"})
 _TARGET_TYPES = {"POSITION": ("VEC3",), "NORMAL": ("VEC3",), "TANGENT": ("VEC3",), "TEXCOORD": ("VEC2",), "COLOR": ("VEC3", "VEC4")}
 _RESTARTS = {5121: 0xFF, 5123: 0xFFFF, 5125: 0xFFFFFFFF}
-"""{componentType of indices: the index that restarts a primitive, and is not allowed} (§3.7.2.1)."""
+"""{componentType of indices: the index that would restart a primitive, which glTF forbids} (§3.7.2.1)."""
 
 _INFLUENCES = ("JOINTS_", "WEIGHTS_")
 _LARGEST_ROUNDING = 0.01
@@ -150,7 +150,7 @@ class Checker(GltfContents):
                 self._index("images", with_source["source"], f"source of {name}")
 
     def _check_textures_of(self, holder: Object, way: str = "") -> None:
-        """Check every `…Texture` below a material, also in its extensions."""
+        """Check every key `…Texture` of a material and of its extensions."""
         for key, value in holder.items():
             if not isinstance(value, dict):
                 continue
@@ -381,7 +381,7 @@ class Checker(GltfContents):
         if self._once("falls", times, lambda array: bool((self._np.diff(array[:, 0]) <= 0).any() or array[0, 0] < 0)):
             raise BrokenGltfError(f"sampler {number}: the times of its input (accessor {times}) must be positive, and rise")
         expected_count = entry["count"] * (3 if way == "CUBICSPLINE" else 1)
-        is_list = output["type"] == "SCALAR"  # weights: one for each morph target
+        is_list = output["type"] == "SCALAR"  # an animation of weights has one weight for each morph target
         if output["count"] % expected_count if is_list else output["count"] != expected_count:
             raise BrokenGltfError(f"sampler {number}: has {output['count']:,} values for {entry['count']:,} times ({way})")
 

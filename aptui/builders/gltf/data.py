@@ -25,12 +25,12 @@ Many accessors may share bytes of a file.
 """
 
 FREE_EXPANDED_BYTES = 256 << 20
-"""Expanded bytes that any document may have: sparse morph targets, for example, take hardly any bytes in the file."""
+"""Expanded bytes allowed in every document, however small its files: sparse morph targets take hardly any bytes in a file."""
 
 LARGEST_ACCESSOR_BYTES = 1 << 30
 """Maximum size of an accessor.
 
-It also holds for accessors that are not read here, because a game that loads the model allocates them.
+The limit also holds for accessors that this package does not read, because a game that loads the model allocates them.
 """
 
 _LARGEST_COUNT = 1 << 62
@@ -98,7 +98,7 @@ class GltfContents:
         """Subtract `size` bytes from the remaining expanded bytes of the document.
 
         Raises:
-            BrokenGltfError: fewer are left.
+            BrokenGltfError: fewer bytes are left.
         """
         self._expandable -= size
         if self._expandable < 0:
@@ -119,7 +119,7 @@ class GltfContents:
     def array_of(self, index: int) -> Array | None:
         """Return the elements of a checked accessor as an array (count, numbers of an element).
 
-        None if they are compressed or all zero.
+        Return None if the elements are compressed or all zero.
         """
         return self._arrays.get(index)
 
@@ -246,7 +246,7 @@ class GltfContents:
         view_index = self._one("bufferViews", accessor, "bufferView")
         if view_index is None:
             if "sparse" not in accessor:
-                return None  # by the specification the values are zero, but with Draco they are stored compressed
+                return None  # the specification says that the values are zero, but with Draco the values are stored compressed
             return self._np.zeros((count, columns * rows), COMPONENTS[accessor["componentType"]])
         return self._elements(accessor, view_index, count, count_of(accessor, "byteOffset"))
 
@@ -334,7 +334,7 @@ def as_objects(value: object) -> list[Object]:
 
 
 def texture_infos(holder: Object, names: frozenset[str] = frozenset()) -> Iterator[Object]:
-    """Yield every `…Texture` object below a material, also in its extensions; if `names` is given, only objects at these keys."""
+    """Yield every `…Texture` object of a material and of its extensions; if `names` is given, only the objects at these keys."""
     for key, value in holder.items():
         if isinstance(value, dict) and key != "extras":
             if key.endswith("Texture") and "index" in value and (not names or key in names):
@@ -343,7 +343,7 @@ def texture_infos(holder: Object, names: frozenset[str] = frozenset()) -> Iterat
 
 
 def coordinates_of(info: Object) -> int:
-    """Return which set of texture coordinates a `…Texture` of a material uses."""
+    """Return the number of the set of texture coordinates that a `…Texture` object of a material uses."""
     transform = as_object(as_object(info.get("extensions")).get("KHR_texture_transform"))
     channel = transform.get("texCoord", info.get("texCoord", 0))
     return channel if isinstance(channel, int) else 0

@@ -26,7 +26,7 @@ _GLB_MAGIC = 0x46546C67
 _JSON_CHUNK = 0x4E4F534A
 _BIN_CHUNK = 0x004E4942
 _MOST_DIGITS = 20
-"""Maximum number of digits of an integer: more than any count or offset has."""
+"""Maximum number of digits of an integer; every real count or offset has fewer."""
 
 _LARGEST_WHOLE = 1 << 53
 """Largest integer up to which all integers are exact as floats."""
@@ -55,7 +55,7 @@ class Document(Struct):
 
 
 def parse_document(data: bytes) -> Document:
-    """Return `data` as a document.
+    """Parse `data`.
 
     Raises:
         BrokenError: `data` is neither a GLB nor the JSON of a glTF.
@@ -147,7 +147,7 @@ def _jpeg_mistake(data: bytes) -> str:
         prefix, kind, length = struct.unpack_from(">BBH", data, at)
         if prefix != 0xFF or kind < 0xC0:
             return f"the JPEG is damaged at byte {at:,}"
-        if kind == 0xFF:  # a fill byte
+        if kind == 0xFF:  # a byte 0xFF that fills the space before a marker
             at += 1
             continue
         has_size |= kind <= 0xCF and kind not in (0xC4, 0xC8, 0xCC)
@@ -170,7 +170,8 @@ def pack_glb(document: Document, read: Read, *, embeds_images: bool) -> bytes:
     remaining: list[dict[str, Any]] = []
     for index, buffer in enumerate(objects(tree, "buffers")):
         if not buffer["byteLength"]:
-            continue  # an empty buffer is left out: gltfpack writes it for an empty scene, and no buffer view refers to it
+            # an empty buffer is left out, because no buffer view refers to it; gltfpack writes an empty buffer for an empty scene
+            continue
         if has_no_bytes(document, index, buffer):
             moved[index] = (len(remaining) + 1, 0)
             remaining.append(buffer)
@@ -211,14 +212,14 @@ def buffer_bytes(document: Document, index: int, buffer: dict[str, Any], read: R
 
 
 def _find_compressed(view: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the part of a buffer view's extensions that refers to a buffer."""
+    """Return the extensions of a buffer view that refer to a buffer."""
     extensions = view.get("extensions")
     found = [extensions.get(name) for name in MESHOPT] if isinstance(extensions, dict) else []
     return [each for each in found if isinstance(each, dict) and "buffer" in each]
 
 
 def _append(binary: bytearray, data: bytes) -> int:
-    """Append `data` at the next multiple of 8, which keeps its alignment, and return its offset."""
+    """Append `data` at the next multiple of 8, so that the numbers in it stay aligned, and return its offset."""
     binary += bytes(-len(binary) % 8)
     offset = len(binary)
     binary += data

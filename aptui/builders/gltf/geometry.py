@@ -1,4 +1,4 @@
-"""Orders triangles and vertices for the caches of a GPU, and stores numbers in fewer bits. It works on arrays, not on the document.
+"""Orders triangles and vertices for the caches of a GPU, and stores numbers in fewer bits. The functions work only on arrays.
 
 Arrays have the shape (count, numbers of an element), as `gltf.data` reads them. Equal input gives equal arrays on every machine:
 all arithmetic is on integers, or on doubles by operations that IEEE 754 defines exactly.
@@ -31,10 +31,11 @@ def _np() -> Any:
 
 
 def order_vertices(arrays: Sequence[Array], index_lists: Sequence[Array]) -> tuple[list[Array], list[Array]]:
-    """Return the arrays of one set of vertices and its lists of triangles (flat indices), in an order for the caches of a GPU.
+    """Return the arrays of a set of vertices and its lists of triangles (flat indices), sorted for the caches of a GPU.
 
-    Vertices that are equal in all arrays are merged, unused ones dropped. The triangles of each list follow the cache order, the
-    vertices the order of their first use. Triangles with two equal corners are removed, unless the list has only such triangles.
+    Vertices that are equal in all arrays are merged, and unused vertices are dropped. `cache_order` sorts the triangles of each
+    list. The vertices are sorted by their first use. Triangles with two equal corners are removed, unless the list has only such
+    triangles.
     """
     np = _np()
     rows = np.hstack([np.ascontiguousarray(each).view(np.uint8).reshape(len(each), -1) for each in arrays])
@@ -55,7 +56,7 @@ def order_vertices(arrays: Sequence[Array], index_lists: Sequence[Array]) -> tup
 
 
 def cache_order(triangles: Array) -> Array:
-    """Return an order of triangles (count, 3) in which few vertices are transformed twice. Takes linear time.
+    """Return the indices of triangles (count, 3), sorted so that a GPU transforms few vertices twice. Takes linear time.
 
     Sander, Nehab, Barczak: "Fast Triangle Reordering for Vertex Locality and Reduced Overdraw", 2007 (Tipsify).
     """
@@ -116,7 +117,7 @@ def to_floats(array: Array, accessor: Mapping[str, Any]) -> Array:
 def quantise_positions(positions: Array, middle: Array, half: float) -> Array:
     """Return positions, which are at most `half` from `middle`, as 16-bit numbers.
 
-    `LARGEST_POSITION` means `half`. The largest error on each axis is half / 65,534.
+    The number `LARGEST_POSITION` stands for the distance `half`. The largest error on each axis is half / 65,534.
     """
     np = _np()
     steps = np.rint((positions.astype("<f8") - middle) / half * LARGEST_POSITION)

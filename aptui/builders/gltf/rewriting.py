@@ -25,7 +25,10 @@ _KNOWN = frozenset({
     QUANTISATION, "EXT_mesh_gpu_instancing", "EXT_texture_avif", "EXT_texture_webp", "KHR_lights_punctual",
     "KHR_materials_variants", "KHR_texture_basisu", "KHR_texture_transform", "KHR_xmp_json_ld", "MSFT_texture_dds",
 })  # fmt: skip
-"""Extensions whose references to objects are known; those of materials (KHR_materials_…) all refer to textures in one way."""
+"""Extensions whose references to objects are known.
+
+Extensions of materials (KHR_materials_…) are not listed, because all refer to textures in the same way.
+"""
 _ORDER = "FB_ngon_encoding"
 """Extension that encodes polygons by the order of their triangles; it is dropped, because rewriting changes the order."""
 _COMPRESSED = frozenset({*MESHOPT, "KHR_draco_mesh_compression"})
@@ -35,7 +38,7 @@ _VERTICES, _INDICES = 34962, 34963
 _TRIANGLES = 4
 _NORMAL_MAPS = frozenset({"normalTexture", "clearcoatNormalTexture"})
 Tangents = Literal["keep", "needed", "all"]
-"""Which primitives without tangents get some: none, those with a normal map, all that have normals and texture coordinates."""
+"""Which primitives without tangents get tangents: none, those with a normal map, or all with normals and texture coordinates."""
 
 Array = Any
 
@@ -57,7 +60,7 @@ class _Reference(NamedTuple):
 
 
 def obstacle(document: Document) -> str:
-    """Return why a document cannot be rewritten, but only packed as it is; "" if it can."""
+    """Return why a document can only be packed unchanged; "" if the document can be rewritten."""
     listed = document.tree.get("extensionsUsed", ())
     used = {*_list_extensions(document.tree), *(name for name in listed if isinstance(name, str))}
     if found := sorted(used & _COMPRESSED):
@@ -135,7 +138,7 @@ def _references(tree: Object) -> Iterator[_Reference]:
 
 
 def _inner_holders(name: str, each: Object) -> Iterator[Object]:
-    """Yield the parts of a mesh, material or texture that refer to other objects."""
+    """Yield the members of a mesh, material or texture that refer to other objects."""
     match name:
         case "meshes":
             for primitive in each["primitives"]:
@@ -169,7 +172,7 @@ def _other_accessors(tree: Object) -> Iterator[tuple[Object, str]]:
 
 
 def _prune(tree: Object) -> None:
-    """Remove the objects that no scene shows, and animations of removed nodes. Without scenes the document is a library (§3.5)."""
+    """Remove the objects that no scene shows, and animations of removed nodes. A document without scenes is a library (§3.5)."""
     if not tree.get("scenes"):
         return
     references = list(_references(tree))
@@ -221,7 +224,7 @@ def _tidy(tree: Object) -> None:
     used = dict.fromkeys((*tree.get("extensionsUsed", ()), *sorted(set(_list_extensions(tree)))))
     tree["extensionsUsed"] = [name for name in used if name != _ORDER]
     for key in [key for key, value in tree.items() if value == [] and key != "extras"]:
-        del tree[key]  # §3.3: no list is empty
+        del tree[key]  # the specification does not allow empty lists (§3.3)
 
 
 # ---------------------------------------------------------------------------------------------------------------- geometry
@@ -344,7 +347,7 @@ class _Geometry:
         return importlib.import_module("numpy").arange(count)
 
     def _narrow(self, name: str, array: Array, scale: tuple[Array, float] | None, *, is_target: bool) -> tuple[Array, Object]:
-        """Return an attribute, in fewer bits if this is requested or loses nothing, and the new members of its accessor."""
+        """Return an attribute and the new members of its accessor. It gets fewer bits if this is requested or loses nothing."""
         if name.startswith("JOINTS_") and array.dtype.itemsize > 1 and array.max() < 256:
             return array.astype("u1"), {}
         if not self._quantises or is_target:
@@ -398,14 +401,14 @@ def _use_extension(tree: Object, name: str) -> None:
 
 
 class _Writer:
-    """Collects accessors and buffer views. Numbers of one stride and use share a buffer view; equal ones are stored once."""
+    """Collects accessors and buffer views. Numbers of one stride and use share a buffer view; equal arrays are stored once."""
 
     def __init__(self, tree: Object, contents: GltfContents) -> None:
         self._np = importlib.import_module("numpy")
         self._tree = tree
         self._contents = contents
         self._pools: dict[tuple[int, int, str], bytearray] = {}
-        """{(target, stride, use): bytes}. Each becomes a buffer view, in this order.
+        """{(target, stride, use): bytes}. Each value becomes a buffer view; the views follow the order of the keys.
 
         A view has numbers of one use only (§3.6.2.2).
         """
@@ -416,7 +419,7 @@ class _Writer:
     def add(self, array: Array, source: Object, target: int = 0, use: str = "") -> int:
         """Return the index of an accessor for `array` (count, numbers of an element).
 
-        Its other members are those of the accessor `source`.
+        The other members of the accessor are copied from the accessor `source`.
         """
         shape = source["type"]
         columns, rows = SHAPES[shape]

@@ -1,9 +1,9 @@
 """Tangents of triangles by the rules of MikkTSpace, which glTF names for models without tangents (§3.7.2.1).
 
-A restatement of mikktspace.c by Morten S. Mikkelsen (zlib licence) for triangles: corners with equal position, normal and texture
-coordinates are one vertex; its triangles form groups of one orientation that are connected by edges; a group has one tangent, the
-mean of its triangles' directions weighted by their angles. Equal input gives equal bytes on every machine: `arccos` of numpy and
-its products of matrices depend on the processor, so this module uses neither.
+This module restates mikktspace.c by Morten S. Mikkelsen (zlib licence) for triangles. Corners with equal position, normal and
+texture coordinates are one vertex. The triangles of a vertex form groups; those in a group have one orientation and are connected
+by edges. A group has one tangent: the mean of its triangles' directions, weighted by their angles. Equal input gives equal bytes on
+every machine: `arccos` of numpy and its products of matrices depend on the processor, so this module uses neither.
 
 Tests: `tests/builders/test_gltf_tangents.py`.
 """
@@ -51,7 +51,7 @@ def compute_tangents(positions: Array, normals: Array, coordinates: Array) -> Ar
 
 
 def _weld(rows: Array) -> Array:
-    """Return the number of the vertex of each row; equal rows are one vertex."""
+    """Return the vertex number of each row; equal rows get the same number."""
     np = _np()
     rows = np.ascontiguousarray(rows + 0.0)  # -0 equals 0
     _, same = np.unique(rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0], return_inverse=True)
@@ -59,7 +59,7 @@ def _weld(rows: Array) -> Array:
 
 
 def _directions(corners: Array, coordinates: Array) -> tuple[Array, Array, Array]:
-    """Return three arrays by triangle: directions of the texture's axes (2, 3), whether they are defined, orientation."""
+    """Return three arrays with an entry for each triangle: directions of the texture's axes (2, 3), validity, orientation."""
     np = _np()
     first, second = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
     a, b = coordinates[:, 1] - coordinates[:, 0], coordinates[:, 2] - coordinates[:, 0]
@@ -76,8 +76,8 @@ def _directions(corners: Array, coordinates: Array) -> tuple[Array, Array, Array
 def _list_groups(vertices: Array, is_flat: Array, is_good: Array, is_preserving: Array) -> tuple[Array, list[bool]]:
     """Return the group of each corner, -1 for none, and the orientation of each group.
 
-    A triangle without directions of the texture's axes joins the groups of its neighbours, and takes the first one's
-    orientation.
+    A triangle without directions of the texture's axes joins the groups of its neighbours, and gets the orientation of the first of
+    these groups.
     """
     corners, flat = vertices.tolist(), is_flat.tolist()
     neighbours = _list_neighbours(corners, flat)
@@ -125,7 +125,7 @@ def _list_neighbours(corners: Sequence[int], is_flat: Sequence[bool]) -> list[in
 def _mean_tangents(
     corners: Array, normals: Array, directions: Array, groups: Array, is_good: Array, orientations: Sequence[bool]
 ) -> tuple[Array, Array]:
-    """Return a tangent and a sign for each corner; zero and -1 for a corner without group."""
+    """Return a tangent and a sign for each corner; a corner without a group gets the tangent zero and the sign -1."""
     np = _np()
     beside = np.stack([np.roll(corners, 1, axis=1), np.roll(corners, -1, axis=1)], axis=2) - corners[:, :, None]
     edges = _unit(_project(beside.reshape(-1, 2, 3), normals))
@@ -144,7 +144,8 @@ def _mean_tangents(
 def _copy_to_flat(groups: Array, vertices: Array, is_flat: Array) -> Array:
     """Return for each corner the corner whose tangent it gets.
 
-    It is the corner itself, but in a triangle without area the first other corner of the same vertex.
+    A corner gets its own tangent. In a triangle without area, it gets the tangent of the first corner of the same vertex in
+    another triangle.
     """
     np = _np()
     found = np.arange(len(groups))

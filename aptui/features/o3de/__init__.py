@@ -1,4 +1,4 @@
-"""O3DE projects, replacements of O3DE's four programs, and connections of its Editor and launchers."""
+"""Opens O3DE projects, replaces four programs of O3DE, and serves O3DE's Editor and launchers."""
 
 from aptui.feature import Feature
 

@@ -1,7 +1,7 @@
 """Writes the catalog of O3DE's runtime: `assetcatalog.xml`, or `DeltaCatalog.xml` in a bundle.
 
-A catalog is an asset registry in the form of a binary stream, which `binary_stream` describes. The flags of a dependency
-are stored as a little-endian machine has them in memory.
+A catalog is an asset registry in the form of a binary stream, which `binary_stream` describes. The flags of a dependency are stored
+in little-endian byte order.
 
 Tests: `tests/features/o3de/test_asset_registry.py`.
 """
@@ -46,7 +46,7 @@ _DEPENDENCIES, _BITS_64 = fold_template(DEPENDENCY, ALLOCATOR, VECTOR), bits_of(
 class RegistryAsset(Struct, frozen=True):
     """A product in the runtime's catalog.
 
-    `path` is relative to the platform's folder. `needs` are (UUID, sub id, flags) of its dependencies, `former` earlier sub ids.
+    `path` is relative to the platform's folder. `needs` has (UUID, sub id, flags) of each dependency, `former` the earlier sub ids.
     """
 
     uuid: bytes
@@ -62,7 +62,7 @@ def write_stream(assets: Iterable[RegistryAsset], out: BinaryIO, paths: BinaryIO
     """Write a registry of these assets as a binary stream.
 
     Args:
-        paths, needs: empty temporary files for the later lists of the stream, because one pass over the assets makes all lists.
+        paths, needs: empty temporary files for the lists at the end of the stream, because one pass makes all lists.
     """
     out.write(PREFIX + start_element(_REGISTRY, version=6))
     former: list[tuple[RegistryAsset, int]] = []
@@ -100,7 +100,7 @@ def stream_of(assets: Iterable[RegistryAsset]) -> bytes:
 
 
 def path_uuid(path: str) -> bytes:
-    """Return the id of a path in a registry: the UUID of its name in lower case, as for the path of a source."""
+    """Return the id of a path in a registry: the UUID of the lower-case path, computed as for the path of a source."""
     return combine_uuids(path.replace("\\", "/").lower().encode("utf-8", "surrogateescape"), b"")
 
 
@@ -109,7 +109,7 @@ _pack_32, _pack_64, _pack_bits = struct.Struct(">I").pack, struct.Struct(">Q").p
 
 
 def _asset_id(uuid: bytes, sub_id: int) -> bytes:
-    """Return the content of an element for an asset id, and the end of the element."""
+    """Return the bytes of an asset id that follow the start of its element, including the element's end."""
     return b"".join((_GUID, uuid, _SUB_ID, _pack_32(sub_id & 0xFFFF_FFFF), END, END))
 
 

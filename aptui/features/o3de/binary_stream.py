@@ -1,10 +1,10 @@
 r"""The binary form of ObjectStream: elements, and the type ids of containers.
 
-A stream is `00`, its version (3) in four bytes, one element, and `00`. An element is a byte of flags (8 element, 16 has a value,
-32 separate size, 64 has a field's name, 128 has a version; the low three bits are the size of the value, or of its size),
-the CRC-32 of the name in lower case, the version in a byte, the type id, the size, the value, its children, and `00`. Numbers are
-big-endian. The type id of a container is computed from those of its contents: `UUID(SHA-1(a + b))`, arguments first, the
-container's own last.
+A stream is `00`, its version (3) in four bytes, one element, and `00`. An element is a byte of flags (8 element, 16 has a value, 32
+separate size, 64 has a field's name, 128 has a version; the low three bits are the size of the value, or of its size), the CRC-32
+of the name in lower case, the version in a byte, the type id, the size, the value, its children, and `00`. Numbers are big-endian.
+The type id of a container is `UUID(SHA-1(a + b))`, applied to the type ids of its arguments and, last, the id of the container
+template.
 
 Tests: `tests/features/o3de/test_asset_registry.py`, `tests/features/o3de/connection/test_o3de_messages.py`.
 """
@@ -118,7 +118,7 @@ def start_element(type_id: bytes, name: str = "", value: bytes | None = None, ve
 def element_head(type_id: bytes, name: str, version: int, flags: int) -> bytes:
     """Return the bytes of an element before the size of its value.
 
-    They are cached, because a stream repeats a few dozen very often.
+    The results are cached, because a stream repeats a few dozen of them very often.
     """
     flags |= _ELEMENT | (_NAME if name else 0) | (_VERSION if version else 0)
     crc = struct.pack(">I", crc_of(name)) if name else b""
@@ -149,7 +149,7 @@ class BinaryElement(Struct, frozen=True):
     children: tuple[BinaryElement, ...]
 
     def get(self, name: str) -> BinaryElement | None:
-        """Return the child for a field."""
+        """Return the child element that stores a field."""
         wanted = crc_of(name)
         return next((child for child in self.children if child.name == wanted), None)
 

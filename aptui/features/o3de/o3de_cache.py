@@ -1,10 +1,10 @@
-"""O3DE's view of the cache: catalogs for its runtime, and the adoption of a cache that its Asset Processor made.
+"""Writes catalogs for O3DE's runtime into the cache, and adopts a cache that O3DE's Asset Processor made.
 
-`<cache>/<platform>/assetcatalog.xml` is made from our catalog (`catalog`). Catalogs are written as a whole, and therefore when the
-engine is idle: at the end of a run, or after a period without changes. `.aptui/assetcatalogs.json` stores the stamps of their
-inputs, so that a start checks with two `stat` calls per platform whether they are up to date. `asset_registry` has the form.
-100,000 products take four seconds of Python: beside a running engine this module runs as a separate process (`python -m`), so that
-it does not delay a save.
+`<cache>/<platform>/assetcatalog.xml` is made from aptui's catalog (`catalog`). Catalogs are written as a whole, and therefore when
+the engine is idle: at the end of a run, or after a period without changes. `.aptui/assetcatalogs.json` stores the stamps of their
+inputs, so that a start checks with two `stat` calls per platform whether they are up to date. `asset_registry` defines the file
+format. 100,000 products take four seconds of Python. So beside a running engine this module runs as a separate process (`python
+-m`), and does not delay the engine.
 """
 
 from __future__ import annotations
@@ -35,9 +35,12 @@ from aptui.store.db import schema
 NAME = "assetcatalog.xml"
 _STATE = "assetcatalogs.json"
 _REST_S = 2.0
-"""Time without changes before a running engine writes catalogs (seconds). If the last write took longer, it is that duration."""
+"""Time without changes before a running engine writes catalogs (seconds).
+
+If the last write took longer, that duration is used instead.
+"""
 _LARGE_BYTES = 1 << 20
-"""Size of our catalog (bytes) above which a separate process writes O3DE's.
+"""Size of aptui's catalog (bytes) above which a separate process writes O3DE's catalog.
 
 Below it, starting a process takes longer than the write.
 """
@@ -125,7 +128,7 @@ class RuntimeCatalogs:
         return problem
 
     def close(self) -> None:
-        """End the thread's wait for a period without changes, and wait until the thread ends."""
+        """Let the thread stop waiting for a period without changes, and wait until the thread ends."""
         self._hurries.set()
         if self._thread is not None:
             self._thread.join()
@@ -138,7 +141,7 @@ class RuntimeCatalogs:
         return [made_of, _stamp(path)]
 
     def _write_apart(self, platform: str, file: BinaryIO) -> None:
-        """Write a large catalog in a separate process: a thread would compete with the engine for the interpreter."""
+        """Write a large catalog in a separate process, because a thread would compete with the engine for the interpreter."""
         if catalog.path_of(self._folder, platform).stat().st_size < _LARGE_BYTES:
             _write_registry(self._folder, platform, file)
             return
@@ -181,7 +184,7 @@ def _stamp(path: Path) -> list[int]:
 
 
 def _assets(path: Path) -> Iterator[RegistryAsset]:
-    """Yield the products of one of our catalogs."""
+    """Yield the products in an aptui catalog."""
     with path.open("rb") as file:
         next(file, b"")
         for line in file:

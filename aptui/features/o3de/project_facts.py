@@ -72,7 +72,7 @@ class JobOverride(Struct, frozen=True):
 
 
 class ProjectFacts(Struct, frozen=True):
-    """Folders of engine and gems as (name, folder), in order, and settings for which `aptui.yaml` has no key.
+    """The folders of engine and gems as (name, folder), in order, and settings for which `aptui.yaml` has no key.
 
     `max_jobs` is O3DE's setting; 1 or less = the number depends on the machine.
     """
@@ -94,7 +94,7 @@ class ProjectFacts(Struct, frozen=True):
 
 
 def to_text(facts: ProjectFacts) -> str:
-    """Return facts in the form that a `Config` stores."""
+    """Return the facts as the text that a `Config` stores."""
     return canonical(pack(facts))
 
 
@@ -109,7 +109,7 @@ MARKER = "project.json"
 
 
 ENGINE_MEMORY = "engine of an O3DE project"
-"""Part of the key under which the engine that a project's last command used is stored, as JSON, for each project folder."""
+"""Part of the key under which aptui stores, for each project folder, the engine that the last command used (as JSON)."""
 
 
 TAGS = ("profile", "tools", "assetprocessor")
@@ -120,7 +120,7 @@ Here all programs use this order; in O3DE the program with a window swaps the la
 
 
 BATCH_TAGS = ("profile", "assetprocessorbatch", "tools", "assetprocessor")
-"""The specialisations of the program without a window: in this list the name of the program comes after the kind of its build."""
+"""The specialisations of the program without a window: here the name of the program follows "profile", the kind of its build."""
 
 
 class Options(Struct, frozen=True):

@@ -27,9 +27,9 @@ _WORDS = 5
 
 
 class ListedAsset(Struct, frozen=True):
-    """A product in a list: `path` is relative to the platform's folder, `modified` has the form of O3DE's file system.
+    """A product in a list; `path` is relative to the platform's folder.
 
-    `digest` is SHA-1.
+    `modified` is the time of the last change, as O3DE's file system returns it. `digest` is SHA-1.
     """
 
     guid: str
@@ -43,15 +43,14 @@ def load(path: Path) -> list[ListedAsset]:
     """Return the products in a list file.
 
     Raises:
-        UserError: it is not an asset list.
-        HostError: it cannot be read.
+        UserError: the file is not an asset list. HostError: the file cannot be read.
     """
     listed = object_stream.load(path, _LIST).object.get("fileInfoList")
     return [_asset(each) for each in listed.children] if listed is not None else []
 
 
 def text_of(assets: Iterable[ListedAsset]) -> str:
-    """Return the list file for these products, in this order."""
+    """Return the content of a list file with these products, in this order."""
     vector = Element(
         "AZStd::vector<AssetFileInfo, allocator>", _VECTOR, "fileInfoList", children=[_element(each) for each in assets]
     )
@@ -118,7 +117,7 @@ def kind_of(text: str) -> ComparisonKind:
 
 
 def compare_lists(kind: ComparisonKind, first: Sequence[ListedAsset], second: Sequence[ListedAsset]) -> list[ListedAsset]:
-    """Return the result of comparing two lists; assets in both are taken from the second."""
+    """Return the result of comparing two lists; an asset that is in both lists is taken from the second."""
     before = {(item.guid, item.sub_id): item for item in first}
     if kind is ComparisonKind.DELTA:
         return [item for item in second if (was := before.get((item.guid, item.sub_id))) is None or was.digest != item.digest]

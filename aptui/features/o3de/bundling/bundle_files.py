@@ -24,7 +24,7 @@ from aptui.shared.errors import HostError, UserError
 
 # Comparison rules (`.rules`), bundle settings (`.bundlesettings`) and the manifest in a bundle (`manifest.xml`).
 #
-# Files that O3DE wrote were not available for a comparison. Fields and type ids follow O3DE's documentation and serialization;
+# No files written by O3DE were available for a comparison. Fields and type ids follow O3DE's documentation and serialization;
 # enumerations are written as their number of 8 bits.
 
 RULES_SUFFIX, SETTINGS_SUFFIX, BUNDLE_SUFFIX = ".rules", ".bundlesettings", ".pak"
@@ -32,7 +32,7 @@ MANIFEST, CATALOG = "manifest.xml", "DeltaCatalog.xml"
 MOST_MIB = 2048
 """Maximum size of a bundle in MiB; a larger zip would need the extension for large files."""
 BUNDLE_VERSIONS = (1, 2)
-"""Versions of bundles that every version of the engine reads. Version 3 stores level folders in another form."""
+"""Versions of bundles that every version of the engine reads. Version 3 stores level folders differently."""
 _RULES, _STEP, _SETTINGS, _MANIFEST = (
     "{AC003572-3A33-476C-9B2B-ADDA4F7BB870}",
     "{B39A7148-AC9D-4038-A85E-2C86A0B2DEF6}",
@@ -58,8 +58,8 @@ def load_rules(path: Path) -> list[ComparisonStep]:
     """Return the comparisons of a rules file, in their order.
 
     Raises:
-        UserError: it is not a rules file.
-        HostError: it cannot be read.
+        UserError: the file is not a rules file.
+        HostError: the file cannot be read.
     """
     listed = object_stream.load(path, _RULES).object.get("ComparisonDataListType")
     return [_step(each, path) for each in listed.children] if listed is not None else []
@@ -110,7 +110,7 @@ def _pattern_type(step: ComparisonStep) -> int:
 
 
 class BundleSettings:
-    """The settings of a bundle from one file; `set` changes only fields with a new value."""
+    """The settings of a bundle in one file; `set` changes only the fields that get a new value."""
 
     def __init__(self, path: Path | None = None) -> None:
         if path is None:
@@ -174,7 +174,7 @@ _MODE = 0o100644 << 16
 _ENTRY_BYTES = 256
 """Size reserved in the zip for each entry, besides its bytes and the two copies of its name."""
 _OWN_BYTES = 16 << 10
-"""Space reserved for the manifest."""
+"""Bytes reserved for the manifest."""
 _CHUNK = 1 << 20
 
 
@@ -206,7 +206,7 @@ def write_bundles(assets: Sequence[PackedAsset], target: Path, *, version: int, 
 
     Raises:
         UserError: a single asset exceeds the limit.
-        HostError: a file cannot be read or written, or differs from the list.
+        HostError: a file cannot be read or written, or differs from its entry in the asset list.
     """
     most = max_mib << 20
     done: list[_Bundle] = []
@@ -283,7 +283,10 @@ def _finish(bundle: _Bundle, version: int, others: Sequence[str]) -> None:
 
 
 def _level_of(path: str) -> str:
-    """Return the folder of the level that owns a product, or "". A level is a file in `levels` with the name of its folder."""
+    """Return the folder of the level that owns a product, or "".
+
+    A level is a file below `levels` that has the name of its folder.
+    """
     folder, _, name = path.rpartition("/")
     is_spawnable = name.endswith(".spawnable") and name.rpartition(".")[0] == folder.rpartition("/")[2]
     is_level = is_spawnable or name == "level.pak"

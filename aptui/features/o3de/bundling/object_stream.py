@@ -1,8 +1,8 @@
 """Reads and writes ObjectStream, O3DE's XML form of objects, without loss: unchanged parts are written unchanged.
 
 A stream is a tree of `Class` elements: a class name, the name of a field, a type id, and a value or children. The blanks between
-tags and the start tags themselves are stored, because indentation and names of containers differ between versions of the engine. A
-new element is written in the form of the current engine, with the indentation of its file.
+tags and the start tags themselves are stored, because the indentation and the class names of containers differ between versions of
+the engine. A new element is written in the form of the current engine, with the indentation of its file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ _KINDS = ("ObjectStream", "Class")
 
 
 class Element(Struct):
-    """A class in a stream. `tag` is its start tag as read; `lead` and `tail` are the blanks before its two tags. "" = it is new."""
+    """A class in a stream. `tag` is its start tag as read.
+
+    `lead` and `tail` are the blanks before its start tag and its end tag. A new class has "" for all three.
+    """
 
     name: str
     type: str
@@ -41,7 +44,7 @@ class Element(Struct):
     tail: str = ""
 
     def get(self, name: str) -> Element | None:
-        """Return the child for a field."""
+        """Return the child class that stores a field."""
         return next((child for child in self.children if child.field == name), None)
 
     def text(self, name: str, default: str = "") -> str:
@@ -53,7 +56,7 @@ class Element(Struct):
         """Return the value of a field that is a whole number.
 
         Raises:
-            UserError: it is not a whole number.
+            UserError: the value is not a whole number.
         """
         text = self.text(name, str(default))
         if not re.fullmatch(r"-?[0-9]{1,20}", text):
@@ -61,7 +64,7 @@ class Element(Struct):
         return int(text)
 
     def set(self, name: str, value: str) -> None:
-        """Set the value of a field; an equal value keeps its spelling."""
+        """Set the value of a field; if the value is equal to the present one, its spelling does not change."""
         child = self.get(name)
         if child is not None and child.value != value:
             child.value, child.tag = value, ""
@@ -92,8 +95,7 @@ def load(path: Path, type_id: str) -> ObjectStream:
     """Return the stream in a file whose object has this type.
 
     Raises:
-        UserError: it is not a stream, or contains another type.
-        HostError: it cannot be read.
+        UserError: the file is not a stream, or its object has another type. HostError: the file cannot be read.
     """
     return load_text(read(path), path, type_id)
 
@@ -102,8 +104,7 @@ def read(path: Path) -> str:
     """Return the text of a file.
 
     Raises:
-        UserError: it is too large.
-        HostError: it cannot be read.
+        UserError: the file is too large. HostError: the file cannot be read.
     """
     try:
         with path.open("rb") as file:
@@ -134,7 +135,7 @@ def parse(text: str) -> ObjectStream:
     """Parse a stream.
 
     Raises:
-        UserError: it is not a stream.
+        UserError: the text is not a stream.
     """
     tags = _tags(text)
     lead, first = next(tags, ("", None))

@@ -39,18 +39,18 @@ def flag_of(platform: str) -> int:
 
 
 def platforms_in(flags: int) -> tuple[str, ...]:
-    """Return the platforms that these bits contain."""
+    """Return the platforms whose bits are set in `flags`."""
     return tuple(name for name in PLATFORMS if is_for(flags, name))
 
 
 def is_for(flags: int, platform: str) -> bool:
-    """Return whether the bits contain this platform, or a group that includes it: all platforms, or all clients."""
+    """Return whether `flags` has the bit of this platform, or of a group with it: all platforms, or all clients."""
     everyone = flags & _ALL or (flags & _ALL_CLIENTS and platform != "server")
     return bool(everyone or flags & PLATFORMS.get(platform, 0))
 
 
 class Seed(Struct, frozen=True):
-    """One asset: `guid` in braces and upper case; `hint` is its last known path, relative to the platform's folder."""
+    """A seed: an asset with `guid` in braces and upper case; `hint` is its last known path, relative to the platform's folder."""
 
     guid: str
     sub_id: int
@@ -61,7 +61,7 @@ class Seed(Struct, frozen=True):
 class SeedList:
     """The seeds of one file, in their order.
 
-    A file keeps its form, JSON or XML (ObjectStream); a new file is JSON, as the engine writes it.
+    A file stays JSON or XML (ObjectStream), whichever it was; a new file is JSON, as the engine writes it.
 
     Args:
         text: the file, "" for a new one.
@@ -78,7 +78,7 @@ class SeedList:
         """Return the list in a file.
 
         Raises:
-            UserError: it is not a seed list. HostError: it cannot be read.
+            UserError: the file is not a seed list. HostError: the file cannot be read.
         """
         text = object_stream.read(path)
         if text.startswith("<"):
@@ -172,7 +172,7 @@ def _make_element(seed: Seed) -> Element:
 
 
 def _read_json(text: str, path: Path) -> Iterator[Seed]:
-    """Yield the seeds of a file in the engine's JSON serialization; omitted values have their defaults."""
+    """Yield the seeds of a file in the engine's JSON serialization; omitted values get their defaults."""
     root = read_json(text.encode("utf-8", "surrogateescape"), str(path))
     kind, name, data = (root.get(key) for key in ("Type", "ClassName", "ClassData"))
     is_list = (

@@ -2,27 +2,27 @@
 
 **Transport.** TCP. A frame is three numbers of 32 bits, little-endian: type, size of the payload, serial; then the payload. The
 type is the CRC-32 of the message's name in lower case. The client chooses a request's serial; the answer has the same type, and the
-serial with bit 31 set. Serial 0 is a message that is not answered, 0x0fffffff a negotiation. A request that is not served has an
-empty answer, because clients wait for answers without a limit.
+serial with bit 31 set. A message with serial 0 is not answered; serial 0x0fffffff is a negotiation. A request that is not served
+has an empty answer, because clients wait for answers without a limit.
 
 **Payload.** One object in the binary form of ObjectStream (`binary_stream`): the message's class with its version, its base class
 as the element `BaseClass1`, its fields. `o3de_messages` lists all messages with their type ids.
 
 **Negotiation.** The client sends a `NegotiationMessage` first: version 7 of the protocol, its name (EDITOR, GAME …), and {0:
 process id, 1: platforms, separated by commas, 2: branch token, 3: project}. The server answers with its own, named ASSETPROCESSOR,
-and closes the connection if the version, the branch token or the project differs (case does not matter), or if the process is its
-own. The branch token is the CRC-32 of the engine's path, in lower case and with `_` for each separator. A project without an engine
-returns the client's token.
+and closes the connection if the version, the branch token or the project differs (case does not matter), or if the client is the
+server's own process. The branch token is the CRC-32 of the engine's path, in lower case and with `_` for each separator. For a
+project without an engine, the server returns the client's token.
 
-**Who answers.** A process of its own (`connection_process`, kept running by `connection_supervisor`) beside an engine that stays
-up, so that no client can slow the engine down. The engine's process holds the listening socket: clients of a process that is
-restarted wait in its queue. `o3de_server` has the sockets: frames, limits, negotiation, sessions. `asset_notifications` makes
-messages of the engine's notices, in the order in which they became true, after a bulk message with all products of the client's
-platforms. `o3de_answers` answers questions from the asset database, by the same queries as the gateway, and passes orders to the
-engine. `virtual_files` serves files below the cache, the project's user folder and its log folder, by descriptors; nothing else can
-be reached.
+**Processes.** A separate process (`connection_process`) serves the clients, so that no client can slow the engine down.
+`connection_supervisor` keeps it running beside an engine that stays up. The engine's process holds the listening socket, so new
+clients wait in the socket's queue while the server restarts. `o3de_server` handles the sockets: frames, limits, negotiation,
+sessions. `asset_notifications` sends a bulk message with all products of the client's platforms, and then a message for each notice
+of the engine, in the order of the notices. `o3de_answers` answers questions from the asset database, by the same queries as the
+gateway, and passes orders to the engine. `virtual_files` serves only files below the cache, the project's user folder and its log
+folder.
 
-**Limits.** Other machines, and programs of other users of this one, need an entry in the list of allowed addresses. Only programs
-of this machine's user move and delete sources, one at a time. A client that has not negotiated after
-five seconds, sends part of a frame, a frame above 16 MiB or a damaged message, or does not read, is disconnected.
+**Limits.** Other machines, and programs of other users of this machine, need an entry in the list of allowed addresses. Only
+programs of the engine's user on this machine can move and delete sources, one at a time. A client is disconnected if it has not
+negotiated after five seconds, sends an incomplete frame, a frame above 16 MiB or a damaged message, or does not read.
 """

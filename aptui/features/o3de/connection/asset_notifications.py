@@ -1,7 +1,7 @@
 """Makes messages for clients of O3DE's protocol from the engine's notices, in the order of the notices.
 
-A client first gets bulk messages with all products of its platforms. Notices that arrive before the last bulk message follow
-them (`O3deSession.backlog`).
+A client first gets bulk messages with all products of its platforms. Notices that arrive before the last bulk message are sent
+after it (`O3deSession.backlog`).
 
 Tests: `tests/features/o3de/connection/test_asset_notifications.py`.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from aptui.features.o3de.connection.o3de_server import O3deServer, O3deSession
 
 _CHANGED, _REMOVED, _STARTED, _COMPLETED, _FAILED, _COUNT = 0, 1, 4, 5, 6, 7
-"""Types of notifications about assets and jobs."""
+"""Numbers of the types of notifications about assets and jobs."""
 _SOURCE_CHANGED, _SOURCE_REMOVED, _SOURCE_FAILED = range(3)
 _PAGE = 1_000
 """Number of products in a bulk message."""
@@ -67,7 +67,10 @@ class AssetNotifications:
             self._ids = None
 
     def note_engine(self, is_here: bool) -> None:
-        """Handle an engine that connected or disconnected. After a connection, send all products again: notices may be missing."""
+        """Handle an engine that connected or disconnected.
+
+        After a connection, send all products again, because notices may be missing.
+        """
         if is_here:
             self._start_again()
 
@@ -78,7 +81,7 @@ class AssetNotifications:
         self.server.send_bulk_again()
 
     async def run(self) -> None:
-        """Send notifications until it is cancelled."""
+        """Send notifications until the task is cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -126,7 +129,8 @@ class AssetNotifications:
         for at, news in enumerate(pending):
             match news.notice:
                 case ProductsChanged(products=products):
-                    self._send_starts(_list_jobs_of(pending, at), sources)  # jobs have started before their products changed
+                    # clients must see the start of a job before the change of its products
+                    self._send_starts(_list_jobs_of(pending, at), sources)
                     for name, _digest in products:
                         self._send_product(name, digests, rows)
                 case SourcesChanged(sources=changed):
@@ -154,7 +158,7 @@ class AssetNotifications:
             self._send((path, _REMOVED, 0, (uuid, sub_id & 0xFFFF_FFFF), NO_UUID, (), platform), platform)
 
     def _send_starts(self, notices: Iterable[JobChanged], sources: dict[str, SourceRow]) -> None:
-        """Report that jobs started, and changes of their sources, unless that is reported already."""
+        """Report jobs that started, and changes of their sources, unless they are reported already."""
         for notice in notices:
             self._send_start(notice, sources)
 
@@ -210,7 +214,10 @@ def _has_ended(notice: JobChanged) -> bool:
 
 
 def _list_jobs_of(pending: Sequence[NoticeLine], at: int) -> list[JobChanged]:
-    """Return the notices of jobs that follow the notice about their products, which is at `at`."""
+    """Return the notices of the jobs that changed products.
+
+    These notices follow the notice about the products, which is at `at`.
+    """
     found: list[JobChanged] = []
     for number in range(at + 1, len(pending)):
         notice = pending[number].notice

@@ -27,14 +27,17 @@ from aptui.shared.forms import prepare_form
 from aptui.store.queries.reader_pool import Database
 
 _ENGINE_LIMIT_S = 5.0
-"""Maximum wait for the engine before clients are served (seconds): without the engine, clients would miss its notices."""
+"""Maximum wait for the engine before clients are served (seconds).
+
+Without a connection to the engine, clients would miss its notices.
+"""
 
 
 # ------------------------------------------------------------------------------------------------------------- the process
 
 
 class ConnectionService:
-    """The parts of a server in one event loop; call `open`, and `close` at the end."""
+    """The server for O3DE's clients in one event loop; call `open`, and `close` at the end."""
 
     def __init__(self, settings: ConnectionSettings, report: Callable[[str], object]) -> None:
         self._database = Database(Path(settings.database))
@@ -78,7 +81,7 @@ async def _serve(settings: ConnectionSettings, listening: socket.socket) -> None
     over = asyncio.Event()
 
     def wait_for_end() -> None:
-        sys.stdin.read()  # returns when the engine ends
+        sys.stdin.read()  # this call returns when the engine ends
         os.kill(os.getpid(), signal.SIGTERM)
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)

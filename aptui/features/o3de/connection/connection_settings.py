@@ -30,12 +30,12 @@ DEFAULT_PORT = 45643
 
 
 class ConnectionSettings(Struct, frozen=True):
-    """The facts about a project and its clients that the server needs.
+    """The settings of a project that the server needs.
 
     Args:
         branch_token: the token of the engine; "" = every client's token is accepted.
-        allowed: canonical entries of addresses that may connect besides this machine, `rejected` of those that may not. The
-            protocol has no password: without an entry, no other machine can connect.
+        allowed: canonical entries of addresses that may connect besides this machine; `rejected` has entries of addresses that may
+            not connect. The protocol has no password, so no other machine can connect without an entry.
         user_dir: absolute path of the project's user folder; `log_dir` is the absolute path of its log folder.
     """
 
@@ -86,7 +86,7 @@ def find_settings(config: Config) -> tuple[ConnectionSettings, int] | None:
 
 def canonical_entries(entries: Iterable[str]) -> tuple[str, ...]:
     """Return the valid entries of a list in canonical form; invalid entries are ignored, as in O3DE."""
-    from aptui.shared.connections.addresses import canonical  # imported on demand, because most projects have no list
+    from aptui.shared.connections.addresses import canonical  # imported here, because most projects have no list of addresses
 
     found = []
     for entry in entries:
@@ -96,7 +96,7 @@ def canonical_entries(entries: Iterable[str]) -> tuple[str, ...]:
 
 
 def listen(settings: ConnectionSettings, port: int) -> socket.socket:
-    """Return a listening socket, which only this machine can reach unless other addresses may connect. `port` 0 = any.
+    """Return a listening socket. Only this machine can reach it unless other addresses are allowed. `port` 0 = any free port.
 
     Raises:
         HostError: the port is taken, or cannot be used.

@@ -1,7 +1,8 @@
 """Keeps the process that serves O3DE's programs running beside an engine that stays up.
 
 The supervisor holds the listening socket and starts the process (`connection_process`), which reads its settings from standard
-input and ends when that closes. Each line of its output is a sentence about a refused client, for the users of the engine.
+input and ends when standard input closes. Each line of the process's output is a sentence about a refused client, for the users of
+the engine.
 
 Tests: `tests/features/o3de/connection/test_connection_process.py`.
 """
@@ -58,7 +59,7 @@ class ConnectionSupervisor:
         self._problem = ""
         live.parts.append(self)
         live.endings.append(self.close)
-        self.poll(time.monotonic())  # now, so that the port is known when a client of the engine asks for it
+        self.poll(time.monotonic())  # opened now, so that the port is known when a client of the engine asks for it
 
     @property
     def port(self) -> int:

@@ -1,7 +1,7 @@
-"""Answers requests of clients of O3DE's protocol: from the asset database, by orders to the engine, and from files.
+"""Answers requests of clients of O3DE's protocol from the asset database and from files, or passes them to the engine.
 
-Answers are values of the fields of a response (`o3de_messages`); fields that are missing have their default value: not found, 0,
-failed. Requests about files are answered in their order, all others as soon as their answer is known.
+An answer has values for fields of a response (`o3de_messages`). Missing fields get their default value, such as not found, 0 or
+failed. Requests about files are answered in the order of the requests, all other requests as soon as their answer is known.
 
 Tests: `tests/features/o3de/connection/test_connection_process.py`.
 """
@@ -60,7 +60,7 @@ Values = dict[str, Any]
 
 
 class ProjectAnswers:
-    """The parts that the answers of all clients share.
+    """The objects that the answers to all clients share: settings, database, engine and paths.
 
     Args:
         pulse: wakes the waiting requests after each batch of notices.
@@ -71,12 +71,12 @@ class ProjectAnswers:
         self.paths = ProjectPaths.of(Path(settings.cache_dir), settings.scan_folders, settings.platforms)
 
     def for_client(self, session: O3deSession) -> ClientAnswers:
-        """Return the answers of one client."""
+        """Return the object that answers the requests of one client."""
         return ClientAnswers(self, session)
 
 
 class ClientAnswers:
-    """Answers the requests of one client, for those of its platforms that the project has."""
+    """Answers the requests of one client. Platforms of the client that the project does not have are ignored."""
 
     def __init__(self, project: ProjectAnswers, session: O3deSession) -> None:
         settings = project.settings
@@ -92,7 +92,7 @@ class ClientAnswers:
         self._files.close()
 
     def find_handler(self, name: str) -> tuple[Callable[[O3deMessage], Awaitable[Values | None]], bool] | None:
-        """Return the function that answers a request, and whether requests of its kind are answered in their order."""
+        """Return the function that answers a request, and whether requests of this kind are answered in the order of arrival."""
         if name in virtual_files.NAMES:
             return self._answer_file, True
         method = _HANDLERS.get(name)
@@ -102,12 +102,12 @@ class ClientAnswers:
         return await asyncio.to_thread(self._files.answer, request)
 
     async def _answer(self, handle: Callable[[O3deMessage], Awaitable[Values]], request: O3deMessage) -> Values:
-        if request.needs_barrier and request.shape.name != "RequestEscalateAsset":  # like O3DE: an escalation does not wait
+        if request.needs_barrier and request.shape.name != "RequestEscalateAsset":  # as in O3DE, an escalation does not wait
             await self._pass_barrier()
         return await handle(request)
 
     async def _pass_barrier(self) -> None:
-        """Wait until the engine has processed all earlier changes on the disk; return early if the engine cannot do that."""
+        """Wait until the engine has processed all earlier changes on the disk; return early if the engine cannot report when."""
         barrier = feature.find_request("barrier")
         if barrier is not None and self._engine.is_here:
             try:
@@ -273,7 +273,7 @@ class ClientAnswers:
         products = await self._database.ask(find)
         if not products:
             return {}
-        if asset == NO_ASSET:  # like O3DE: the answer to a request by path has only the id
+        if asset == NO_ASSET:  # as in O3DE, the answer to a request by path has only the id
             return {"Found": True, "AssetInfo": (_info(products[0])[0], "", 0, NO_UUID)}
         root = f"{self._settings.cache_dir}/{products[0].name.partition('/')[0]}"
         return {"Found": True, "AssetInfo": _info(products[0]), "RootFolder": root}
@@ -428,7 +428,7 @@ def _count(counts: Mapping[str, int], platform: str) -> int:
 
 
 def _job(row: JobRow, running: Iterable[int], roots: Mapping[str, str]) -> tuple[Any, ...]:
-    """Return the values of a job in O3DE's form; times and files of logs are not filled in."""
+    """Return the values of a job for O3DE; times and files of logs are not filled in."""
     status = "processing" if row.status == "pending" and row.job_id in running else row.status
     return (
         row.source, row.platform, row.builder, row.job_key, row.run_key & (1 << 64) - 1, _JOB_STATUSES.get(status, 0),

@@ -1,8 +1,8 @@
 """The messages of O3DE's asset processor protocol as records: type ids, versions and fields, in the binary ObjectStream.
 
 A message is a class of the engine: its base class as the element `BaseClass1` (whose field asks for a barrier), then its fields. A
-reader ignores fields that it does not know, and gives missing ones their default value. Facts are from O3DE's
-`AssetProcessorMessages`, `AssetRegistry` and `EditorAssetSystemAPI`.
+reader ignores fields that it does not know, and gives missing ones their default value. Sources: O3DE's `AssetProcessorMessages`,
+`AssetRegistry` and `EditorAssetSystemAPI`.
 
 Tests: `tests/features/o3de/connection/test_o3de_messages.py`.
 """
@@ -60,12 +60,12 @@ OS_STRING = fold_template(_CHAR, _TRAITS, _OS_ALLOCATOR, uuid_bytes("C26397ED-8F
 """Type id of the strings in most messages, which use another allocator than `STRING`."""
 NO_UUID = bytes(16)
 AssetKey = tuple[bytes, int]
-"""UUID and sub id."""
+"""An asset id: UUID and sub id."""
 NO_ASSET: AssetKey = (NO_UUID, 0)
 
 
 class FieldKind(NamedTuple):
-    """A type of fields: its id; `write(name, value)` returns an element, and `read(element)` returns the value."""
+    """A type of fields with its type id; `write(name, value)` returns an element, and `read(element)` returns the value."""
 
     type_id: bytes
     write: Callable[[str, Any], bytes]
@@ -85,7 +85,10 @@ def _number_kind(type_id: bytes, form: str) -> FieldKind:
 
 
 def _text_kind(type_id: bytes) -> FieldKind:
-    """Return the kind of a text. Its values have the text form of the database (`core.paths`), because not all bytes are UTF-8."""
+    """Return the kind of a text.
+
+    Values are encoded as in the database (`core.paths`), because a text may have bytes that are not UTF-8.
+    """
     return _value_kind(type_id, from_text, to_text, "")
 
 
@@ -166,7 +169,7 @@ _JOB_FIELDS = (
 )  # fmt: skip
 _ASSET_SET = set_of(ASSET_ID)
 _ASSET_SET_KIND = FieldKind(_ASSET_SET, lambda name, _none: element_head(_ASSET_SET, name, 0, 0) + END, lambda _found: (), ())
-"""Sets and maps of assets, which are always empty in our messages."""
+"""Sets and maps of assets, which are always empty in aptui's messages."""
 _PRELOAD = map_of(ASSET_ID, _ASSET_SET)
 _PRELOAD_KIND = FieldKind(_PRELOAD, lambda name, _none: element_head(_PRELOAD, name, 0, 0) + END, lambda _found: (), ())
 
@@ -253,7 +256,7 @@ def decode(shape: Shape, payload: bytes) -> O3deMessage:
 
 
 class O3deExchange(Struct, frozen=True):
-    """A request of clients: the name whose CRC is its type, its answer (None = no answer), and how completely it is answered."""
+    """A request of clients: the name whose CRC is its type, its answer (None = no answer), and how far aptui supports it."""
 
     wire_name: str
     request: Shape
@@ -262,7 +265,7 @@ class O3deExchange(Struct, frozen=True):
 
     @property
     def type_number(self) -> int:
-        """The type in the frames of request and answer."""
+        """The type number in the frames of request and answer."""
         return crc_of(self.wire_name)
 
 
@@ -282,7 +285,7 @@ def _ask(wire_name: str, request: Shape, response: Shape | None, extent: str = "
 def _file(
     name: str, request: tuple[str, str], response: tuple[str, str] | None, extent: str = "answered", wire_name: str = ""
 ) -> O3deExchange:
-    """Return a request of the virtual files, made from the (type id, fields) of the request and of its answer."""
+    """Return a request for `virtual_files`, made from the (type id, fields) of the request and of its answer."""
     answer = None if response is None else _shape(f"{name}Response", response[0], 1, response[1])
     return O3deExchange(f"AssetSystem::{wire_name or name}", _shape(f"{name}Request", request[0], 1, request[1]), answer, extent)
 
@@ -421,7 +424,7 @@ EXCHANGES = (
     _file("FileTree", ("6838CC3C-2CF1-443C-BFBF-A530003B6A71", ""),
           ("0F7854DA-63FA-4D59-B298-53D84150DFF9", f"{_RESULT} Files:names Folders:names")),
 )  # fmt: skip
-"""All known requests. Other requests have an empty answer, which O3DE's client takes for a failure; it stays connected."""
+"""All known requests. Other requests get an empty answer; O3DE's client treats that as a failure, and stays connected."""
 BY_TYPE = {each.type_number: each for each in EXCHANGES}
 BY_NAME = {each.request.name: each for each in EXCHANGES}
 
@@ -437,7 +440,7 @@ NOTIFICATIONS = {
     SOURCE.name: "AssetProcessorManager::SourceFileNotification",
     SHOW.name: "AssetSystem::AssetBrowserShowRequest",
 }
-"""{name of a notification: the name whose CRC is its type}."""
+"""{name of a notification's class: the name whose CRC is the type in its frame}."""
 SENT = {
     "AssetNotificationMessage": "sent: AssetChanged, AssetRemoved, JobStarted, JobCompleted, JobFailed to clients of the platform, "
     "in the order in which they became true; JobStarted waits for the end of the job, and comes before its products; JobCount of "

@@ -33,22 +33,22 @@ from aptui.shared.errors import KnownError
 API_VERSION = 7
 OWN_NAME = "ASSETPROCESSOR"
 PROCESS_ID, PLATFORMS, BRANCH_TOKEN, PROJECT = range(4)
-"""Keys of the facts in a negotiation."""
+"""Keys of the values in a negotiation."""
 NEGOTIATION_SERIAL = 0x0FFF_FFFF
 ANSWER_FLAG = 1 << 31
 _HEAD = struct.Struct("<III")
 _CLIENTS_LIMIT, _SILENT_LIMIT = 64, 32
-"""Maximum numbers of clients and of clients that have not negotiated; above the second, the oldest of these is disconnected."""
+"""Maximum numbers of clients, and of clients that have not negotiated; of too many such clients, the oldest is disconnected."""
 MOST_BYTES = 16 << 20
 """Maximum payload of a client in bytes; clients write larger files in parts."""
 _NEGOTIATION_BYTES = 1 << 16
 _NEGOTIATION_S = 5.0
 _FRAME_S, _WRITE_S = 30.0, 30.0
-"""Timeouts in seconds for the rest of a frame, and for a client that does not read."""
+"""Timeout until a frame that has begun is complete, and timeout for a client that does not read (seconds)."""
 _QUEUE_BYTES, _BUSY_BYTES = 64 << 20, 4 << 20
-"""Maximum number of bytes that wait for a client to read; above the second number, the client's next request waits too."""
+"""Maximum number of bytes that wait for a client to read, and the number above which the client's next request waits too."""
 _REQUESTS_LIMIT = 32
-"""Maximum number of requests of one client that are answered at a time; at this limit, reading from the client stops."""
+"""Maximum number of requests of one client that are answered at a time; at this limit, the server stops reading from the client."""
 _REPORTS_LIMIT, _NAME_LENGTH = 64, 200
 _BACKLOG_MOST = 100_000
 """Maximum number of notifications that wait for the bulk message."""
@@ -58,7 +58,7 @@ class Answers(Protocol):
     """Answers the requests of one client."""
 
     def find_handler(self, name: str) -> tuple[Callable[[O3deMessage], Awaitable[dict[str, Any] | None]], bool] | None:
-        """Return the function that answers a request, and whether requests of its kind are answered in their order."""
+        """Return the function that answers a request, and whether requests of this kind are answered in the order of arrival."""
         ...
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ class O3deSession:
         self._reader, self._writer, self._limit = reader, writer, send_limit
         self.name = "a client"
         self.is_local = False
-        """Whether it is a program of the same user, on this machine."""
+        """Whether the client is a program of the same user, on this machine."""
         self.platforms: tuple[str, ...] = ()
         self.backlog: list[tuple[Shape, bytes]] | None = []
         """Notifications that wait until the client has the bulk message; None = they are sent at once."""
@@ -121,7 +121,7 @@ class O3deSession:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def read(self, most_bytes: int, limit_s: float | None = None) -> tuple[int, int, bytes]:
-        """Return type, serial and payload of the next frame; `limit_s`: timeout until it begins.
+        """Return type, serial and payload of the next frame; `limit_s` is the timeout until the frame begins.
 
         Raises:
             RefusedClient: the frame is too large, or not complete in time. EOFError, OSError: the connection ended.
@@ -162,7 +162,7 @@ class O3deSession:
             self.end(f"{self.name} does not read: too many notifications wait for it")
 
     def release_backlog(self) -> None:
-        """Send the stored notifications: the client has the bulk message."""
+        """Send the stored notifications, after the client got the bulk message."""
         waiting, self.backlog = self.backlog or [], None
         for shape, payload in waiting:
             self.send_now(shape, payload)
@@ -245,7 +245,7 @@ class O3deServer:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def broadcast(self, shape: Shape, payload: bytes, platform: str = "", only: str = "") -> None:
-        """Send a notification to the clients of a platform ("" = to all); `only`: just to clients with this name."""
+        """Send a notification to the clients of a platform ("" = all clients); `only` restricts it to clients with this name."""
         for session in list(self.sessions):
             if (not platform or platform in session.platforms) and (not only or session.name.upper() == only):
                 session.notify(shape, payload)
@@ -327,7 +327,7 @@ class O3deServer:
         session.send(number, serial, encode(answer))
         why = refuse(self._settings, session.name, request["ApiVersion"], facts)
         if why:
-            # The client compares too, and reports the difference: it must get the answer.
+            # The client must get the answer, because it compares the values too, and reports the difference.
             session.begin(session.write_all())
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(session.wait_until_sent(), _NEGOTIATION_S)
@@ -350,7 +350,8 @@ class O3deServer:
                 found = None if exchange is None else answers.find_handler(exchange.request.name)
                 if exchange is None or found is None:
                     if serial and not serial & ANSWER_FLAG:
-                        session.send(number, serial | ANSWER_FLAG, b"")  # a client of O3DE would wait without a limit
+                        # without an answer, a client of O3DE would wait without a limit
+                        session.send(number, serial | ANSWER_FLAG, b"")
                     continue
                 try:
                     request = decode(exchange.request, payload)
@@ -369,14 +370,14 @@ class O3deServer:
             answers.close()
 
     def send_bulk_again(self) -> None:
-        """Send all products to every client: notifications may have been missed."""
+        """Send all products to every client, because clients may have missed notifications."""
         for session in self.sessions:
             if session.backlog is None:
                 session.backlog = []
                 session.begin(self._welcome(session))
 
     async def _welcome(self, session: O3deSession) -> None:
-        with contextlib.suppress(KnownError):  # no asset database yet: there are no products
+        with contextlib.suppress(KnownError):  # there is no asset database yet, so there are no products
             await self._on_connect(session)
         session.release_backlog()
 
@@ -386,7 +387,7 @@ class O3deServer:
         try:
             values = await work
         except KnownError:
-            values = {}  # not found, nothing, failed: the default values of all answers
+            values = {}  # all fields get their default values, such as not found, nothing or failed
         except Exception as error:  # noqa: BLE001 - our mistake ends one connection, and is reported
             session.end(f"a request of {session.name} failed ({exchange.request.name}): {type(error).__name__}: {error}")
             return

@@ -1,7 +1,7 @@
-"""The files of one client of O3DE's protocol: below the cache, the project's user folder and its log folder, and nowhere else.
+"""Serves files to one client of O3DE's protocol, only from the cache, the project's user folder and its log folder.
 
-Paths begin with an alias (`@products@`, `@user@`, `@usercache@`, `@log@`). A relative path is below `@products@`, and an absolute
-one is accepted below the folder of an alias. Products are read only: only the engine changes the cache. Every operation starts at a
+Paths begin with an alias (`@products@`, `@user@`, `@usercache@`, `@log@`). A relative path is below `@products@`; an absolute path
+must be below the folder of an alias. Products are read only: only the engine changes the cache. Every operation starts at a
 descriptor of the alias' folder and follows no link (`shared.files.confinement`). In paths of products case does not matter.
 
 Tests: `tests/features/o3de/connection/test_virtual_files.py`.
@@ -107,7 +107,10 @@ class VirtualFiles:
     # --------------------------------------------------------------------------------------------------------------- paths
 
     def _find(self, path: str, *, to_write: bool = False) -> tuple[_Folder, bytes, str]:
-        """Return (folder of the alias, path below it, alias); raise PermissionError if it is outside, or cannot be written."""
+        """Return (folder of the alias, path below it, alias).
+
+        Raise PermissionError if the path is outside, or cannot be written.
+        """
         text = path.replace("\\", "/")
         alias, rest = next(((each, text[len(each) :]) for each in self._folders if text.lower().startswith(each)), ("", text))
         if not alias and text.startswith("/"):
@@ -155,7 +158,7 @@ class VirtualFiles:
             folder.tree.make_folder(below.rpartition(b"/")[0])
         descriptor = folder.tree.open_file(below, flags)
         if mode & _MODE_WRITE:
-            os.ftruncate(descriptor, 0)  # not with O_TRUNC: only now the file is known to be regular
+            os.ftruncate(descriptor, 0)  # truncated here and not with O_TRUNC, because only now the file is known to be regular
         self._last_handle += 1
         self._files[self._last_handle] = _OpenFile(descriptor, reads, to_write)
         return {"FileHandle": self._last_handle, "ResultCode": _OK}
@@ -195,7 +198,7 @@ class VirtualFiles:
         return {"ResultCode": _OK}
 
     def _flush(self, request: O3deMessage) -> dict[str, Any]:
-        self._find_file(request["FileHandle"])  # nothing to flush: writes are not buffered in this process
+        self._find_file(request["FileHandle"])  # there is nothing to flush, because writes are not buffered in this process
         return {"ResultCode": _OK}
 
     # --------------------------------------------------------------------------------------------------------------- facts
@@ -318,5 +321,5 @@ _OPERATIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "FindFiles": ("_find_files", _FAILED),
     "FileTree": ("_tree", _FAILED),
 }
-"""{request without the suffix `Request`: (method, values of the answer if it fails)}."""
+"""{request without the suffix `Request`: (method, values of the answer if the operation fails)}."""
 NAMES = frozenset(f"{name}Request" for name in _OPERATIONS)

@@ -1,4 +1,4 @@
-"""Replacements of O3DE's programs, with the same names, switches, printed lines, logs and control channel; they use aptui's engine.
+"""Replaces O3DE's programs with the same names, switches, printed lines, logs and control channel, but with aptui's engine.
 
 This package does not import `daemon`, and `daemon` does not import it.
 """

@@ -1,6 +1,6 @@
 """`AssetBuilder`: analyse and process one source and print all output of its builders; cache and database are not changed.
 
-In O3DE this program is also the child of an asset processor. This engine has its own workers, so switches for a child are refused.
+In O3DE, an asset processor also starts this program as its child. aptui has its own workers, so switches for a child are refused.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from aptui.shared.errors import HostError, KnownError, UserError
 from aptui.store import joblog
 from aptui.store.queries.reader import Reader, open_reader
 
-# Facts about the source of `AssetBuilder`: its UUID, the settings of its folders, and the state of jobs that it depends on.
+# Finds the UUID of `AssetBuilder`'s source, the settings of its folders, and the state of jobs that it depends on.
 #
 # The asset database is read if it exists, and is never written.
 
@@ -43,10 +43,10 @@ _NO_JOB = "not processed yet"
 
 
 def find_source(path: str, config: Config, folders: tuple[ScanFolder, ...]) -> tuple[ScanFolder, Source]:
-    """Return the scan folder of a file, and the file as a source with its UUID in the asset database.
+    """Return the scan folder of a file, and the source that the file is, with its UUID in the asset database.
 
     Raises:
-        UserError: the file does not exist, or is not in a scan folder.
+        UserError: the file does not exist, or no scan folder contains it.
     """
     if not os.path.isfile(path):
         raise UserError(f"'{path}' is not a file", hint="-debug=<absolute path of a source>")
@@ -88,7 +88,7 @@ def settings_above(rel: RelPath, project: Project) -> tuple[SettingsTree, tuple[
 
 
 def states(dependencies: tuple[JobDependency, ...], config: Config) -> Iterator[tuple[str, bool]]:
-    """Yield (description, whether its products exist) of each job in a job's dependencies."""
+    """Yield (description, whether its products exist) of each job that a job depends on."""
     with ExitStack() as stack:
         database = None
         if asset_database(config.cache_dir).is_file():
@@ -146,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _find_config(given: BuilderSwitches, console: ProgramConsole) -> Config:
-    """Return the configuration of the named project; but if another project contains the source, that of the other project.
+    """Return the configuration of the named project, or of the project that contains the source if that is another project.
 
     Scripts name the project by a relative path, which may lead to another folder of the same name.
 
@@ -176,7 +176,7 @@ def _config(project: str, given: BuilderSwitches) -> Config:
 
 
 class _Work(Struct, frozen=True):
-    """A planned job, which is to be processed."""
+    """A planned job that the program will process."""
 
     builder: Builder
     plan: JobPlan

@@ -1,6 +1,7 @@
-"""`AssetBundlerBatch`: seed lists, asset lists, comparisons and bundles from our asset database, under O3DE's command line.
+"""`AssetBundlerBatch`: makes seed lists, asset lists, comparisons and bundles, with O3DE's command line.
 
-It reads the results of earlier processing, and writes only its own files, not the cache. `bundler_switches` defines the commands.
+The program reads aptui's asset database with the results of earlier processing. It writes only its own files, not the cache.
+`bundler_switches` defines the commands.
 """
 
 from __future__ import annotations
@@ -201,7 +202,7 @@ def _starts(
 
 
 def _debug_text(products: PlatformProducts, reached: dict[AssetKey, AssetKey | None]) -> str:
-    """Return why each asset is in a list, one line each: the asset, and the path to it from a seed."""
+    """Return a line for each asset of a list that says why it is listed: the path of dependencies from a seed to the asset."""
     lines = []
     for key in sorted(reached, key=lambda each: products.assets[each].path):
         way, at = [], key

@@ -66,7 +66,7 @@ _Work = tuple[int, int]
 class _IdleWaiter(Struct, eq=False):
     """A client that waits until all earlier changes are processed.
 
-    If `besides` is given, it also waits until other work was done.
+    If `besides` is given, the client also waits until the work done differs from `besides`.
     """
 
     then: Callable[[], None]
@@ -75,7 +75,7 @@ class _IdleWaiter(Struct, eq=False):
 
 
 class _Processor:
-    """The target of the control channel (`control.Processor`). It also reports events, and runs tasks that need an idle engine."""
+    """The target of the control channel (`control.Processor`). It also prints events, and runs tasks that need an idle engine."""
 
     def __init__(self, live: EngineSupervisor, start: RunRequest) -> None:
         self.printer = EventPrinter(start.console, start.config.log_dir, self._root_of, self._builder_of)
@@ -99,7 +99,7 @@ class _Processor:
         self.when_idle(self._run_last_tasks)
 
     def end(self) -> int:
-        """Report the result; return the exit code."""
+        """Print the result; return the exit code."""
         if self._is_finished:
             processor_run.finish(self._start, self.printer)
         failed = processor_run.find_failed_assets(self._start)
@@ -120,10 +120,10 @@ class _Processor:
         self._wait(_IdleWaiter(then))
 
     def at_next_idle(self, then: Callable[[], None]) -> None:
-        """Call `then` when the engine next becomes idle, or immediately if it became idle after idleness was last reported.
+        """Call `then` when the engine next becomes idle, or immediately if it is idle and has not reported that to a client.
 
-        A client that changes files and then asks cannot know whether the change is processed already. O3DE makes the client wait.
-        The second check of very recent files does not count as work.
+        A client that changes files and then asks cannot know whether the change is processed already. In O3DE the client waits
+        until the change is processed. aptui checks very recent files a second time; this check does not count as work.
         """
         known = self._done if self._reported is None else self._reported
         is_at_rest = self.is_idle() or self._live.watching.is_looking_again

@@ -1,4 +1,4 @@
-"""`AssetProcessorBatch`: the engine until no work is pending, with O3DE's command line, printed lines, logs and exit codes."""
+"""`AssetProcessorBatch` runs the engine until no work is pending, with O3DE's command line, printed lines, logs and exit codes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class _Batch:
     def run(self) -> bool:
         """Process everything; return whether the run was completed."""
         first = self._start.first_port
-        first = first and first + 1  # the first port is for AssetProcessor
+        first = first and first + 1  # the port of the settings is for AssetProcessor
         with (
             selectors.DefaultSelector() as selector,
             processor_run.open_ports(self._start, selector, self, ListenerClosed(selector, first, self._start.report_rejected)),
@@ -92,7 +92,7 @@ class _Batch:
             self._start.console.say_all((*opening.sentences, *(opening.walk.sentences if opening.walk else ())))
             self._end_scan(opening.walk.files_seen if opening.walk else 0)
             return
-        from aptui.engine.loop.engine import Engine  # imported only if work is pending
+        from aptui.engine.loop.engine import Engine  # imported here, because a run without pending work does not need it
 
         is_full_scan = not self._start.given.has("zeroAnalysisMode")
         engine = Engine(

@@ -172,7 +172,7 @@ def _make(orders: Sequence[_Order], given: BundlerSwitches, project: BundlerProj
             output.say(f"Bundle '{path}' was written ({path.stat().st_size:,} bytes).")
 
 
-# `comparisonRules` and `compare`: sequences of comparisons whose inputs are files or earlier results named `$name`.
+# `comparisonRules` and `compare` handle sequences of comparisons. The inputs are files, or earlier results named `$name`.
 
 _VARIABLE = "$"
 
@@ -274,7 +274,7 @@ class _Run:
 
 
 def _steps(given: BundlerSwitches) -> list[ComparisonStep]:
-    """Return the comparisons of the command line, without their files."""
+    """Return the comparisons that the command line requests, without their files."""
     kinds = [asset_lists.kind_of(word) for word in given.all("comparisonType")]
     patterns, types = list(given.all("filePattern")), list(given.all("filePatternType"))
     wanted = sum(kind is ComparisonKind.FILE_PATTERN for kind in kinds)
@@ -299,7 +299,10 @@ def _steps(given: BundlerSwitches) -> list[ComparisonStep]:
 
 
 def _with_files(steps: list[ComparisonStep], given: BundlerSwitches) -> list[ComparisonStep]:
-    """Return comparisons with the files of the command line, assigned in order. A comparison without new files keeps its own."""
+    """Return comparisons with the files of the command line, assigned in order.
+
+    A comparison for which no files are left keeps the files that it has.
+    """
     firsts, seconds, outputs = (list(given.all(name)) for name in ("firstAssetFile", "secondAssetFile", "output"))
     done = []
     for step in steps:

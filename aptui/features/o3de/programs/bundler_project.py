@@ -31,7 +31,7 @@ from aptui.shared.errors import HostError, KnownError, UserError
 from aptui.shared.files.replacing import replace_bytes
 from aptui.shared.sanitize import sanitize
 
-# Output of `AssetBundlerBatch`: printed lines and written files.
+# Prints the lines and writes the files of `AssetBundlerBatch`.
 
 
 class BundlerOutput:
@@ -79,7 +79,7 @@ class BundlerOutput:
             raise UserError(f"'{there[0]}' exists", hint="--allowOverwrites overwrites it")
 
     def save(self, path: Path, text: str, kind: str) -> None:
-        """Write a file of a kind, and print the engine's line about it."""
+        """Write a file, and print O3DE's line about a file of this `kind`."""
         self.say(f"Saving {kind} to ( {path} )...")
         self.write(path, text)
         self.say("Save successful!")
@@ -88,7 +88,7 @@ class BundlerOutput:
         """Write asset lists, except empty ones.
 
         Raises:
-            UserError: a list is empty, and so would be its bundle.
+            UserError: a list is empty, so its bundle would be empty, too.
         """
         errors = [UserError(f"Unable to save Asset List file ({path}): list is empty.") for path in lists if not lists[path]]
         for path, assets in lists.items():
@@ -105,7 +105,7 @@ class BundlerOutput:
         """Write a file atomically.
 
         Raises:
-            HostError: it cannot be written.
+            HostError: the file cannot be written.
         """
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -138,7 +138,7 @@ class PlatformProducts(Struct, frozen=True):
         path = word.replace("\\", "/").lower()
         for cache in (self.folder.parent, self.folder.parent.resolve()):
             if path.startswith(f"{cache}/".lower()):
-                path = path[len(f"{cache}/") :].partition("/")[2]  # the rest is the path below the platform's folder
+                path = path[len(f"{cache}/") :].partition("/")[2]  # the path after the cache and the platform's folder
         path = path.removeprefix(f"{self.platform}/")
         if path in self.by_path:
             return [self.by_path[path]]
@@ -148,7 +148,10 @@ class PlatformProducts(Struct, frozen=True):
         return [key for name, key in self.by_path.items() if match(name)]
 
     def closure(self, starts: Iterable[AssetKey], skipped: Sequence[str]) -> dict[AssetKey, AssetKey | None]:
-        """Return the starts and their transitive dependencies, without `skipped`, as {product: product that needs it or None}."""
+        """Return the start products and their transitive dependencies, without `skipped`.
+
+        The result is {product: product that needs it, None for a start product}.
+        """
         left_out = {key for word in skipped for key in self.find_named(word)}
         reached: dict[AssetKey, AssetKey | None] = {}
         todo: list[tuple[AssetKey, AssetKey | None]] = [(key, None) for key in starts]
@@ -313,7 +316,7 @@ class BundlerProject:
         """Return the path of the asset list of a platform.
 
         Raises:
-            UserError: it does not exist.
+            UserError: the asset list does not exist.
         """
         path = self.existing(for_platform(name, platform), asset_lists.SUFFIX)
         if not path.exists():
@@ -324,7 +327,7 @@ class BundlerProject:
         """Return a seed list.
 
         Raises:
-            UserError: it does not exist, or is not a seed list.
+            UserError: the file does not exist, or is not a seed list.
         """
         path = self.existing(name, seeds.SUFFIX)
         if not path.exists():
@@ -379,7 +382,7 @@ def applying(listed: Iterable[Seed], products: PlatformProducts) -> tuple[list[A
 def registry_asset(
     uuid: bytes, sub_id: int, name: str, kind: bytes, size: int, _digest: bytes, needs: str | None, former: str | None
 ) -> RegistryAsset:
-    """Return a row of the database in the form of the runtime's catalog."""
+    """Return a row of the database as an entry of the runtime's catalog."""
     words = needs.split() if needs else []
     wanted = tuple(
         (bytes.fromhex(guid), int(sub), int(flags)) for guid, sub, flags in zip(words[::3], words[1::3], words[2::3], strict=True)

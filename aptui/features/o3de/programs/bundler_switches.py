@@ -16,7 +16,7 @@ from aptui.shared.errors import UserError
 
 
 class Takes(Enum):
-    """The form of a switch's value."""
+    """The syntax of a switch's value."""
 
     NOTHING = auto()
     ONE = auto()
@@ -110,7 +110,7 @@ COMMANDS: dict[str, dict[str, tuple[Takes, str]]] = {
     },
     "help": {},
 }
-"""{command: {switch: (form of its value, help)}}. In addition every command has the switches for the project."""
+"""{command: {switch: (syntax of its value, help)}}. In addition every command has the switches for the project."""
 _ALIASES = {
     "h": "help", "platforms": "platform", "firstassetlistfile": "firstassetfile", "secondassetlistfile": "secondassetfile",
     "seedfilelist": "seedlistfile",
@@ -138,7 +138,7 @@ class BundlerSwitches(Struct, frozen=True):
         """Return the value of a switch, "" = not given.
 
         Raises:
-            UserError: it was given more than once.
+            UserError: the switch was given more than once.
         """
         found = self.all(name)
         if len(found) > 1:
@@ -149,7 +149,7 @@ class BundlerSwitches(Struct, frozen=True):
         """Return the value of a required switch.
 
         Raises:
-            UserError: it was not given.
+            UserError: the switch was not given.
         """
         found = self.one(name)
         if not found:
@@ -160,7 +160,7 @@ class BundlerSwitches(Struct, frozen=True):
         """Return the value of a switch as a number, 0 = not given.
 
         Raises:
-            UserError: it is not a number, or out of bounds.
+            UserError: the value is not a number, or out of bounds.
         """
         text = self.one(name)
         if not text:

@@ -1,10 +1,10 @@
 """Sockets on 127.0.0.1: the control channel, and a port that closes every connection. The caller decides what "idle" means.
 
-Commands are raw text without a terminator, one per message. TCP may join or split them; they stay distinct, because no command is a
-prefix of another.
+Commands are raw text without a terminator, one per message. TCP may join or split commands; they stay distinct, because no command
+is a prefix of another command.
 
-Every user of the machine and every web page in a browser can connect to a loopback port. So only the user who runs the program (and
-root) is answered; the kernel reports the owner of the other end. A connection that starts like HTTP or TLS is closed.
+Every user of the machine and every web page in a browser can connect to a loopback port. So the channel answers only root and the
+user who runs the program; the kernel reports the owner of the other end. A connection that starts like HTTP or TLS is closed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Processor(Protocol):
         ...
 
     def at_next_idle(self, then: Callable[[], None]) -> None:
-        """Call `then` when the engine next becomes idle, or immediately if it became idle after idleness was last reported."""
+        """Call `then` when the engine next becomes idle, or immediately if it is idle and has not reported that to a client."""
         ...
 
     def quit(self) -> None:
@@ -90,7 +90,7 @@ class _Listener:
         self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         """A spare descriptor. If none is free, it is closed to accept and close one connection.
 
-        A full queue would wake the loop forever.
+        Otherwise the full queue of the socket would wake the loop forever.
         """
         selector.register(channel, selectors.EVENT_READ, self._accept)
 

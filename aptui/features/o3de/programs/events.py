@@ -1,4 +1,7 @@
-"""Prints an engine's events as the lines of O3DE's asset processor, and collects the numbers of the summary and the times."""
+"""Prints an engine's events as the lines of O3DE's asset processor.
+
+This module also collects the numbers for the summary and for the report of times.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ class Stat(Struct, frozen=True):
 
 
 def report(stats: Mapping[str, Stat], form: StatsForm) -> list[str]:
-    """Return the lines of the report, [] if neither form is requested.
+    """Return the lines of the report of times, [] if neither of its two forms is requested.
 
     Args:
         stats: {name: time}; `LoadingGems`, `AssetScanning`, `WarmingFileCache`, `InitialFileAssessment` and `ComputeStatsTime` are
@@ -200,9 +203,9 @@ class EventPrinter:
         self.is_scan_open, self._is_end_printed = True, False
 
     def end_scan(self, files_seen: int | None = None) -> None:
-        """Print the end of the scan, unless it was printed. It is also called without an event.
+        """Print the end of the scan, unless it was printed already.
 
-        A busy engine does not report the end.
+        The caller may call this without an event, because a busy engine does not report the end.
         """
         if self._is_end_printed:
             return

@@ -1,4 +1,4 @@
-"""The last tasks of an asset processor: moving and deleting with O3DE's report, and the search for missing dependencies."""
+"""Runs the last tasks of an asset processor: moving and deleting with O3DE's report, and the search for missing dependencies."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _failure_line(item: RelocationItem) -> str:
 
 
 def report_lines(report: RelocationReport) -> Iterator[str]:
-    """Yield the result, or the preview, file by file."""
+    """Yield the lines about the result or the preview, file by file."""
     for skipped in report.skipped:
         yield f"File `{skipped.path}` was found/matched but is not a source asset.  Skipping."
     yield "FILE REPORT:"
@@ -168,14 +168,14 @@ def _update_failures(updates: Iterable[Update]) -> Iterator[str]:
         yield from (f"\t\t{old} -> {new}" for old, new in update.possible[:1])
 
 
-# Moving and deleting from the command line of an asset processor: once, at the end of its work, with O3DE's report.
+# Moves and deletes files as the command line requests, once, at the end of the work, with O3DE's report.
 
 _COMMANDS = ("move", "delete")
 _OTHERS = ("confirm", "leaveEmptyFolders", "allowBrokenDependencies", "updateReferences", "excludeMetaDataFiles", "enablescm")
 
 
 def relocate_sources(start: RunRequest) -> None:
-    """Perform the requested relocation and print its report; a refused request is an error in the log, and does not end the run."""
+    """Perform the requested relocation and print its report; a refused request is logged as an error, and does not end the run."""
     try:
         order = from_switches(_format_switches(start.given))
     except RelocationError as refusal:
@@ -217,11 +217,11 @@ def _perform(start: RunRequest, order: Relocate) -> RelocationReport:
         return msgspec.convert(ask_holder(start.config, busy, order), prepare_form(RelocationReport))
 
 
-# The search for missing dependencies at the end of an asset processor's work (`--dsp` and related switches).
+# Searches for missing dependencies at the end of an asset processor's work (`--dsp` and related switches).
 
 
 def scan_missing(start: RunRequest, pattern: str) -> None:
-    """Search products like `pattern` (SQL LIKE), and files of the additional folders, for undeclared references.
+    """Search products whose paths match `pattern` (SQL LIKE), and files of the additional folders, for undeclared references.
 
     Raises:
         KnownError: a number is not valid, or the database cannot be used.

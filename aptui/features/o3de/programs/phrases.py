@@ -1,7 +1,7 @@
-"""The output of O3DE's asset processor: its lines, its log, and the console that prints them.
+"""Defines the lines of O3DE's asset processor, the log that stores them, and the console that prints them.
 
 Users read the lines, and tools parse them. A message has no window prefix and no final line break; `physical` adds both.
-Lines that O3DE does not have use a form that no known reader searches for.
+aptui's additional lines contain no text that a known tool searches for.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from aptui.shared.errors import HostError, KnownError
 from aptui.shared.sanitize import sanitize
 from aptui.store.joblog import EngineLog
 
-# The processor's own log, `AP_Batch.log` or `AP_GUI.log`, in O3DE's form.
-#
-# `store.joblog` has the form of a record and rolls full logs. `ProgramLog` decides which records are written. If the disk fails,
-# the run continues without a log.
+# The processor's own log, `AP_Batch.log` or `AP_GUI.log`, in O3DE's log format.
+# `store.joblog` defines the format of a record and rolls full logs. `ProgramLog` decides which records are written. If the disk
+# fails, the run continues without a log.
 
 BATCH, LIVE = "AP_Batch", "AP_GUI"
-"""Names of the logs without `.log`."""
+"""File names of the logs without `.log`."""
 
 
 class ProgramLog:
@@ -63,7 +62,7 @@ class ProgramLog:
 
 
 WINDOW = "AssetProcessor"
-"""O3DE's "window" of most lines: the name of the part that prints a line."""
+"""O3DE's "window" of most lines: the name of the component that prints a line."""
 SYSTEM_WINDOW = "System"
 BUILDERS_WINDOW = "BuilderManager"
 MOST_FAILURES = 9
@@ -148,7 +147,7 @@ def optimization(analysed: int, seen: int, unclaimed: int = 0, overrides: int = 
 
 
 def job_log(time_ms: int, level: int, window: str, text: str) -> str:
-    """Return one line of a failed job's log, in O3DE's form for copied lines."""
+    """Return one line of a failed job's log, as O3DE prints copied lines."""
     moment = time.strftime("%x %X", time.localtime(time_ms / 1000))
     return f"JOB LOG: {moment} | {_LEVELS.get(LogLevel(level), 'Info')} | origin: {window} | {text}"
 
@@ -186,7 +185,7 @@ def builder_list(builder: str, paths: Iterable[str]) -> list[str]:
     return [f"Builder {builder} processed these assets:", *(f"Builder with ID {builder} processed {path}" for path in paths)]
 
 
-# Output of an asset processor: lines on stdout for its parent, records in its log for tools.
+# An asset processor prints lines on stdout for its parent process, and writes records to its log for tools.
 
 
 class ProgramConsole:
@@ -247,7 +246,7 @@ class ProgramConsole:
             self._trace(LogLevel.ERROR, error, "")
 
     def complain_fatal(self, error: KnownError) -> None:
-        """Print an error that ends the run at its start, in O3DE's form for fatal errors."""
+        """Print an error that ends the run at its start, as O3DE prints fatal errors."""
         text = f"{error.what}; {error.hint}" if error.hint else error.what
         self._trace(LogLevel.ERROR, f"{FATAL}{text}", error.where)
 

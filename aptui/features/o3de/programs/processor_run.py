@@ -1,4 +1,4 @@
-"""Parts that both asset processors share: signals, ports, opening the session, and the tasks and output at the end.
+"""Functions that both asset processors share: signals, ports, opening the session, and the tasks and output at the end.
 
 The last tasks run in O3DE's order: files of `--reprocessFileList` one by one, missing dependencies, moving and deleting, catalogs.
 
@@ -42,7 +42,7 @@ RELOCATION = (
     "excludeMetaDataFiles",
 )
 _ELSEWHERE = ("common", "all")
-"""Names that stand in place of a platform: of intermediate products, and of failed analyses."""
+"""Names that stand in place of a platform: "common" for intermediate products, and "all" for failed analyses."""
 
 
 # ------------------------------------------------------------------------------------------------------- signals and ports
@@ -57,7 +57,7 @@ def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
         signal.signal(number, signal.SIG_DFL)
         stop()
 
-    with suppress(ValueError):  # in a thread other than the main thread signals cannot be handled; the calling program handles them
+    with suppress(ValueError):  # only the main thread can handle signals; in another thread, the calling program handles them
         wanted = [number for number in ENDING_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
         previous += [(number, signal.signal(number, handle)) for number in wanted]
         # the kernel sends this signal when another program opens a file with a lease
@@ -162,7 +162,7 @@ def key_in(project: Project, path: str) -> PathKey | None:
 def find_failed_assets(start: RunRequest) -> set[str]:
     """Return the absolute paths of all sources with a failed job, whether it failed in this run or in an earlier one.
 
-    In O3DE the order in which the jobs of an asset end decides whether it counts as failed. Here the order does not matter.
+    In O3DE the order in which the jobs of an asset end decides whether the asset counts as failed. Here one failed job is enough.
     """
     level = start.given.number("warningLevel") or 0
     if level not in (0, _ERRORS_FATAL, _WARNINGS_FATAL):
@@ -234,7 +234,7 @@ def print_totals(start: RunRequest, printer: EventPrinter, failed_count: int, se
 
 
 def print_end(start: RunRequest, printer: EventPrinter) -> None:
-    """Print the last lines: with `--debugOutput` the assets of each builder, and the report of times."""
+    """Print the last lines: the report of times, and with `--debugOutput` the assets of each builder."""
     if start.given.has("debugOutput"):
         for builder, paths in printer.processed_by.items():
             start.console.say_all(phrases.builder_list(builder, paths), phrases.BUILDERS_WINDOW)

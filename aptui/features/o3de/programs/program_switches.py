@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class SwitchArity(Enum):
-    """The form of a switch's value."""
+    """The syntax of a switch's value."""
 
     NOTHING = auto()
     TEXT = auto()
@@ -108,7 +108,7 @@ SWITCHES = (
     Switch("updateReferences", SwitchArity.NOTHING, "update references to moved sources"),
     Switch("excludeMetaDataFiles", SwitchArity.NOTHING, "do not move or delete metadata files"),
 )
-"""Every switch of O3DE's AssetProcessor and AssetProcessorBatch, including relocation and switches of older documentation."""
+"""Every switch of O3DE's AssetProcessor and AssetProcessorBatch, with those for relocation and those of older documentation."""
 
 ALIASES = {
     "h": "help",
@@ -123,7 +123,7 @@ _SLASHED = re.compile(r"/(?P<name>[A-Za-z_][A-Za-z0-9_-]*)(?P<value>=.*)?", re.D
 
 
 class GivenSwitches(Struct, frozen=True):
-    """The parsed command line: `values` {name in lower case: values in order}; a switch without a value has ().
+    """The parsed command line: `values` is {switch name in lower case: values in order}; a switch without a value has ().
 
     `order` has all names with their values in the order of the command line.
     """
@@ -138,7 +138,7 @@ class GivenSwitches(Struct, frozen=True):
         return name.lower() in self.values
 
     def all(self, name: str) -> tuple[str, ...]:
-        """Return every value of a switch, with those of repeated switches in order."""
+        """Return every value of a switch; if the switch is repeated, the values of all its uses in order."""
         return self.values.get(name.lower(), ())
 
     def in_order(self, *names: str) -> tuple[tuple[str, str], ...]:
@@ -157,7 +157,7 @@ class GivenSwitches(Struct, frozen=True):
         """Return the value of a switch as a number.
 
         Raises:
-            UserError: it is not a number.
+            UserError: the value is not a number.
         """
         text = self.first(name)
         try:
@@ -210,7 +210,7 @@ def parse(arguments: Sequence[str]) -> GivenSwitches:
 
 
 def help_lines() -> list[str]:
-    """Return the list of switches in O3DE's form."""
+    """Return the list of switches as O3DE prints it."""
     shown = [f"\t{switch.name} : {switch.help}{_remark(switch)}" for switch in SWITCHES]
     return ["Asset Processor Command Line Flags:", *shown, *(f"\t{old} : the same as {new}" for old, new in ALIASES.items())]
 

@@ -1,4 +1,4 @@
-"""Makes the request for a run from command line and configuration; performs it, or passes it to another engine.
+"""Makes the request for a run from command line and configuration; performs the run, or passes the request to another engine.
 
 Tests: `tests/features/o3de/programs/test_asset_processor.py`.
 """
@@ -79,11 +79,11 @@ def ask_holder(config: Config, busy: BusyError, verb: Verb) -> Answer:
         return client.ask(verb)
 
 
-# The start of an asset processor: from O3DE's command line and settings to a configuration, a console and a log.
+# Starts an asset processor: O3DE's command line and settings give a configuration, a console and a log.
 
 FAILED = 1
 JOB_LOGS = "JobLogs"
-"""The folder of job logs below the log folder, where O3DE's tools expect it."""
+"""Name of the folder of job logs in the log folder, where O3DE's tools expect it."""
 _ATTACH_S = 20.0
 """Time that a user has to attach a debugger (seconds)."""
 _BOOTSTRAP = "/Amazon/AzCore/Bootstrap"
@@ -96,7 +96,7 @@ def run(base: str, arguments: Sequence[str], work: Callable[[RunRequest], int]) 
     """Prepare a run, perform it, and return the exit code.
 
     Args:
-        base: the name of the log: `phrases.BATCH` or `LIVE`.
+        base: the name of the log: `phrases.BATCH` or `phrases.LIVE`.
         work: performs the run; returns the exit code.
     """
     printing.prepare()
@@ -109,7 +109,7 @@ def run(base: str, arguments: Sequence[str], work: Callable[[RunRequest], int]) 
         if given.has("waitOnLaunch"):
             time.sleep(_ATTACH_S)
         log_dir = given.first("logDir")
-        if log_dir is not None:  # the log is opened now, so that errors in the settings are logged
+        if log_dir is not None:  # the log is opened before the settings are read, so that errors in the settings are logged
             console.keep(ProgramLog(Path(os.path.abspath(log_dir)), base, console.started_ms))
         return work(_prepare(given, base, console))
     except KnownError as error:

@@ -1,6 +1,6 @@
 """Translates a project's settings registry to the tree of an equivalent `aptui.yaml`.
 
-Settings for which that file has no key become facts (`ProjectFacts`).
+Settings for which an `aptui.yaml` has no key are stored in `ProjectFacts`.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class _Translation:
         self._warnings = list(registry.warnings)
 
     def translate(self) -> OpenedO3deProject:
-        """Translate, or raise all errors."""
+        """Return the project, or raise all errors of its settings."""
         if self._places.missing and self._options.has_gem_scan_folders:
             self._warnings.append(_missing_gems(self._places.missing))
         platforms = self._platforms()

@@ -59,11 +59,11 @@ UNUSED = {
         _NO_CLIENTS,
     ),
 }
-"""{pattern of a pointer in lower case: why the key has no effect}."""
+"""{pattern of a JSON pointer in lower case: why the key has no effect}."""
 
 
 def why_unused(pointer: str) -> str:
-    """Return why a key has no effect, "" for a key with an effect and for an unknown one."""
+    """Return why a key has no effect; "" if the key has an effect or is unknown."""
     return next((why for pattern, why in UNUSED.items() if fnmatchcase(pointer.lower(), pattern)), "")
 
 
@@ -99,7 +99,7 @@ def load(
     Args:
         sets: `KEY=VALUE` of `--set`: keys that begin with a slash are keys of the registry, others are keys of an `aptui.yaml`.
         wanted: use exactly these platforms instead of the enabled ones.
-        options: other options of a command line.
+        options: further options of the command line.
 
     Raises:
         ConfigErrors: all errors that were found.
@@ -134,14 +134,17 @@ def _remember_engine(project_dir: Path, config: Config) -> None:
 
 
 def layer_trees(project_dir: Path, sets: Sequence[str] = (), options: Options | None = None) -> list[Node]:
-    """Return the layers in order; the registry follows the shipped ones."""
+    """Return the layers in order; the registry follows the shipped layers."""
     options, sets = _options(options, sets)
     recorder = InputRecorder()
     return _trees(_open(project_dir, options, recorder).tree, _layers(project_dir, recorder), sets)[0]
 
 
 def explain(project_dir: Path, key: str, sets: Sequence[str] = (), options: Options | None = None) -> list[ConfigMessage]:
-    """Return the places that set a key: a pointer into the registry, the last part of one, or a key of an `aptui.yaml`."""
+    """Return the places that set a key.
+
+    The key is a pointer into the registry, the last name of a pointer, or a key of an `aptui.yaml`.
+    """
     options, sets = _options(options, sets)
     recorder = InputRecorder()
     opened = _open(project_dir, options, recorder)
@@ -210,7 +213,7 @@ def _compile(
 
 
 def _open(project_dir: Path, options: Options, recorder: InputRecorder) -> OpenedO3deProject:
-    from aptui.features.o3de.project.o3de_settings import open_project  # the registry is read only after a change
+    from aptui.features.o3de.project.o3de_settings import open_project  # the registry is read again only after a change
 
     return open_project(str(project_dir), options, recorder)
 
@@ -252,7 +255,7 @@ def _compile_project(
 def _list_unshared_copies(config: Config) -> list[str]:
     """Return a message if patterns of the shared cache match copied files, which are not shared.
 
-    Fetching one costs as much as copying.
+    Fetching such a file costs as much as copying it.
     """
     if not config.sharing.is_remote:
         return []

@@ -112,7 +112,7 @@ def read_manifest(path: str, recorder: InputRecorder) -> Node | None:
     """Return the content of a manifest, None if the file does not exist.
 
     Raises:
-        UserError: it is not a JSON object.
+        UserError: the manifest is not a JSON object.
     """
     data = recorder.read(path)
     found = None if data is None else read_json(data, path)
@@ -135,10 +135,10 @@ def _manifest_path(early: Registry) -> str:
 
 
 def _engine(project: str, own: Node, early: Registry, options: Options, known: Node | None, recorder: InputRecorder) -> str:
-    """Return the engine's folder, from the first place that names an engine.
+    """Return the engine's folder, as the first of these places names it.
 
-    The places: the options, the folders around the project, the project's `engine` in the user's manifest, the folders around the
-    program, a folder in the settings, the engine of an earlier command.
+    The places are the options, the folders around the project, the project's `engine` in the user's manifest, the folders around
+    the program, a folder in the settings, the engine of an earlier command.
     """
     asked = early.text(f"{BOOTSTRAP}/engine_path") or _plain(
         read_manifest(os.path.join(project, "user", MARKER), recorder), "engine_path"
@@ -228,7 +228,7 @@ class _Source(Struct, frozen=True):
 
 
 def _gem_folders(owners: Sequence[tuple[str, Node | None]], recorder: InputRecorder) -> dict[str, _Source]:
-    """Return {gem: its folder} of all gems in the manifests; the first of equal names is used."""
+    """Return {gem: its folder} of all gems in the manifests; if two gems have the same name, the first is used."""
     found: dict[str, _Source] = {}
     todo = [os.path.normpath(os.path.join(folder, each)) for folder, file in owners for each in _subfolders(file)]
     seen = set(todo)
@@ -285,7 +285,7 @@ def _active(wanted: dict[str, str], sources: dict[str, _Source]) -> tuple[tuple[
     return tuple(gems.values()), tuple(missing)
 
 
-# ── built programs, which list their gems exactly ────────────────────────────────────────────────────────────────────────
+# ── programs whose builds list the active gems ────────────────────────────────────────────────────────────────────────
 
 
 def _program(project: str, engine: str, own: Node, early: Registry, recorder: InputRecorder) -> tuple[str, dict[str, str]]:
@@ -308,7 +308,7 @@ def _program(project: str, engine: str, own: Node, early: Registry, recorder: In
 def _gems_in(path: str, engine: str, recorder: InputRecorder) -> dict[str, str]:
     """Return the gems of a `cmake_dependencies` file.
 
-    Current files have an object below `/O3DE/Gems` for each gem, which only names built modules. Older files have one below
+    Current files have an object below `/O3DE/Gems` for each gem, which only names built modules. Older files have an object below
     `/Amazon/Gems` for each target of a gem (`Name.Editor`), with its path relative to the engine.
     """
     registry = Registry(recorder)
@@ -322,7 +322,7 @@ def _gems_in(path: str, engine: str, recorder: InputRecorder) -> dict[str, str]:
     return found
 
 
-# The order in which the settings of engine, gems, project, user and command line are merged: later ones win, as in O3DE.
+# Settings of engine, gems, project, user and command line are merged in this order. Later settings win, as in O3DE.
 
 SETTINGS = "/Amazon/AssetProcessor/Settings"
 

@@ -105,7 +105,7 @@ class AssetRules:
         if platforms.value:
             entry["platforms"] = platforms
         entry |= self._extras(keys)
-        entry["critical"] = Node(value=True, where=where)  # in O3DE, every copy job is critical
+        entry["critical"] = Node(value=True, where=where)  # every copy job is critical, as in O3DE
         return self._overridden(Node(entry, where, where))
 
     def _pattern(self, name: str, keys: Mapping[str, Node], node: Node) -> Node | None:
@@ -130,8 +130,8 @@ class AssetRules:
     def _platforms(self, name: str, keys: Mapping[str, Node], node: Node) -> Node:
         """Return the platforms that the rule skips: an id overrides a tag, a tag overrides `params`. Other platforms get a copy.
 
-        If a platform has two tags of the rule, the first tag in alphabetical order decides. In O3DE the order of a hash table
-        decides.
+        If a platform has two tags of the rule, the first tag in alphabetical order decides. In O3DE the tag that comes first in a
+        hash table decides.
         """
         params = keys.get("params")
         is_copied = params is None or self._is_copied(f"'params' of rule '{name}'", params)
@@ -208,9 +208,9 @@ class AssetRules:
     def companions(self, types: Mapping[str, Node], importer: Iterable[Node]) -> Node:
         """Return {glob of sources: companions}.
 
-        A type is an extension that is appended (its value is empty) or replaces another (its value), or a path: one file on which
-        all sources with the extension depend. Every importer extension has `.assetinfo`. A `.meta` file always belongs to its
-        source, so it needs no companion.
+        A metadata type is an extension or a path. An extension with an empty value is appended to the source's name; otherwise it
+        replaces the extension that is the value. A path is one file on which all sources with the extension depend. Every importer
+        extension has `.assetinfo`. A `.meta` file always belongs to its source, so it needs no companion.
         """
         found: dict[str, dict[tuple[str, str, str], Node]] = {}
 

@@ -88,7 +88,7 @@ class ScanFolderSettings:
             return None
         include = self._platforms(node.get("include"))
         if split_texts(node.get("include")) and not include:
-            return None  # none of its platforms is declared
+            return None  # no platform of the folder is declared
         is_root = path in (self._places.engine, self._places.asset_root)
         return ScanFolderEntry(
             name=name,
@@ -179,7 +179,7 @@ def _is_taken(path: str, by: str, *, recursive: bool) -> bool:
 
 
 def _whole(node: Node | None, default: int) -> int:
-    """Return a whole number, which may be a text."""
+    """Return a whole number; the value may be a text with digits."""
     text = plain_text(node).strip() if node is not None else ""
     if not text:
         return default

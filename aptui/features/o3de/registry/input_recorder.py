@@ -31,7 +31,7 @@ class InputRecorder:
         """Return the bytes of a file, None if it does not exist.
 
         Raises:
-            UserError: it cannot be read, is not a regular file, is too large, or is a Git LFS pointer.
+            UserError: the file cannot be read, is not a regular file, is too large, or is a Git LFS pointer.
         """
         data = _read(path)
         self.seen[_FILE, path] = "" if data is None else hashlib.sha256(data).hexdigest()

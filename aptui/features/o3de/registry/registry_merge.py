@@ -24,7 +24,7 @@ def steps_of(pointer: str) -> list[str]:
     """Return the keys of a JSON pointer, [] for the root.
 
     Raises:
-        UserError: it does not begin with a slash.
+        UserError: the pointer does not begin with a slash.
     """
     if pointer and not pointer.startswith("/"):
         raise UserError(f"'{pointer}' is not a JSON pointer", hint="it begins with '/', for example /Amazon/AzCore/Bootstrap")
@@ -222,7 +222,7 @@ def _add(root: Node, steps: Sequence[str], node: Node, operation: Node) -> Node:
 
 
 def _remove(root: Node, steps: Sequence[str], operation: Node) -> tuple[Node, Node]:
-    """Return the tree without the value at `steps`, and the removed value."""
+    """Return the tree without the value at the keys `steps`, and the removed value."""
     removed = _there(root, steps, operation)
     if not steps:
         return Node(None, operation.where), removed
@@ -242,7 +242,7 @@ def _index(text: str, last: int, steps: Sequence[str], operation: Node) -> int:
 
 
 def _exchange(root: Node, steps: Sequence[str], node: Node) -> Node:
-    """Return `root` with `node` in place of the existing value at `steps`."""
+    """Return `root` with `node` in place of the existing value at the keys `steps`."""
     if not steps:
         return node
     if isinstance(root.value, list):

@@ -32,7 +32,7 @@ MAX_FILES = 128
 MERGE, PATCH = "setreg", "setregpatch"
 _PLATFORM = "Platform"
 _HASH_START, _HASH_PRIME, _HASH_MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
-"""FNV-1a of 64 bits, by which O3DE sorts the tags of a file."""
+"""The 64-bit hash FNV-1a, by which O3DE sorts the tags of a file."""
 
 
 class SettingsFile(Struct, frozen=True):
@@ -111,7 +111,7 @@ def _refuse_duplicates(files: Iterable[SettingsFile]) -> None:
         seen[key] = file.path
 
 
-# Reads the INI files that O3DE still uses: sections with lines `key = value`; each value has its place.
+# Reads the INI files that O3DE still uses: sections with lines `key = value`. Each value is returned with its place.
 
 
 def read_ini(data: bytes, name: str) -> dict[str, Node]:
@@ -151,7 +151,7 @@ _BEYOND = 1 << 63
 
 
 class RegistryMessage(Struct, frozen=True):
-    """One of the places that set a key: `text` is the value, None if the key was removed there."""
+    """A place that sets a key: `text` is the value, None if this place removes the key."""
 
     where: str
     text: str | None

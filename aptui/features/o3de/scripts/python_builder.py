@@ -1,8 +1,8 @@
 """Adapts builders of O3DE's scripts (`azlmbr.asset.builder`) to the SDK; their code runs only in workers.
 
-In a configuration, the record that `scripts_builder` returns represents all these builders; making it runs no script. The registry
-calls `find` in a separate process, and a worker calls `load`. Both get the record of the builder, whose field `environment` names
-the scripts to run.
+In a configuration, the record that `scripts_builder` returns represents all these builders; `scripts_builder` does not run the
+scripts. The registry calls `find` in a separate process, and a worker calls `load`. Both get the record of the builder, whose field
+`environment` names the scripts to run.
 
 Tests: `tests/features/o3de/scripts/test_azlmbr_answers.py`.
 """
@@ -40,7 +40,7 @@ from aptui.features.o3de.scripts.script_runner import Surroundings
 _ONE_END = re.compile(r"\*[^*?/]+")
 """Matches a wildcard such as `*.png`, which decides only by the end of a path.
 
-Relative paths give the same result, and are faster.
+Such a wildcard matches relative paths equally, and faster.
 """
 
 
@@ -56,7 +56,7 @@ def to_text(builders: Sequence[JobOverride], jobs: Sequence[JobOverride]) -> str
 def override_builder(builder: Builder, overrides: str) -> Builder:
     """Return a builder with the overrides of `BuilderConfig.ini` applied.
 
-    Overrides of jobs are part of the analysis fingerprint: they are applied to jobs when their sources are analysed.
+    Overrides of jobs are part of the analysis fingerprint, because they are applied when sources are analysed.
     """
     known = _index_overrides(overrides)
     if known["jobs"]:
@@ -271,7 +271,7 @@ def capture_output(log: sdk.JobLog) -> Iterator[None]:
 
 
 SCRIPTS = Path("Editor/Scripts/bootstrap.py")
-"""Path of a script's bootstrap file below the engine's Assets, a gem, or a project."""
+"""Path of a bootstrap file, relative to the engine's Assets, a gem, or a project."""
 _NAME = "scripts of O3DE"
 _MODULE = "aptui.features.o3de.scripts.python_builder"
 _Answer = TypeVar("_Answer")
@@ -296,7 +296,7 @@ def scripts_builder(
 
     Args:
         roots: folders whose `Editor/Scripts/bootstrap.py` are run, in this order: engine Assets, gems, project, the user's.
-        platforms: the enabled ones.
+        platforms: the enabled platforms.
         packages: folders of Python packages that scripts can import.
         overrides: the text of the overrides (`to_text`).
         unlisted: settings for builders without an entry in the configuration (`Project.unlisted_builder`).
@@ -313,7 +313,7 @@ def scripts_builder(
 
 
 def find(stand_in: Builder) -> tuple[list[tuple[Builder, tuple[str, ...]]], list[tuple[str, str, bool]]]:
-    """Run all scripts; return the builders they register with the files of their code, and the problems.
+    """Run all scripts; return the registered builders with the files of their code, and the problems.
 
     A problem is (script, message, whether it lasts until the script's code changes).
     """
@@ -472,6 +472,6 @@ def _first_line(error: Exception) -> str:
 
 def _trace_lines(error: Exception) -> Iterator[str]:
     frames = error.__traceback__
-    own = frames.tb_next if frames else None  # leave out our own call of the script from the traceback
+    own = frames.tb_next if frames else None  # leave out aptui's call of the script from the traceback
     for line in traceback.format_exception(type(error), error, own):
         yield from line.rstrip("\n").split("\n")

@@ -1,4 +1,6 @@
-"""Runs O3DE's builder scripts once in a worker process, with the stand-in for `azlmbr`. They never run in the engine's process.
+"""Runs O3DE's builder scripts once in a worker process, with the stand-in for `azlmbr`.
+
+The scripts never run in the engine's process.
 
 All bootstrap files of a project run in order in one interpreter, as in O3DE, so that one can depend on another. If a file fails,
 the others still run. The code of a builder consists of the modules that its bootstrap file loaded, and of those that they import.
@@ -145,7 +147,10 @@ def _describe_error(error: BaseException, script: str) -> str:
 
 
 def _code_files(script: str, loaded: Sequence[ModuleType]) -> tuple[str, ...]:
-    """Return the files of a script's code: the script, modules that it loaded, and modules it imports that were loaded earlier."""
+    """Return the files of a script's code.
+
+    These are the script, the modules that it loaded, and the modules that it imports and that were loaded before it.
+    """
     found = {script: None}
     waiting = [script, *(path for module in loaded if (path := _own_file(module)))]
     packages = {path: module.__package__ or "" for module in list(sys.modules.values()) if (path := _own_file(module))}

@@ -1,4 +1,4 @@
-"""`azlmbr.bus`: sending requests. Here each request has only one receiver, so all of O3DE's ways of sending are equal.
+"""`azlmbr.bus`: sends requests. Here a request has only one receiver, so O3DE's ways of sending have the same effect.
 
 Tests: `tests/features/o3de/scripts/test_azlmbr_stand_in.py`.
 """

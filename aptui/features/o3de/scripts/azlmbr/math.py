@@ -49,7 +49,7 @@ class Uuid:
 
 
 def uuid_of(value: object) -> Uuid:
-    """Return `value` as a UUID, from this class, Python's, or text."""
+    """Return `value` (this class, Python's `UUID`, or text) as a UUID."""
     return value if isinstance(value, Uuid) else Uuid(value)
 
 

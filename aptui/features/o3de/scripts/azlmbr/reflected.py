@@ -28,7 +28,7 @@ class MissingModule(Missing, ImportError):
 
 
 class MissingName(Missing, AttributeError):
-    """A script uses a name that does not exist here, without an import."""
+    """A script uses a name, other than an imported module, that does not exist here."""
 
 
 def refusing(module: str) -> Callable[[str], object]:
@@ -69,7 +69,7 @@ class Reflected:
 
 
 class Outcome:
-    """The result of a request: a value or an error."""
+    """The result of a request is a value or an error."""
 
     def __init__(self, value: object = None, error: str = "") -> None:
         self._value, self._error = value, error

@@ -39,7 +39,7 @@ ProcessJobResponse_NetworkIssue = 4
 
 
 class JobParameters(dict[int, str]):
-    """Parameters of a job, by the checksum of their name. A name or a `Crc32` can be used as a key, too."""
+    """Parameters of a job, by the checksum of each parameter's name. A name or a `Crc32` can be used as a key, too."""
 
     def __init__(self, values: Mapping[Any, Any] | None = None) -> None:
         super().__init__()
