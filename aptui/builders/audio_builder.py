@@ -111,7 +111,7 @@ _READ_WAV_ENCODINGS = frozenset((0x01, 0x02, 0x03, 0x06, 0x07, 0x11, 0x31, 0x40,
 
 
 class _BadAudioError(Exception):
-    """The sound cannot be converted as the parameters say; the text is one line."""
+    """The sound cannot be converted with these parameters; the error's text is one line."""
 
 
 class _Loudness:
@@ -142,7 +142,7 @@ class AudioBuilder:
     name: ClassVar[str] = "audio"
     version: ClassVar[str] = "1"
     patterns: ClassVar[tuple[str, ...]] = ("*.wav", "*.flac", "*.ogg", "*.mp3", "*.aif", "*.aiff")
-    # The wheels of these packages contain libsndfile, libFLAC and libsoxr; an upgrade of one changes the bytes of products.
+    # The wheels of these packages contain libsndfile, libFLAC and libsoxr; an upgrade of a package changes the bytes of products.
     analysis_fingerprint: ClassVar[str] = library_versions("soundfile", "soxr")
     params_schema: ClassVar[dict[str, Any]] = {
         "type": "object",

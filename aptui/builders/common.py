@@ -17,7 +17,7 @@ from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobDescriptor, Para
 Schema = Mapping[str, Any]
 _LONGEST_SHOWN, _LONGEST_TEXT = 60, 200
 Contradiction = Callable[[Mapping[str, Any]], str]
-"""Function from parameters to one line that names contradictory ones, or ""."""
+"""Function that returns a line about contradictory parameters, "" if no parameters contradict each other."""
 
 
 def no_contradiction(_params: Mapping[str, Any]) -> str:

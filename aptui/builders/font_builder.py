@@ -255,7 +255,7 @@ def _check_tables(font: Any, report: FontReport) -> list[str]:
         raise BrokenFontError(f"has no table '{missing[0]}'" + (f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""))
     if not any(all(tag in tags for tag in outline) for outline in _OUTLINES):
         raise BrokenFontError("has no outlines and no bitmaps: no table 'glyf', 'CFF ', 'CFF2', 'CBDT' or 'sbix'")
-    # These tables are read first, because the others need their counts and glyph names.
+    # These tables are read first, because other tables need their counts and glyph names.
     first = [tag for tag in ("head", "maxp", "loca", "post") if tag in tags]
     unread = []
     for tag in [*first, *(tag for tag in tags if tag not in first)]:
@@ -302,7 +302,7 @@ def _check_table(font: Any, tag: str) -> None:
 
 
 def _leave_out(font: Any, unread: list[str], report: FontReport) -> None:
-    """Remove tables that cannot be subset: damaged ones, SVG pictures, which need another library, and tables of Apple's layout."""
+    """Remove tables that cannot be subset: damaged tables, tables of Apple's layout, and SVG, which needs another library."""
     for tag in [tag for tag in font.keys() if tag != "GlyphOrder"]:  # noqa: SIM118 -- a TTFont is not a mapping
         if tag in unread:
             del font[tag]
@@ -314,7 +314,7 @@ def _leave_out(font: Any, unread: list[str], report: FontReport) -> None:
 
 
 def _cut(font: Any, options: Mapping[str, Any], report: FontReport) -> None:
-    """Subset `font` to the parts that `options` request."""
+    """Subset `font` to the glyphs and tables that `options` request."""
     subset = library("fontTools.subset", "fonttools")
     subset_options = subset.Options()
     subset_options.recalc_timestamp = False

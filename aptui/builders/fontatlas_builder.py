@@ -278,7 +278,7 @@ class FontMetrics(Struct, frozen=True):
 
 def _read_metrics(font: Any) -> FontMetrics:
     units = font["head"].unitsPerEm
-    if not 16 <= units <= 16384:  # OpenType, "head"
+    if not 16 <= units <= 16384:  # the range of OpenType's field unitsPerEm (table "head")
         raise BrokenFontError(f"table 'head': an em of {units} units; 16 to 16384 are possible")
     header, post = font["hhea"], font.get("post")
     lengths = (
@@ -415,7 +415,7 @@ def _describe_bmfont(
     stem: str, glyphs: list[Glyph], kerning: Pairs, metrics: FontMetrics, names: list[str], sizes: list[tuple[int, int]],
     options: FontAtlasParams,
 ) -> str:  # fmt: skip
-    """Return the text form of BMFont ("Bitmap Font Generator", File format), whose lengths are whole pixels, downwards."""
+    """Return the text of a BMFont file ("Bitmap Font Generator", File format). Lengths are whole pixels and increase downwards."""
     size, base = options.size, round(metrics.ascender * options.size)
     (width, height), face = sizes[0], stem.replace('"', "")
     line_height = round(metrics.line_height * size)

@@ -162,7 +162,7 @@ def decode_picture(data: bytes, job: PictureJob) -> Image.Image | DeepPicture:
     """Return the first frame of `data`, upright, in sRGB, in a mode of the requested format."""
     png = read_png(data) if data.startswith(SIGNATURE) else PngFile(data)
     opened = partial(open_picture, png.data, job.name, most_megapixels=job.options["max_megapixels"])
-    with warnings.catch_warnings(record=True) as noted:  # Pillow warns of oddities in the file by `warnings.warn`
+    with warnings.catch_warnings(record=True) as noted:  # Pillow reports oddities in the file by `warnings.warn`
         warnings.simplefilter("always")
         picture = opened()
         kind, profile = picture.format or "", png.profile or picture.info.get("icc_profile") or b""
@@ -324,7 +324,7 @@ def _choose_size(size: tuple[int, int], options: Mapping[str, Any]) -> tuple[int
 
 
 def _levels(picture: Image.Image | DeepPicture, *, has_mips: bool) -> Iterator[Image.Image | DeepPicture]:
-    """Yield `picture`, then with mips its halvings (rounded down, each the box average of the one before) to 1×1."""
+    """Yield `picture`, and with mips also its levels down to 1×1; each halves the sides of the previous level by a box average."""
     from PIL import Image
 
     if has_mips and max(picture.size).bit_length() - 1 > HIGHEST_MIP_LEVEL:

@@ -51,7 +51,7 @@ _UTF8_BOM = "\N{ZERO WIDTH NO-BREAK SPACE}"
 
 
 class JsonBuilder:
-    """Validates JSON; a broken file fails as `file.json:12:5: what is wrong`."""
+    """Validates JSON. The job of a broken file fails with a message such as `file.json:12:5: what is wrong`."""
 
     name: ClassVar[str] = "json"
     version: ClassVar[str] = "1"

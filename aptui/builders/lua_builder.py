@@ -70,7 +70,7 @@ class _BrokenLuaError(Exception):
 
 
 class LuaBuilder:
-    """Checks or compiles a script; a broken one fails as `file.lua:12: what is wrong`."""
+    """Checks or compiles a script. The job of a broken script fails with a message such as `file.lua:12: what is wrong`."""
 
     name: ClassVar[str] = "lua"
     version: ClassVar[str] = "1"

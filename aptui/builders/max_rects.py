@@ -41,16 +41,16 @@ class Place(NamedTuple):
 def place_items(
     items: Iterable[Item], size: tuple[int, int], *, can_rotate: bool = False, is_all_needed: bool = False
 ) -> tuple[list[Place], list[Item]]:
-    """Place rectangles on a page in their order; return the placed ones, and the items that did not fit.
+    """Place items on a page in their order; return the placed rectangles, and the items that did not fit.
 
     Args:
         size: width and height of the page.
-        can_rotate: a item may be turned by 90° if it fits better.
+        can_rotate: an item may be turned by 90° if it fits better.
         is_all_needed: stop at the first item that does not fit; the results are then incomplete.
     """
     import numpy as np
 
-    free = np.array([[0, 0, *size]], np.int64)  # left, top, right, bottom
+    free = np.array([[0, 0, *size]], np.int64)  # columns: left, top, right, bottom
     placed: list[Place] = []
     left: list[Item] = []
     for item in items:

@@ -145,7 +145,7 @@ def _needs_gltfpack(options: ModelParams) -> bool:
 
 
 def _reader(request: ProcessJobRequest) -> Read:
-    """Return a function that reads a file that the source names; it reads each file only once."""
+    """Return a function that returns the bytes of a file that the source names; each file is read only once."""
     known: dict[str, bytes] = {}
 
     def read_beside(path: str) -> bytes:

@@ -101,11 +101,11 @@ _OPTIONAL_NAME = {"anyOf": [_NAME, {"type": "null"}], "default": None}
 
 
 class _BrokenShaderError(Exception):
-    """The shader does not compile; the text is one line that begins with the place of the mistake."""
+    """The shader does not compile; the error's text is one line that begins with the place of the mistake."""
 
 
 class ShaderBuilder:
-    """Makes `<file name>.spv` of a shader; a broken one fails as `sky.frag:12: what is wrong`."""
+    """Makes `<file name>.spv` of a shader. The job of a broken shader fails with a message such as `sky.frag:12: what is wrong`."""
 
     name: ClassVar[str] = "shader"
     version: ClassVar[str] = "1"

@@ -46,7 +46,7 @@ class TableParams(Struct, frozen=True, kw_only=True):
 
 
 class TableBuilder(SimpleBuilder):
-    """Makes `<stem>.json` or `<stem>.msgpack` of a table; a broken file fails as `items.csv:12: what is wrong`."""
+    """Makes `<stem>.json` or `<stem>.msgpack` of a table; the job of a broken file fails with `items.csv:12: what is wrong`."""
 
     name: ClassVar[str] = "table"
     version: ClassVar[str] = "1"

@@ -296,7 +296,7 @@ def _encode(images: list[Pixels], name: str, usage: str, options: TextureParams,
     is_color = usage in ("color", "ui")
     chains = [make_mips(image, usage, has_mips=has_mips, bleeds=options.bleed, coverage=options.coverage) for image in images]
     is_premultiplied = options.premultiply and is_color
-    if is_premultiplied:  # after the mips, because averages need colours that are not multiplied by alpha
+    if is_premultiplied:  # done after the mips, because averages need colours that are not multiplied by alpha
         chains = [[premultiply(level) for level in chain] for chain in chains]
     total, done = sum(level.shape[0] * level.shape[1] for chain in chains for level in chain), 0
     effort = 0 if request.quality == "draft" else options.effort

@@ -43,7 +43,7 @@ class TilemapParams(Struct, frozen=True, kw_only=True):
 
 
 class TilemapBuilder(SimpleBuilder):
-    """Makes `<stem>.json` of a map; a broken one fails as `map.tmx:12: what is wrong`."""
+    """Makes `<stem>.json` of a map. The job of a broken map fails with a message such as `map.tmx:12: what is wrong`."""
 
     name: ClassVar[str] = "tilemap"
     version: ClassVar[str] = "1"

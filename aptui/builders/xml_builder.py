@@ -57,7 +57,7 @@ class _RefusedError(Exception):
 
 
 class XmlBuilder:
-    """Checks XML; a broken file fails as `file.xml:12:5: what is wrong`."""
+    """Checks XML. The job of a broken file fails with a message such as `file.xml:12:5: what is wrong`."""
 
     name: ClassVar[str] = "xml"
     version: ClassVar[str] = "1"
@@ -129,7 +129,7 @@ class _Element:
 
 
 class _XmlReading:
-    """One pass of expat over a document; `needless` are the (start, end) of bytes that programs ignore.
+    """One pass of expat over a document; `needless` lists the (start, end) of bytes that programs ignore.
 
     Expat reports only the start of each event; an event ends where the next event begins.
     """
@@ -205,7 +205,7 @@ class _XmlReading:
     def _on_comment(self, _text: str) -> None:
         self._begin()
         if not self._is_in_dtd:
-            # Find the end of the comment, because expat reports a DOCTYPE, the possible next event, only inside its text.
+            # Find the end of the comment here: if a DOCTYPE follows, expat reports it only after the start of its text.
             end = self._data.index(self._comment_end, self._start) + len(self._comment_end)
             self.needless.append((self._start, end))
 

@@ -36,7 +36,7 @@ JSON_ASSET_TYPE = UUID("8f4d5f5a-5a0e-5d0b-9a3c-6f1c2b7d1e01")
 
 
 class YamlBuilder:
-    """Checks YAML; a broken file fails as `file.yaml:12:5: what is wrong`."""
+    """Checks YAML. The job of a broken file fails with a message such as `file.yaml:12:5: what is wrong`."""
 
     name: ClassVar[str] = "yaml"
     version: ClassVar[str] = "1"

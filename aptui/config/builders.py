@@ -185,7 +185,7 @@ _LOADS = {"pre": 0, "queue": 1, "none": 2}
 
 
 def params_of(node: Node) -> Node | None:
-    """Return the parameters of a builder's entry; those of its steps are named `step.parameter`."""
+    """Return the parameters of a builder's entry; parameters of its steps are named `step.parameter`."""
     own, steps = node.get("params"), node.get("steps")
     if steps is None:
         return own

@@ -180,7 +180,7 @@ def compile_cluster(tree: MergedTree) -> config_cluster.ClusterSettings:
     return cluster
 
 
-# `checks:` in `aptui.yaml`: each check has a name and its limits; `core.asset_checks` applies them.
+# Compiles `checks:` in `aptui.yaml`. Each check has a name and limits; `core.asset_checks` applies the limits.
 
 LIMITS = ("bytes", "pixels", *NUMBER_FACTS)
 _KEYS = ("name", *LIMITS, "facts", "formats", "power_of_two", "budget", "lint", "command")

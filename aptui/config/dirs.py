@@ -39,7 +39,7 @@ def data_dir() -> Path:
 
 def format_of(folder: Path) -> Any | None:
     """Return the format (extension point `format`) whose feature opens the project in `folder`, None if no feature does."""
-    from aptui import feature  # imported here, because it imports msgspec, which is too heavy for every start
+    from aptui import feature  # imported here, because `feature` imports msgspec, which is too heavy for every start
 
     return next((each for each in feature.formats_of(folder) if each.claims(folder)), None)
 

@@ -64,7 +64,7 @@ def writable_files(project_dir: Path) -> tuple[Path, Path]:
 
 
 def value_of(text: str) -> Value:
-    """Return text that a user typed as a number if it is one, otherwise as text."""
+    """Return a number if the text that a user typed is a number, otherwise the text."""
     text = text.strip()
     for kind in (int, float):
         try:

@@ -158,7 +158,7 @@ def tree(project_dir: Path, sets: Sequence[str] = ()) -> Node:
 
 
 def layer_trees(project_dir: Path, sets: Sequence[str] = ()) -> list[Node]:
-    """Return the layers one by one, from the shipped ones to the one that overrides all others."""
+    """Return the layers one by one, from the shipped layers to the layer that overrides all others."""
     project_dir = Path(os.path.abspath(project_dir))
     project_format = format_of(project_dir)
     if project_format is not None:
@@ -219,7 +219,7 @@ def explain_key(trees: Sequence[Node], key: str) -> list[ConfigMessage]:
 
 
 _OTHER_NAMES = {"enabled": "is_enabled", "allow_list": "has_allow_list", "quiet": "quiet_s"}
-"""{key in YAML: field of the record}, for names that differ."""
+"""{key in YAML: field of the record}, for keys whose field has another name."""
 
 
 def _default_of(steps: Sequence[str]) -> str | None:

@@ -95,7 +95,7 @@ class MergedTree:
 
 # Environment variables that the configuration names. Builders receive these variables, so the values may affect products.
 #
-# Values are those at the start of this process. Only digests are stored and compared: a value may be a
+# The values at the start of this process are used. Only digests are stored and compared: a value may be a
 # secret.
 
 _DIGEST_HEX = 32

@@ -57,7 +57,7 @@ class ShippedBuilder(Struct, frozen=True):
     programs: tuple[str, ...] = ()
 
     def lacks(self) -> str:
-        """Return what is missing on this machine, "" = nothing."""
+        """Return the package or program that the builder needs and this machine lacks, "" = nothing is missing."""
         if self.module and find_spec(self.module) is None:
             return f"needs pip install {self.module.lower()}"
         if self.programs and not any(shutil.which(name) for name in self.programs):

@@ -144,7 +144,7 @@ def _alert(data: dict[str, Any]) -> Alert:
     return Alert(**{**data, "exec": tuple(data.get("exec", ()))})
 
 
-# The configuration of a cluster (`pool:` in `aptui.yaml`, `needs` and `at_most` of builders); `engine.cluster` uses it.
+# Compiles the settings of a cluster (`pool:` in `aptui.yaml`, `needs` and `at_most` of builders) for `engine.cluster`.
 
 
 class ClusterSettings(Struct, frozen=True):

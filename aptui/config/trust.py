@@ -296,7 +296,7 @@ def _files_below(folder: str) -> Iterator[str]:
                 yield os.path.join(path, name)
 
 
-# Which shared caches are trusted without a key: a store that only this user can write to.
+# Decides which shared caches are trusted without a key: stores that only this user can write to.
 #
 # Other stores are trusted without a key only if the project sets `trust`.
 
@@ -310,10 +310,10 @@ _NETWORK = ("nfs", "cifs", "smb", "fuse.", "9p", "ceph", "gluster", "afs", "lust
 
 
 def flaw_of_address(store: str) -> str:
-    """Return why `store` is not a valid address, "" if it is."""
+    """Return why `store` is not a valid address, "" if `store` is valid."""
     if "://" not in store:
         return ""
-    from urllib.parse import urlsplit  # imported here, because most starts do not need it
+    from urllib.parse import urlsplit  # imported here, because most starts do not check a store's address
 
     shown = store.rpartition("@")[2]  # masks a password in the URL
     try:

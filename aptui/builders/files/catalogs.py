@@ -33,7 +33,7 @@ _INLINE = frozenset(("g", "x", "bx", "ex", "ph", "bpt", "ept", "it", "mrk", "pc"
 
 
 class Message(Struct, kw_only=True):
-    """A text: `source` has it in the source language (singular, plural), `texts` has a translation for each plural form."""
+    """A text: `source` is (singular, plural) in the source language, `texts` has a translation for each plural form."""
 
     key: str
     line: int

@@ -67,7 +67,7 @@ class DeepPicture:
         return DeepPicture(np.dstack((self.samples, alpha)), f"{self.mode}A")
 
     def without_colour(self) -> DeepPicture:
-        """Return the luma (ITU-R BT.601, as Pillow computes it), with alpha if there is one."""
+        """Return the luma of the picture (ITU-R BT.601, as Pillow computes it), with its alpha channel if it has one."""
         import numpy as np
 
         if self.mode in ("L", "LA"):

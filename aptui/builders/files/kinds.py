@@ -90,7 +90,7 @@ _SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
     (0, b"wOF2", "a WOFF2 font"),
     (0, b"OTTO", "an OpenType font"),
 )  # fmt: skip
-"""(offset, bytes at this offset, name of the kind); the first match wins."""
+"""Known kinds of files: (offset, bytes at this offset, name of the kind); the first match wins."""
 
 _BRANDS = {
     b"avif": "an AVIF picture",

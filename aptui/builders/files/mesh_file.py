@@ -38,7 +38,7 @@ MOST_TEXTURE_MEGAPIXELS = 512
 """Maximum total size of a model's textures in megapixels; each texture is counted once."""
 
 _ALL_MATERIALS = "\x00materials"
-"""Name under which trimesh asks for the material file of an OBJ: all its material files, joined into one."""
+"""File name that a checked OBJ gives trimesh for its material file, which joins all material files of the source."""
 
 
 class MeshParams(Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ class MeshParams(Struct, frozen=True, kw_only=True):
 
 
 class _BrokenMeshError(Exception):
-    """The model cannot be used; `line` is the line of the mistake, 0 if it is unknown."""
+    """The model cannot be used; `line` is the line of the mistake, 0 if the line is unknown."""
 
     def __init__(self, what: str, line: int = 0) -> None:
         super().__init__(what)
@@ -182,7 +182,7 @@ def _load_scene(trimesh: Any, data: bytes, request: ProcessJobRequest) -> Any:
 
 
 def _prepare_obj(text: str, request: ProcessJobRequest) -> tuple[bytes, str]:
-    """Return a checked OBJ that names one material file, and that file's text: all material files, with resolved texture paths."""
+    """Return a checked OBJ that names one material file, and that file's text, joined from all material files of the source."""
     outline = obj_file.outline_obj(text)
     if not outline.face_count:
         raise _BrokenMeshError("holds no faces")

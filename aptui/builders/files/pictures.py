@@ -65,13 +65,13 @@ _REMARKS = (
 
 
 class PictureError(Exception):
-    """The picture cannot be used; the text is one line."""
+    """The picture cannot be used; the error's text is one line."""
 
 
 def open_picture(
     data: bytes, name: str, formats: tuple[str, ...] = FORMATS, most_megapixels: float = MOST_MEGAPIXELS
 ) -> ImageFile.ImageFile:
-    """Return `data` as a picture of a listed format that is not decoded yet.
+    """Return an opened picture that is not decoded yet.
 
     Args:
         data: all bytes of a file.
@@ -178,7 +178,7 @@ def _pixel_limit(most_megapixels: float) -> Iterator[None]:
     usual, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, max(1, int(most_megapixels * 1_000_000))
     try:
         with warnings.catch_warnings():
-            # check_size refuses such pictures itself, with aptui's message
+            # check_size refuses too large pictures with aptui's message
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             yield
     finally:

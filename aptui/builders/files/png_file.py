@@ -244,7 +244,7 @@ def _is_needed_text(kind: bytes, content: bytes, file: PngFile) -> bool:
 
 
 def _inflate(packed: bytes, most_bytes: int, file: PngFile) -> bytes | None:
-    """Return the unpacked bytes of `packed`, b"" if it is damaged, None if they exceed the limit of one text or of the file."""
+    """Return the unpacked bytes of `packed`, b"" if `packed` is damaged, None if they exceed the limit of a text or the file."""
     if packed and file.unpacked_bytes > MOST_UNPACKED_BYTES:
         return None
     unpacker = zlib.decompressobj()

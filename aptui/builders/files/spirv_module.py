@@ -56,19 +56,19 @@ class _Module:
             raise BrokenSpirvError("is not a SPIR-V module")
         self._words = struct.unpack(f"<{len(data) // 4}I", data)
         self._names: dict[tuple[int, int], str] = {}
-        """{(id, index of the member, or -1 for the object itself): name}"""
+        """{(id of an object, index of a member or -1 for the object itself): name}"""
         self._decorations: dict[tuple[int, int], dict[int, int]] = {}
-        """{(id, member or -1): {decoration: operand}}"""
+        """{(id of an object, index of a member or -1 for the object itself): {decoration: operand}}"""
         self._types: dict[int, tuple[int, tuple[int, ...]]] = {}
-        """{id: (opcode, operands)}"""
+        """{id of a type: (opcode, operands)}"""
         self._constants: dict[int, tuple[int, int, tuple[int, ...]]] = {}
-        """{id: (opcode, type, words)}"""
+        """{id of a constant: (opcode, type, words)}"""
         self._variables: list[tuple[int, int, int]] = []
-        """(id, type, storage class)"""
+        """Variables as (id, type, storage class)"""
         self._entries: list[tuple[int, int, str]] = []
-        """(execution model, function, name)"""
+        """Entry points as (execution model, function, name)"""
         self._sizes: dict[int, list[int]] = {}
-        """{function: workgroup size}"""
+        """{id of an entry point's function: workgroup size}"""
         self._member_count = 0
         self._read()
 
@@ -78,7 +78,7 @@ class _Module:
             count, opcode = self._words[at] >> 16, self._words[at] & 0xFFFF
             if not count or at + count > len(self._words):
                 raise BrokenSpirvError(f"the SPIR-V module is damaged at byte {4 * at:,}")
-            if opcode == 54:  # OpFunction: declarations are complete (§2.4)
+            if opcode == 54:  # OpFunction follows the last declaration (§2.4)
                 break
             self._declare(opcode, self._words[at + 1 : at + count])
             at += count
@@ -233,7 +233,7 @@ class _Module:
     def _value(self, name: int) -> bool | int | float:
         """Return the value of a scalar constant, or the default of a specialisation constant."""
         opcode, kind, words = self._constants[name]
-        if opcode in (41, 42, 48, 49):  # true and false
+        if opcode in (41, 42, 48, 49):  # the constants true and false
             return opcode in (41, 48)
         type_opcode, operands = self._types[kind]
         raw = struct.pack(f"<{len(words)}I", *words)

@@ -62,7 +62,7 @@ FORMATS = {
     "r8": TextureFormat((1, 1), 1, 9, 15, 61, 0, 1, ((0, 8, 0),)),
     "rgba8": TextureFormat((1, 1), 4, 37, 43, 28, 29, 1, tuple((8 * at, 8, channel) for at, channel in enumerate((0, 1, 2, 15)))),
 }
-"""{name of a format in the builder's parameters: the format}."""
+"""{name of a texel format in the builder's parameters: the texel format}."""
 
 
 class Texture(Struct, frozen=True):
@@ -142,7 +142,7 @@ def _describe_format(texture: Texture) -> bytes:
 
 
 def _encode_values(values: dict[str, str]) -> bytes:
-    """Return the key and value data of a KTX2 file; `values` are sorted by key, and empty ones are left out."""
+    """Return the key and value data of a KTX2 file; `values` are sorted by key, and empty values are left out."""
     data = bytearray()
     for name, text in values.items():
         if text:

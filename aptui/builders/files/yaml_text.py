@@ -175,9 +175,9 @@ def _compose(yaml: YAML, text: str) -> list[Any]:
 
 
 def _refuse_brackets(text: str) -> None:
-    """Reject text that is nested too deep before it is parsed: at each bracket, the parser scans over a thousand further ones.
+    """Reject text that is nested too deep before it is parsed: at each bracket, the parser scans over a thousand further brackets.
 
-    All brackets are counted, even inside text. If they seem nested too deep, the text up to that place is parsed to be sure.
+    All brackets are counted, even inside text. If they seem nested too deep, the text up to that bracket is parsed to be sure.
     """
     depth, limit = 0, DEEPEST_NESTING
     for match in _BRACKET.finditer(text):

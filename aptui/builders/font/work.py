@@ -44,7 +44,7 @@ _TUPLE_COUNT_MASK = 0x0FFF
 
 
 class TooMuchWorkError(Exception):
-    """Decoding would take too many steps; the text is one line that names the cause."""
+    """Decoding would take too many steps; the error's text is one line that names the cause."""
 
 
 class Work:
@@ -432,7 +432,7 @@ def count_drawing(font: Any) -> None:
 
 
 def _count_subroutines(font: Any, tag: str) -> None:
-    """Make each call of a subroutine use up steps, because subroutines that call the next one twice take exponential time."""
+    """Make each call of a subroutine use up steps, because nested subroutines with two calls each take exponential time."""
     work = work_for(tag, font.reader[tag])
     top = font[tag].cff.topDictIndex[0]
     privates = [each.Private for each in getattr(top, "FDArray", ())] or [top.Private]

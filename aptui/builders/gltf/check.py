@@ -95,7 +95,7 @@ class Checker(GltfContents):
                     raise BrokenGltfError(f"{singular} {index} is not an object")
 
     def _name_users(self) -> None:
-        """Record the first user of each accessor, because messages about the accessor name it."""
+        """Record the first user of each accessor, because messages about the accessor name its first user."""
 
         def name(value: object, text: str) -> None:
             if isinstance(value, int):

@@ -63,7 +63,7 @@ Array = Any
 
 
 class GltfContents:
-    """The lists of one document. Each of `errors` and `warnings` is one line; `read` fetches the files that the document names."""
+    """The top-level lists of one document. Entries of `errors` and `warnings` are lines; `read` fetches files."""
 
     def __init__(self, document: Document, read: Read) -> None:
         self.errors: list[str] = []
@@ -324,7 +324,7 @@ class GltfContents:
 
 
 def as_object(value: object) -> Object:
-    """Return `value` if it is an object, else an empty one."""
+    """Return `value` if it is an object, else an empty object."""
     return value if isinstance(value, dict) else {}
 
 

@@ -42,7 +42,7 @@ _MAGIC = {
 
 
 class BrokenGltfError(Exception):
-    """The file is not acceptable glTF; the text is one line that names the object."""
+    """The file is not acceptable glTF; the error's text is one line that names the object."""
 
 
 class Document(Struct):

@@ -362,7 +362,7 @@ class _Geometry:
             return array, {}
         if not name.startswith(("COLOR", "WEIGHTS")):
             _use_extension(self._tree, QUANTISATION)
-        # positions are not normalised, because some readers ignore this flag for them
+        # positions are not normalised, because some readers ignore this flag for positions
         return narrow, {"normalized": name != "POSITION"}
 
     def _scale_of(self, index: int, mesh: Object) -> tuple[Array, float] | None:

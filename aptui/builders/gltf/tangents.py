@@ -53,7 +53,7 @@ def compute_tangents(positions: Array, normals: Array, coordinates: Array) -> Ar
 def _weld(rows: Array) -> Array:
     """Return the vertex number of each row; equal rows get the same number."""
     np = _np()
-    rows = np.ascontiguousarray(rows + 0.0)  # -0 equals 0
+    rows = np.ascontiguousarray(rows + 0.0)  # adding 0 turns -0 into 0, which has other bytes
     _, same = np.unique(rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0], return_inverse=True)
     return same.reshape(-1)
 
@@ -63,7 +63,7 @@ def _directions(corners: Array, coordinates: Array) -> tuple[Array, Array, Array
     np = _np()
     first, second = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
     a, b = coordinates[:, 1] - coordinates[:, 0], coordinates[:, 2] - coordinates[:, 0]
-    area = a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]  # 32 bits, so that its sign is the same as in mikktspace.c
+    area = a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]  # computed with 32 bits, so that the sign is the same as in mikktspace.c
     is_preserving = area > 0
     a, b, flip = a.astype("f8"), b.astype("f8"), np.where(is_preserving, 1.0, -1.0)[:, None]
     along = (b[:, 1:] * first - a[:, 1:] * second) * flip
@@ -135,7 +135,7 @@ def _mean_tangents(
     members = np.flatnonzero(groups >= 0)
     parts = groups[members]
     sums = np.stack([np.bincount(parts, weighted[members, axis], len(orientations)) for axis in range(3)], axis=1)
-    found = np.vstack([sums, np.zeros((1, 3))])[groups]  # a corner without group has the number -1, and gets the last row
+    found = np.vstack([sums, np.zeros((1, 3))])[groups]  # a corner without group has group -1, and gets the last row
     signs = np.where(np.array([*orientations, False]), 1.0, -1.0)[groups]
     found = _unit(found)
     return np.where((_lengths(found) > 0)[:, None], found, projected[:, 0]), signs  # the sum is zero if all angles are 0
@@ -185,7 +185,7 @@ def _unit(vectors: Array) -> Array:
 
 
 def _project(vectors: Array, normals: Array) -> Array:
-    """Return vectors (corners, number, 3) without their part along the normals (corners, 3)."""
+    """Return vectors (corners, number, 3), projected to the planes at right angles to the normals (corners, 3)."""
     normals = normals[:, None]
     return vectors - normals * _dot(vectors, normals)[..., None]
 

@@ -12,7 +12,7 @@ from aptui.core.run_report import NUMBER_FACTS
 
 Schema = dict[str, Any]
 PLATFORM = r"^[a-z0-9][a-z0-9_-]*(?!\n)$"
-NAME = r"^[^\x00-\x1f\x7f]+(?!\n)$"  # `(?!\n)`, because `$` also matches before a final newline
+NAME = r"^[^\x00-\x1f\x7f]+(?!\n)$"  # with `(?!\n)`, because `$` also matches before a final newline
 
 
 def text(title: str, description: str = "", **more: Any) -> Schema:
@@ -97,7 +97,7 @@ VARIABLES = list_of(
 )
 
 
-# The keys of a builder.
+# The schema of a builder's entry.
 
 REFERENCE = record(
     "a regular expression, or a mapping like {regex: …, path: …}",
@@ -279,7 +279,7 @@ BUILDER = record(
 )
 
 
-# Smaller sections: scan folders, platforms, the gateway, alerts and checks.
+# The schemas of smaller sections: scan folders, platforms, the gateway, alerts and checks.
 
 SCAN_FOLDER = record(
     "a mapping that describes a scan folder",

@@ -189,7 +189,7 @@ class _YamlReader:
     def _collection(self, event: Any, value: Any, where: str) -> Node:
         """Return a list or mapping.
 
-        In block style its span ends with its last value, because its end event is at the next token.
+        In block style the span of the node ends with its last value, because the end event is at the next token.
         """
         if event.flow_style:
             end = self._last.end_mark.index
@@ -231,7 +231,7 @@ class _YamlReader:
         if str(tag).rpartition(":")[2] not in ("int", "float", "bool", "null"):
             return self._text(event, where)
         value: int | float | bool | None = None
-        if len(event.value) <= _SHOWN:  # no valid number is longer, and longer texts are very slow to convert
+        if len(event.value) <= _SHOWN:  # every valid number is shorter, and longer texts are very slow to convert
             value = self._yaml.constructor.construct_object(ScalarNode(tag, event.value))
         is_odd = isinstance(value, float) and not math.isfinite(value)
         if is_odd or len(event.value) > _SHOWN or (isinstance(value, int) and abs(value) > _LAST_NUMBER):
@@ -266,7 +266,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"known here: {', '.join(names)}" if names else ""
 
 
-# Conversion of small values that passed the schema: durations, sizes, patterns, ignore rules.
+# Converts small values that passed the schema: durations, sizes, patterns, ignore rules.
 
 DURATION = r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)\s*$"
 SIZE = r"^\s*(\d+(?:\.\d+)?)\s*(B|[kK]B?|MB?|GB?|TB?|KiB|MiB|GiB|TiB)\s*$"

@@ -205,7 +205,7 @@ if __name__ == "__main__":
     _write_registry(Path(sys.argv[1]), sys.argv[2], sys.stdout.buffer)
 
 
-# Adoption of a cache from O3DE's Asset Processor: its database and products are renamed, never deleted.
+# Adopts a cache of O3DE's Asset Processor: the processor's database and products are renamed, never deleted.
 
 
 def adopt(config: Config) -> str:

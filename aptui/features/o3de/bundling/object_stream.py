@@ -79,7 +79,7 @@ class ObjectStream(Struct):
 
     @property
     def object(self) -> Element:
-        """The object of the stream; a stream has only one."""
+        """The only object of the stream."""
         return self.root.children[0]
 
 
@@ -92,7 +92,7 @@ def stream_of(element: Element) -> ObjectStream:
 
 
 def load(path: Path, type_id: str) -> ObjectStream:
-    """Return the stream in a file whose object has this type.
+    """Return the stream in a file. Its object must have this type.
 
     Raises:
         UserError: the file is not a stream, or its object has another type. HostError: the file cannot be read.
@@ -117,10 +117,10 @@ def read(path: Path) -> str:
 
 
 def load_text(text: str, path: Path, type_id: str) -> ObjectStream:
-    """Return the stream in the text of a file whose object has this type.
+    """Return the stream in the text of a file. Its object must have this type.
 
     Raises:
-        UserError: it is not a stream, or contains another type.
+        UserError: the text is not a stream, or its object has another type.
     """
     try:
         stream = parse(text)

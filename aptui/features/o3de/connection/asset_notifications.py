@@ -145,7 +145,7 @@ class AssetNotifications:
                         self._show(sources[path])
 
     def _send_product(self, name: str, digests: dict[str, str], rows: dict[str, Served]) -> None:
-        digest = digests.pop(name, None)  # report each product once, with its last change
+        digest = digests.pop(name, None)  # each product is reported once, with its last change
         platform, _, path = name.partition("/")
         if digest is None or platform not in self._settings.platforms or self._ids is None:
             return

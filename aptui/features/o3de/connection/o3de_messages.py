@@ -237,7 +237,7 @@ def decode(shape: Shape, payload: bytes) -> O3deMessage:
     """Return the message in a payload.
 
     Raises:
-        ValueError: it is not a message of this shape.
+        ValueError: the payload is not a message of this class.
     """
     found = parse(payload, MOST_ELEMENTS)
     if found.type_id != shape.type_id:

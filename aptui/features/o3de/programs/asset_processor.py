@@ -93,7 +93,7 @@ class _Processor:
         live.parts.append(self)
 
     def begin(self) -> None:
-        """Report that the engine runs, and plan the tasks that need an idle engine."""
+        """Print that the engine runs, and plan the tasks that need an idle engine."""
         if not self._start.facts.user.skips_start_scan:
             self.printer.begin_scan(reads_all=not self._live.is_scanning_fast)
         self.when_idle(self._run_last_tasks)
@@ -175,7 +175,7 @@ class _Processor:
         if self.printer.is_scan_open:
             self.printer.end_scan()
             self.printer.end_analysis(processor_run.source_count(self._start))
-        if self._done_at_idle != self._done:  # no message if only very recent files were checked a second time
+        if self._done_at_idle != self._done:  # nothing is printed if only very recent files were checked a second time
             self._start.console.say(phrases.IDLE.format(now - self._busy_since_s))
         self._done_at_idle = self._done
 

@@ -1,4 +1,4 @@
-"""The command line of `AssetBuilder`: its switches, and those that are ignored or refused, with reasons.
+"""The command line of `AssetBuilder`: its switches, and the switches of O3DE that are ignored or refused, with reasons.
 
 Tests: `tests/features/o3de/programs/test_asset_builder.py`.
 """

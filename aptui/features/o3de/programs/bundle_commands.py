@@ -250,7 +250,7 @@ class _Run:
         return asset_lists.load(self._project.asset_list(name, self._platform))
 
     def show(self, given: BundlerSwitches, steps: Sequence[ComparisonStep]) -> None:
-        """Print the last result, or the lists that were named."""
+        """Print the last result, or the asset lists that the command line names."""
         if not given.has("print") and steps[-1].output:
             return
         for name in given.all("print") or (steps[-1].output,):

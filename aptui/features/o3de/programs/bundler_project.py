@@ -1,4 +1,4 @@
-"""The project that is bundled: its platforms, its products in the asset database, its default seeds, and paths of files.
+"""Reads the project that is bundled: its platforms, products in the asset database, default seeds, and paths of files.
 
 Tests: `tests/features/o3de/programs/test_asset_bundler_batch.py`.
 """
@@ -205,7 +205,7 @@ class BundlerProject:
         """Return the platforms that the command line names.
 
         Raises:
-            UserError: the project does not declare one of them.
+            UserError: the project does not declare one of these platforms.
         """
         known = {*self.config.project.declared_platforms, *self.enabled}
         for name in self._given.all("platform"):
@@ -215,7 +215,7 @@ class BundlerProject:
 
     @property
     def platforms(self) -> tuple[str, ...]:
-        """Return the platforms of a command: those of the command line, by default all enabled ones."""
+        """Return the platforms that the command line names, by default all enabled platforms."""
         return self.asked or self.enabled
 
     def platforms_of(self, *names: str) -> tuple[str, ...]:
@@ -348,7 +348,7 @@ def missing_list(path: Path, more: str = "") -> UserError:
 
 
 def refuse_missing_lists(given: BundlerSwitches) -> None:
-    """Refuse an asset list that exists for no platform; unlike later checks this one needs no project.
+    """Refuse an asset list that exists for no platform. Unlike later checks, this check does not need a project.
 
     Raises:
         UserError: a list does not exist.

@@ -127,7 +127,7 @@ def format_traced(level: LogLevel, text: str, place: str = "", window: str = WIN
 
 
 def _lines_of(text: str) -> list[str]:
-    """Return the lines of a message without control characters other than tabs, with which some lines begin."""
+    """Return the lines of a message without control characters. Tabs are kept, because some lines begin with a tab."""
     return ["\t".join(map(sanitize, line.split("\t"))) for line in re.split(r"\r\n|\r|\n", text.rstrip("\r\n"))]
 
 

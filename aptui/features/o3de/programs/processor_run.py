@@ -60,7 +60,7 @@ def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
     with suppress(ValueError):  # only the main thread can handle signals; in another thread, the calling program handles them
         wanted = [number for number in ENDING_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
         previous += [(number, signal.signal(number, handle)) for number in wanted]
-        # the kernel sends this signal when another program opens a file with a lease
+        # the kernel sends SIGIO when another program opens a file on which this process holds a lease
         previous.append((signal.SIGIO, signal.signal(signal.SIGIO, signal.SIG_IGN)))
     try:
         yield

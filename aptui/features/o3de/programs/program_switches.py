@@ -146,11 +146,11 @@ class GivenSwitches(Struct, frozen=True):
         return tuple((name, value) for name, value in self.order if name in names)
 
     def first(self, name: str) -> str | None:
-        """Return the first value; for most switches it overrides later ones, as in O3DE."""
+        """Return the first value of a switch; for most switches it overrides later values, as in O3DE."""
         return next(iter(self.all(name)), None)
 
     def last(self, name: str) -> str | None:
-        """Return the last value; for settings of the registry it overrides earlier ones."""
+        """Return the last value of a switch; for settings of the registry it overrides earlier values."""
         return next(reversed(self.all(name)), None)
 
     def number(self, name: str) -> int | None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from aptui.features.o3de.project.o3de_settings import OpenedO3deProject
 
 
-# Keys of the settings registry that are accepted without effect, with the reason; shown when a key is explained.
+# Keys of the settings registry that are accepted but have no effect, with reasons that `explain` shows.
 
 _SETTINGS = "/amazon/assetprocessor/settings"
 _RULE = f"{_SETTINGS}/[rs][cj] *"
@@ -98,7 +98,7 @@ def load(
 
     Args:
         sets: `KEY=VALUE` of `--set`: keys that begin with a slash are keys of the registry, others are keys of an `aptui.yaml`.
-        wanted: use exactly these platforms instead of the enabled ones.
+        wanted: use exactly these platforms instead of the enabled platforms.
         options: further options of the command line.
 
     Raises:
@@ -272,7 +272,7 @@ def _list_unshared_copies(config: Config) -> list[str]:
 
 
 def _list_idle_platforms(opened: OpenedO3deProject, config: Config, recorder: InputRecorder) -> tuple[str, ...]:
-    """Return the platforms whose products are kept unchanged: enabled ones that are not requested, and disabled ones with products.
+    """Return the platforms whose products are kept unchanged: platforms that are not requested, and disabled ones with products.
 
     O3DE keeps products of platforms that are not enabled, so that runs for one platform at a time can share a cache.
     """
@@ -302,7 +302,7 @@ def _script_builders(opened: OpenedO3deProject, project: Project, recorder: Inpu
 
 
 def _layers(project_dir: Path, recorder: InputRecorder) -> list[tuple[str, bytes]]:
-    """Return the YAML layers: the shipped one, the file beside the project's manifest, the user's."""
+    """Return the YAML layers: the shipped layer, the file beside the project's manifest, and the user's layer."""
     files = [*config_load.find_shipped_files(), project_dir / dirs.FILE_NAME, dirs.user_file()]
     return [(str(file), data) for file in files if (data := recorder.read(str(file))) is not None]
 
@@ -311,7 +311,7 @@ def _trees(tree: Node, layers: list[tuple[str, bytes]], sets: tuple[str, ...]) -
     """Return all layers including the translated registry, and messages about unused keys of the project's YAML."""
     parsed = merge.parse_layers(layers, sets)
     shipped = len(config_load.find_shipped_files())
-    for key in ("ignore", "companions"):  # the registry has its own settings for these keys
+    for key in ("ignore", "companions"):  # in an O3DE project, the registry has its own settings for these keys
         for node in parsed[:shipped]:
             node.value.pop(key, None)
     doubts = []

@@ -29,7 +29,7 @@ PLATFORM_CONFIG = "AssetProcessorPlatformConfig.setreg"
 _BUILD_PATH = "/Amazon/Project/Settings/Build/project_build_path"
 _BUILDS = ("profile", "debug", "release")
 _PROGRAMS = ("assetprocessorbatch", "assetprocessor", "assetbuilder", "editor")
-"""Programs whose build lists active gems; the first one that exists is used."""
+"""Programs whose build lists active gems; the first program that exists is used."""
 _NAME = re.compile(r"[^=<>~!\s]+")
 """Matches the name of a gem in a requirement such as `PhysX5>=1.0`."""
 
@@ -66,7 +66,7 @@ def merge_options(registry: Registry, options: Options) -> None:
 
 
 def early_registry(options: Options, recorder: InputRecorder) -> Registry:
-    """Return the settings that are available before the folders are known: those of the user and of the command line."""
+    """Return the settings that are available before the folders are known: the settings of the user and of the command line."""
     registry = Registry(recorder, options.tags)
     registry.merge_folder(user_registry())
     merge_options(registry, options)
@@ -154,7 +154,7 @@ def _engine(project: str, own: Node, early: Registry, options: Options, known: N
     if around and (
         not (wanted and registered) or _plain(read_manifest(os.path.join(around, "engine.json"), recorder), "engine_name") == wanted
     ):
-        return around  # a project inside an engine belongs to it, unless it names another registered engine
+        return around  # a project inside an engine's folder uses this engine, unless the project names another registered engine
     found = registered or (_engine_among(_program_roots(options.program), recorder) if options.program else "")
     if found:
         return found
@@ -266,7 +266,7 @@ def _bare(name: str) -> str:
 
 
 def _active(wanted: dict[str, str], sources: dict[str, _Source]) -> tuple[tuple[Gem, ...], tuple[str, ...]]:
-    """Return the active gems in the order of the request, each after the gems that it needs; and the missing ones.
+    """Return the active gems in the order of the request, each after the gems that it needs, and the missing gems.
 
     Args:
         wanted: {name: its folder, or ""}.

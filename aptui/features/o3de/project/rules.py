@@ -167,7 +167,7 @@ class AssetRules:
         return found
 
     def _overridden(self, builder: Node) -> Node | None:
-        """Return the builder with the overrides of `BuilderConfig.ini`, None if they skip it."""
+        """Return the builder with the overrides of `BuilderConfig.ini`, None if the overrides skip the builder."""
         job = self._jobs.get(builder.value["name"].value)
         if job is None:
             return builder
@@ -251,7 +251,7 @@ def _list_of(rules: list[Node]) -> Node:
     return Node(rules, first.where, first.where)
 
 
-# Overrides of `BuilderConfig.ini` for builders of an `aptui.yaml`; builders of scripts get them from `facts`.
+# Overrides of `BuilderConfig.ini` for builders of an `aptui.yaml`; builders of scripts get their overrides from `facts`.
 
 
 def with_overrides(root: Node, overrides: Sequence[JobOverride]) -> Node:

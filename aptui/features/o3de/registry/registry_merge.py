@@ -126,7 +126,7 @@ def _import_node(node: Node, read: Callable[[str, str], Node]) -> Node:
 
 
 def _overlay(base: Node, top: Node) -> Node:
-    """Merge two patches into one: like `merge_patch`, but null is kept, because the result must still delete the value."""
+    """Merge two patches into one patch. Unlike `merge_patch`, keep null, because the result must still delete the value."""
     if not isinstance(base.value, dict) or not isinstance(top.value, dict):
         return top
     members = dict(base.value)

@@ -26,7 +26,7 @@ from aptui.features.o3de.registry.registry_merge import (
 )
 from aptui.shared.errors import UserError
 
-# Which files of a `Registry` folder are merged, and in which order: by names, tags and platforms, not by content.
+# Decides which files of a `Registry` folder are merged, and in which order, by names, tags and platforms, not by content.
 
 MAX_FILES = 128
 MERGE, PATCH = "setreg", "setregpatch"
@@ -290,7 +290,7 @@ class Registry:
         return "" if node is None else json.dumps(node.plain(), indent=4, ensure_ascii=False)
 
     def explain(self, pointer: str) -> list[RegistryMessage]:
-        """Return all places that set a key, in the order of merging; the last one is in force."""
+        """Return all places that set a key, in the order of merging; the last place has the effective value."""
         steps = steps_of(pointer)
         messages: list[RegistryMessage] = []
         before: Node | None = None
@@ -354,7 +354,7 @@ def whole(number: float) -> int:
     """Return a number from the settings as a whole number.
 
     Raises:
-        ValueError: it is too large for databases and messages.
+        ValueError: the number is too large for databases and messages.
     """
     if not -_BEYOND < number < _BEYOND:
         raise ValueError("too large")
@@ -362,7 +362,7 @@ def whole(number: float) -> int:
 
 
 def split_texts(node: Node | None) -> list[Node]:
-    """Return a list of texts, or one text with commas, as nodes without blanks."""
+    """Return the texts in a list, or in one text with commas, as nodes; blanks around each text are removed."""
     if node is None:
         return []
     if isinstance(node.value, list):

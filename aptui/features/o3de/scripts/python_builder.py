@@ -118,7 +118,7 @@ def _index_overrides(overrides: str) -> dict[str, dict[str, Any]]:
     return {kind: {each["name"].lower(): each for each in entries} for kind, entries in overrides_by_kind.items()}
 
 
-# Translates the answers of O3DE's scripts (classes of `azlmbr.asset.builder`) to our SDK.
+# Translates the answers of O3DE's scripts (classes of `azlmbr.asset.builder`) to aptui's SDK.
 
 _EXCLUSION = ":"
 """Prefix of an excluding path in O3DE; the SDK uses `!`."""

@@ -59,7 +59,7 @@ def surroundings(text: str) -> Surroundings:
 
 
 class SandboxProblem(Struct, frozen=True):
-    """Why a script failed; `is_lasting` = it will fail until its code changes."""
+    """Why a script failed; `is_lasting` = the script will fail until its code changes."""
 
     script: str
     text: str

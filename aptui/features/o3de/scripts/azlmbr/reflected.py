@@ -63,7 +63,7 @@ class Reflected:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
-    # Scripts set properties that do not exist. A property that was set can be read again; any other is an error.
+    # Scripts may set properties that do not exist, and read them again. Reading another unknown property is an error.
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"{type(self).__name__} has no property {name!r}")
 
