@@ -78,7 +78,7 @@ def find_inputs(job: Job, roots: Sequence[str]) -> tuple[PlannedInput, ...]:
 def order_for(
     job: Job, root: str, scan_folders: Sequence[str], builder: Builder, staging: str, run_key: int, manner: RerunOptions
 ) -> ProcessOrder | CopyOrder:
-    """Return an order for one stored job.
+    """Return an order that runs one stored job.
 
     Args:
         root: path of the source's scan folder.
@@ -123,11 +123,11 @@ def order_for(
 
 
 class Workers:
-    """Workers with the engine's limits; their output is captured and limited, and they end with the context.
+    """Workers with the engine's limits; their output is captured and limited, and they end at the end of the `with` block.
 
     Args:
         count: number of workers.
-        environment: variables added to theirs.
+        environment: variables added to the environment of the workers.
         writes: folders outside the cache that they may write to.
     """
 

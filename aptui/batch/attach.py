@@ -1,4 +1,4 @@
-"""`aptui batch` with a running engine: asks the engine to settle, follows its events and reports the result.
+"""`aptui batch` with a running engine: asks the engine to finish its work, follows its events and reports the result.
 
 Nothing is processed here.
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _AT_ONCE_S = 0.05
 """Delay (seconds) before notices are read: if nothing changed, the answer arrives within milliseconds."""
 _TRIES_AGAIN_S, _POLL_S = 45.0, 0.2
-"""Timeout and poll interval (seconds); an engine in trouble retries after at most 30 s."""
+"""Timeout and poll interval (seconds); an engine in the state "in trouble" retries after at most 30 s."""
 
 
 def client_of(config: Config) -> EngineClient | None:
@@ -42,7 +42,7 @@ def settle(client: EngineClient, config: Config, options: RunOptions, reporter: 
     """Have the engine that holds the cache process everything that was changed before now.
 
     Raises:
-        BusyError: the engine does not answer. UserError: it runs with other options, or the configuration is wrong.
+        BusyError: the engine does not answer. UserError: the engine runs with other options, or the configuration is wrong.
     """
     if client.hello.version != __version__:
         what = f"aptui: the running engine is aptui {client.hello.version}, and this is {__version__}: 'aptui start' replaces it"

@@ -1,7 +1,8 @@
 """Jobs as JUnit XML, which every CI service reads.
 
 The report has one test case for each job of the whole database, so that a second run gives the same report. A job that succeeded
-after failed runs has a `flakyFailure` for each, as in Maven's Surefire (surefire-test-report.xsd); CI services count it as flaky.
+after failed runs has a `flakyFailure` for each, as in Maven's Surefire (surefire-test-report.xsd); CI services count such a job as
+flaky.
 
 Tests: `tests/batch/test_run.py`.
 """

@@ -49,7 +49,7 @@ def last_good(project_dir: Path, sets: Sequence[str] = (), platforms: Sequence[s
 
 
 def _of_engine(project_dir: Path) -> Config | None:
-    from aptui.link import places  # a valid configuration needs no engine
+    from aptui.link import places  # imported here, because no engine is asked if the configuration is valid
 
     projects = [record for record in places.engines() if record.project == str(project_dir)]
     cache = next((record.cache for record in projects if places.engine_of(record.cache) is not None), "")
@@ -76,7 +76,10 @@ def _fail_on(**options: Any) -> Action:
     from argparse import Action
 
     class FailOn(Action):
-        """A level sets `fail_on`, a factor sets `fail_slower`, `flaky` sets `fail_flaky`; it may be repeated."""
+        """The option `--fail-on`: a level sets `fail_on`, a factor sets `fail_slower`, `flaky` sets `fail_flaky`.
+
+        It may be repeated.
+        """
 
         def __call__(self, parser: ArgumentParser, namespace: Namespace, values: Any, _option: str | None = None) -> None:
             if values in _LEVELS:
@@ -167,10 +170,10 @@ def mask_error(error: str) -> str:
 
 
 class RunOptions(Struct):
-    """Options of a run beyond the configuration.
+    """Options of a run that the configuration does not have.
 
     `sources` are keys of sources whose jobs run again. `removes_disabled`: delete the products of disabled platforms.
-    `platforms` and `sets` are those of the command line; a running engine may have others.
+    `platforms` and `sets` are those of the command line; a running engine may have other platforms and settings.
     """
 
     is_full_scan: bool = False
@@ -199,7 +202,7 @@ def engine_arguments(parser: ArgumentParser) -> None:
 
 
 def report_arguments(parser: ArgumentParser) -> None:
-    """Declare the options of verbs that run all that is pending and report the result (`batch`, `reprocess`)."""
+    """Declare the options of verbs that run all pending jobs and report the result (`batch`, `reprocess`)."""
     parser.add_argument("--debug-output", action="store_true", help="ask builders for debug output")
     parser.add_argument("--junit", metavar="FILE", help="write all jobs as JUnit XML")
     parser.add_argument(
@@ -222,7 +225,7 @@ def adopt_argument(parser: ArgumentParser) -> None:
 
 
 def adopt_cache(arguments: Namespace, config: configuration.Config) -> None:
-    """Take over the cache of O3DE's Asset Processor if the command line asks for that and the cache exists."""
+    """Take over the cache of O3DE's Asset Processor if the command line requests it and the cache exists."""
     if getattr(arguments, "adopt_cache", False) and (adopted := feature.load_needed("adopt cache")(config)):
         printing.complain(f"aptui: {printing.line(adopted)}")
 
@@ -242,7 +245,7 @@ def project_dir(arguments: Namespace) -> Path:
 
 
 def load_config(arguments: Namespace, *, warns: bool = True) -> configuration.Config:
-    """Load the configuration for the command line, and print its warnings if `warns`."""
+    """Load the configuration that the command line names; print its warnings if `warns` is set."""
     platforms = platforms_of(arguments)
     if platforms == []:
         raise UserError("--platforms names no platform", hint="for example --platforms linux,server")
@@ -270,13 +273,16 @@ def consent(config: configuration.Config) -> None:
 def _missing_programs(config: configuration.Config) -> Iterable[str]:
     if not any(builder.kind is BuilderKind.COMMAND for builder in config.project.builders):
         return ()
-    from aptui.config.builders import missing_programs  # imported on demand: only projects with commands need it
+    # this module is imported on demand, because only projects with commands need it
+    from aptui.config.builders import missing_programs
 
     return missing_programs(config)
 
 
 def load_last_config(arguments: Namespace) -> configuration.Config:
-    """Return the configuration without its warnings, or the last valid one if it is broken; for verbs that only read or ask.
+    """Return the configuration without its warnings, or the last valid one if it is broken.
+
+    Only verbs that read the database or ask a running engine use this function.
 
     Raises:
         UserError: the configuration is broken, and no earlier one is stored.

@@ -1,7 +1,7 @@
-"""Reports the progress of an engine: one live line on a terminal, plain lines elsewhere, and failures as they happen.
+"""Reports the progress of an engine: one line that is redrawn on a terminal, plain lines elsewhere, and each failure at once.
 
-The reporter is a listener of the engine: fast, and it never raises, even if the stream is closed. It also collects facts about this
-run: which jobs ran, and which of them were slow. Facts about the whole project come from the database (`batch.summary`).
+The reporter is a listener of the engine: fast, and it never raises, even if the stream is closed. It also records which jobs ran,
+and which of these jobs were slow. `batch.summary` reads the state of the whole project from the database.
 
 Tests: `tests/batch/test_run.py`.
 """
@@ -31,7 +31,7 @@ _WINDOW_S = 5.0
 _MOST_SAMPLES = 2
 """Minimum number of samples that are kept, even if they are old, because a rate needs two samples."""
 _WHOLE_RATE = 10
-"""Jobs per second; lower rates are shown with one decimal."""
+"""Rate (jobs per second) below which a rate is shown with one decimal."""
 SLOWEST = 5
 _LEAST_SHOWN_MS = 1000
 
@@ -60,7 +60,8 @@ class Reporter:
 
     def __call__(self, notice: Notice) -> None:
         """Handle one notice."""
-        from aptui.core.notices import EngineMessage, JobChanged, Progress  # imported on demand: a run without work has no notices
+        # notices are imported on demand, because a run without work has no notices
+        from aptui.core.notices import EngineMessage, JobChanged, Progress
 
         match notice:
             case JobChanged():
@@ -74,13 +75,13 @@ class Reporter:
                 pass
 
     def say(self, text: str, colour: str = "") -> None:
-        """Write one line above the live line; `text` must be safe for terminals."""
+        """Write a line above the progress line; `text` must be safe for terminals."""
         self._erase()
         self._write(f"{printing.colour_text(text, colour, self._stream)}\n")
         self._draw()
 
     def close(self) -> None:
-        """Remove the live line."""
+        """Remove the progress line."""
         self._erase()
         self._is_live = False
         self._progress = None

@@ -91,7 +91,7 @@ def run_and_report(arguments: Namespace, config: configuration.Config, options: 
         summary = run(config, options)
     add_left(summary, config, began_ms)
     limit = arguments.fail_slower
-    if summary.jobs_run or arguments.json or limit is not None:  # a run without work needs no more checks
+    if summary.jobs_run or arguments.json or limit is not None:  # a run without work needs no further checks
         add_slower(summary, config, {builder.uuid: builder.name for builder in config.project.builders}, limit)
     if summary.jobs_run or arguments.json or arguments.fail_flaky:
         add_flaky(summary, config, is_failure=arguments.fail_flaky)
@@ -130,7 +130,7 @@ def run(config: configuration.Config, options: RunOptions) -> Summary:
         and (summary := _run_by_engine(config, options, reporter, began_s)) is not None
     ):
         return summary
-    # imported here: not needed if an engine is running, nor by verbs that only read
+    # the engine is imported here, because a run with a running engine and verbs that only read do not need it
     from aptui.engine.loop.opening import PreparedSession
 
     opening = PreparedSession(config, trusts_times=not options.is_full_scan, starts_worker=True)
@@ -157,7 +157,7 @@ def run(config: configuration.Config, options: RunOptions) -> Summary:
 
 def _run_by_engine(config: configuration.Config, options: RunOptions, reporter: Reporter, began_s: float) -> Summary | None:
     """Ask the running engine to do the work; None = no engine answers."""
-    from aptui.batch import attach  # imported here: needed only if an engine is running
+    from aptui.batch import attach  # this module is imported here, because only a run with a running engine needs it
 
     client = attach.client_of(config)
     if client is None:
@@ -168,7 +168,7 @@ def _run_by_engine(config: configuration.Config, options: RunOptions, reporter: 
 
 
 def _refuse_beside_engine(options: RunOptions) -> None:
-    """Raise if an option needs its own engine, but one is running already."""
+    """Raise an error if an option needs an engine of its own, but an engine is running already."""
     if options.removes_disabled:
         raise UserError("'--remove' cannot be used while an engine is running", hint="'aptui stop' first")
     if trace.active is not None:
@@ -192,7 +192,7 @@ def _run_engine(
     builders: dict[bytes, str],
     began_s: float,
 ) -> Summary:
-    from aptui.engine.loop.engine import Engine  # imported here: needed only if work is pending
+    from aptui.engine.loop.engine import Engine  # this module is imported here, because only a run with pending work needs it
 
     observers = _observers(config)
     engine = Engine(config, [reporter, *observers], is_full_scan=options.is_full_scan, opening=opening)
@@ -231,7 +231,7 @@ def _observers(config: configuration.Config) -> list[Any]:
 
 
 def exit_code(summary: Summary, fail_on: str | None) -> int:
-    """Return the exit code of a run; the state of the whole database counts, so that a second run returns the same."""
+    """Return the exit code of a run; it depends on the state of the whole database, so that a second run returns the same code."""
     if summary.is_interrupted:
         return INTERRUPTED
     if summary.unknown:
@@ -248,7 +248,7 @@ def exit_code(summary: Summary, fail_on: str | None) -> int:
 
 @contextmanager
 def _accept_scan_folders(config: configuration.Config, names: tuple[str, ...]) -> Iterator[None]:
-    """Accept these scan folders as they are until the run ends; a running engine uses that, too."""
+    """Accept these scan folders as they are until the run ends; a running engine accepts them, too."""
     if not names:
         yield
         return
@@ -269,7 +269,10 @@ def _accept_scan_folders(config: configuration.Config, names: tuple[str, ...]) -
 
 @contextmanager
 def _stop_on_signals(engine: Engine, reporter: Reporter) -> Iterator[None]:
-    """Let the first signal stop the engine cleanly and the second one end the program; files on disk stay valid in both cases."""
+    """Let the first signal stop the engine cleanly, and the second signal end the program.
+
+    Files on disk stay valid in both cases.
+    """
     previous: dict[int, object] = {}
 
     def stop(number: int, _frame: object) -> None:

@@ -39,7 +39,7 @@ _MOST_MARKED = 10
 _MOST_FINDINGS = 20
 _LIMITS = {FailureKind.TIMEOUT.value: "time limit", FailureKind.MEMORY.value: "memory limit"}
 _MOST_FAILURES = 50
-"""Maximum number of failures printed on a terminal; a pipe gets all."""
+"""Maximum number of failures printed on a terminal; a pipe gets all failures."""
 
 
 class _NamedJob(Struct, frozen=True):
@@ -58,7 +58,7 @@ class Failure(_NamedJob, frozen=True):
 
 
 class SlowJob(_NamedJob, frozen=True):
-    """A job whose last run took longer than the noise of its earlier runs explains (`store.queries.session_history`)."""
+    """A job whose last run was slower than the usual deviation of its earlier runs explains (`store.queries.session_history`)."""
 
     duration_s: float
     median_s: float
@@ -305,7 +305,7 @@ def add_complaints(summary: Summary, config: Config, fail_on: str | None) -> Non
 
 
 def add_slower(summary: Summary, config: Config, builders: Mapping[bytes, str], limit: float | None) -> None:
-    """Add the jobs that became slower, the worst first; `limit`: the factor from which that is a failure."""
+    """Add the jobs that became slower, the worst first; `limit`: the factor from which a slower job is a failure."""
     from aptui.store.queries import session_history
 
     with closing(open_reader(asset_database(config.cache_dir))) as database:
@@ -368,7 +368,7 @@ def add_findings(summary: Summary, config: Config) -> None:
     """Apply the checks of the configuration that need no program."""
     if not config.checks:
         return
-    from aptui.store.queries.checks import findings  # imported on demand: only projects with checks need it
+    from aptui.store.queries.checks import findings  # this module is imported on demand, because only projects with checks need it
 
     with closing(open_reader(asset_database(config.cache_dir))) as database:
         summary.findings = findings(database, config.checks)
@@ -416,7 +416,10 @@ def _whole(database: Reader) -> Summary:
 
 
 def _partial(config: Config, database: Reader) -> Summary:
-    """Count the jobs of the selected platforms only; slower, so used only if other platforms are left out."""
+    """Count only the jobs of the selected platforms.
+
+    This is slower than all counts, so it is used only if platforms are left out.
+    """
     summary = Summary(sources=database.totals().sources)
     for platform in _find_asked_platforms(config):
         for row in database.jobs(platform=platform):
@@ -433,7 +436,7 @@ def _partial(config: Config, database: Reader) -> Summary:
 
 
 def failure_of(row: JobRow, log_dir: Path, builders: Mapping[bytes, str]) -> Failure:
-    """Convert a failed row for the report."""
+    """Convert the row of a failed job into a record of the report."""
     builder = builders.get(row.builder, uuid_text(row.builder))
     log = log_path(row.log, log_dir)
     return Failure(row.source, row.platform, row.job_key, builder, row.error, log, row.failure_cause)

@@ -1,1 +1,1 @@
-"""Pure rules: no clock, no file, no random number, no waiting (the contracts in pyproject.toml say what may be imported)."""
+"""Pure rules: modules that use no clock, file or random number and never wait (pyproject.toml lists the imports they may have)."""

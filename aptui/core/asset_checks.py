@@ -33,7 +33,7 @@ def plain_number(text: str) -> float:
 
 
 def between(text: str, number_of: Callable[[str], float] = plain_number) -> tuple[float, float]:
-    """Return (minimum, exclusive maximum) of a range; both ends of `1..64` belong to it.
+    """Return (minimum, exclusive maximum) of a range; the range `1..64` contains both 1 and 64.
 
     Raises:
         ValueError: the text is not a range.
@@ -52,13 +52,13 @@ def between(text: str, number_of: Callable[[str], float] = plain_number) -> tupl
 
 
 OTHER = "facts."
-"""Prefix of `Limit.field` for a fact that the configuration gives by its name: `facts.<name>`."""
+"""Prefix of `Limit.field` if the field is a fact of the product: `facts.<name>`."""
 BLOCKED_BY = "check '"
 """Beginning of the error of a job whose products must not be published because of a check; the check's name follows."""
 
 
 class CheckLevel(StrEnum):
-    """Effect of a finding: it is reported; a batch exits with 1; or the job fails and keeps its earlier products."""
+    """Effect of a check's finding: only a report, exit status 1 of a batch, or a failed job that keeps its earlier products."""
 
     WARN = "warn"
     FAIL = "fail"
@@ -102,7 +102,7 @@ class Check(Struct, frozen=True):
 
 
 class CheckedProduct(Struct, frozen=True):
-    """The parts of a product that checks read."""
+    """The attributes of a product that checks read."""
 
     name: str
     size: int

@@ -255,7 +255,7 @@ class Around(Enum):
     DOUBLE = 1
     SINGLE = 2
     DOCUMENT = 3
-    """A here-document, where quotes are text."""
+    """The text of a here-document, in which quotes have no special meaning."""
     COMMENT = 4
 
 
@@ -311,7 +311,7 @@ def _reference(variable: str, slot: Slot) -> str:
 
 @lru_cache(maxsize=256)
 def examine_template(text: str) -> Template:
-    """Check a template and return its parts.
+    """Check the text of a command and return it as a `Template`.
 
     Raises:
         TemplateError: a placeholder stands where no value is safe.
@@ -377,7 +377,7 @@ class _Line(Struct):
 
 
 class _Scan:
-    """One pass over a template."""
+    """Parser that reads the text of a template once, from left to right."""
 
     def __init__(self, text: str) -> None:
         self._text, self._at = text, 0
@@ -439,7 +439,7 @@ class _Scan:
         return True
 
     def _piece(self, line: _Line, character: str) -> None:
-        """Read a piece of a word: a quote with its content, an expansion, or a character."""
+        """Read the next element of a word: a quote with its content, an expansion, or a character."""
         match character:
             case "'":
                 self._read_quoted(line, "'", Around.SINGLE)
@@ -534,7 +534,7 @@ class _Scan:
         match = re.compile(r"<<-?(?!<)|[<>]+[&|]?").match(self._text, self._at)
         assert match is not None
         if line.word is not None and line.word.text.isdigit():
-            line.word = None  # the word was the number of the redirected descriptor
+            line.word = None  # the word was the number of the descriptor that is redirected
         line.end_word()
         self._at = match.end()
         if match[0].startswith("<<") and match[0] != "<<<":
@@ -576,7 +576,7 @@ class _Scan:
         line.word = None
 
     def _end_of_document(self, word: str, *, strips: bool) -> tuple[int, int]:
-        """Return (end of the document's text, start of the next line)."""
+        """Return (end of a here-document's text, start of the line after the here-document)."""
         at = self._at
         while at < len(self._text):
             end = self._text.find("\n", at)

@@ -1,4 +1,6 @@
-"""Fingerprints: the inputs of a job as a manifest of named digests, and one number over the manifest; no files are read here.
+"""Fingerprints: a manifest names a job's inputs with their digests; the fingerprint is a hash of the manifest.
+
+No file is read here.
 
 A manifest is a tuple of (kind, name, digest): a `rule` (everything the configuration says about builder and platform, expanded by
 `rule_entries`), adjustments by `.aptui.yaml` files, the plan, the source, its dependencies and companions, the jobs it depends
@@ -40,7 +42,7 @@ def short(data: bytes) -> str:
 
 
 def file_digest(digest: Digest | None) -> str:
-    """Return a file's digest in the form that manifests use."""
+    """Return the digest of a file as the hex text that manifests contain."""
     return digest.hex()[:_DIGEST_HEX] if digest else MISSING
 
 
@@ -128,7 +130,7 @@ def _digest_fields(record: CommandRule | ReferenceRule, names: Iterable[str]) ->
 
 
 def _code_name(builder: Builder | BuilderStep) -> str:
-    """Return a name of the builder's code that does not depend on the project's place."""
+    """Return a name for the builder's code that stays the same when the project moves to another folder."""
     return (builder.origin.rpartition("/")[2] if builder.origin.startswith("file:") else builder.origin) or builder.name
 
 

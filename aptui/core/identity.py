@@ -92,7 +92,10 @@ def duplicate_uuid(scan_folder: str, rel: RelPath) -> SourceUuid:
 
 
 def duplicate_prefix(scan_folder: str) -> str:
-    """Return the prefix of a duplicate path's product names. It does not depend on the id of the scan folder."""
+    """Return the prefix of product names of a source with a duplicate path.
+
+    The prefix does not depend on the id of the scan folder.
+    """
     plain = _NOT_IN_PREFIXES.sub("_", scan_folder.lower())
     changed = f"-{hashlib.sha256(scan_folder.lower().encode()).hexdigest()[:6]}" if plain != scan_folder.lower() else ""
     return f"({plain}{changed})"

@@ -1,4 +1,4 @@
-"""Declared product dependencies, normalised; `store.db.product_links` finds the products that they mean.
+"""Normalises declared product dependencies; `store.db.product_links` finds the products that match the dependencies.
 
 The rules are those of O3DE's `PathDependencyManager.cpp`.
 """
@@ -23,7 +23,7 @@ _LONGEST = 4_096
 
 
 def path_link(path: str, kind: LinkKind, flags: int, root: str = "") -> ProductLink:
-    """Return the link that `path` names, as the builder wrote it.
+    """Return the link for `path`, which is as the builder wrote it.
 
     Args:
         path: relative to the scan folders, or to the folder of the platform; the path of a source may be absolute.

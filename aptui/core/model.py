@@ -1,4 +1,4 @@
-"""The records of sources, their jobs and products, which every room shares; the configuration is in `project`.
+"""Records of sources, jobs and products, which all packages share; `core.project` has the records of the configuration.
 
 Tests: `tests/core/test_rows.py`.
 """
@@ -51,7 +51,7 @@ class FileFact(Struct, frozen=True):
 
     @property
     def key(self) -> PathKey:
-        """The key that identifies the file as a source."""
+        """The key that identifies the source that this file is."""
         return PathKey(f"{self.rel.lower()}{DUPLICATE_MARK}{self.scan_folder}" if self.is_duplicate else self.rel.lower())
 
 
@@ -140,8 +140,8 @@ class LinkKind(IntEnum):
 class ProductLink(Struct, frozen=True):
     """A declared run-time dependency of a product; `store.db.product_links` resolves it in the database.
 
-    `path` is in lower case, relative (a source's may be absolute), without a platform, and may contain `*`; "" for an ASSET,
-    which `source_uuid` and `sub_id` name. `flags` hold the load behaviour in their low bits.
+    `path` is in lower case, relative (the path of a source may be absolute), without a platform, and may contain `*`; "" for an
+    ASSET, which `source_uuid` and `sub_id` name. `flags` hold the load behaviour in their low bits.
     """
 
     kind: LinkKind

@@ -92,7 +92,7 @@ class JobChanged(Struct, frozen=True):
 class JobProgress(Struct, frozen=True):
     """How far the run of a job is, in per cent, as its builder reported it. A worker sends it at most ten times a second.
 
-    It is not stored, and follows the notice that the job runs.
+    This notice is not stored, and is sent after the notice that the job runs.
     """
 
     cause: int

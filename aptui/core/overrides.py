@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from aptui.core.model import FileFact, PathKey, RelPath
 
 Clash = tuple[FileFact, tuple[RelPath, ...]]
-"""A file and the names of the others in its scan folder that differ from it only in case."""
+"""A file, and the names of other files in its scan folder that differ from its name only in case."""
 
 
 def has_own_identity(key: str, metadata_types: tuple[str, ...]) -> bool:
@@ -22,13 +22,12 @@ def merge_folder(
 ) -> tuple[dict[PathKey, FileFact], list[Clash]]:
     """Decide which file wins each path of one relative folder.
 
-    A file of an earlier part wins over its namesakes. Files of *one* part that differ only in case are all clashes: none wins,
-    and the files that they override stay overridden. Clashes are ignored if the files are overridden or have duplicate paths.
+    A file of an earlier scan folder wins over files of the same path. Files of *one* scan folder that differ only in case are all
+    clashes: none of them wins, and the files that they override stay overridden. Clashes are ignored if the files are overridden or
+    have duplicate paths.
 
-    Args:
-        parts: the files of that folder in each scan folder, in the order of the scan folders.
-        metadata_types: extensions of files that do not override each other: those of later parts are duplicate paths, with keys of
-            their own.
+    Args: parts: the files of that folder in each scan folder, in the order of the scan folders. metadata_types: extensions of files
+    that do not override each other; such files of later scan folders are duplicate paths with keys of their own.
     """
     winners: dict[PathKey, FileFact] = {}
     clashes: list[Clash] = []

@@ -1,4 +1,4 @@
-"""Patterns over relative paths: of builders, of wildcard dependencies, of ignore rules; no YAML here."""
+"""Patterns that match relative paths, for builders, wildcard dependencies and ignore rules; no YAML is read here."""
 
 from __future__ import annotations
 
@@ -198,7 +198,10 @@ def _suffix(pattern: Pattern) -> str:
 
 
 def _join(regexes: Iterable[str]) -> list[re.Pattern[str]]:
-    """Join regexes where that is possible; joining renumbers groups, and global flags are valid only at the beginning."""
+    """Join regexes that can be joined.
+
+    A regex with groups or global flags cannot, because joining renumbers groups and moves flags.
+    """
     plain: list[str] = []
     alone: list[re.Pattern[str]] = []
     for regex in regexes:

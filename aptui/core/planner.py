@@ -1,4 +1,4 @@
-"""The planner: which builders a source has, and which jobs it has without an analysis; it keeps no state.
+"""The planner: finds the builders of a source, and the jobs that need no analysis. It keeps no state of jobs.
 
 Tests: `tests/core/test_priority.py`.
 """
@@ -20,7 +20,9 @@ _ASKED_SIZE = 1 << 15
 
 
 class MatchedBuilders(Struct, frozen=True):
-    """The builders that want a path. `copies`: number of the path's jobs, without folder settings, if all copy it; else 0.
+    """The builders that want a path.
+
+    `copies`: number of jobs for the path, without folder settings, if all these jobs copy the file, else 0.
 
     `kind` is the same for all paths of one scan folder that the same patterns match.
     """
@@ -31,7 +33,7 @@ class MatchedBuilders(Struct, frozen=True):
 
 
 class Planner:
-    """Finds the builders, platforms and jobs of a source from the configuration and the folder settings alone."""
+    """Finds the builders, platforms and jobs of a source; uses only the configuration and the folder settings."""
 
     def __init__(self, project: Project, settings: SettingsTree | None = None) -> None:
         self._builders = project.builders
@@ -99,7 +101,10 @@ class Planner:
         return sum(len(self.platforms_of(builder, file)) for builder in found.builders)
 
     def inline_plans(self, builder: Builder, source: Source | FileFact) -> tuple[JobPlan, ...]:
-        """Return the jobs of a rule without an analysis: one per platform, or one for `common`; the key is the builder's name."""
+        """Return the jobs of a rule that needs no analysis: one per platform, or one for `common`.
+
+        The key is the builder's name.
+        """
         platforms = self.platforms_of(builder, source)
         plans = self._inline.get((builder.uuid, platforms))
         if plans is None:
@@ -128,7 +133,7 @@ class Planner:
 
 def _priority(builder: Builder) -> int:
     if builder.kind is BuilderKind.COPY and builder.priority == 0:
-        return 1  # as in O3DE, copy jobs without a priority of their own start before others
+        return 1  # as in O3DE, copy jobs without a priority of their own start before other jobs
     return builder.priority
 
 
@@ -136,7 +141,7 @@ def _priority(builder: Builder) -> int:
 
 
 class Companions:
-    """The companion rules of a project: from the path of a source to those of its companions and back; no file is read."""
+    """The companion rules of a project: they map the path of a source to the paths of its companions, and back. No file is read."""
 
     def __init__(self, project: Project) -> None:
         self._suffixes = tuple("." + companion.suffix.lower() for companion in project.companions if not companion.file)

@@ -73,7 +73,7 @@ _MAX_BOOSTED = 20_000
 
 
 class Boosts:
-    """Sources that editors and running games show: {source: number of the last request}; their jobs start before others.
+    """Sources that editors and running games show: {source: number of the last request}; their jobs start before all other jobs.
 
     A boost lasts until `expire` is called with its number or a higher one.
     """
@@ -89,7 +89,10 @@ class Boosts:
         return self._numbers.get(key, 0)
 
     def note(self, key: PathKey, number: int) -> bool:
-        """Boost a source; return whether the number is higher than its last one. Beyond a maximum the oldest boosts end."""
+        """Boost a source; return whether the number is higher than that of its last request.
+
+        Beyond a maximum the oldest boosts end.
+        """
         if self._numbers.get(key, 0) >= number:
             return False
         self._numbers.pop(key, None)
@@ -107,7 +110,7 @@ class Boosts:
 
 
 class ReadyQueue:
-    """Jobs that are QUEUED, best first. Stale entries are skipped when they surface, so re-ranking costs one push.
+    """Jobs in the state QUEUED, best first. A stale entry is skipped when it reaches the top, so a new rank costs only one push.
 
     Args:
         host_platform: runs before other platforms.

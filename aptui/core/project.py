@@ -43,7 +43,7 @@ class ScanFolder(Struct, frozen=True):
 
 
 class PatternKind(IntEnum):
-    """How a pattern's text is read; both forms ignore case and match the whole path."""
+    """Syntax of a pattern; both kinds ignore case and match the whole path."""
 
     GLOB = 0
     REGEX = 1
@@ -199,12 +199,12 @@ class Builder(Struct, frozen=True):
 
     @property
     def needs_analysis(self) -> bool:
-        """Whether a worker has to call `create_jobs` to find its jobs."""
+        """Whether a worker has to call `create_jobs` to find the jobs of this builder."""
         return self.kind is BuilderKind.PYTHON
 
     @property
     def is_plain_copy(self) -> bool:
-        """Whether its jobs are the bytes of their sources and nothing else."""
+        """Whether the products of this builder are only copies of the sources."""
         return self.kind is BuilderKind.COPY and not self.references
 
 

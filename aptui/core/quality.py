@@ -1,7 +1,7 @@
 """Drafts and finals: the quality of a job's products, and its mark in the manifest.
 
 A final has the same manifest as a job of a builder without drafts; the manifest of a draft has one more entry, in the second
-place. So products from before a builder had drafts are finals, and no store ever answers a request for a final with a draft.
+place. So products that were made before a builder had drafts are finals, and no result store returns a draft for a final.
 
 Tests: `tests/core/pipeline/test_drafts.py`.
 """
@@ -54,6 +54,6 @@ def quality_of(manifest: _Manifest) -> Quality:
 
 
 def differs_by_jobs(old: _Manifest, new: _Manifest, names: set[str]) -> bool:
-    """Whether two manifests differ, apart from their qualities, only in the state or products of these jobs."""
+    """Whether two manifests differ only in their qualities and in the state or products of these jobs."""
     changed = set(as_final(old)) ^ set(as_final(new))
     return bool(changed) and all(kind in _OF_OTHER_JOBS and name in names for kind, name, _digest in changed)

@@ -18,7 +18,7 @@ _BY_SIGNAL = range(129, 160)
 _KILLED = 137
 Entry = tuple[str, str, str]
 CHECK = "check"
-"""The kind of failure if the run succeeded, but a check forbids to publish its products."""
+"""The kind of failure if the run succeeded, but a check does not allow its products to be published."""
 ENDLESS = "endless"
 """The kind of failure of a job that was given up because its inputs changed during each of its runs."""
 

@@ -1,4 +1,4 @@
-"""Converts sources, jobs and the history of runs into rows of the database and back; pure, without SQL."""
+"""Converts sources, jobs and the history of runs into rows of the database and back; without SQL or input and output."""
 
 from __future__ import annotations
 
@@ -42,8 +42,9 @@ from aptui.core.run_report import OutsideFile
 # The history of a job's runs: the inputs and products of each kept run, packed as the step to the next one.
 #
 # Most of them never change between runs. The newest committed run needs no packing: its manifest and its products are those of
-# the job. Every other run is found by going back. A committed run carries the step from its own state to the one before it
-# (`BEGINNING` for the first run). A failed run carries the step from the committed state of its time to the inputs of the
+# the job. The states of other runs are computed backwards from it. A committed run has the step from its own state to the previous
+# state
+# (`BEGINNING` for the first run). A failed run has the step from the committed state of its time to the inputs of the
 # failed run.
 
 # Sessions: periods of the engine's work, from a start, a save or a checkout until it is idle; why each began and ended, in words.
@@ -70,10 +71,10 @@ class SessionEnd(StrEnum):
 
 
 BEGINNING = "0"
-"""The step of a job's first run, before which the job had no inputs and products."""
+"""The step (`RunStep`) from no inputs and products to those of a job's first run."""
 _DIGEST_BYTES = 16
 Made = tuple[str, str, int]
-"""A product of some run: name, the first 128 bits of its digest in hex, size."""
+"""A product of a run in the history: name, the first 128 bits of its digest in hex, size."""
 
 
 class RunStep(Struct, frozen=True):
@@ -84,7 +85,7 @@ class RunStep(Struct, frozen=True):
 
 
 def list_made(products: Iterable[Product]) -> tuple[Made, ...]:
-    """Return products in the form that the history keeps."""
+    """Return products as the history stores them."""
     return tuple((product.name, product.digest[:_DIGEST_BYTES].hex(), product.size) for product in products)
 
 
@@ -204,7 +205,7 @@ def as_planned(fact: FileFact, digest: Digest) -> FileFact:
 
 
 def job_row(job: Job, state: JobState | None = None) -> Row:
-    """Return the parameters of "put_job", as if the job were in `state` already if that is given.
+    """Return the parameters of "put_job"; if `state` is given, as if the job were in this state already.
 
     A job that runs on request is stored without a fingerprint until it has run, so that the next engine runs it, too.
     """
@@ -240,7 +241,7 @@ def make_committed_row(
 
 
 def analysis_row(job: Job, state: JobState | None = None) -> Row:
-    """Return the parameters of "put_analysis", as if the analysis were in `state` already when that is given."""
+    """Return the parameters of "put_analysis"; if `state` is given, as if the analysis were in this state already."""
     state = state or job.state or JobState.WAITING
     number = 0 if job.is_forced and state not in SETTLED else job.fingerprint
     return (
@@ -284,7 +285,7 @@ def product_rows(product_id: int, job: Job, product: Product) -> Iterator[tuple[
 
 
 def edge_rows(source: Source, builder: bytes) -> list[Row]:
-    """Return the parameters of "put_edge" for all that jobs of `builder` on `source` depend on."""
+    """Return the parameters of "put_edge" for all dependencies of the jobs of `builder` on `source`."""
     rows: set[Row] = set()
     for (uuid, _platform, _key), job in source.jobs.items():
         if uuid != builder:
@@ -302,7 +303,7 @@ def edge_rows(source: Source, builder: bytes) -> list[Row]:
 
 
 def pack_plan(plan: JobPlan | None, discovered: tuple[tuple[str, str], ...]) -> str:
-    """Return a plan and the discovered dependencies as JSON; "" for a plain plan (its analysis or rule has the rest).
+    """Return a plan and the discovered dependencies as JSON; "" for a plain plan, which the stored analysis or the rule determines.
 
     A critical plan is not plain, because readers of rows need to see that it is critical.
     """
@@ -372,7 +373,7 @@ _NO_TYPE = bytes(16)
 
 
 class CopyRule(Struct, frozen=True):
-    """The common parts of all copies of one builder for one platform: `packed` is the plan as stored in rows."""
+    """The values that all copies of one builder for one platform share; `packed` is the plan as stored in rows."""
 
     builder: Builder
     plan: JobPlan
@@ -452,7 +453,7 @@ def _step_back(copy: PlainCopy) -> str:
 
 # The interface to the asset database: the queries of the core, and the operations on rows that the core orders.
 #
-# `store.db.archive` implements it; tests use a fake of dicts. Every answer shows committed rows only: the pipeline adds from
+# `store.db.archive` implements it; tests use a fake of dicts. Every answer has committed rows only: the pipeline adds from
 # memory the rows that it ordered saved and that are not acknowledged yet.
 
 ROW_OPERATIONS: dict[str, str] = {
@@ -510,8 +511,8 @@ class Archive(Protocol):
     def sources(self, keys: Sequence[PathKey]) -> dict[PathKey, Source]:
         """Return the stored sources among `keys`, each with all its jobs (analyses too), products and edges.
 
-        `fact` of a source is taken from the folder table when it is there, else None; its digest is that of the source's row
-        (`as_planned`).
+        `fact` of a source comes from the folder table, None if the table does not have the file; the digest comes from the source's
+        row (`as_planned`).
         """
         ...
 
@@ -541,12 +542,12 @@ class Archive(Protocol):
     def keys_of(self, uuid: SourceUuid) -> list[PathKey]:
         """Return the keys of the stored sources with this UUID.
 
-        Its present owner comes first, then earlier owners by scan folder and age.
+        The present owner of the UUID comes first, then earlier owners by scan folder and age.
         """
         ...
 
     def read_removed(self) -> dict[bytes, tuple[str, bytes]]:
-        """Return {SHA-256: (relative path, UUID)} of sources that went without their identity file.
+        """Return {SHA-256: (relative path, UUID)} of sources that were removed without their identity file.
 
         Their keys in `aptui_state` begin with `core.identity.REMOVED_SOURCE_STATE`.
         """
@@ -574,7 +575,7 @@ class Archive(Protocol):
     def list_unfinished(self) -> list[PathKey]:
         """Return the keys of sources with unfinished work.
 
-        That is a job or an analysis that is neither COMPLETED nor CANCELLED, or an analysis without a fingerprint.
+        Unfinished is a job or an analysis that is neither COMPLETED nor CANCELLED, and an analysis without a fingerprint.
         """
         ...
 

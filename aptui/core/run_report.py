@@ -1,4 +1,6 @@
-"""Run reports: the digest of a run's code and tools, its start, and the files that it read; they decide if its result counts.
+"""Run reports: the digest of a run's code and tools, its start, and the files that it read.
+
+A report decides whether the result of the run may be committed.
 
 A result depends on the files that the run really read, not on the planned ones: the pipeline compares both before a result is
 committed, stored or shared. Reads of a C library or of a program are not seen: such files count if they are declared, or
@@ -23,7 +25,7 @@ from aptui.shared.files.clocks import stamp_read_at
 
 # Facts that builders report about products besides their bytes: width, duration, triangles; pure values.
 #
-# A fact has any name, and a number or a short text as its value. Those with a column of their own are fast in filters; the others
+# A fact has any name, and a number or a short text as its value. Facts with a column of their own are fast in filters; other facts
 # are stored together. A product without facts has no record, and no row in the database.
 
 WHOLE_FACTS = ("width", "height", "triangles", "rate")
@@ -79,7 +81,7 @@ def _dump(others: Mapping[str, float | str]) -> str:
 
 
 def fault_of_others(text: str) -> str:
-    """Return why `ContentFacts.more` of another program is wrong, "" if it is right."""
+    """Return why a `ContentFacts.more` that another program reported is invalid, "" if it is valid."""
     try:
         others = json.loads(text)
     except ValueError:
@@ -90,7 +92,7 @@ def fault_of_others(text: str) -> str:
 
 
 def fault_of(name: str, value: object) -> str:
-    """Return why the fact `name` cannot have this value, "" when it can."""
+    """Return why the fact `name` cannot have this value, "" if it can."""
     if name == "format":
         is_word = isinstance(value, str) and value.isprintable() and value == value.lower() and 0 < len(value) <= LONGEST_FORMAT
         return "" if is_word else f"not a word in lower case of at most {LONGEST_FORMAT} characters"
@@ -128,7 +130,7 @@ def combine_others(texts: Iterable[str]) -> str:
 
 
 Stamp = tuple[int, ...]
-"""(size, mtime_ns, ctime_ns, inode) of a file, () = it does not exist. A time of 0 is unknown, and equals any other."""
+"""(size, mtime_ns, ctime_ns, inode) of a file, () = the file does not exist. A time of 0 is unknown and equals any other time."""
 NO_FILE: Stamp = ()
 TICK_NS = 10_000_000
 """Resolution of the kernel's clock for files (CONFIG_HZ=100): the time of a changed file may be too early by this much."""
@@ -144,12 +146,10 @@ class UsedFile(Struct, frozen=True):
 class Used(Struct, frozen=True):
     """The code, tools and files that a run used.
 
-    Args:
-        code: `code_digest` of the files of the builder's code and tools as this run had them, b"" for none.
-        began_ns: when the run began, nanoseconds since the epoch; 0 = unknown.
-        files: files that it opened, with their stamps at the opening and at its end; and files that the engine checked after it.
-        found: files that it reported as dependencies, with their stamps when they were digested, at its end.
-        changed: absolute paths of files that changed while it ran, so that its result does not count.
+    Args: code: `code_digest` of the files of the builder's code and tools as this run had them, b"" for none. began_ns: when the
+    run began, nanoseconds since the epoch; 0 = unknown. files: files that it opened, with their stamps at the opening and at its
+    end; and files that the engine checked after the run. found: files that it reported as dependencies, with their stamps when they
+    were digested, at its end. changed: absolute paths of files that changed while it ran, so that its result is discarded.
     """
 
     code: bytes = b""
@@ -163,7 +163,7 @@ NOTHING_USED = Used()
 
 
 class Ties(Struct):
-    """The files that the present run of a job is tied to; not stored.
+    """The files that the present run of a job depends on; not stored in the database.
 
     `known`: {absolute path: stamp at the start of the run} for files of its manifest; `unproven` are the paths of files whose bytes
     could not be confirmed then. `report` belongs to an analysis whose fingerprint is not recorded yet. `doubted` are files that
@@ -194,7 +194,7 @@ def is_young(used: Used, stamp: Stamp) -> bool:
 def code_digest(files: Iterable[tuple[str, str]]) -> bytes:
     """Return one digest over files of code, each given as (path, SHA-256 in hex).
 
-    It covers names without their folders, so that a project may move, and does not depend on the order of the files.
+    The digest covers file names without folders, so that a project may move, and does not depend on the order of the files.
     """
     digest = hashlib.sha256()
     for name, code in sorted((path.rpartition("/")[2], code) for path, code in files):
@@ -203,7 +203,7 @@ def code_digest(files: Iterable[tuple[str, str]]) -> bytes:
 
 
 def is_of_other_code(code_files: tuple[tuple[str, str], ...], used: Used) -> bool:
-    """Whether a run used other code, or other tools, than the builder's description: (path, SHA-256 in hex) each."""
+    """Whether the code or tools of a run differ from those in the builder's description; each is a (path, SHA-256 in hex)."""
     return bool(used.code and code_files) and used.code != _digest_described(code_files)
 
 
@@ -225,7 +225,7 @@ _DIGEST_HEX = 32
 
 
 class OutsideFile(Struct, frozen=True):
-    """A file outside all scan folders: its digest as in manifests, "" = missing, and the stamp that goes with it."""
+    """A file outside all scan folders: its digest as in manifests, "" = missing, and its stamp when the digest was computed."""
 
     digest: str = ""
     stamp: Stamp = NO_FILE
@@ -237,7 +237,7 @@ def outside_file(digest: str, stamp: Stamp, read_ns: int) -> OutsideFile:
 
 
 def dump(file: OutsideFile) -> str:
-    """Return the form in which it is stored."""
+    """Return this record as the text that `aptui_state` stores."""
     return json.dumps([file.digest, file.stamp])
 
 

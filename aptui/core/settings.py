@@ -27,14 +27,14 @@ from aptui.shared.param_schema import mistakes
 FILE_NAME = ".aptui.yaml"
 SKIP = "skip"
 RULE = "\0rule"
-"""Value of `Value.file` for a parameter that a rule of the project's configuration sets, not a settings file."""
+"""Value of `Value.file` for a parameter that the project's configuration sets, not a settings file."""
 
 Json = object
 """Result of `json.loads`."""
 Slot = tuple[str, str]
 """(platform, or "" for all of them; parameter)."""
 _Layers = tuple[tuple[str, str], ...]
-"""The settings of a source, in order: (`RULE`, its number), (folder, ""), (folder, pattern of its file); the last one wins."""
+"""The settings of a source, in order: (`RULE`, its number), (folder, ""), (folder, pattern of its file); the last setting wins."""
 
 
 class Value(NamedTuple):
@@ -73,7 +73,7 @@ class _Folder(Struct):
     sections: dict[str, dict[str, dict[str, Json]]] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
     files: dict[str, _Folder] = field(default_factory=dict)
-    """{pattern relative to the folder: settings of the files that match}."""
+    """{pattern relative to the folder: settings of the files that match it}."""
 
     def about(self, builder: str) -> object:
         """Return all settings for one builder."""
@@ -140,11 +140,11 @@ class SettingsTree:
 
     @property
     def folders(self) -> Collection[str]:
-        """The folders that have a file."""
+        """The folders that have a settings file."""
         return self._texts.keys()
 
     def text(self, folder: str) -> str:
-        """Return the text of a folder's file, "" if the file does not exist."""
+        """Return the text of a folder's settings file, "" if the file does not exist."""
         return self._texts.get(folder, "")
 
     def put(self, folder: str, text: str) -> frozenset[bytes]:
@@ -168,7 +168,7 @@ class SettingsTree:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Return the problem of each invalid file, by folder."""
+        """Return {folder: the problem of its settings file} of all invalid settings files."""
         return tuple(found.problem for _folder, found in sorted(self._folders.items()) if found.problem)
 
     def files_above(self, key: PathKey) -> list[tuple[str, str]]:
@@ -191,7 +191,7 @@ class SettingsTree:
         return found
 
     def _above(self, key: PathKey) -> tuple[str, ...]:
-        """Return the folders above `key` that have a file, the nearest last."""
+        """Return the folders above `key` that have a settings file, the nearest last."""
         if not self._folders:
             return ()
         found, folder = [], parent(key)
@@ -238,7 +238,7 @@ class SettingsTree:
             values["", name] = Value(value, RULE, where)
 
     def _add(self, file: _Folder, builder: Builder, values: dict[Slot, Value], skips: dict[str, str]) -> None:
-        """Apply one file on top of the files of the folders above it."""
+        """Apply one settings file on top of the files of the folders above it."""
         section = file.sections.get(builder.name)
         if section is None:
             return

@@ -1,6 +1,6 @@
 """Everything that the author of a builder imports. `BUILDERS.md` explains it with examples.
 
-A builder answers two questions. `create_jobs`: which jobs does this source need, and which other files do they depend on?
+A builder has two methods. `create_jobs`: which jobs does this source need, and which other files do they depend on?
 `process_job`: do one of these jobs and return its products. `SimpleBuilder` answers the first question for builders with one job
 per platform. The names follow O3DE's `AssetBuilderSDK`. Builders run in worker processes, one call at a time. The engine kills a
 worker whose run exceeds a limit, is cancelled, or has a source that changed: the worker gets SIGTERM, which raises an exception
@@ -93,7 +93,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from aptui.sdk import programs  # most builders start no program
+    from aptui.sdk import programs  # this module is imported here, because most builders start no program
 
     return getattr(programs, name)
 
@@ -131,7 +131,7 @@ class Cancelled(Exception):
 
 
 class JobError(Exception):
-    """Fails the analysis or the job. The text is the error that users see: one line, without a traceback."""
+    """Fails the analysis or the job. Its text is the error that users see: one line, without a traceback."""
 
 
 class MatchedFile(NamedTuple):
@@ -143,14 +143,16 @@ class MatchedFile(NamedTuple):
 
 
 class PlatformInfo(Struct, frozen=True):
-    """A platform and its tags (lower case)."""
+    """A platform and its tags (tags in lower case)."""
 
     id: str
     tags: tuple[str, ...] = ()
 
 
 class SourceDependency(Struct):
-    """This source's jobs depend on another source: its bytes enter their fingerprints, and its change re-analyses this source.
+    """Declares that the jobs of a source depend on another source.
+
+    Their fingerprints cover its bytes, and its change repeats the analysis.
 
     `uuid` wins over `path`. The file need not exist yet.
     """
@@ -161,9 +163,12 @@ class SourceDependency(Struct):
 
 
 class JobDependency(Struct):
-    """A job depends on another job: the one with `job_key` of `source` on `platform` (that of the job itself, or `common`).
+    """Declares that a job depends on the job with `job_key` of `source` on `platform`.
 
-    `uuid` wins over `source`. `*` in `source` is any text, `/` included: the jobs of all matching sources, also of later ones.
+    `platform` is the platform of the job itself, or `common`.
+
+    `uuid` wins over `source`. `*` in `source` is any text, `/` included: the dependency is on the jobs of all matching sources,
+    also of sources added later.
     """
 
     source: str
@@ -200,7 +205,7 @@ class CreateJobsResponse(Struct):
 
 
 class LoadBehavior(IntEnum):
-    """When the runtime loads a dependency of a product: before the product is ready, right after it, or on demand.
+    """The time when the runtime loads a dependency of a product: before the product is ready, right after it, or on demand.
 
     The low bits of a dependency's flags contain this value.
     """
@@ -218,9 +223,12 @@ class PathDependencyKind(IntEnum):
 
 
 class ProductDependency(Struct):
-    """A product needs another product at run time, known by its asset id: the UUID of its source, and its sub id there.
+    """Declares that a product needs another product at run time, by asset id.
 
-    It re-runs nothing, and the other product need not exist. `load` may also be a whole number of flags (64 bits).
+    An asset id is the UUID of the other product's source, and its sub id.
+
+    A change of the other product re-runs no job, and the other product need not exist. `load` may also be a whole number of flags
+    (64 bits).
     """
 
     source_uuid: UUID
@@ -229,12 +237,14 @@ class ProductDependency(Struct):
 
 
 class PathDependency(Struct):
-    """A product needs others at run time, known by a path. It re-runs nothing, and a file of that path need not exist yet.
+    """Declares that a product needs other products at run time, by a path.
 
-    `path` is relative to the scan folders (a source's may be absolute too), or to the folder of the product's own platform; case
-    is ignored. In `path`, `*` is any text, `/` included, and a leading `!` excludes the path from the
-    matches of this product's paths with `*`. A PRODUCT_FILE with the extension of an image (`.png`, `.tif` ...) counts as a
-    SOURCE_FILE, because builders name images by their sources. `load` is as in `ProductDependency`.
+    Their changes re-run no job, and the path need not exist yet.
+
+    `path` is relative to the scan folders (the path of a source may be absolute, too), or to the folder of the product's own
+    platform; case is ignored. In `path`, `*` is any text, `/` included, and a leading `!` excludes the path from the matches of
+    this product's paths with `*`. A PRODUCT_FILE with the extension of an image (`.png`, `.tif` ...) counts as a SOURCE_FILE,
+    because builders name images by their sources. `load` is as in `ProductDependency`.
     """
 
     path: str
@@ -248,7 +258,7 @@ class JobProduct(Struct):
     `path`: relative to `request.products_dir` or absolute below it (moved), or an absolute path elsewhere (copied). Only its file
     name enters the product's name: `<platform>/<folder of the source>/<file name>`, in lower case. `sub_id` identifies the product
     among those of its source and must be stable and unique there: 0 for the only product of a job, and by default the CRC-32 of the
-    file name if there are several. `legacy_sub_ids` are those that it had in earlier versions of the builder.
+    file name if there are several. `legacy_sub_ids` are the sub ids that it had in earlier versions of the builder.
 
     `dependencies` and `path_dependencies` are the products that it needs at run time. `dependencies_handled` says that they are all
     dependencies. A job that declares dependencies but never sets this for any product gets a warning.
@@ -275,7 +285,7 @@ class JobProduct(Struct):
 class ProcessJobResponse(Struct):
     """Answer of `process_job`.
 
-    `dependencies` are files that it read and that `create_jobs` did not declare (absolute, or relative to their scan folder).
+    `dependencies` are files that the job read and that `create_jobs` did not declare (absolute, or relative to their scan folder).
     """
 
     result: Result = Result.FAILED
@@ -309,7 +319,7 @@ class JobLog:
         self._write(2, text, _pairs(context))
 
     def error(self, text: str, **context: object) -> None:
-        """Log an error; the job counts it, but does not fail only because of it."""
+        """Log an error; the job counts it, but does not fail because of it."""
         self._write(3, text, _pairs(context))
 
 
@@ -371,8 +381,8 @@ class CreateJobsRequest(_Request):
     """Question to `create_jobs`. Use `builder_name` as job key, unless a source has several jobs.
 
     `params` are the builder's parameters common to all platforms; `platform_params` maps a platform id to the parameters that
-    differ on it. Both include the changes of the `.aptui.yaml` files above the source. `source_dependencies` are those that
-    `depends_on` and `matching` declared; the worker adds them to those of the response.
+    differ on it. Both include the changes of the `.aptui.yaml` files above the source. `source_dependencies` are the dependencies
+    that `depends_on` and `matching` declared; the worker adds them to the response.
     """
 
     platforms: tuple[PlatformInfo, ...]
@@ -381,7 +391,10 @@ class CreateJobsRequest(_Request):
     log: JobLog
     source_dependencies: list[SourceDependency] = field(default_factory=list)
     unknown_patterns: list[str] = field(default_factory=list)
-    """Patterns that were asked for and that no earlier analysis declared: this analysis is repeated with their files."""
+    """Patterns that the builder requested and that no earlier analysis declared.
+
+    The engine repeats this analysis with their files.
+    """
 
     def params_for(self, platform: str) -> dict[str, Any]:
         """Return the builder's parameters for `platform`, without defaults."""
@@ -411,7 +424,7 @@ class CreateJobsRequest(_Request):
         rules of the engine decide which files count: order of scan folders, hidden files, case, `ignore`. A plain path is a
         pattern, too.
 
-        The engine does not know a new pattern yet. Then the list is empty, whatever `create_jobs` returns is dropped, and
+        The engine does not know a new pattern yet. Then the list is empty, the result of `create_jobs` is dropped, and
         `create_jobs` is called again with the files.
         """
         kind = SourceDependencyKind.WILDCARD if "*" in pattern or "?" in pattern else SourceDependencyKind.ABSOLUTE
@@ -545,7 +558,7 @@ class Builder(Protocol):
         ...
 
     def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
-        """Do one job and return its products; must be deterministic: equal inputs, equal bytes."""
+        """Do one job and return its products; must be deterministic: equal inputs give products with equal bytes."""
         ...
 
 

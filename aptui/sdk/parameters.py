@@ -75,7 +75,10 @@ def check_params(schema: Schema, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def library_versions(*names: str) -> str:
-    """Return `name version, …` of installed distributions, without importing them: their upgrade may change products."""
+    """Return `name version, …` of installed distributions, without importing them.
+
+    An upgrade of a distribution may change products.
+    """
     return ", ".join(f"{name} {_version(name)}" for name in names)
 
 

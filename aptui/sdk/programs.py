@@ -1,7 +1,7 @@
 """Optional Python packages and programs that builders need.
 
-Both are looked up when a job runs, not at import: workers without such sources pay nothing, and if one is missing, only its jobs
-fail, with the way to get it.
+Both are looked up when a job runs, not at import: workers without such sources do not load them, and if a package or program is
+missing, only its jobs fail, with advice how to get it.
 
 Tests: `tests/sdk/test_programs.py`, `tests/sdk/test_kit.py`.
 """
@@ -44,7 +44,7 @@ class MissingError(JobError):
 
 
 class ProgramResult(Struct, frozen=True):
-    """How a program ended: its exit status (negative: the signal) and its output, both streams together."""
+    """Result of a program: its exit status (negative = number of the signal) and its output, with both streams together."""
 
     status: int
     output: str
@@ -54,7 +54,7 @@ def library(module: str, distribution: str = "") -> Any:
     """Return the imported `module` of an optional package.
 
     Raises:
-        MissingError: it is not installed, or cannot be imported.
+        MissingError: the package is not installed, or cannot be imported.
     """
     try:
         return importlib.import_module(module)
@@ -118,7 +118,7 @@ def run_program(
 
     Raises:
         MissingError: the program cannot be started.
-        TooLongError: it reached a limit.
+        TooLongError: the program reached a limit.
     """
     cpu_s = MOST_CPU_S if cpu_s is None else cpu_s
     memory_bytes = MOST_DATA_BYTES if memory_bytes is None else memory_bytes
@@ -136,7 +136,7 @@ def run_program(
     with process:
         assert process.stdout is not None
         for limit, most in ((resource.RLIMIT_CPU, cpu_s), (resource.RLIMIT_DATA, memory_bytes)):
-            with suppress(OSError, ValueError):  # it has ended, or has a lower limit
+            with suppress(OSError, ValueError):  # the program has ended, or has a lower limit already
                 resource.prlimit(process.pid, limit, (most, most))
         output = process.stdout.read(MOST_OUTPUT_CHARACTERS)
         while process.stdout.read(MOST_OUTPUT_CHARACTERS):
@@ -176,7 +176,7 @@ _BOUND = re.compile(r"(>=|<=|==|!=|~=|<|>)\s*([0-9.]+)")
 
 
 def names_of(builder: object, attribute: str) -> tuple[str, ...]:
-    """Return the texts of a class attribute (`requires`, `tools`), which may be one text alone."""
+    """Return the texts of a class attribute (`requires`, `tools`), which may be a single text."""
     found = getattr(builder, attribute, ())
     return (found,) if isinstance(found, str) else tuple(map(str, found))
 
@@ -221,7 +221,7 @@ def _find_version(name: str) -> str:
 
 
 def _is_within(version: str, sign: str, bound: str) -> bool:
-    """Whether a version keeps to a bound. Releases are compared number by number; marks of pre-releases do not count."""
+    """Whether a version is within a bound. Releases are compared number by number; marks of pre-releases are ignored."""
     found, wanted = _numbers(version), _numbers(bound)
     if sign == "~=":
         return found >= wanted and found[: len(wanted) - 1] == wanted[:-1]

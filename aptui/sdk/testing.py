@@ -1,4 +1,4 @@
-"""Run a builder in a test, without an engine: files in a temporary folder, its products, dependencies, log and facts.
+"""Runs a builder in a test without an engine, on files in a temporary folder, and returns products, dependencies, log and facts.
 
     def test_words_are_shouted(tmp_path):
         bench = BuilderBench(Shout(), tmp_path)
@@ -46,9 +46,9 @@ class BuilderBench:
     """Runs the jobs of one builder.
 
     Args:
-        builder: an instance of its class.
+        builder: an instance of the builder's class.
         folder: an empty folder; the sources are below its `assets`.
-        name: the builder's name in the configuration; that of the class by default.
+        name: the builder's name in the configuration; the name of the class by default.
         platforms: platform ids.
 
     `lines` is what the builder logged, (severity 0 debug … 3 error, text); `progress` the fractions that it reported; `products`
@@ -90,7 +90,7 @@ class BuilderBench:
         params: Mapping[str, Any] | None = None,
         platform_params: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> CreateJobsResponse:
-        """Return the builder's answer to `create_jobs`, failures included; `platform_params` by platform id."""
+        """Call `create_jobs` and return the builder's answer, also if it failed; `platform_params` has platform ids as keys."""
         request = CreateJobsRequest(
             builder_name=self.name,
             scan_folder=str(self.folder / "assets"),
@@ -121,11 +121,11 @@ class BuilderBench:
     def process(
         self, source: str, platform: str = "", *, is_draft: bool = False, job: JobDescriptor | None = None, **params: Any
     ) -> ProcessJobResponse:
-        """Return the builder's answer to `process_job`, failures included.
+        """Call `process_job` and return the builder's answer, also if it failed.
 
         Args:
             source: relative path.
-            platform: its id; the first one by default.
+            platform: id of the platform; the first platform by default.
             is_draft: make the draft (`request.quality`).
             job: one of the jobs that `analyse` returned, of a builder with several per platform.
             params: the builder's parameters.

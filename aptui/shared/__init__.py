@@ -1,4 +1,4 @@
-"""Small pure things that many rooms need: errors, addresses, peers, health, sanitizing, printing.
+"""Small modules that many packages need: errors, addresses, peers, health, sanitizing, printing.
 
-Nothing here imports another room.
+They import no other package of aptui.
 """

@@ -1,4 +1,4 @@
-"""Flood control for log records that clients can cause: a maximum number of each kind, then a count of the rest.
+"""Flood control for log records that clients can cause: reports a maximum number of each kind, then counts the rest.
 
 Tests: `tests/shared/test_floods.py`.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import asyncio
 
 KINDS_LIMIT = 256
-"""Maximum number of kinds: clients that invent names must not fill our memory; further kinds count as one."""
+"""Maximum number of kinds: clients that invent names must not fill our memory; all further kinds are treated as a single kind."""
 _OTHERS = "others"
 
 
@@ -61,7 +61,7 @@ def more_like_this(count: int) -> str:
 
 
 class ErrorReports:
-    """Reports on standard error that outsiders can cause: ten of a kind per minute, then a count of the rest."""
+    """Prints reports that outsiders can cause on standard error: ten of a kind per minute, then a count of the rest."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._gate, self._clock = FloodGate(), clock

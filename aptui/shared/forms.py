@@ -1,4 +1,4 @@
-"""Types of messages, prepared once for msgspec, by one thread at a time.
+"""Prepares each type of message for msgspec once, in one thread at a time.
 
 When msgspec first decodes into a record, it reads the annotations of the record and of all nested records, and stores the
 result with the class, field by field. A second thread that decodes into that class then reads fields that are still empty,

@@ -1,4 +1,4 @@
-"""Wildcards from untrusted input: bounded length, and matching in time linear in pattern and text.
+"""Wildcard patterns from untrusted input: their length is limited, and the time to match is linear in pattern and text.
 
 A pattern is cut at its stars; each piece between them has a fixed length, so that the matcher tries places in
 order and never goes back. The text that each star matches is found from the end: the last piece must end the text, and
@@ -16,7 +16,7 @@ _FLAGS = re.IGNORECASE | re.DOTALL
 
 
 class _Piece:
-    """Text of a fixed length; `?` is any character except a slash."""
+    """The text between two stars of a pattern, with a fixed length; `?` is any character except a slash."""
 
     def __init__(self, text: str) -> None:
         self.length = len(text)
@@ -58,7 +58,10 @@ class Glob:
         return place >= at and self._rest[-1].is_at(text, place)
 
     def take_stars(self, text: str) -> tuple[str, ...] | None:
-        """Return the text that each star matches, earlier stars as much as possible; None if the text does not match."""
+        """Return the text that each star matches, where earlier stars match as much as possible.
+
+        The result is None if the text does not match.
+        """
         at, ends = self._first.length, len(text)
         if not self._first.is_at(text, 0):
             return None

@@ -25,7 +25,7 @@ class WatchMode(StrEnum):
 class WatchedRoot(Struct, frozen=True):
     """One watched root: `path` is text for people, `detail` a sentence or "".
 
-    `watches` is the number of watches that the kernel holds for it.
+    `watches` is the number of watches that the kernel holds for the root.
     """
 
     path: str
@@ -71,7 +71,7 @@ class Health(Struct, frozen=True):
         roots: the watched roots.
         sandbox: "" or why builders and commands run without the sandbox that the project wants.
         pool: "" or why workers do not start; `broken_builders` are (name, why) whose circuit breaker is open.
-        disk: "" or the problem of a disk: that of the cache, or one of the sources, which cannot be read.
+        disk: "" or a problem: of the disk of the cache, or of a disk of sources that cannot be read.
         database: "" or the problem of the asset database.
         configuration: "" or why the configuration on disk is not the one in use.
         is_paused: no run starts until `resume`; `is_draining`: pending work is finished, and new changes are ignored.

@@ -1,4 +1,4 @@
-"""Imports of libraries without parts that this process does not need, or does not need yet."""
+"""Imports libraries without the modules that this process does not need, or does not need yet."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _M_ARENA_MAX = -8
 def use_one_heap() -> None:
     """Let threads that start from now on share one heap, because each heap of several would keep its thread's peak memory.
 
-    Threads do not wait for the one heap: Python runs one of them at a time.
+    Threads do not wait for the shared heap, because Python runs one thread at a time.
     """
     _call_libc("mallopt", _M_ARENA_MAX, 1)
 
@@ -36,7 +36,7 @@ def _call_libc(name: str, *arguments: int) -> None:
 
 @contextmanager
 def without(*names: str) -> Iterator[None]:
-    """Hide modules while the block imports others that do not need them; modules that are imported already stay."""
+    """Hide modules while the block imports other modules that do not need them; modules that are imported already stay."""
     with _instead(dict.fromkeys(names)):  # for the import system, None means "not found"
         yield
 
@@ -66,7 +66,7 @@ def _instead(modules: dict[str, ModuleType | None]) -> Iterator[None]:
         yield
     finally:
         for name in mine:
-            del known[name]  # later imports get the real module
+            del known[name]  # later imports must get the real module
 
 
 class _Deferred(ModuleType):

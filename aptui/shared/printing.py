@@ -1,6 +1,6 @@
 """Printing of results for users and programs: safe text, tables, JSON, durations.
 
-All untrusted text goes through `line`, so that no escape sequence reaches a terminal. JSON is pure ASCII, so it
+All untrusted text is passed through `line`, so that no escape sequence reaches a terminal. JSON is pure ASCII, so it
 needs nothing else.
 
 Tests: `tests/cli/test_read_verbs.py`.
@@ -126,7 +126,7 @@ def is_of_stdout(error: OSError) -> bool:
     try:
         sys.stdout.flush()
     except OSError:
-        return True  # the text is still in the buffer
+        return True  # the text that could not be written is still in the buffer
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
@@ -134,7 +134,7 @@ def is_of_stdout(error: OSError) -> bool:
 
 
 def silence_stdout() -> None:
-    """Discard the interpreter's last flush of stdout, because its reader is gone."""
+    """Discard the interpreter's last flush of stdout, because the reader of the pipe is gone."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
@@ -192,7 +192,10 @@ def _row(cells: Sequence[str], widths: Sequence[int], right: Sequence[int], show
 
 
 def _squeeze(widths: list[int], limit: int, right: Sequence[int], spare: Sequence[int]) -> list[int]:
-    """Leave spare columns out, then cut the widest columns of text, until a row fits or no more can go; return the shown ones."""
+    """Leave spare columns out, then cut the widest columns of text, until a row fits; return the shown columns.
+
+    A row may stay too wide if no column can be cut further.
+    """
     shown = list(range(len(widths)))
     gone = list(spare)
     least = [size if index in right else min(size, _LEAST_COLUMN) for index, size in enumerate(widths)]

@@ -17,7 +17,7 @@ from aptui.shared.errors import HostError
 
 
 class SharingSum(Struct):
-    """Counts of one builder, or of all.
+    """Counts of one builder, or of all builders.
 
     `unusable` counts results that were found but not used: damaged, not authentic, incomplete, or too slow. `built_ms` is the sum
     of the original run times of restored results. `fetch_ms` is the time spent on finding and fetching results; parallel fetches
@@ -64,7 +64,7 @@ def sum_of(counts: Mapping[str, int]) -> SharingSum:
 
 
 class Account:
-    """The account of one run of an engine; several threads may write to it."""
+    """The counts of one run of an engine, by builder; several threads may write to this object."""
 
     def __init__(self) -> None:
         self._sums: dict[str, SharingSum] = {}
@@ -87,7 +87,7 @@ class Account:
             return total(self._sums.values())
 
     def line(self) -> str:
-        """Return the account in a line, "" if no result was requested."""
+        """Return the effect of sharing as one line, "" if no result was requested."""
         return line(self.total())
 
 
@@ -132,7 +132,7 @@ class Mismatch(StoreError):
 
 
 class StoreRefused(StoreError):
-    """A store refuses for a reason that a retry does not change: no permission, or read-only."""
+    """A store refuses a request, and a retry would not help: permission is missing, or the store is read-only."""
 
 
 class StoreFull(StoreError):
@@ -143,21 +143,21 @@ class Store(Protocol):
     """A store of records and blobs. Any thread may call its methods; all but `close` raise `StoreError`."""
 
     address: str
-    """Its address for display, without secrets."""
+    """Address of the store for display, without secrets."""
 
     def get_record(self, key: str) -> bytes | None:
         """Return the record at `key`, None = it does not exist. The reader checks it (`record.open_record`)."""
         ...
 
     def put_record(self, key: str, data: bytes, *, if_absent: bool = True) -> bool:
-        """Publish a record completely or not at all; return False if one exists and `if_absent` is set."""
+        """Publish a record completely or not at all; return False if the record exists already and `if_absent` is set."""
         ...
 
     def get_blob(self, digest: str, target: str, size: int) -> bool:
-        """Write the blob to the new file `target`, verified by length and SHA-256; return False if it does not exist.
+        """Write the blob to the new file `target`, verified by length and SHA-256; return False if the blob does not exist.
 
         Raises:
-            Mismatch: it has other bytes. After any error the file `target` does not exist.
+            Mismatch: the blob has other bytes. After any error the file `target` does not exist.
         """
         ...
 

@@ -1,9 +1,9 @@
 r"""Sanitizing: untrusted text (of builders, file names, logs) is made safe for a terminal.
 
-Escape sequences are removed, in 7-bit and 8-bit form, finished or not. Remaining control characters are *shown* instead
-of obeyed, so that the remains cannot form a new sequence: C0 as its picture (`␛`), C1, bidirectional and
-zero-width controls as U+FFFD. Bytes of a file name that are not UTF-8 (`core.paths.to_text`) appear as `\xNN`. The raw text
-stays where it was: in the log file, in the database.
+Escape sequences are removed, in 7-bit and 8-bit form, finished or not. Remaining control characters are *shown* instead of obeyed,
+so that the remains cannot form a new sequence: C0 as its picture (`␛`), C1, bidirectional and zero-width controls as U+FFFD. Bytes
+of a file name that are not UTF-8 (`core.paths.to_text`) appear as `\xNN`. The raw text stays unchanged in the log file and in the
+database.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Traces: spans of time written to a file that Perfetto and Chrome open (the Trace Event Format, its JSON array form).
 
-`TraceFile` writes the events that it gets. The functions below it are the trace of this process. It is off until `start` is
-called; while it is off, `span` costs a call and writes nothing. The callers of `span` choose the names of spans.
+`TraceFile` writes the events that it gets. The functions below that class write the trace of this process. It is off until `start`
+is called; while it is off, `span` costs a call and writes nothing. The callers of `span` choose the names of spans.
 
 The file of a killed process is complete up to its last lines: the format does not need the closing bracket.
 """
@@ -34,7 +34,7 @@ class TraceFile:
     Times are nanoseconds of any one clock. The viewer shows a track as a thread.
 
     Args:
-        path: the file; an existing one is overwritten.
+        path: the file; an existing file is overwritten.
 
     Raises:
         UserError: its folder does not exist. HostError: it cannot be written.
@@ -52,7 +52,7 @@ class TraceFile:
         self._file.write("[\n")
 
     def name(self, text: str, *, process: int = 1, track: int | None = None) -> None:
-        """Name a process, or a track of it."""
+        """Name a process, or a track of a process."""
         what = "process_name" if track is None else "thread_name"
         self._add({"ph": "M", "name": what, "pid": process, "tid": track or 0, "args": {"name": text}})
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ENGINE_LOG_BYTES = 4 * 1024 * 1024
 MOST_ENGINE_LOGS = 5
 _HEADER_FIELD_CHARS = 80
-"""Maximum length of a header field; a line with a longer one is not a record."""
+"""Maximum length of a header field; a line with a longer field is not a record."""
 _NAME_BYTES = 255
 """Maximum length of a file name in bytes, on all common file systems (NAME_MAX)."""
 
@@ -198,7 +198,7 @@ def parse(path: Path) -> list[JobLogLine]:
 
 
 def parse_text(text: str, now_ms: int) -> list[JobLogLine]:
-    """Return the lines of a log; `now_ms` is the time of lines without one."""
+    """Return the lines of a log; `now_ms` is the time of lines that have no time."""
     physical = _LINE_END.split(text)
     if physical[-1] == "":
         physical.pop()
@@ -257,7 +257,7 @@ def _open_to_append(path: Path) -> BinaryIO:
 
 
 class EngineLog:
-    """The engine's own log, `<folder>/<base>.log`; a full one is renamed to `<base>.<epoch>.log`, and only the newest stay.
+    """The engine's own log, `<folder>/<base>.log`; a full log is renamed to `<base>.<epoch>.log`, and only the newest logs stay.
 
     Args:
         started_ms: time of the run that begins.

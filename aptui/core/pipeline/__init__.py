@@ -1,1 +1,1 @@
-"""The pipeline: events in, commands and notices out; the records it works on live in `core.state`."""
+"""The pipeline: it receives events and returns commands and notices. Its records are in `core.state`."""

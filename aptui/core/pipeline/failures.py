@@ -1,4 +1,4 @@
-"""The failure of jobs: after a run, or without a run if a job can never work.
+"""Marks jobs as failed: after a failed run, or without a run if a job can never succeed.
 
 Tests: `tests/core/pipeline/test_jobs.py`.
 """
@@ -32,7 +32,7 @@ _FIRST_SIGNAL_STATUS = 129
 
 
 def list_settings(project: Project, builder: Builder, rel: str, kind: str, error: str, *, is_analysis: bool) -> tuple[Entry, ...]:
-    """Return the settings that can have made a run fail, and would not change the products of one that succeeds.
+    """Return the settings that can have made a run fail, but do not affect the products of a successful run.
 
     Args:
         project: the configuration.
@@ -170,25 +170,28 @@ class Failures(PipelinePart):
         return self._list_settings(job, job.failure.kind) if job.failure is not None and job.failure.settings else ()
 
     def is_by_other_settings(self, job: Job) -> bool:
-        """Whether a setting that may have caused the failure of `job` has changed since."""
+        """Whether a setting that may have caused the failure of `job` has changed since the failure."""
         return job.failure is not None and self.list_settings_now(job) != job.failure.settings
 
     def may_retry(self, job: Job) -> bool:
-        """Whether a scan with retries runs `job` again, which failed with its current inputs and settings."""
+        """Whether a scan with retries runs the failed `job` again, although its inputs and settings did not change."""
         if job.failure is None or job.failure.kind == FailureKind.OBSTACLE:
             return True
         return self._jobs.project.retry_failed is RetryFailed.ALWAYS and not job.failure.is_expensive
 
     @staticmethod
     def remember_run(job: Job) -> None:
-        """Keep the row's description of the run that made the products of `job`, before a failed run replaces it."""
+        """Keep the description of the run that made the products of `job`.
+
+        It is called before a failed run replaces this description in the row.
+        """
         if job.failure is None and job.fingerprint:
             committed = CommittedRun(job.warnings, job.errors, job.duration_ms, job.completed_ms, job.log_file, job.last_log_ms)
             job.failure = JobFailure(committed=committed)
 
     @staticmethod
     def restore_run(job: Job) -> None:
-        """Restore the description, in its row, of the run that made the products of `job`, because the job needs no run now."""
+        """Restore the description of the run that made the products of `job` in the row, because the job needs no run now."""
         committed = job.failure.committed if job.failure is not None else None
         if committed is not None:
             job.warnings, job.errors, job.duration_ms = committed.warnings, committed.errors, committed.duration_ms
@@ -216,7 +219,7 @@ class Failures(PipelinePart):
         )  # fmt: skip
 
     def _step_of(self, job: Job) -> str:
-        """Return the step by which the history of a job describes a failed run (`core.rows`)."""
+        """Return the entry for a failed run in the history of its job, as a step (`core.rows.RunStep`)."""
         if not job.planned:
             return ""
         known = rows.moment(job.inputs, job.products)

@@ -42,7 +42,7 @@ _IN_FLIGHT = frozenset({JobState.QUEUED, JobState.RUNNING})
 
 
 class Drafts(PipelinePart):
-    """Chooses between draft and final, and keeps the jobs whose final is pending."""
+    """Chooses whether a job makes its draft or its final, and lists the jobs whose final is pending."""
 
     def __init__(self, jobs: Jobs) -> None:
         super().__init__(jobs)
@@ -53,7 +53,10 @@ class Drafts(PipelinePart):
         self._held: dict[PathKey, None] = {}
         """Sources of jobs that were due while the finals of their inputs were still pending."""
         self._has_moved = self._takes_any = False
-        """Whether a final was planned since sources were held; whether all held sources are due, as no final was planned."""
+        """`_has_moved`: whether a final was planned since sources were added to `_held`.
+
+        `_takes_any`: whether all held sources are due, because no final was planned.
+        """
 
     def mark_pending(self, job: Job) -> None:
         """Note that `job` has its draft and that its final is pending."""
@@ -64,7 +67,7 @@ class Drafts(PipelinePart):
     def choose(self, job: Job, number: int, assembly: Assembly) -> tuple[int, Manifest]:
         """Return fingerprint and manifest of the next run of `job`, which makes its draft or its final.
 
-        `number` and the assembly's manifest belong to the final.
+        `number` is the fingerprint of the final, and `assembly` has its manifest.
         """
         final = number, assembly.manifest
         is_due, job.is_due = job.is_due, False
@@ -91,7 +94,10 @@ class Drafts(PipelinePart):
         return True
 
     def blocks_with_final(self, blocker: Job, job: Job) -> bool:
-        """Whether `job`, which is new or edited, waits only for the final of another job, although its draft is enough."""
+        """Whether `job`, which is new or edited, waits only for the final of another job.
+
+        The draft of the other job is enough for it.
+        """
         if not blocker.is_draft or blocker.state not in _IN_FLIGHT or job.is_due:
             return False
         fact = job.source.fact
@@ -103,7 +109,7 @@ class Drafts(PipelinePart):
         """Return the jobs whose finals are due now, [] while anything else is pending; the caller evaluates them."""
         while (self._pending or self._held) and self._is_quiet():
             if not self._pending:
-                if self._jobs.running:  # their results may be inputs of these finals
+                if self._jobs.running:  # results of running jobs may be inputs of the finals
                     return []
                 self._pending, self._held = self._held, {}
                 self._takes_any, self._has_moved = not self._has_moved, False
@@ -200,7 +206,7 @@ class ChainFeedback:
         return self._counts.get(source.key, (0, ""))[1]
 
     def _writer_of(self, source: Source, fact: FileFact) -> str:
-        """Return the name of a job of a later stage that ran when the file was written, "" when none did."""
+        """Return the name of a job of a later stage that ran when the file was written, "" if no job ran then."""
         stages = self._stages_below(source)
         if not stages:
             return ""

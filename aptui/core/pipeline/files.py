@@ -22,7 +22,7 @@ from aptui.core.settings import file_key
 from aptui.core.state.working_set import PendingFolder
 from aptui.shared.files import lfs
 
-# The spread of a change: which sources are planned again because files, names or settings changed.
+# Spread of a change: finds the sources to plan again because files, names or settings changed.
 
 
 class Spread(PipelinePart):
@@ -132,7 +132,8 @@ class Files(PipelinePart):
         """Handle the end of a scan: folders that it did not report are unchanged, or gone."""
         self._memory.end_scan()
         for folder in [folder for folder in self._settings.folders if self._memory.file(file_key(folder)) is None]:
-            self._spread.spread_settings(folder, self._put_settings(folder, ""))  # its file was deleted while no engine was running
+            # the file of this source was deleted while no engine was running
+            self._spread.spread_settings(folder, self._put_settings(folder, ""))
         for folder in self._plans.retries.folders():
             self._retry_folder(folder)
         for key in self._waiters.list_awaited():
@@ -196,8 +197,8 @@ class Files(PipelinePart):
         self._retry_folder(event.folder, pending.open)
         for key in self._waiters.keys_in((event.folder,)):
             self._jobs.wake(key)
-        # The folder is closed before `spread`: its row then waits only for the rows of its own files, not for dependents in other
-        # folders.
+        # The folder is closed before `spread` runs, so that its row waits only for rows of its own files, not for dependents in
+        # other folders.
         self._close_folder(pending)
         self._spread.spread({*gone, *(key for key in keys if key not in pending.open)})
         self._spread.spread_settings(event.folder, adjusted)
@@ -242,12 +243,13 @@ class Files(PipelinePart):
         return unread
 
     def _put_settings(self, folder: str, text: str) -> frozenset[bytes]:
-        """Store the settings of `folder`; return the builders that the change affects."""
+        """Store the adjustments of `folder`; return the builders that the change of adjustments affects."""
         if self._settings.text(folder) == text:
             return frozenset()
         self._ledger.put("put_state", (SETTINGS_STATE + folder, text))
         adjusted = self._settings.put(folder, text)
-        if adjusted:  # with an empty signature the next engine checks every source; it is set again when everything is settled
+        # with an empty signature the next engine checks every source; the signature is set again when everything is settled
+        if adjusted:
             self._ledger.put("put_state", ("signature", ""))
         return adjusted
 
@@ -261,7 +263,7 @@ class Files(PipelinePart):
     def _drop_orphans(self, event: FolderSeen) -> None:
         """Drop sources of files that no longer differ from another file only in case.
 
-        Their keys are their exact paths.
+        The key of each of these sources is its exact path.
         """
         spelled = {PathKey(fact.rel) for row in event.rows for fact in row[2] if str(fact.rel) != key_of(fact.rel)}
         orphans = spelled.difference(PathKey(fact.rel) for fact, _others in event.clashes)
@@ -269,7 +271,10 @@ class Files(PipelinePart):
             self._plans.remove_source(source.key)
 
     def _winners(self, event: FolderSeen) -> dict[PathKey, FileFact]:
-        """Return the winning files of the folder: if several parts have a path, the first part wins; clashes are left out."""
+        """Return the winning files of the folder: if several scan folders have a path, the first scan folder wins.
+
+        Clashes are left out.
+        """
         return merge_folder([facts for _scan_folder, _digest, facts in event.rows], self._project.metadata_types)[0]
 
     def _needs_digest(self, key: PathKey, fact: FileFact) -> bool:
@@ -296,7 +301,7 @@ class Files(PipelinePart):
         for key, fact in facts:
             asked = self._memory.hashing.pop(key, None)
             if asked is None:
-                continue  # it was deleted while it was read
+                continue  # the file was deleted while it was read
             if not _is_same(asked, fact):
                 restless.append(key)
                 continue
@@ -350,7 +355,9 @@ class Files(PipelinePart):
                 self._small[key] = old.digest
 
     def _retry_fetched(self, facts: list[tuple[PathKey, FileFact]]) -> None:
-        """Plan the sources again whose Git LFS pointers were replaced by the files: these have the same digests, and other sizes.
+        """Plan the sources again whose Git LFS pointers were replaced by the real files.
+
+        A pointer and its file have the same digest, but different sizes.
 
         Jobs that failed because the files were missing are retried, and analyses that may have read the pointers are repeated.
         """
@@ -358,7 +365,7 @@ class Files(PipelinePart):
         for source in self._memory.load(sorted(self._memory.dependents(fetched))) if fetched else ():
             for job in source.jobs.values():
                 if job.is_analysis:
-                    job.fingerprint = 0  # with its old fingerprint the analysis could be found unchanged
+                    job.fingerprint = 0  # with its old fingerprint the analysis would seem unchanged
                     if job.state is JobState.COMPLETED:
                         self._plans.force(job, "a file that it needs is here now (LFS)")
         for source in self._memory.load(sorted(fetched)) if fetched and self._takes_pointers else ():
@@ -407,7 +414,7 @@ class Files(PipelinePart):
         self._memory.unsaved.complete.clear()
 
     def _close_folder(self, pending: PendingFolder) -> None:
-        """Save the folder's row once all its files are planned and every job of these files has a row or needs none.
+        """Save the row of a folder when all its files are planned and every job of these files has a row or needs no row.
 
         If the engine crashes before that, the next start checks the files again.
         """

@@ -1,4 +1,7 @@
-"""Identities of sources: the UUID of each from its `.meta` file, producer or path; and which of two claimants keeps a UUID."""
+"""Gives each source its UUID, from its `.meta` file, producer or path.
+
+If two sources claim a UUID, this module decides which source keeps the UUID.
+"""
 
 from __future__ import annotations
 
@@ -33,25 +36,28 @@ class Identities(PipelinePart):
 
     @property
     def has_renamed(self) -> bool:
-        """Whether a UUID means another source than before."""
+        """Whether any UUID belongs to another source than before."""
         return bool(self._renamed)
 
     def pop_renamed(self) -> set[str]:
-        """Return the UUIDs (hex) that mean another source than before, and clear them; their dependents are planned again."""
+        """Return the UUIDs (hex) that belong to another source than before, and clear the list.
+
+        The caller plans their dependents again.
+        """
         renamed, self._renamed = self._renamed, set()
         return renamed
 
     def pop_pending(self) -> list[PathKey]:
-        """Return the sources whose UUID may have to change, and clear them."""
+        """Return the sources whose UUID may have to change, and clear the list."""
         pending, self._pending = self._pending, {}
         return list(pending)
 
     def note_renamed(self, uuids: Iterable[SourceUuid]) -> None:
-        """Note that these UUIDs may mean another source than before."""
+        """Note that these UUIDs may belong to another source than before."""
         self._renamed.update(uuid.hex() for uuid in uuids)
 
     def new_source(self, key: PathKey, fact: FileFact) -> Source:
-        """Return a source for this file, with a UUID, in memory and saved."""
+        """Create a source with a UUID for this file, save the source, and return it."""
         source = Source(key, fact.rel, fact.scan_folder, SourceUuid(b""), self._ledger.next_source_id(), fact)
         source.identity = self.metadata_identity(source)
         source.uuid = self._own_uuid(source)
@@ -134,7 +140,7 @@ class Identities(PipelinePart):
         return next((job for job in makers if any(item.flags & ProductFlag.INTERMEDIATE for item in job.products)), None)
 
     def note_departure(self, source: Source) -> None:
-        """A source was removed without its identity file: remember its digest, because the file may reappear elsewhere."""
+        """Remember the digest of a source that was removed without its identity file, because the file may reappear elsewhere."""
         identity, pending = source.identity, self._memory.folders.get(parent(source.key))
         if identity is None or identity.problem or source.fact is None or pending is None:
             return

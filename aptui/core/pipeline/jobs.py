@@ -1,4 +1,4 @@
-"""Transitions of jobs for all parts of the pipeline: feed the machine, save, drop; and the queues of re-evaluations.
+"""Moves jobs through the job machine, saves them and drops them, for the whole pipeline; also has the queues of re-evaluations.
 
 `pipeline.plans` decides whether a job needs a run; `pipeline.files` and `pipeline.run_results` handle files and results.
 """
@@ -104,7 +104,7 @@ class Waiters:
 
 
 class Retries:
-    """Sources that are due for another try as soon as the scan comes to their folders."""
+    """Sources that are planned again when the scan comes to their folders."""
 
     def __init__(self) -> None:
         self._pending: set[PathKey] = set()
@@ -129,7 +129,7 @@ class Retries:
             self._by_folder.setdefault(parent(key).lower(), set()).add(key)
 
     def schedule(self, key: PathKey) -> None:
-        """Schedule another try for this source."""
+        """Schedule this source to be planned again when the scan comes to its folder."""
         self._put(key, parent(key))
 
     def _put(self, key: PathKey, folder: str) -> None:
@@ -137,7 +137,7 @@ class Retries:
         self._by_folder.setdefault(folder, set()).add(key)
 
     def pop(self, key: PathKey) -> bool:
-        """Return whether this source is due for another try, and unschedule it."""
+        """Return whether this source is scheduled to be planned again, and unschedule it."""
         is_due = key in self._pending
         self._pending.discard(key)
         self._resumed.discard(key)
@@ -151,7 +151,7 @@ class Retries:
         return is_due
 
     def folders(self) -> list[str]:
-        """Return the folders that have sources which are due for another try."""
+        """Return the folders of the sources that are scheduled to be planned again."""
         return list(self._by_folder)
 
     def pop_folder(self, folder: str, but: Collection[PathKey] = ()) -> list[PathKey]:
@@ -165,7 +165,7 @@ _COVERING = (DependencyKind.FINGERPRINT, DependencyKind.ORDER)
 
 
 class Jobs:
-    """The jobs in flight, and all effects of their transitions; the parts of the pipeline share one instance.
+    """The jobs in flight, and the effects of their transitions; all classes of the pipeline share one instance.
 
     Args:
         project: the part of the configuration that the core needs.
@@ -177,7 +177,7 @@ class Jobs:
         self.project = project
         ranks = {folder.id: rank for rank, folder in enumerate(project.scan_folders)}
         self.memory = WorkingSet(archive, ranks, project.resting_platforms)
-        # A file with a duplicate path has another identity than its path says.
+        # the identity of a file with a duplicate path does not follow from the path only
         self.memory.has_identities |= bool(project.metadata_types)
         self.ledger = Ledger(*archive.next_ids())
         self.settings = SettingsTree(project, archive.settings())
@@ -283,7 +283,10 @@ class Jobs:
             self.ledger.put("put_job", rows.job_row(job))
 
     def save_plan(self, job: Job) -> None:
-        """Save the row of a job that may start, unless its run saves the row and the next engine would find the job without it."""
+        """Save the row of a job that may start.
+
+        The row is not saved if the run saves it and the next engine would find the job without it.
+        """
         if not job.is_unsaved:
             self.save(job)
             return
@@ -362,7 +365,7 @@ class Jobs:
         """Remove a job."""
         if job.is_unsaved:
             self.memory.unsaved.end(job)
-        if job.state is None:  # the job got this record to be named in an order, and was never planned
+        if job.state is None:  # the job was added only so that an order could name it, and was never planned
             job.source.jobs.pop((job.builder, job.platform, job.key), None)
         else:
             self.feed(job, Trigger.DROP)
@@ -548,7 +551,7 @@ class Jobs:
 
 
 class PipelinePart:
-    """Base of the pipeline's parts: short names for shared objects."""
+    """Base of the pipeline's classes: short names for shared objects."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs

@@ -1,4 +1,4 @@
-"""The pipeline: an event in, commands and notices out. It reads no clock, no file, and never waits.
+"""The pipeline: it receives an event and returns commands and notices. It reads no clock and no file, and never waits.
 
 Its parts decide; each handles one kind of event or answers one kind of question:
 
@@ -120,7 +120,7 @@ class Requests(PipelinePart):
                     self._plans.force(job, "asked for by a person")
 
     def _escalate(self, event: RequestReceived) -> None:
-        """Raise the urgency of jobs that need a run, and of the dependencies of their sources. It is never lowered."""
+        """Raise the urgency of jobs that need a run, and of the dependencies of their sources. The urgency is never lowered."""
         wanted, keys = set(event.job_ids), set(event.keys)
         named = []
         for source in self._memory.sources.values():
@@ -213,10 +213,10 @@ class Requests(PipelinePart):
 
 # Pending work in milliseconds: estimated from the last run of each job, or from runs of its builder if it never ran.
 #
-# The amount of work and its longest chain; `engine.loop.engine_reports`, which has a clock, computes the time that it takes.
+# This class measures the amount of work and its longest chain; `engine.loop.engine_reports`, which has a clock, estimates the time.
 
 OVERHEAD_MS = 1.0
-"""Duration (ms) of a job without its builder's work; for copies and restored results it is the whole duration."""
+"""Duration (ms) of a job without its builder's work; copies and restored results take only this time."""
 MOST_JOBS = 4_000
 """Maximum number of jobs of each kind that are examined (5 ms); each other job counts as the average of these.
 
@@ -226,7 +226,7 @@ _UNDER_WAY = -1.0
 
 
 class PendingWork(Struct, frozen=True):
-    """The work that is pending.
+    """The pending work.
 
     `work_ms`: total of all jobs; `chain_ms`: the longest chain of jobs that wait for each other, or for one resource;
     `unknown_count`: jobs of builders that never ran; `job_count`: the number of jobs. New sources that wait for their bytes or
@@ -330,12 +330,12 @@ def _after(waiters: Waiters, expected: Callable[[Job], float]) -> dict[PathKey, 
     return found
 
 
-# Starts of runs: which jobs start, how many in one message, and the orders for their workers.
+# Starts runs: chooses the jobs that start, groups them into messages, and makes the orders for the workers.
 
 _COPY_BATCH = 256
 _SMALL_BATCH = 32
 _MESSAGE_MS, _BATCH_MESSAGE_MS = 40, 400
-"""Maximum work (ms) in one message to a worker, with clients and without. Without, a worker has work during a commit, too."""
+"""Maximum work (ms) in one message to a worker, with and without clients. The higher value keeps workers busy during a commit."""
 
 
 class Starts(PipelinePart):

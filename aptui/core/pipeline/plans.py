@@ -1,4 +1,4 @@
-"""Plans of jobs: their present inputs, and whether they need a run; starts and results are elsewhere.
+"""Plans jobs: finds the present inputs of each job, and whether the job needs a run. Other modules handle starts and results.
 
 Tests: `tests/core/pipeline/test_configuration.py`.
 """
@@ -61,7 +61,10 @@ class Reasons(PipelinePart):
         return self._explain(job, job.inputs, manifest) or "products are missing"
 
     def _explain_analysis(self, job: Job, now: Manifest) -> str:
-        """Return why an analysis differs. Its own inputs are not stored, so the inputs of the jobs that it planned are compared."""
+        """Return why an analysis runs again.
+
+        Its own inputs are not stored, so the inputs of the jobs that it planned are compared.
+        """
         planned = (other.inputs for other in job.source.jobs.values() if other.builder == job.builder)
         before = tuple({entry: None for inputs in planned for entry in inputs if entry[0] in _OF_ANALYSES})
         shared = tuple(entry for entry in now if entry[0] in _OF_ANALYSES)
@@ -111,7 +114,7 @@ def _differing(before: Manifest, now: Manifest) -> tuple[Manifest, Manifest]:
 _STALE_MOST = 10
 """Maximum number of runs in a row whose source changed while they ran. Users rarely save this often during runs."""
 _ROUNDS_MOST = 20
-"""Maximum number of times in a row that one job makes changed intermediates before it counts as feeding itself."""
+"""Maximum number of times in a row that one job makes changed intermediates; a job that exceeds it is treated as feeding itself."""
 _DEPENDENCY_ESCALATION = 50
 
 
@@ -134,7 +137,7 @@ class Plans(PipelinePart):
         self._rounds[job.id] += 1
 
     def forget_rounds(self) -> None:
-        """Reset the counts of rounds, because everything is settled and no chain of intermediates feeds itself."""
+        """Reset the counts of changed intermediates, because everything is settled and no chain of intermediates feeds itself."""
         self._rounds.clear()
 
     def evaluate_todo(self) -> None:
@@ -156,7 +159,7 @@ class Plans(PipelinePart):
             self._memory.has_grown = False
 
     def _are_chains_still(self) -> bool:
-        """Whether no job could add a source any more, except jobs that wait for the end of all chains."""
+        """Whether no job can add a source any more, except jobs that wait for the end of all chains."""
         memory, waiting = self._memory, self._jobs.waiters.of(CHAINS_END)
         if memory.awaited or memory.hashing or not memory.scan_is_done or memory.moving > len(waiting):
             return False
@@ -302,7 +305,8 @@ class Plans(PipelinePart):
         if job.source.jobs.get((job.builder, job.platform, job.key)) is not job or job.source.trouble:
             return  # an earlier evaluation has dropped the job
         if not self._jobs.is_configured(job):
-            return  # its builder is not in this configuration: it is dropped when its source is planned, or left alone
+            # the builder of the job is not in this configuration; the job is dropped when its source is planned, or stays unchanged
+            return
         key = job.source.key
         # a run that starts now would use bytes that are about to be replaced
         if key in self._memory.hashing or key in self._memory.unstable:
@@ -357,7 +361,7 @@ class Plans(PipelinePart):
 
     @staticmethod
     def _may_match(job: Job, number: int) -> bool:
-        """Whether a job with the inputs of its last commit needs no run; it needs a run if it failed with these inputs."""
+        """Whether a job with the inputs of its last commit needs no run; the job needs a run if it failed with these inputs."""
         if job.state is JobState.FAILED:
             return job.planned != number
         return job.state in (JobState.WAITING, JobState.QUEUED, JobState.RUNNING)
@@ -382,7 +386,10 @@ class Plans(PipelinePart):
                 assert_never(job.state)
 
     def _problem_of(self, job: Job) -> str:
-        """Return why a job can never run as it is declared, "" when it can: a dependency must be on its platform or `common`."""
+        """Return why a job can never run as declared, "" if it can run.
+
+        Each dependency must be on the job's platform or `common`.
+        """
         assert job.plan is not None
         for dependency in job.plan.job_dependencies:
             if dependency.platform not in (job.platform, COMMON_PLATFORM):
@@ -487,7 +494,7 @@ class Plans(PipelinePart):
         source = job.source
         found = self._memory.file(source.key)
         if found is None:
-            return  # no file wins this path, because names of files differ only in case
+            return  # no file wins this path, because file names differ only in case
         job.is_forced = True
         job.set_reason(reason)
         if isinstance(found, Unsettled):

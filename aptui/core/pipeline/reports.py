@@ -1,4 +1,4 @@
-"""Reports about jobs: log records, notices, counts, durations; no job changes its state here.
+"""Reports on jobs: log records, notices, counts, durations; no job changes its state here.
 
 Tests: `tests/core/pipeline/test_reports.py`, `tests/core/state/test_undeclared_reads.py`.
 """
@@ -29,7 +29,7 @@ SHOWN = {
     JobState.FAILED: "failed",
     JobState.CANCELLED: "cancelled",
 }
-"""Status that users see, by state."""
+"""{state of a job: the status that users see}"""
 _PENDING = SHOWN[JobState.QUEUED]
 _ENDED = frozenset({SHOWN[JobState.COMPLETED], SHOWN[JobState.FAILED]})
 _UNSETTLED = frozenset({JobState.WAITING, JobState.QUEUED, JobState.RUNNING, JobState.COMMITTING})
@@ -108,7 +108,10 @@ class Reports:
         return [replace(self.starting.pop(job), cause=self._ledger.cause) for job in jobs]
 
     def report_old_names(self, source: Source) -> None:
-        """Report the analyses of a source as gone before its name or scan folder changes: clients identify analyses by these."""
+        """Report the analyses of a source as gone before the source's name or scan folder changes.
+
+        Clients identify analyses by name and scan folder.
+        """
         for job in source.jobs.values():
             if job.is_analysis and (self.reports_every_step or self.is_followed):
                 self._ledger.notices.append(self._notice(job, self._ledger.cause, "", is_run=False))
@@ -145,7 +148,7 @@ class Reports:
         return notices
 
     def list_unreported_ids(self) -> set[int]:
-        """Return the ids of jobs whose next notice is still to come: they moved, or `latest` reported them as pending."""
+        """Return the ids of jobs that will be in another notice, because they moved or `latest` reported them as pending."""
         return {job.id for job in (*self.moved, *self._reported_pending)}
 
     def follow(self, *, is_followed: bool) -> None:

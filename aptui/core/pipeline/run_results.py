@@ -1,4 +1,6 @@
-"""Results of runs and analyses: their effect on jobs, and which of them are committed; `engine` has workers and the cache.
+"""Handles results of runs and analyses: decides their effect on jobs, and which results are committed.
+
+`engine` has workers and cache.
 
 A result is stale if its run key is not that of the current run of its job: the run was cancelled or lost, or the job was
 planned again. It has no effect, and its staged files are deleted. A run whose inputs changed while it ran has the outcome
@@ -52,7 +54,7 @@ class Analyses(PipelinePart):
         self._reports.record_duration(job, result.duration_ms)
         self._reports.counts["analysed"] += 1
         question = self._graph.assemble_question(job, self._planner.platforms_of(builder, source))
-        if job.planned_inputs[: len(question)] != question:  # the configuration changed while it ran
+        if job.planned_inputs[: len(question)] != question:  # the configuration changed while the analysis ran
             self._jobs.feed(job, Trigger.PLAN)
             job.planned = None
             self._jobs.save(job)
@@ -126,7 +128,8 @@ class Analyses(PipelinePart):
     ) -> tuple[tuple[JobPlan, ...], tuple[SourceEdge, ...], tuple[LogRecord, ...], str]:
         """Return the valid plans and edges, a log that warns of the others, and the error of the analysis ("" = none).
 
-        O3DE discards these too: jobs for platforms that are not enabled, dependencies on paths outside all scan folders.
+        As in O3DE, these plans and edges are discarded: jobs for platforms that are not enabled, dependencies on paths outside all
+        scan folders.
         """
         log, problem = list(result.log), ""
         enabled = {*self._planner.platforms_of(builder, job.source), COMMON_PLATFORM}
@@ -222,7 +225,7 @@ class Runs(PipelinePart):
         """Runs whose copies came with the bytes of their sources; their commit waits for the copies of the next answer."""
 
     def runs_finished(self, event: RunsFinished) -> None:
-        """Commit the results of successful runs and record the failures of others.
+        """Commit the results of successful runs, and record the failures of failed runs.
 
         A run that is not the current run of its job is ignored.
         """
@@ -239,7 +242,7 @@ class Runs(PipelinePart):
                 self._ledger.order(DiscardStaging(self._ledger.cause, (result.run_key,)))
                 continue
             self._note_end(job, result, event.now_ms)
-            if result.outcome in _CAME_BACK:  # perhaps the run ended before it loaded anything
+            if result.outcome in _CAME_BACK:  # the run may have ended before it loaded anything
                 self._run_came_back(job, result, Outcome(result.outcome), event.now_ms)
             elif is_of_other_code(self._builders[job.builder].code_files, result.used):
                 self._had_other_code(job, result, event.now_ms)
@@ -307,7 +310,7 @@ class Runs(PipelinePart):
             self._plans.feedback.run_ended(job, result.used, now_ms)
 
     def _find_changed(self, job: Job, result: AnalyseResult | RunResult) -> tuple[str, ...]:
-        """Return the paths of files whose bytes may have differed from the manifest during a run; () = the result counts."""
+        """Return the paths of files whose bytes may have differed from the manifest during a run; () = the result is valid."""
         stale_results = self._jobs.stale_results
         if changed := stale_results.find_changed(job, result.used):
             return changed
@@ -467,7 +470,9 @@ class Runs(PipelinePart):
         self._jobs.hash(unread.items())
 
     def _digest_of_other_case(self, rel: str) -> str:
-        """Return the digest of a file whose path differs only in case from a path that a run found missing; "" if none exists.
+        """Return the digest of a file whose path differs only in case from a path that a run found missing.
+
+        The result is "" if there is no file with another case.
 
         A run that uses this spelling does not find the file (`Graph._places`); the manifest names the file nevertheless.
         """
@@ -504,7 +509,7 @@ class Runs(PipelinePart):
     def _record_commit(self, commit: Commit) -> None:
         job, change = commit.job, commit.change
         self._jobs.feed(job, Trigger.COMMITTED)
-        if job.is_unsaved:  # its row was saved with its products
+        if job.is_unsaved:  # the row of the job was saved together with its products
             self._memory.unsaved.end(job)
         job.stale_count, job.lost = 0, ()
         self._reports.counts["run"] += 1
@@ -586,5 +591,5 @@ class Runs(PipelinePart):
 
 
 def _tries(job: Job) -> str:
-    """Return the suffix of the error of a job that was retried; "" for others."""
+    """Return the suffix for the error of a job that was retried; "" if the job was not retried."""
     return f" (tried {len(job.tried) + 1} times)" if job.tried else ""

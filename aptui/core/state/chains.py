@@ -23,7 +23,7 @@ _PREFIX = f"{COMMON_PLATFORM}/"
 
 
 class Chains:
-    """Answers questions about producers and stages, and has the intermediate folder checked."""
+    """Finds the producers and stages of intermediates, and orders checks of the intermediate folder."""
 
     def __init__(self, project: Project, memory: WorkingSet, ledger: Ledger) -> None:
         self._memory = memory
@@ -33,7 +33,7 @@ class Chains:
         self.came: dict[PathKey, int] = {}
         """{intermediate that was added, changed or removed since everything was settled: the first run key after its change}."""
         self._remade: dict[PathKey, list[Job]] = {}
-        """{intermediate that another program wrote: the jobs that make it again, whose rows do not name it until then}."""
+        """{intermediate that another program overwrote: the jobs that must make it again; until then their rows do not name it}."""
 
     def is_intermediate(self, fact: FileFact) -> bool:
         """Whether this file lies in the intermediate folder."""
@@ -53,7 +53,10 @@ class Chains:
             self._ledger.order(RecheckFiles(self._ledger.cause, tuple(keys)))
 
     def came_since(self, run_key: int, edges: Iterable[SourceEdge]) -> PathKey | None:
-        """Return an intermediate on one of `edges` that changed after the run was ordered; the run may have read earlier bytes."""
+        """Return an intermediate that is the target of one of `edges` and changed after the run was ordered.
+
+        The run may have read earlier bytes.
+        """
         for edge in edges if self.came else ():
             if edge.kind is EdgeKind.WILDCARD:
                 keys: Iterable[PathKey] = filter(wildcard(edge.target).fullmatch, self.came)
@@ -65,7 +68,7 @@ class Chains:
         return None
 
     def note_seen(self, folder: str) -> None:
-        """Note that a folder was checked: no intermediate in it is awaited any longer."""
+        """Note that a folder was checked: no intermediate in the folder has to be checked any longer."""
         if self._memory.awaited:
             self._memory.awaited -= {key for key in self._memory.awaited if parent(key) == folder}
 
@@ -80,8 +83,8 @@ class Chains:
     def is_tampered(self, fact: FileFact) -> bool:
         """Whether a file that was read is an intermediate whose bytes differ from those that its completed job made.
 
-        This holds until that job has run again, however often the file is checked. If a job's own product is its input, the file
-        counts as an ordinary change of the input, because the job would wait for itself.
+        This holds until that job has run again, even if the file is checked several times. If a job's own product is its input, the
+        result is False, because the job would wait for itself.
         """
         if not self.is_intermediate(fact) or not fact.digest:
             return False

@@ -1,8 +1,8 @@
-"""Commits of results: which products move in, which are stale, and the state of a job after its commit.
+"""Prepares commits of results: the products that are moved into the cache, stale products, and the state of a job after its commit.
 
-`prepare` computes; it changes no job, row or claim. `begin` applies the changes that do not depend on the cache (`conflicts`)
-and returns the necessary actions. The job's new state is kept in its `Commit` and becomes the job's own in `note_committed`:
-until then no missing product is shown, and a failed commit leaves nothing to undo.
+`prepare` computes; it changes no job, row or claim. `begin` applies the changes that do not depend on the cache (`conflicts`) and
+returns the necessary actions. The job's new state is kept in its `Commit`, and `note_committed` copies this state to the job. Until
+then readers see no product that is not in place, and a failed commit leaves nothing to undo.
 """
 
 from __future__ import annotations
@@ -76,7 +76,10 @@ class Commit(Struct):
 
 
 class Prepared(Struct):
-    """Effect of one batch of results: commits, jobs that lost a name conflict, jobs to be deleted, and names to delete first."""
+    """Effect of one batch of results on the cache and on jobs.
+
+    It has commits, jobs that lost a name conflict, jobs to delete, and products to delete before the commits.
+    """
 
     verdict: ConflictVerdict
     commits: list[Commit] = field(default_factory=list)
@@ -145,9 +148,9 @@ class Commits:
     def _identities_of(self, commit: Commit) -> Iterable[tuple[str, bytes, bool]]:
         """Yield the identity files of the intermediates of `commit` (`JobCommit.identities`).
 
-        An intermediate has one if its type is enabled for metadata, or that of its source, which has one itself: a batch makes none
-        for sources. The bytes follow from the source alone, so that each build makes the same file. An existing identity file is
-        kept, as in O3DE, unless it belongs to another job's product.
+        An intermediate has an identity file if its type is enabled for metadata, or if its source has an identity file and a type
+        enabled for metadata. The bytes follow from the source alone, so that each build makes the same file. An existing identity
+        file is kept, as in O3DE, unless it belongs to another job's product.
         """
         source = commit.job.source
         known = {product.name for product in (*commit.had, *commit.job.lost)}
@@ -197,7 +200,7 @@ class Commits:
             for staged, product in zip(result.products, products, strict=True)
             if staged.staged and present.get(product.name) != product.digest
         )
-        # Products that it no longer makes are deleted, unless another job of this batch makes them now.
+        # Products that the job no longer makes are deleted, unless another job of this batch makes them now.
         stale = tuple(product.name for product in had if product.name not in placed)
         builder = self._builders[job.builder]
         log = _log_of(job, result, builder, now_ms)

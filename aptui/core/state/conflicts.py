@@ -1,9 +1,9 @@
-"""Product-name conflicts: which job may make a name, and the claims that outlive the conflict.
+"""Resolves conflicts of product names: decides which job may make a name, and remembers the claims of the losers.
 
-Two jobs must never make one product name. When they belong to different sources, both fail and neither's product is placed.
-Within one source the job that stands first (by the builder's place in the configuration, then by key) keeps the name, whichever
-ran first. A job that failed this way holds a *claim* on the name, which outlives restarts, until it succeeds without it or goes.
-A product `a` and one in a folder `a/` cannot lie in one cache either, and are treated as one name.
+Two jobs must never make one product name. When they belong to different sources, both fail and neither's product is placed. Within
+one source the job that stands first (by the builder's place in the configuration, then by key) keeps the name, whichever ran first.
+A job that failed this way holds a *claim* on the name, which outlives restarts, until it succeeds without the name or is removed. A
+product `a` and one in a folder `a/` cannot lie in one cache either, and are treated as one name.
 
 `resolve` finds out what a batch of results means for names and changes nothing; `settle` makes that true.
 
@@ -64,7 +64,7 @@ class Nesting:
                 del self._below[folder]
 
     def around(self, name: str) -> list[str]:
-        """Return the names that conflict with `name`: its folders, and names that lie below it."""
+        """Return the names that conflict with `name`: names of its folders, and names below `name` as a folder."""
         if not self._names:
             return []
         return [*(folder for folder in folders_above(name) if folder in self._names), *self._below.get(name, ())]
@@ -77,10 +77,10 @@ Claims = dict[str, dict[int, PathKey]]
 class ConflictVerdict(Struct):
     """Effect of the product names of one batch, not applied yet.
 
-    `making`: the products of each job of the batch; `makers`: the jobs that make a name, in the order of the batch. `lost`:
-    jobs that must not make their products, with the reason. `left`: {job that loses products: products that it keeps}; `taken`:
-    names of the lost products. `again`: settled jobs that lost a product, and have to run again to fail. `claims`: the claims
-    that the losers get. `ended`: jobs that make a product of others, and are about to be deleted.
+    `making`: the products of each job of the batch; `makers`: the jobs that make a name, in the order of the batch. `lost`: jobs
+    that must not make their products, with the reason. `left`: {job that loses products: products that it keeps}; `taken`: names of
+    the lost products. `again`: settled jobs that lost a product, and have to run again, so that they fail. `claims`: the claims
+    that the losers get. `ended`: jobs that make a product which a job of the batch makes, too, and that are about to be deleted.
     """
 
     making: Mapping[Job, set[str]]
@@ -108,7 +108,7 @@ class ConflictVerdict(Struct):
 
 
 class Conflicts:
-    """Resolves conflicts and keeps the claims."""
+    """Resolves conflicts of product names, and stores the claims."""
 
     def __init__(self, memory: WorkingSet, ledger: Ledger, planner: Planner, chains: Chains) -> None:
         self._memory = memory
@@ -176,9 +176,9 @@ class Conflicts:
     def _others(self, job: Job, name: str, owners: Mapping[str, tuple[int, PathKey]], verdict: ConflictVerdict) -> list[Job]:
         """Return the other jobs that make `name`: jobs of this batch, its owner, and jobs that claim it.
 
-        A job that no longer makes it does not count, and loses the name here. This is known if its new result is in the same
-        batch without the name, or if its source is a stage that no job makes any more: such a job is deleted a moment later,
-        and must not make the new owner fail.
+        A job that no longer makes the name is left out, and loses the name here. There are two cases: its new result is in the same
+        batch and lacks the name, or its source is an intermediate that no job makes any more. In the second case the job is about
+        to be deleted and must not make the new owner fail.
         """
         found = {other: None for other in verdict.makers.get(name, ()) if other is not job}
         claims = {**self._claims.get(name, {}), **verdict.claims.get(name, {})}
@@ -199,7 +199,7 @@ class Conflicts:
         return list(found)
 
     def _jobs_of(self, claimants: Mapping[int, PathKey]) -> list[Job]:
-        """Return the jobs of claimants, in their order; the jobs of each source are looked through once."""
+        """Return the jobs that claim a name, in the order of their claims; the jobs of each source are searched once."""
         sources = self._memory.load(dict.fromkeys(claimants.values()))
         found = {job.id: job for source in sources for job in source.jobs.values() if job.id in claimants and not job.is_analysis}
         return [found[job_id] for job_id in claimants if job_id in found]
@@ -261,7 +261,7 @@ class Conflicts:
         self._reduce(job, tuple(placed.get(product.name, product) for product in job.products))
 
     def _reduce(self, job: Job, products: tuple[Product, ...]) -> None:
-        """Reduce the products of `job` to these, and mark it as needing a run."""
+        """Reduce the products of `job` to these products, and mark the job as needing a run."""
         job.products, job.fingerprint = products, 0
         self._ledger.drop("drop_products", (job.id,))
         self._ledger.put("put_job", rows.job_row(job, JobState.WAITING))

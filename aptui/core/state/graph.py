@@ -1,8 +1,8 @@
-"""The dependency graph: the manifest of a job as of now, or the keys it still waits for; no job changes its state here.
+"""The dependency graph: computes a job's present manifest, or the keys that the job still waits for. No job changes its state here.
 
-Cycles never block. Cycles of source dependencies are legal: the closure simply holds every member. A job dependency that
-leads back to the job itself is ignored for blocking and enters the manifest by name alone, so that the answer is the same
-whatever ran first.
+Cycles never block. Cycles of source dependencies are legal: the closure simply holds every member. A job dependency that leads back
+to the job itself does not block the job and is in the manifest only by name, so that the manifest does not depend on the order of
+runs.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from aptui.core.state.working_set import UNSETTLED, Unsettled, WorkingSet
 
 # Dependency cycles: the strongly connected components of any graph, each yielded once.
 #
-# The graph uses it for jobs, the catalog for products that preload each other.
+# The dependency graph searches jobs for cycles, the catalog searches products that preload each other.
 
 Node = TypeVar("Node", bound=Hashable)
 
@@ -92,7 +92,7 @@ def _pop_component(stack: list[Node], on_stack: set[Node], last: Node) -> list[N
             return component
 
 
-# Cycles among products that need each other. A cycle has one description, whichever of its products was found first.
+# Cycles among products that need each other. The description of a cycle does not depend on the product that was found first.
 
 Edges = Mapping[int, Sequence[int]]
 CYCLE_PROBLEM = "products that load each other before themselves can never be loaded: "
@@ -147,7 +147,7 @@ Cycle = tuple[frozenset[Identity], tuple[str, ...]]
 
 
 class Assembly(Struct):
-    """A manifest, or the missing parts: `waits` are keys, `unread` files whose bytes have not been read yet.
+    """A manifest, or its missing inputs: `waits` are keys to wait for, `unread` are files whose bytes have not been read yet.
 
     `has_drafts`: it covers a job whose final is pending; `finals` are the names of the covered jobs without a pending final.
     """
@@ -236,7 +236,7 @@ class Graph:
         return assembly
 
     def _source_entries(self, source: Source) -> list[Entry]:
-        """Return the entries for the bytes of a source, and for its identity if its path alone does not determine it."""
+        """Return the entries for the bytes of a source, and for its identity unless its path determines the identity."""
         entries = [("source", str(source.rel), fingerprint.file_digest(source.fact.digest if source.fact else None))]
         is_intermediate = source.scan_folder == self._intermediates
         if source.identity is not None or source.is_duplicate or (is_intermediate and source.uuid != path_uuid(source.rel)):
@@ -316,7 +316,7 @@ class Graph:
         for companion in self.companions.find(source.rel):
             entries[companion] = ("companion", companion, self._digest(companion, assembly))
         todo = [edge for job in jobs for edge in job.edges]
-        # The source itself is in the manifest already. Counted as seen, it also ends a cycle of dependencies.
+        # The source itself is in the manifest already. As it is marked as seen, it also ends a cycle of dependencies.
         seen = {source.key}
         while todo:
             for key in self._resolve(todo.pop(), assembly, entries):
@@ -327,7 +327,8 @@ class Graph:
                     entries[key] = ("dependency", key, self._digest_outside(key))
                     continue
                 entries[key] = ("dependency", key, self._digest(key, assembly))
-                # Its declarations are not followed while its own bytes are unknown: it is analysed again when they are known,
+                # The declarations of this file are not followed while its bytes are unknown: it is analysed again when its bytes
+                # are known,
                 # and the waiting job is assembled again.
                 if key in assembly.waits:
                     continue
@@ -435,7 +436,7 @@ class Graph:
         return self._memory.key_of(SourceUuid(bytes.fromhex(dependency.source)))
 
     def find_job(self, dependency: JobDependency) -> Job | Unsettled | None:
-        """Return the job that a dependency names; None if it does not exist, UNSETTLED if that is not known yet."""
+        """Return the job that a dependency names; None if the job does not exist, UNSETTLED if its existence is not known yet."""
         key = self.source_of(dependency)
         if key is None:
             return None if self._memory.scan_is_done else UNSETTLED
@@ -467,7 +468,7 @@ class Graph:
         return cycle[1] if _identity(other) in cycle[0] else ()
 
     def _find_cycles(self, root: Job) -> Cycle:
-        """Find the cycles among all dependencies of `root`; return the cycle that contains it.
+        """Find the cycles among all dependencies of `root`; return the cycle that contains `root`.
 
         Jobs are compared by identity, because a job may appear in memory and as a copy of its rows.
         """

@@ -1,4 +1,4 @@
-"""The ledger of one event: commands, notices and rows gathered while it is handled, with the ids and tickets they need.
+"""The ledger of one event: the commands, notices and rows that result from the event, with their ids and tickets.
 
 Tests: `tests/core/state/test_commits.py`.
 """
@@ -26,7 +26,7 @@ _TAKEN_BACK: dict[str, tuple[tuple[str, int], ...]] = {
     "drop_draft": (("put_draft", 0),),
     "drop_conflict": (("put_conflict", 1),),
 }
-"""{operation that drops: ((operation that puts, the column equal to the first column of the dropped row), …)}."""
+"""{operation that drops a row: ((operation that puts rows, their column that equals the first column of the dropped row), …)}."""
 
 
 class Ledger(Struct):
@@ -66,7 +66,7 @@ class Ledger(Struct):
     def next_run_key(self) -> int:
         """Return a fresh run key, never used before.
 
-        Keys are reserved in blocks, so that one lost in a crash does not come back.
+        Keys are reserved in blocks, so that a key that was lost in a crash is not used again.
         """
         return self.next_run_keys(1)[0]
 
@@ -112,7 +112,7 @@ class Ledger(Struct):
     def drop(self, operation: str, row: tuple[object, ...]) -> None:
         """Add a row that drops something, such as a job or a product.
 
-        Drops are applied before puts, so puts of the same thing earlier in this event are taken back.
+        Drops are applied before puts, so puts of the same item earlier in this event are removed from the ledger.
         """
         for put_operation, column in _TAKEN_BACK[operation]:
             rows = self.rows.get(put_operation)

@@ -43,7 +43,7 @@ Log = tuple[LogRecord, ...]
 Answer = tuple[tuple[JobPlan, ...], tuple[SourceEdge, ...], Log]
 """The checked answer of an analysis."""
 UndeclaredRead = tuple[str, Read]
-"""(Relative path of the file, the read of this file)."""
+"""(Relative path of a file, the `Read` that reports its opening)."""
 
 
 def with_default(builders: Iterable[Builder], undeclared_reads: UndeclaredReads) -> tuple[Builder, ...]:
@@ -206,9 +206,9 @@ class StaleResultCheck:
             job.ties = Ties(known, unproven=unproven)
 
     def find_changed(self, job: Job, used: Used) -> tuple[str, ...]:
-        """Return the paths of files that changed during the run; () = its result counts."""
+        """Return the paths of files that changed during the run; () = its result is valid."""
         if not (used.files or used.found):
-            return ()  # a copy has no input but its source, which the worker has checked; and there may be thousands of copies
+            return ()  # the only input of a copy is its source, which the worker has checked; and there may be thousands of copies
         known = job.ties.known if job.ties is not None else {}
         bad = [file.path for file in used.files if known.get(file.path) and is_other(known[file.path], file.stamp)]
         bad += self._came(job, known, used)
@@ -230,7 +230,7 @@ class StaleResultCheck:
     def _came(self, job: Job, known: Mapping[str, Stamp], used: Used) -> list[str]:
         """Return the paths of files that exist although the manifest of a run says that they are missing.
 
-        A file that is still unknown to the engine after a second run is ignored by the project, and does not count.
+        A file that is still unknown to the engine after a second run is ignored by the project, and is left out.
         """
         there = {file.path: file.stamp for file in (*used.files, *used.found) if file.stamp and not known.get(file.path)}
         if not there:
@@ -265,7 +265,7 @@ class StaleResultCheck:
                 yield from (f"{root}/{name}" for root in self._roots.values())
 
     def unread(self, discovered: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-        """Return the paths of files that a run found while their bytes are being read; () when the result counts.
+        """Return the paths of files that a run found while their bytes are being read; () if the result is valid.
 
         Otherwise the file might later be found unchanged, and the other bytes that the run read would go unnoticed.
         """
@@ -281,7 +281,10 @@ class StaleResultCheck:
         return source is not None and source.fact is not None and source.fact.digest.hex() != digest
 
     def other_here(self, job: Job, discovered: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-        """Return the paths of files for which a fetched result has other digests than known here; if any, the job runs here."""
+        """Return the paths of files whose digests in a fetched result differ from the digests here.
+
+        If there are any, the job runs here.
+        """
         bad = []
         for path, digest in discovered:
             fact = self._last_known(key_of(RelPath(rel))) if (rel := self._graph.counting(path)) is not None else None
@@ -293,7 +296,7 @@ class StaleResultCheck:
         return tuple(bad)
 
     def hiding(self, job: Job, paths: Iterable[str]) -> tuple[str, ...]:
-        """Return the paths of files that hide what a run read, because they may have been missing for a moment.
+        """Return the paths of files that hide a file that the run read: the hiding file may have been missing for a moment.
 
         A file that has the same stamp after two runs is left out.
         """
@@ -306,7 +309,10 @@ class StaleResultCheck:
         return tuple(path for path, _stamp, is_proven in stamps if not is_proven)
 
     def find_unsealed(self, job: Job, manifest: Manifest) -> tuple[str, ...]:
-        """Return the files that an analysis named for the first time and that changed since it read them; () = it counts."""
+        """Return the files that an analysis named for the first time and that changed since it read them.
+
+        () means that the analysis is valid.
+        """
         if job.ties is None or not job.ties.report.began_ns:
             return ()
         used, known = job.ties.report, job.ties.known
@@ -358,7 +364,7 @@ class StaleResultCheck:
 
     def _place_of(self, fact: FileFact) -> tuple[str, Stamp]:
         """Return the path and the stamp of a file."""
-        # The store of this machine links intermediate products into itself; that changes the inode's ctime alone.
+        # The result store of this machine makes hard links to intermediate products, which changes only the inode's ctime.
         ctime_ns = 0 if fact.scan_folder == self._intermediates else fact.ctime_ns
         return f"{self._roots[fact.scan_folder]}/{fact.rel}", (fact.size, fact.mtime_ns, ctime_ns, fact.inode)
 
@@ -368,7 +374,10 @@ class StaleResultCheck:
 
     @staticmethod
     def _is_new(job: Job, path: str, stamp: Stamp) -> bool:
-        """Whether the file differs from its state after the last run; a state seen twice is accepted."""
+        """Whether the file differs from its state after the last run.
+
+        If two runs in a row saw the same state, the result is False.
+        """
         job.ties = job.ties or Ties()
         is_as_before = job.ties.doubted.get(path) == stamp
         job.ties.doubted[path] = stamp

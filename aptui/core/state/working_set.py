@@ -1,8 +1,8 @@
-"""The working set: sources, folders and edges of work in flight, laid over the archive; it makes no decisions.
+"""The working set: sources, folders and edges of work in flight, which take precedence over the archive; it makes no decisions.
 
 A source is loaded whole (`load`) before it may change, and is released when all its jobs are settled and all its rows are
-acknowledged (`acknowledge`). Reading alone is cheaper (`view`): from memory, else from a small LRU cache of read-only copies. A
-file is *unsettled* until the scan has reached its folder and, if they are needed, its bytes have been read.
+acknowledged (`acknowledge`). To only read a source is cheaper (`view`): it comes from memory, else from a small LRU cache of read-
+only copies. A file is *unsettled* until the scan has reached its folder and, if they are needed, its bytes have been read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from aptui.core.rows import Archive
 
 
 class PendingFolder(Struct):
-    """A folder whose row is pending: `parts` {scan folder id: (folder digest, {rel: fact})}, `open` the keys not handled yet.
+    """A folder whose row is pending.
+
+    `parts` is {scan folder id: (folder digest, {rel: fact})}, `open` has the keys of its files that are not handled yet.
 
     `is_noted`: a row with untrusted times was saved already. `identities`: reported identities of its changed files.
     """
@@ -51,7 +53,7 @@ class Unsaved:
     def __init__(self, folders: Mapping[str, PendingFolder]) -> None:
         self._folders = folders
         self.jobs: dict[str, dict[Job, None]] = {}
-        """{relative folder: jobs without a row}: the folder's row is not saved before all of them have one."""
+        """{relative folder: jobs without a row}; the folder's row is not saved before all of these jobs have a row."""
         self.placing: dict[str, set[PathKey]] = {}
         """{relative folder: new files whose copies are being placed}; the folder's row waits for these files, too."""
         self.complete: set[str] = set()
@@ -86,7 +88,7 @@ class Unsaved:
             self.complete.add(folder)
 
     def begin_placing(self, key: PathKey) -> None:
-        """Note a new file that is known by rows alone and whose products are about to be placed."""
+        """Note a new file that has only rows and no record in memory, and whose products are about to be placed."""
         self.placing.setdefault(parent(key), set()).add(key)
 
     def end_placing(self, keys: Iterable[PathKey]) -> None:
@@ -118,7 +120,7 @@ class EdgeIndex:
         for pattern, key in archive.wildcards():
             self._wildcards.setdefault(key, []).append((pattern, wildcard(pattern)))
         self._may_name_jobs = bool(self._wildcards)
-        """Whether some wildcard may belong to a job dependency; stored wildcards do not record that."""
+        """Whether some wildcard may belong to a job dependency; stored wildcards do not say whether they do."""
 
     def add(self, source: Source) -> None:
         """Put the edges of `source` into the index, which has its wildcards already."""
@@ -159,7 +161,10 @@ class EdgeIndex:
         self.has_any = self.has_any or bool(now) or bool(wildcards)
 
     def naming(self, key: PathKey) -> set[PathKey]:
-        """Return the keys of sources that name this one in a job dependency, by name or by a wildcard that may be one."""
+        """Return the keys of sources that name this source in a job dependency.
+
+        A wildcard is included if it may belong to a job dependency.
+        """
         found = set(self._named_by.get(key, ()))
         if self._may_name_jobs:
             found |= {name for name, patterns in self._wildcards.items() if any(regex.fullmatch(key) for _text, regex in patterns)}
@@ -184,7 +189,7 @@ def list_declared(job: Job) -> tuple[str, ...]:
 
 
 def targets_of(source: Source) -> set[str]:
-    """Return what `source` depends on, in the form of the index: keys and 32 hex digits, without wildcards."""
+    """Return the targets on which `source` depends, as the index has them: keys and 32 hex digits, without wildcards."""
     found: set[str] = set()
     for job in source.jobs.values():
         for edge in job.edges:
@@ -203,7 +208,7 @@ Parts = Mapping[int, tuple[bytes, Sequence[FileFact]]]
 
 
 class NewerFacts:
-    """Facts of files that were read alone, not with their folder.
+    """Facts of files that were read by themselves, not with their folder.
 
     Args:
         folders: {relative folder: its pending state} of the working set.
@@ -212,7 +217,7 @@ class NewerFacts:
     def __init__(self, archive: Archive, folders: Mapping[str, PendingFolder]) -> None:
         self._archive, self._folders = archive, folders
         self.facts: dict[PathKey, FileFact] = {}
-        """The present facts of the files that were read alone."""
+        """The present facts of the files that were read by themselves."""
         self.learned: set[PathKey] = set()
         """Facts that equal their folders' rows apart from their digests, which were not needed before."""
 
@@ -253,7 +258,7 @@ class NewerFacts:
 
 
 class Unsettled:
-    """Type of the answer "unknown yet"."""
+    """Type of the answer "not known yet"."""
 
 
 UNSETTLED: Final = Unsettled()
@@ -309,7 +314,7 @@ class WorkingSet:
 
     @property
     def may_grow(self) -> bool:
-        """Whether missing files may still turn up by themselves: a scan or a chain of intermediates has not ended."""
+        """Whether missing files may still appear, because a scan or a chain of intermediates has not ended."""
         return bool(self.moving or self.awaited or self.hashing) or not self.scan_is_done
 
     # ------------------------------------------------------------------------------------------------------------- sources
@@ -385,7 +390,7 @@ class WorkingSet:
         return source.uuid != uuid, self._ranks.get(source.scan_folder, len(self._ranks)), created_ms, key
 
     def set_legacy(self, source: Source, legacy: Collection[SourceUuid]) -> None:
-        """Set the further UUIDs of `source`, which the archive does not have yet."""
+        """Set the additional UUIDs of `source`, which the archive does not have yet."""
         for uuid in legacy:
             self._new_legacy.setdefault(uuid, {})[source.key] = None
         if legacy:
@@ -476,7 +481,7 @@ class WorkingSet:
     # --------------------------------------------------------------------------------------------------------------- files
 
     def begin_scan(self, below: str = "") -> None:
-        """A scan of `below` starts: nothing is known of any folder there until it is reported."""
+        """Handle the start of a scan of `below`: the state of each folder in it is unknown until the scan reports the folder."""
         self.scan_is_done = False
         self._scanned = below
         self._unchanged.clear()
@@ -495,7 +500,7 @@ class WorkingSet:
         self.folders[pending.folder] = pending
 
     def is_unknown(self, key: PathKey) -> bool:
-        """Whether no source exists at `key`, and no row of a removed one; call `load` before."""
+        """Whether no source exists at `key`, and no row of a removed source; call `load` before."""
         return key not in self.sources and key not in self._dead
 
     def end_placing(self, keys: Sequence[PathKey]) -> None:
@@ -544,11 +549,11 @@ class WorkingSet:
     # --------------------------------------------------------------------------------------------------------------- edges
 
     def moving_dependents(self, key: PathKey) -> list[Source]:
-        """Return the sources in memory that name this one in a dependency; unsettled sources are always in memory."""
+        """Return the sources in memory that name this source in a dependency; unsettled sources are always in memory."""
         return [self.sources[name] for name in sorted(self.edges.naming(key)) if name in self.sources]
 
     def has_dependents(self, names: Sequence[str]) -> bool:
-        """Whether any source names one of these in a dependency."""
+        """Whether any source names one of these sources in a dependency."""
         return any(self.edges.naming(PathKey(name)) for name in names) or any(self._ask_dependents(names))
 
     def expect_dependents(self, sources: Iterable[Source]) -> None:

@@ -1,1 +1,1 @@
-"""Connections of the gateway as values: addresses, sessions, orders about them and their rules."""
+"""Records of the gateway's connections: addresses, sessions, actions of users on them, and the rules for these actions."""

@@ -59,7 +59,7 @@ def canonical(entry: str) -> str:
 
 
 def is_host_name(word: str) -> bool:
-    """Whether a text can be a host name; a name that ends in a number is a wrong address (RFC 1123 §2.1)."""
+    """Whether a text can be a host name; a text that ends in a number is not a host name but an invalid address (RFC 1123 §2.1)."""
     labels = word.lower().rstrip(".").split(".")
     return len(word) <= _NAME_LENGTH and all(map(_LABEL.match, labels)) and not labels[-1].isdecimal()
 
@@ -113,7 +113,7 @@ def entry_for(address: Address, entries: Iterable[str], known: Mapping[str, Coll
     return None
 
 
-# Rules for changing the lists of connections: the effect of a change on earlier ones, and which changes are refused.
+# Rules for changing the lists of connections: the effect of a change on existing entries, and the changes that are refused.
 #
 # The screen and the gateway use the same rules.
 
@@ -125,7 +125,7 @@ def apply_order(settings: PeerSettings, order: PeerOrder) -> PeerSettings:
     """Return the settings, changed by an order.
 
     Raises:
-        UserError: the order is not possible, with the reason.
+        UserError: the order is not possible; the text gives the reason.
     """
     match order.action:
         case PeerAction.ADD | PeerAction.EDIT | PeerAction.REMOVE | PeerAction.ENABLE | PeerAction.DISABLE:

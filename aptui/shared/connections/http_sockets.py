@@ -1,6 +1,6 @@
 """Connections of our HTTP servers: accepted up to a maximum number, with a timeout for TLS and each request's headers.
 
-A slow client (one byte per minute) or a thousand silent ones must not block others: above the limit the oldest connection without
+A slow client (one byte per minute) or a thousand silent ones must not block others: above the limit, the oldest connection without
 a running request ends, and a request that is not complete in time ends its connection. Servers derive from both classes.
 
 aiohttp is an optional dependency: only servers import this module.
@@ -29,9 +29,10 @@ from aptui.shared.floods import ErrorReports
 
 # Accepts connections of our HTTP servers: limits them in all and per address, and ends TLS handshakes that take too long.
 #
-# asyncio reports a connection to its protocol only after the TLS handshake. Until then nothing counts it, so a thousand silent
+# asyncio reports a connection to its protocol only after the TLS handshake. Until then asyncio does not count it, so a thousand
+# silent
 # connections would use up the file descriptors. This module counts a connection before its handshake. Without room, the oldest
-# connection ends if it has a minimum age; else the new one stays in the kernel's queue, so that bursts are served in turn.
+# connection ends if it has a minimum age; else the new connection stays in the kernel's queue, so that bursts are served in turn.
 
 HANDSHAKE_LIMIT_S = 5.0
 PENDING_LIMIT = 128
@@ -179,7 +180,7 @@ class Acceptor:
 
 
 SPARE_CONNECTIONS = 128
-"""Number of connections accepted above the limit while all others are busy; their clients get the answer 503."""
+"""Number of connections accepted above the limit while all other connections are busy; their clients get the answer 503."""
 _CHECK_S = 1.0
 _FULL_TEXT = b"too many connections: try again in a moment\n"
 _FULL = (
@@ -205,7 +206,7 @@ class HttpSocket(RequestHandler):
         self.began_s: float | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Register the connection; the oldest idle one, maybe this one, ends if there are too many."""
+        """Register the connection; if there are too many, the oldest idle connection ends, which may be the new connection."""
         self.opened_s = self.began_s = asyncio.get_running_loop().time()
         super().connection_made(transport)
         self._limits.add(self)
@@ -222,7 +223,7 @@ class HttpSocket(RequestHandler):
         super().data_received(data)
 
     def note_request(self) -> None:
-        """Stop the header timeout: a request is complete. Called by request handlers."""
+        """Stop the header timeout, because the request is complete; called by request handlers."""
         self.began_s = None
 
     @property
@@ -275,7 +276,7 @@ class SocketLimits:
         return HttpSocket(*values, limits=self, **more)
 
     def list_idle(self) -> Iterable[HttpSocket]:
-        """Return the connections that may end for a new one, the oldest first."""
+        """Return the connections that may end for a new connection, the oldest first."""
         return (each for each in self.all if not each.is_busy)
 
     def is_over(self) -> bool:
@@ -287,7 +288,7 @@ class SocketLimits:
         return len(self.all) < self._limit
 
     def add(self, connection: HttpSocket) -> None:
-        """Register a connection; while there are too many, the oldest idle one ends."""
+        """Register a connection; while there are too many, end the oldest idle connection."""
         self.all[connection] = None
         while self.is_over() and (oldest := next(iter(self.list_idle()), None)) is not None:
             self.forget(oldest)
@@ -295,7 +296,10 @@ class SocketLimits:
         self._check_later()
 
     def free_capacity(self, age_s: float) -> bool:
-        """Return whether the server may accept one more connection; ends the oldest idle one if it is at least `age_s` old."""
+        """Return whether the server may accept one more connection.
+
+        If there is no room, end the oldest idle connection, provided it is at least `age_s` old.
+        """
         if self.has_capacity():
             return True
         oldest = next((each for each in self.list_idle() if not each.is_busy), None)
@@ -327,7 +331,7 @@ class SocketLimits:
             self._timer = asyncio.get_running_loop().call_later(min(_CHECK_S, self._header_limit_s / 4), self.check)
 
     def close(self) -> None:
-        """Stop checking."""
+        """Stop the checks of header timeouts."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -1,4 +1,4 @@
-"""Records about the gateway's connections: sessions, configured devices, lists of allowed and rejected peers, and orders.
+"""Records of the gateway's connections: sessions, configured devices, lists of allowed and rejected peers, and actions of users.
 
 Tests: `tests/features/gateway/peers/test_peer_connections.py`.
 """
@@ -27,8 +27,8 @@ class Dial(Struct, frozen=True):
 class PeerSettings(Struct, frozen=True):
     """Settings of connections: devices to connect to, and lists of canonical entries (`shared.connections.addresses`).
 
-    Args:
-        has_allow_list: whether only `allowed` may connect. `rejected` may never connect, and this machine always may.
+    Args: has_allow_list: whether only `allowed` may connect. Addresses in `rejected` may never connect; this machine may always
+    connect.
     """
 
     connections: tuple[Dial, ...] = ()

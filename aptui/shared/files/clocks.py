@@ -13,18 +13,21 @@ _MILLISECOND_NS = 1_000_000
 
 
 def is_coarse(ctime_ns: int) -> bool:
-    """Whether a file's clock seems to count in milliseconds, in seconds or in pairs of seconds."""
+    """Whether the clock of a file's file system seems to count in milliseconds, in seconds or in pairs of seconds."""
     return not ctime_ns % _MILLISECOND_NS
 
 
 def is_settled(stamp: tuple[int, ...], read_ns: int) -> bool:
-    """Whether every change after `read_ns` shows in the times of a file with this stamp (size, mtime_ns, ctime_ns, inode)."""
+    """Whether every change after `read_ns` will change the times of a file that has this stamp.
+
+    A stamp is (size, mtime_ns, ctime_ns, inode).
+    """
     return max(stamp[1:3]) < read_ns - RACY_NS
 
 
 def stamp_read_at(stamp: tuple[int, ...], read_ns: int) -> tuple[int, ...]:
     """Return the stamp to remember of a file whose reading began at `read_ns`.
 
-    While the file may still change without its times showing it, its mtime is 0: no later stamp equals that one.
+    While the file may still change without a change of its times, the mtime of this stamp is 0, so that no later stamp equals it.
     """
     return stamp if not stamp or is_settled(stamp, read_ns) else (stamp[0], 0, *stamp[2:])

@@ -1,8 +1,8 @@
 """Access to files only below a folder, with any path: every step starts at a descriptor of the folder.
 
-For reading, `openat2` refuses symbolic links, `..` out of the folder, and absolute paths, in one step. If the kernel (5.6) or a
-container's filter does not offer it, each part of the path is opened on its own, without following links. Both refuse the same
-paths. `ConfinedTree` makes, moves and deletes what lies below a folder; it always opens part by part.
+For reading, the system call `openat2` refuses symbolic links, `..` out of the folder, and absolute paths, in one step. If the
+kernel (5.6) or a container's filter does not offer it, each part of the path is opened on its own, without following links. Both
+refuse the same paths. `ConfinedTree` makes, moves and deletes what lies below a folder; it always opens part by part.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def read_named(
     """Return the bytes of a file that content names; for the arguments see `located`.
 
     Raises:
-        ForbiddenNameError: it is outside, is not a regular file, or is larger than `most_bytes`.
-        NamedFileError: it is missing, or cannot be read.
+        ForbiddenNameError: the file is outside, is not a regular file, or is larger than `most_bytes`.
+        NamedFileError: the file is missing, or cannot be read.
     """
     real = located(scan_folder, path, scan_folders, named_by)
     try:
@@ -201,7 +201,7 @@ def open_confined(folder: int, path: bytes) -> int:
 
     Raises:
         FileNotFoundError, NotADirectoryError: it does not exist. PermissionError: the path leads outside, or access is denied.
-        OSError: it cannot be opened.
+        OSError: the path cannot be opened.
     """
     return _choose()(folder, path)
 
@@ -235,7 +235,7 @@ def open_by_kernel(folder: int, path: bytes) -> int:
     """Open with openat2(2).
 
     Raises:
-        OSError: as `open_confined`; with ENOSYS, EPERM, E2BIG or EINVAL the kernel does not offer it.
+        OSError: as `open_confined`; with ENOSYS, EPERM, E2BIG or EINVAL the kernel does not offer openat2.
     """
     import ctypes  # imported here because an engine that only deletes does not need it
 
@@ -316,7 +316,7 @@ def _choose() -> Opener:
 
 
 class ConfinedRoot:
-    """A folder, held open; opened again when another folder replaced it."""
+    """A folder that is kept open, and opened again when another folder has replaced it."""
 
     def __init__(self, path: bytes) -> None:
         self._path = path
@@ -344,7 +344,7 @@ class ConfinedRoot:
 
 
 _FOLDERS_OPEN = 16
-"""Maximum number of folders that are kept open; it nearly always exceeds the number of platforms."""
+"""Maximum number of folders that are kept open; nearly always higher than the number of platforms."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -439,7 +439,7 @@ class ConfinedTree:
         self._forget(path)
         source = self.descriptor_of(folder)
         if tree is self:
-            source = os.dup(source)  # copied, because the next call of `descriptor_of` may close the descriptor
+            source = os.dup(source)  # the descriptor is copied, because the next call of `descriptor_of` may close it
         try:
             os.replace(name, target_name, src_dir_fd=source, dst_dir_fd=tree.descriptor_of(target_folder))
         finally:
@@ -473,12 +473,12 @@ class ConfinedTree:
             shutil.rmtree(name, ignore_errors=True, dir_fd=descriptor)
 
     def _forget(self, path: bytes) -> None:
-        """Close the descriptors of a folder and of all below it: another folder may get its name."""
+        """Close the descriptors of a folder and of all folders below it, because another folder may get its name."""
         for folder in [each for each in self._open if each == path or each.startswith(path + b"/")]:
             os.close(self._open.pop(folder))
 
     def close(self) -> None:
-        """Close all folders; the next call opens them again."""
+        """Close all folders; later calls open them again."""
         while self._open:
             os.close(self._open.popitem()[1])
 

@@ -1,4 +1,4 @@
-"""Commits of Git: which one is checked out, read from Git's files without running Git; and their authors, reported by Git.
+"""Finds the commit that is checked out, from Git's files without running Git, and the authors of commits, by running Git.
 
 If a file of Git is malformed, the commit is unknown: a session without a commit is reported as well.
 
@@ -65,7 +65,7 @@ def _control_folder(folder: str) -> str:
 
 
 def _resolve_branch(control: str, name: str) -> str:
-    """Return the commit of a branch; the branches of a linked worktree lie in the folder that all worktrees share."""
+    """Return the commit of a branch; the branches of a linked worktree are in the folder that all worktrees share."""
     shared = _read(os.path.join(control, "commondir"), _TEXT_BYTES).strip()
     folders = [control, *([os.path.normpath(os.path.join(control, shared))] if shared else [])]
     for folder in folders:
@@ -102,7 +102,7 @@ _GIT = (
     "git", "--literal-pathspecs", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "log.showSignature=false",
 )  # fmt: skip
 _ENVIRONMENT = {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none", "LC_ALL": "C"}
-"""git with all programs disabled that a repository's configuration can name; objects that are not here are not fetched."""
+"""Command line of git that disables all programs that a repository's configuration can name, and does not fetch missing objects."""
 _GIT_LIMIT_S = 5.0
 
 

@@ -107,10 +107,10 @@ def is_stream(path: Path) -> bool:
 
 
 def refuse_unwritable(file: str) -> None:
-    """Refuse a file that cannot be written, before an hour of work for it begins.
+    """Refuse a file that cannot be written, before an hour of work on its content begins.
 
     Raises:
-        UserError: its folder does not exist, or it is a folder itself. HostError: writing is not permitted.
+        UserError: its folder does not exist, or the path is a folder. HostError: writing is not permitted.
     """
     path = Path(os.path.abspath(file))
     if not path.parent.is_dir():
@@ -156,7 +156,7 @@ def lock_file(path: Path) -> Iterator[None]:
 
 
 def file_stamp(path: Path) -> tuple[int, int, int] | None:
-    """Return (inode, modification time in ns, size), which differ once the file was replaced; None = it does not exist."""
+    """Return (inode, modification time in ns, size), which differ after the file was replaced; None = the file does not exist."""
     try:
         found = os.stat(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""Temporary folders that are always removed; those of killed processes when the next process makes one.
+"""Temporary folders that are always removed: if a process is killed, the next process that makes a folder removes the old folder.
 
 A process holds a lock on its folder, which the kernel releases when the process ends. A folder without a lock is abandoned.
 
@@ -22,7 +22,9 @@ _TRIES = 8
 
 @contextlib.contextmanager
 def scratch_folder(prefix: str) -> Iterator[Path]:
-    """Make a temporary folder whose name begins with `prefix`, and remove it at the end, with the abandoned ones of this user.
+    """Make a temporary folder whose name begins with `prefix`, and remove it at the end of the block.
+
+    Abandoned folders of this user are removed, too.
 
     Raises:
         OSError: the folder cannot be made.
@@ -72,7 +74,7 @@ def _claim(folder: str) -> int:
     Raises:
         BlockingIOError: another process holds the lock.
         FileNotFoundError: the folder was removed in the meantime.
-        OSError: it is a link, or is not a folder.
+        OSError: the path is a link, or is not a folder.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

@@ -150,7 +150,7 @@ T = TypeVar("T")
 
 
 class DatabaseArchive(LastRun):
-    """Implementation of `core.rows.Archive`; its base classes answer further queries of the engine."""
+    """Implementation of `core.rows.Archive`; its base classes implement further queries of the engine."""
 
     # ------------------------------------------------------------------------------------------------------------- sources
 
@@ -185,11 +185,12 @@ class DatabaseArchive(LastRun):
         """Return the keys of the sources that a pattern (lower case; `*` is any text, also across `/`, `?` one character) matches.
 
         Raises:
-            UserError: it is longer than `shared.globs.PATTERN_LIMIT`.
+            UserError: the pattern is longer than `shared.globs.PATTERN_LIMIT`.
         """
         if len(pattern) > PATTERN_LIMIT:
             raise UserError(f"a pattern of more than {PATTERN_LIMIT} characters", hint="name the sources by a shorter one")
-        glob = pattern.replace("[", "[[]")  # SQLite's own GLOB never goes back to a star before the last: its time is linear
+        # SQLite's own GLOB never goes back to a star before the last star, so that its time is linear
+        glob = pattern.replace("[", "[[]")
         return [
             PathKey(key) for (key,) in self._database.execute("SELECT path_key FROM aptui_sources WHERE path_key GLOB ?", (glob,))
         ]

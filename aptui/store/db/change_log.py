@@ -1,4 +1,4 @@
-"""The changes that clients and catalogs do not have yet; each gets a numbered entry of the feed in the same transaction.
+"""Records changes for clients and catalogs: each change gets a numbered entry in the feed, in the same transaction.
 
 An entry is identified by kind, asset id and name, and holds the whole new state, or says that it was removed. So a client that
 reads a whole listing and then the following entries, in order, has the content of the database, even if it reads an entry
@@ -33,13 +33,20 @@ if TYPE_CHECKING:
 
 # Changes that the catalogs (`engine.cache.catalog`) do not have yet.
 #
-# A mark in the database means that the catalogs are up to date. The first change of a product deletes it. The mark outlives the
-# engine. Names of changed products are kept in memory while they are few, so that only their lines are written.
+# A mark in the database means that the catalogs are up to date. The first change of a product deletes the mark. The mark stays in
+# the database when the engine ends. Names of changed products are kept in memory up to a maximum, so that only the catalog lines of
+# these products are written.
 
 CATALOG_STATE = "catalogs"
-"""Key in `aptui_state`: the up-to-date catalogs, as `engine.cache.catalog` describes them; absent = out of date."""
+"""Key in `aptui_state` of the mark that catalogs are up to date, a text of `engine.cache.catalog`.
+
+Without this key, catalogs are out of date.
+"""
 MOST_NAMES = 256
-"""Maximum number of changed products for which only their lines are written; for more, whole catalogs are written."""
+"""Maximum number of changed products for which only their catalog lines are written.
+
+For more products, whole catalogs are written.
+"""
 _CATALOG_OPERATIONS = ("drop_source", "drop_job", "drop_products", "drop_product", "put_product", "put_link", "put_legacy_sub_id")
 # Sources are saved often, but only a change of a source's UUID changes catalogs.
 _TRIGGER = """CREATE TEMP TRIGGER aptui_other_identity AFTER UPDATE OF SourceGuid ON main.Sources
@@ -53,7 +60,10 @@ _NAME = 2
 
 
 class CatalogMark:
-    """Removes the mark in each transaction that changes a product; counts these transactions, and keeps the products' names."""
+    """Removes the mark that catalogs are up to date in each transaction that changes a product.
+
+    It also counts these transactions, and collects the names of the products.
+    """
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
@@ -126,7 +136,10 @@ MOST_CHANGES = 100_000
 TRIMMED_STATE = "changes_trimmed"
 """Key in `aptui_state`: set after the first entries were dropped, so that clients cannot begin at 0 any more."""
 _NUMBERS_PER_MS = 1_000
-"""An engine's first number is the time in ms times this. Entries are fewer per ms, so numbers rise; they never reach 2^53."""
+"""The first number of an engine is the time in ms times this factor.
+
+An engine makes fewer entries per ms, so that numbers rise; they never reach 2^53.
+"""
 
 
 class ChangeKind(IntEnum):
@@ -215,7 +228,7 @@ class _Subject:
     """The SQL of one kind of row: `before` is the table of earlier states of rows that may change."""
 
     def __init__(self, before: str, row_id: str, entry: str, tables: str, read: str, others: str) -> None:
-        """Set the SQL.
+        """Make the SQL for one kind of row.
 
         Args:
             tables: the tables to read from, without a condition.
@@ -260,7 +273,7 @@ class ChangeLog:
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
         self._has_begun = False
-        """Whether this engine has given a number."""
+        """Whether this engine has numbered an entry."""
         self._count = -1
         """Number of entries before this transaction, -1 = not counted."""
         self._added = 0
@@ -276,7 +289,7 @@ class ChangeLog:
         self._added = 0
 
     def watch(self, rows: Rows) -> None:
-        """Before `rows` are applied, record the earlier state of all rows that they may change."""
+        """Record the earlier state of all rows that `rows` may change; called before `rows` are applied."""
         if not any(rows.get(operation) for operation in _CHANGING):
             return
         if not self._is_touched:

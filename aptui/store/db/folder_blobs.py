@@ -58,7 +58,7 @@ def unpack_files(data: bytes, scan_folder_id: int) -> list[FileFact]:
 
 
 def find_files(data: bytes, scan_folder_id: int, key: str) -> list[FileFact]:
-    """Return the files of a packed folder whose path in lower case is `key`; the others are not unpacked."""
+    """Return the files of a packed folder whose path in lower case is `key`; other files are not unpacked."""
     form, count, text_size = _HEAD.unpack_from(data)
     if form != _FORMAT:
         raise InternalError(f"a folder of the asset database has the unknown form {form}")

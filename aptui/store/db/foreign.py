@@ -1,4 +1,4 @@
-"""Databases that O3DE wrote: recognized, and read from private copies, so that they never change.
+"""Recognizes databases that O3DE wrote, and reads them from private copies, so that they never change.
 
 SQLite never opens the file itself: even a reader makes a shared-memory file beside a database with a write-ahead log, and the
 last reader that closes it empties the log. The copy includes the write-ahead log; both are copied again if they changed while
@@ -61,7 +61,10 @@ class _Copy(Struct, frozen=True):
     folder: Path
     path: Path
     claim: int
-    """A locked descriptor of the folder: as long as it is open, other processes know that the copy is in use."""
+    """A descriptor of the folder that this process has locked.
+
+    As long as it is open, other processes know that the copy is in use.
+    """
 
     def remove(self) -> None:
         """Delete the copy."""
@@ -73,7 +76,7 @@ class _Copy(Struct, frozen=True):
 
 
 _ours: dict[Path, tuple[int, int, int]] = {}
-"""{path: stamp} of databases recognized as ours; kept because a start checks several times."""
+"""{path: stamp} of databases that aptui wrote; cached because a start checks a database several times."""
 _copies: dict[Path, _Copy] = {}
 _former: dict[Path, _Copy] = {}
 _lock = threading.Lock()
@@ -83,8 +86,8 @@ def writer_of(path: Path) -> ForeignWriter:
     """Return which program wrote a database, without a change to the files beside it.
 
     Raises:
-        sqlite3.DatabaseError: it is not a database.
-        HostError: it cannot be read.
+        sqlite3.DatabaseError: the file is not a database.
+        HostError: the file cannot be read.
     """
     if not path.is_file() or (path.stat().st_size == 0 and not _has_companion(path)):
         return ForeignWriter.NONE
@@ -107,11 +110,10 @@ def writer_of(path: Path) -> ForeignWriter:
 def private_copy(path: Path) -> Path:
     """Return a copy of a database with its write-ahead log.
 
-    One copy is kept while the database does not change, and none after the process ends. A returned path stays valid until the
-    database has changed twice.
+    A copy is kept, and its path stays valid, until the database has changed twice. All copies are deleted when the process ends.
 
     Raises:
-        HostError: it cannot be copied, or another process keeps writing to it.
+        HostError: the database cannot be copied, or another process keeps writing to it.
     """
     path = path.absolute()
     with _lock:
@@ -126,7 +128,7 @@ def private_copy(path: Path) -> Path:
         if known is not None:
             if path in _former:
                 _former[path].remove()
-            _former[path] = known  # not deleted yet: a caller may be about to open it
+            _former[path] = known  # the earlier copy is not deleted yet, because a caller may be about to open it
         _copies[path] = fresh
         return fresh.path
 
@@ -139,14 +141,15 @@ def forget_copies() -> None:
 
 
 def _forget_copies_of_the_dead() -> None:
-    """Delete copies of dead processes, which hold no lock. Process ids are not reliable: a container has its own."""
+    """Delete copies of dead processes, which hold no lock. Process ids are not checked, because a container has its own ids."""
     import shutil  # imported here for a faster start
     import tempfile
 
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         try:
             found = os.lstat(folder)
-            if found.st_uid != os.geteuid() or time.time() - found.st_mtime < _NEW_S:  # its owner may not have locked it yet
+            # the process that made the folder may not have locked it yet
+            if found.st_uid != os.geteuid() or time.time() - found.st_mtime < _NEW_S:
                 continue
             claim = _claim_folder(folder)
         except OSError:  # the folder is in use, is a link, or is gone
@@ -156,10 +159,10 @@ def _forget_copies_of_the_dead() -> None:
 
 
 def _claim_folder(folder: Path) -> int:
-    """Return a locked descriptor of a folder.
+    """Lock a folder and return the descriptor that holds the lock.
 
     Raises:
-        OSError: another process has locked it, or it is not a folder.
+        OSError: another process has locked the folder, or the path is not a folder.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

@@ -1,4 +1,4 @@
-"""The state that the last run left, for the up-to-date check: a few queries, in a module with few imports.
+"""Queries of the up-to-date check about the state after the last run, in a module with few imports.
 
 Tests: `tests/engine/loop/test_after_runs.py`.
 """
@@ -22,7 +22,7 @@ from aptui.store.db.folder_blobs import find_files, unpack_files
 from aptui.store.db.foreign import read_only_uri
 from aptui.store.db.schema import DamagedError, host_error
 
-# An impossible stored row is damage of the database, and is reported as such.
+# A stored row that aptui cannot have written is reported as damage of the database.
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
@@ -32,7 +32,7 @@ class _Archive(Protocol):
 
 
 def report_damage(method: _Method) -> _Method:
-    """Wrap a method so that a row that cannot be unpacked is reported as damage of the database."""
+    """Wrap a method so that it reports a row that cannot be unpacked as damage of the database."""
 
     @wraps(method)
     def unpacking(self: _Archive, *args: Any) -> Any:
@@ -45,7 +45,7 @@ def report_damage(method: _Method) -> _Method:
     return cast("_Method", unpacking)
 
 
-# Files in the folder table: for the core the winner of each path, for the scanner every part of every folder.
+# Files in the folder table: the core gets the winner of each path, the scanner the files of each scan folder.
 
 FOLDERS_SHELVED = 64
 """Maximum number of unpacked folders in memory."""
@@ -91,7 +91,10 @@ class FolderArchive:
         return found
 
     def _file_alone(self, key: PathKey, folder: str) -> dict[PathKey, FileFact] | None:
-        """Answer `files` for one file without unpacking its folder; None if this is slower or cannot decide the winner."""
+        """Return what `files` returns, for one file, without unpacking its folder.
+
+        The result is None if this is slower or cannot decide the winner.
+        """
         is_plain = not self._metadata_types and DUPLICATE_MARK not in key and key == key.lower()
         if not is_plain or self._asked.get(folder, 0) >= _ASKED_ALONE:
             return None
@@ -142,7 +145,7 @@ class FolderArchive:
         return {part: (digest, unpack_files(files, part)) for part, digest, files in self._database.execute(sql, (folder,))}
 
     def has_folder(self, folder: str) -> bool:
-        """Return whether this relative folder (lower case), or one below it, has stored state."""
+        """Return whether this relative folder (lower case), or a folder below it, has stored state."""
         sql = "SELECT 1 FROM aptui_folders WHERE folder = ? OR (folder >= ? AND folder < ?) LIMIT 1"
         return self._database.execute(sql, (folder, f"{folder}/", f"{folder}0")).fetchone() is not None
 
@@ -154,7 +157,7 @@ class FolderArchive:
         return self._database.execute(sql, (f"{folder}/", f"{folder}0")).fetchone() is not None
 
     def list_distrusted_folders(self) -> list[str]:
-        """Return the relative folders whose stored files include some that were too fresh to be trusted."""
+        """Return the relative folders with stored files that had changed too recently for their times to be trusted."""
         sql = "SELECT DISTINCT folder FROM aptui_folders INDEXED BY aptui_folders_digest WHERE digest = x'' ORDER BY folder"
         return [folder for (folder,) in self._database.execute(sql)]
 

@@ -1,4 +1,4 @@
-"""The projection `ProductDependencies`: declared links (`aptui_product_links`) joined with the existing products.
+"""Fills the table `ProductDependencies`: the declared links (`aptui_product_links`) joined with the existing products.
 
 The writer updates it at the end of each transaction that changes links, products or identities of sources. So the two always
 agree, and the rows do not depend on the order in which products were added.
@@ -32,14 +32,14 @@ from aptui.store.db.statements import id_list
 
 NO_UUID = bytes(16)
 EXCLUSION_SIGN = ":"
-"""First character of an exclusion's `UnresolvedPath`."""
+"""First character of `UnresolvedPath` in the row of an exclusion."""
 _CHUNK = 2_000
 _KIND, _PATH, _PREFIX = 3, 5, 6
 """Columns of "put_link"."""
 
 
 class LinkTarget(NamedTuple):
-    """A product as links can name it; `path` is without the platform, `source` the key of its source."""
+    """A product with the attributes by which links name it; `path` is without the platform, `source` the key of its source."""
 
     guid: bytes
     sub_id: int
@@ -234,7 +234,7 @@ class ProductLinkProjection:
         self._renamed_uuids = set()
 
     def watch(self, rows: Rows) -> None:
-        """Note the changes that `rows` will make, before they are applied."""
+        """Note the changes that `rows` will make; called before `rows` are applied."""
         if rows.get("put_link"):
             self._are_there = True
             self._make_relative(rows)
@@ -250,7 +250,7 @@ class ProductLinkProjection:
         self._put.update(cast("list[int]", put))
 
     def project(self) -> None:
-        """Update the rows with the changes of the transaction, before its end."""
+        """Update `ProductDependencies` with the changes of the transaction; called before its end."""
         if self._renamed_uuids:
             self._readdress()
         if not (self._before or self._put or self._fresh):
@@ -339,7 +339,9 @@ class ProductLinkProjection:
         return bool(is_named) or any(self._patterns_for(target, known))
 
     def _find_for_touched(self, known: _Known) -> None:
-        """Delete the rows that lead to added or removed products, and find the links that name these products now.
+        """Delete the rows of `ProductDependencies` that lead to added or removed products.
+
+        Then find the links that name these products now.
 
         All products with their asset ids are examined again: two products may share an asset id, and the chosen link must not
         depend on the order in which they were added.

@@ -1,4 +1,4 @@
-"""Versions of the asset database: which are opened, created, refused or set aside; `table_models` has the SQL of a new database."""
+"""Opens, creates, refuses or sets aside an asset database by its version; `table_models` has the SQL of a new database."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aptui.store.db import foreign
 from aptui.store.db.foreign import read_only_uri
 
 O3DE_VERSION = 40
-"""Version of O3DE's tables that we read and write (`dbinfo.Version`)."""
+"""Version of O3DE's tables that aptui reads and writes (`dbinfo.Version`)."""
 OWN_VERSION = 12
 """Version of the tables that begin with `aptui_`. A database with an older version is set aside, and everything is rebuilt."""
 VERSION_KEY = "schema"
@@ -38,7 +38,7 @@ WITH names(what, name) AS (
     UNION ALL SELECT 'log', '-/' || log_file FROM aptui_analyses WHERE log_file <> '')
 SELECT what, name FROM names WHERE '/' || name || '/' GLOB '*//*' OR '/' || name || '/' GLOB '*/../*'
     OR '/' || name || '/' GLOB '*/./*' OR name NOT GLOB '*/*' OR name GLOB '.aptui/*' LIMIT 1"""
-"""Finds a stored name that leads out of the cache's folders; `shared.files.confinement` refuses such a name, too."""
+"""SQL that finds a stored name that leads out of the cache's folders; `shared.files.confinement` refuses such a name, too."""
 
 _SIGN = 1 << 63
 _LEAST_BYTES = 64 * 1024
@@ -107,7 +107,7 @@ def prepare(path: Path, before_creation: Callable[[], None] = lambda: None) -> s
 def translate_errors(path: Path) -> Iterator[None]:
     """Translate errors of SQLite and of the disk in this block into errors for users.
 
-    If the error shows that the database is damaged, it is set aside at the next start.
+    If the error shows damage, the next start sets the database aside.
 
     Raises:
         HostError: instead of `sqlite3.Error` and `OSError`.
@@ -158,7 +158,7 @@ def host_error(path: Path, error: sqlite3.Error) -> HostError:
 
 
 def _obstacle(path: Path) -> str | None:
-    """Return why the file cannot be used, "" if it is empty, None if it is up to date."""
+    """Return why the database file cannot be used, "" if the file is empty, None if it is up to date."""
     if not path.exists() or path.stat().st_size == 0:
         return ""
     if _mark_of_damage(path).exists():
@@ -181,7 +181,7 @@ def _obstacle(path: Path) -> str | None:
 def note_left(path: Path) -> None:
     """Note in this user's state folder how an engine leaves the database, so that the next engine need not check its names.
 
-    The caller has closed the database. Without a state folder each engine checks them.
+    The caller must have closed the database before. Without a state folder each engine checks the names.
     """
     stamp, file = _stamp_of(path), _file_of_stamp(path)
     if stamp and stamp != _read_stamp(path):
@@ -228,10 +228,10 @@ def refuse_foreign(path: Path) -> None:
 def set_aside_foreign(path: Path) -> Path | None:
     """Rename a database that O3DE wrote to `<name>.<n>.old`, with its companion files.
 
-    Return its new path, None if it does not exist.
+    Return its new path, None if the database does not exist.
 
     Raises:
-        HostError: it cannot be read or renamed.
+        HostError: the database cannot be read or renamed.
     """
     try:
         return _rename_database(path) if foreign.writer_of(path) is foreign.ForeignWriter.O3DE else None
@@ -248,7 +248,7 @@ def _check_schema(path: Path, database: sqlite3.Connection) -> str | None:
     tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not tables:
         return ""
-    if not {"dbinfo", "aptui_state"} <= tables:  # a database of O3DE's was refused earlier, by `foreign`
+    if not {"dbinfo", "aptui_state"} <= tables:  # `foreign` refused a database of O3DE earlier
         return "is not an asset database"
     version = _number(database.execute("SELECT version FROM dbinfo ORDER BY version DESC LIMIT 1").fetchone())
     if version > O3DE_VERSION:
@@ -269,7 +269,7 @@ def _check_schema(path: Path, database: sqlite3.Connection) -> str | None:
 
 
 def describe_altered(database: sqlite3.Connection) -> str:
-    """Return the first difference between the schema and ours, "" = none.
+    """Return the first difference between the schema and the schema that aptui creates, "" = no difference.
 
     A foreign view or trigger runs SQL in every program that opens the database. Views are not read here.
     """
@@ -283,7 +283,8 @@ def describe_altered(database: sqlite3.Connection) -> str:
             empty.execute(statement)
         ours = {(kind, name): sql for kind, name, sql in empty.execute(SCHEMA_SQL)}
     found = {(kind, name): sql for kind, name, sql in rows}
-    for (kind, name), sql in sorted(found.items(), reverse=True):  # in this order, views and triggers are reported first
+    # sorted in this order, so that views and triggers are reported first
+    for (kind, name), sql in sorted(found.items(), reverse=True):
         if ours.get((kind, name)) != sql:
             return f"has the {kind} '{name}', which aptui did not make"
     for kind, name in sorted(ours.keys() - found.keys()):
@@ -328,7 +329,7 @@ def _rename_database(path: Path) -> Path:
     number = 1
     while (aside := path.with_name(f"{path.name}.{number}.old")).exists():
         number += 1
-    # The write-ahead log belongs to the file and keeps its suffix, so that SQLite can open what was set aside.
+    # The write-ahead log belongs to the database and keeps its suffix, so that SQLite can open the database that was set aside.
     for suffix in ("-wal", "-journal", "-shm", ""):
         with contextlib.suppress(FileNotFoundError):
             path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
@@ -336,7 +337,7 @@ def _rename_database(path: Path) -> Path:
 
 
 def _close_to_others(path: Path) -> None:
-    """Remove other users' access to the database, because a process that can open it can lock it and delay commits."""
+    """Remove other users' access to the database, because a process that can open the database can lock it and delay commits."""
     for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
         with contextlib.suppress(OSError):
             found = os.stat(name, follow_symlinks=False)

@@ -16,13 +16,13 @@ from aptui.core.model import FileFact
 from aptui.core.rows import ROW_OPERATIONS
 from aptui.store.db.folder_blobs import pack_files
 
-# The SQL that ends a session and prunes old ones, executed in a transaction of an idle engine.
+# The SQL that ends a session and prunes old sessions, executed in a transaction of an idle engine.
 #
 # The engine records when and why a session began; the runs of the session are found by run keys, which are higher than those of
 # earlier sessions. So nothing is written during a session, and the next engine finds the runs of an engine that was killed.
 
 PRUNED_AT_ONCE = 5_000
-"""Maximum number of runs that are pruned at once: this takes some milliseconds, for which a save may have to wait."""
+"""Maximum number of runs that one transaction prunes: it takes some milliseconds, and a save may have to wait for it."""
 _MOST_REASONS = 1_000
 
 _LAST = "(SELECT MAX(session_id) FROM aptui_sessions)"
@@ -101,14 +101,14 @@ def _upsert(table: str, columns: str, key: str, values: str = "", *, fixed: str 
     never = {name.split()[0] for name in f"{key}, {fixed}".split(", ") if name}
     may = [name for name in names if name not in never]
     updates = ", ".join(f"{name} = excluded.{name}" for name in may)
-    # Compared as BINARY, because names that differ only in case are different names.
+    # Names are compared as BINARY, because names that differ only in case are different names.
     differs = " OR ".join(f"{name} IS NOT excluded.{name} COLLATE BINARY" for name in may)
     values = values or ", ".join("?" * len(names))
     return f"INSERT INTO {table}({columns}) VALUES ({values}) ON CONFLICT({key}) DO UPDATE SET {updates} WHERE {differs}"
 
 
 def _replace(table: str, count: int) -> str:
-    """Return the cheap upsert, only for tables to which no other table refers, because it deletes the row first."""
+    """Return the SQL of a cheap upsert; only for tables to which no other table refers, because it deletes the row first."""
     return f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * count)})"
 
 
@@ -117,7 +117,7 @@ def _make_repeat(count: int) -> Callable[[Parameters], Parameters]:
 
 
 def _pack_folder(row: Parameters) -> Parameters:
-    """Pack the files in the writer's thread if the core passed them as facts."""
+    """Pack the files of a folder if the core passed them as facts; this runs in the writer's thread."""
     return row if isinstance(row[3], bytes) else (*row[:3], pack_files(cast("Sequence[FileFact]", row[3])))
 
 
@@ -253,7 +253,9 @@ STATEMENTS: dict[str, tuple[Statement, ...]] = {name: _SQL[name] for name in ROW
 
 
 MANY = (64, 16)
-"""Numbers of rows that one statement inserts: a quarter cheaper than single rows; 128 rows are not cheaper than 64.
+"""Numbers of rows that one statement may insert. Such a statement is a quarter cheaper than single rows.
+
+128 rows are not cheaper than 64.
 
 Python takes the interpreter's lock only once for all rows of a statement.
 """
@@ -261,7 +263,7 @@ Python takes the interpreter's lock only once for all rows of a statement.
 
 @cache
 def of_many(sql: str, count: int) -> str:
-    """Convert a statement that inserts one row into one that inserts `count` rows; return "" for other statements."""
+    """Convert a statement that inserts one row into a statement that inserts `count` rows; return "" for other statements."""
     head, _, rest = sql.partition(" VALUES ")
     row, conflict, what = rest.partition(" ON CONFLICT")
     return f"{head} VALUES {', '.join([row] * count)}{conflict}{what}" if rest else ""
@@ -283,5 +285,5 @@ def id_list(ids: Iterable[object]) -> str:
 
 
 def reshape(rows: Iterable[Parameters], shape: Callable[[Parameters], Parameters] | None) -> Iterable[Parameters]:
-    """Return the parameters of one statement."""
+    """Return the parameters of the statement for each of `rows`."""
     return rows if shape is None else map(shape, rows)

@@ -2,9 +2,8 @@
 
 Importing this costs 0.1 s (peewee), so it is only imported to create a database, or to read a foreign one.
 
-Triggers delete our rows together with O3DE's rows; they cost nothing until a row is deleted, while foreign keys would be checked
-at every insert (1 µs each, for most of the rows). Primary keys are not AUTOINCREMENT for the same reason: the engine numbers
-its rows itself.
+Triggers delete our rows together with O3DE's rows. They cost nothing until a row is deleted; foreign keys would be checked at every
+insert (1 µs for most of the rows). Primary keys are not AUTOINCREMENT for the same reason: the engine numbers its rows itself.
 
 Tests: `tests/store/queries/test_reader.py`.
 """
@@ -63,7 +62,7 @@ class OwnTable(Model):
 
 
 class DbInfoTable(O3deTable):
-    """The version, in one row."""
+    """The version of O3DE's tables, in one row."""
 
     row_id = AutoField(column_name="rowID")
     version = number("version")
@@ -93,7 +92,7 @@ class SourcesTable(O3deTable):
 
 
 class JobsTable(O3deTable):
-    """Jobs; `Fingerprint` is that of the last committed run."""
+    """Jobs; `Fingerprint` is the fingerprint of the last committed run."""
 
     job_id = AutoField(column_name="JobID")
     source = owner(SourcesTable, "SourcePK")
@@ -205,7 +204,7 @@ class StatsTable(O3deTable):
 
 
 class BuilderInfoTable(O3deTable):
-    """Builders and the analysis fingerprint that each had at the last run."""
+    """Builders, each with its analysis fingerprint at the last run."""
 
     builder_id = AutoField(column_name="BuilderID")
     guid = BlobField(column_name="Guid")
@@ -240,7 +239,7 @@ class OwnSourcesTable(OwnTable):
 
 
 class OwnFilesTable(OwnTable):
-    """Files that were not sources when they were checked; a row of `Sources` takes precedence."""
+    """Files that were not sources when they were checked last; a row of `Sources` takes precedence."""
 
     file_id = IntegerField(primary_key=True)
     scan_folder_id = IntegerField()
@@ -252,7 +251,7 @@ class OwnFilesTable(OwnTable):
 
 
 class OwnStatsTable(OwnTable):
-    """Durations of analyses, by their names in O3DE; those of jobs are in `aptui_jobs`."""
+    """Durations of analyses, by their names in O3DE; durations of jobs are in `aptui_jobs`."""
 
     name = text("name", primary_key=True)
     value_ms = IntegerField()
@@ -261,7 +260,10 @@ class OwnStatsTable(OwnTable):
 
 
 class LegacyUuidsTable(OwnTable):
-    """Further UUIDs of a source: earlier ones, those made from its path, and one that it declares but another source has."""
+    """Additional UUIDs of a source.
+
+    They are its earlier UUIDs, the UUIDs of its path, and a UUID that it declares but another source has.
+    """
 
     uuid = BlobField()
     source_id = IntegerField()
@@ -270,7 +272,7 @@ class LegacyUuidsTable(OwnTable):
 
 
 class OwnJobsTable(OwnTable):
-    """Further columns of a job: state, plan, manifest, cause; `origin` is the origin of a result that was not made here.
+    """Our columns of a job: state, plan, manifest, reason; `origin` is the origin of a result that was not made here.
 
     `failure` is packed (`core.retry`), "" for a job that did not fail.
     """
@@ -292,7 +294,7 @@ class OwnJobsTable(OwnTable):
 
 
 class RetriesTable(OwnTable):
-    """Failures of runs before the run with `run_key` succeeded; ignored unless that is the job's last run."""
+    """Failures of runs before the run with `run_key` succeeded; ignored unless `run_key` is the job's last run."""
 
     job_id = IntegerField(primary_key=True)
     run_key = IntegerField()
@@ -328,7 +330,7 @@ class AnalysesTable(OwnTable):
 
 
 class EdgesTable(OwnTable):
-    """Targets of all kinds of dependency in lower case: which sources are planned again when `target` changes."""
+    """Targets of all kinds of dependency in lower case: the sources that are planned again when `target` changes."""
 
     target = TextField()
     source_id = IntegerField()
@@ -415,7 +417,7 @@ class RunsTable(OwnTable):
 class SessionsTable(OwnTable):
     """Sessions of work, from a start until the engine is idle.
 
-    Session 0 stands for everything before the first one that is kept; `run_key` is the highest one at its end.
+    Session 0 stands for everything before the first kept session; `run_key` is the highest run key at the end of the session.
     """
 
     session_id = IntegerField(primary_key=True)
@@ -440,7 +442,7 @@ class SessionsTable(OwnTable):
 class SessionRunsTable(OwnTable):
     """The last run of each job in a session.
 
-    `ended_after_ms` counts from the begin of the session, `size` is the sum of its products (bytes).
+    `ended_after_ms` counts from the begin of the session, `size` is the total size of the run's products (bytes).
 
     `is_draft`: the run made drafts (`core.quality`).
     """
@@ -477,7 +479,7 @@ class ConflictsTable(OwnTable):
 
 
 class FoldersTable(OwnTable):
-    """One scan folder's part of a relative folder: its digest, and its files as `store.db.folder_blobs` packs them."""
+    """A relative folder in one scan folder: its digest, and its files as `store.db.folder_blobs` packs them."""
 
     folder = TextField()
     scan_folder_id = IntegerField()
@@ -575,7 +577,7 @@ _VIEWS = {
     JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK WHERE o.completed_ms > 0
     UNION ALL SELECT name, value_ms, time_ms FROM aptui_stats""",
 }
-"""O3DE's tables whose content is in our tables are views, so that no rows are written for them."""
+"""O3DE's tables whose content is in our tables; each is a view, so that no rows are written for it."""
 # Rows of ours that are deleted with a row of O3DE's, whichever program deletes it: (table, its key, our table, our column).
 _COMPANIONS = (
     ("Sources", "SourceID", "aptui_sources", "source_id"),
@@ -595,7 +597,7 @@ _COMPANIONS = (
     ("ScanFolders", "ScanFolderID", "aptui_files", "scan_folder_id"),
 )
 _NOW_MS = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
-# A source is deleted before its jobs, so the names of its jobs are deleted with it; a job may be deleted alone.
+# A source is deleted before its jobs, so the names of its jobs are deleted with it; a job may also be deleted without its source.
 _GOING = (
     ("Sources", "OLD.SourceName, Platform, JobKey, BuilderGuid, {now} FROM Jobs WHERE SourcePK = OLD.SourceID"),
     ("Jobs", "SourceName, OLD.Platform, OLD.JobKey, OLD.BuilderGuid, {now} FROM Sources WHERE SourceID = OLD.SourcePK"),
@@ -635,20 +637,20 @@ def own_tables_sql() -> Iterator[str]:
 
 
 class _Statements(SqliteDatabase):
-    """A database that collects statements and executes none."""
+    """A peewee database that collects statements and does not execute them."""
 
     def __init__(self) -> None:
         super().__init__(None)
         self.sql: list[str] = []
 
     def execute_sql(self, sql: str, *_parameters: object) -> None:
-        """Add a statement."""
+        """Collect a statement."""
         self.sql.append(sql)
 
 
 def _table_sql(models: tuple[type[Model], ...], *, is_temporary: bool) -> list[str]:
     collected = _Statements()
     for model in models:
-        # Binding the models to a database, even temporarily, binds them for all threads.
+        # The models are not bound to a database, because this, even temporarily, binds them for all threads.
         SchemaManager(model, collected).create_table(safe=False, temporary=is_temporary)
     return collected.sql

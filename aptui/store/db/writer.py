@@ -1,8 +1,8 @@
 """The writer thread, the only one that writes the asset database; the operations' SQL is in `statements`.
 
-The thread gets its work from a queue and does it in order. `save` does not wait: saves that arrive within some
-milliseconds, or while a transaction is written, share one transaction. `run` and `finish` wait for the commit, and so for every
-save before them, which shares their transaction. A caller that records or announces intents waits later, when it needs them.
+The thread gets its work from a queue and does it in order. `save` does not wait: saves that arrive within some milliseconds, or
+while a transaction is written, share one transaction. `run` and `finish` wait for the commit, and so for every earlier save, which
+shares their transaction. A caller that records or announces intents waits later, when it needs the intents.
 
 Durability: losing the last transactions in a power cut only restores an earlier state, as long as no file on disk depends
 on them. So a transaction is synced if files will depend on it: intents (renames follow) and rows of dropped products (deletions
@@ -36,7 +36,7 @@ from aptui.store.db.statements import STATEMENTS, Parameters, execute, id_list, 
 
 # Products that a job makes again keep their rows, and so the ids by which other rows refer to them.
 #
-# The core's rows say that all products of a job are dropped and the new ones put. Here they are reduced to the differences: a
+# The core's rows say that all products of a job are dropped and the new ones put. Here the rows are reduced to the differences: a
 # product with the same name and sub id keeps its row, as in O3DE (`AssetDatabaseConnection::SetProduct`), and
 # unchanged rows are not written. Deleting a row and inserting it again costs every index of Products twice, and a look-up in
 # each table that refers to it.
@@ -65,7 +65,10 @@ _DECLARED = {
 
 
 def keep_products(database: sqlite3.Connection, rows: Rows) -> Rows:
-    """Return `rows` with the drop and the put of the same product replaced by a change of its row; call before applying them."""
+    """Return `rows` with the drop and the put of the same product replaced by a change of its row.
+
+    It must be called before `rows` are applied.
+    """
     put = rows.get("put_product", ())
     again = {row[0] for row in rows.get("drop_products", ())} & {row[1] for row in put}
     if not again:
@@ -95,7 +98,7 @@ def keep_products(database: sqlite3.Connection, rows: Rows) -> Rows:
     }
     for operation in _DECLARED.keys() & rows.keys():
         changed[operation] = list(_move_rows(rows[operation], new_ids, set(new_ids.values()) - others))
-    # findings of a scan for missing dependencies belong to the earlier products
+    # the findings of a scan for missing dependencies are about the earlier products
     if has_rows(database, "MissingProductDependencies"):
         changed["drop_missing"] = [*rows.get("drop_missing", ()), *((product_id,) for product_id in new_ids.values())]
     return changed
@@ -164,7 +167,7 @@ class _Save(Struct):
 
 
 class _Transaction(Struct):
-    """Rows of one transaction; `then` is called inside the transaction."""
+    """Rows of a transaction; `then` is called inside the transaction."""
 
     rows: Rows
     durable: bool
@@ -172,7 +175,7 @@ class _Transaction(Struct):
 
 
 class _Call(Struct):
-    """A request to the writer's thread whose end the caller awaits: a function `action`, or a transaction."""
+    """A request to the writer's thread for which the caller waits: a function `action`, or a transaction."""
 
     action: Callable[[], object] | _Transaction
     done: threading.Event = field(default_factory=threading.Event)
@@ -181,10 +184,10 @@ class _Call(Struct):
 
 
 class Writer:
-    """Owner of the writing connection.
+    """Owner of the connection that writes the database.
 
     Args:
-        path: a database that `schema.prepare` has seen.
+        path: a database that `schema.prepare` has checked.
         on_saved: called from the thread with the highest ticket that is saved in the database now.
         on_failed: called from the thread when a save failed; nothing is saved after that.
         lock_timeout_s: maximum wait for another program's write lock.
@@ -271,7 +274,7 @@ class Writer:
         self._ask(_Transaction(rows, durable=False, then=self._clearing(run_keys)))
 
     def withdraw_intents(self, run_keys: Sequence[int]) -> None:
-        """Clear the intents of runs without a result, when the thread is idle."""
+        """Clear the intents of runs without a result as soon as the thread is idle."""
         if not self._is_closed:
             self._queue.put(_Call(_Transaction({}, durable=False, then=self._clearing(run_keys))))
 
@@ -288,7 +291,7 @@ class Writer:
         """Give each (name, path, order) its row in ScanFolders; names are compared without case.
 
         Returns:
-            {name: ScanFolderID}, and the ids of rows that are not among them, for the engine to drop with their sources.
+            {name: ScanFolderID}, and the ids of other rows, which the engine drops with their sources.
         """
         return self._ask(lambda: self._sync_scan_folders(folders))
 
@@ -321,7 +324,7 @@ class Writer:
 
     @property
     def has_its_name(self) -> bool | None:
-        """Whether the open database is still the file at its path; None = its path leads nowhere."""
+        """Whether the open database is still the file at its path; None = no file exists at the path."""
         try:
             seen = os.stat(self._path)
         except FileNotFoundError:
@@ -398,7 +401,10 @@ class Writer:
         return self._queue.get()
 
     def _save_together(self, saves: list[_Save], call: _Call, asked: _Transaction) -> None:
-        """Save `saves` in the transaction of `call`. If a row is refused, save each alone: then only one caller gets the error."""
+        """Save `saves` in the transaction of `call`.
+
+        If a row is refused, save each batch in a transaction of its own, so that only one caller gets the error.
+        """
         if self._failure is None:
             batches = [*(save.rows for save in saves), asked.rows]
             try:

@@ -1,1 +1,1 @@
-"""The table of jobs as columns, with its texts and filters, for lists of 100,000 rows."""
+"""The jobs of a database as a table of columns, with searches and filters, for lists of 100,000 rows."""

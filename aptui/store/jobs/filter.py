@@ -1,4 +1,4 @@
-r"""The filter language of every pane, of saved filters and of `aptui jobs --filter`: text, terms, matching rows.
+r"""The filter language of every pane, of saved filters and of `aptui jobs --filter`: parses a text and finds the matching rows.
 
 Terms are separated by blanks, and a row must match all of them; `"…"` keeps blanks; `!` in front inverts. `field:regex` matches a
 field, a bare term is a regex on the source path, a bare status word is a status unless quoted; `after:` and `before:` take a
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 STATUS_CODES = {name: code for code, name in enumerate(STATUSES)}
-"""{status: its number in columns}."""
+"""{status: its number in a column of statuses}."""
 STATUS_WORDS = (*STATUS_CODES, "warnings", "errors")
 """Status words of filters; the last two are `completed` with warnings or errors."""
 _ALIASES = {"warning": "warnings", "error": "errors", "canceled": "cancelled", "inprogress": "processing", "queued": "pending"}
@@ -64,7 +64,7 @@ COUNTS = {"error": "errors", "warning": "warnings"}
 BEINGS = ("flaky", "draft", "critical")
 """Words for `is:`: columns of numbers that are 0 unless the job has the property."""
 _LEAST = {"completed_ms": 1, "duration_ms": 0}
-"""Lower bound of a range that has only an upper bound, so that jobs that were never completed do not match `before:`."""
+"""Lower bound of a range that has only an upper bound; it excludes jobs that were never completed from `before:`."""
 _TERM = re.compile(r'(?P<not>!?)(?:(?P<field>[A-Za-z_]+):)?(?P<value>"(?:[^"\\]|\\.)*"|[^\s]*)')
 _BLANK = re.compile(r"\s*")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d|w)?", re.IGNORECASE)
@@ -111,7 +111,7 @@ class Columns(Protocol):
         """Return how many rows there are."""
 
     def text(self, field: str) -> tuple[npt.NDArray[np.integer], Texts]:
-        """Return the code of each row and the texts of the codes; `field` is one of the `FIELDS` with texts."""
+        """Return a code (number of a text) for each row, and the texts of the codes; `field` is one of the `FIELDS` with texts."""
 
     def number(self, field: str) -> npt.NDArray[np.number]:
         """Return "status" (`STATUS_CODES`), "warnings", "errors", "completed_ms", "duration_ms", a fact or one of `BEINGS`."""
@@ -215,7 +215,7 @@ def parse(text: str, now_ms: int | None = None) -> Filter:
     at = _skip(text, 0)
     while at < len(text):
         found = _TERM.match(text, at)
-        assert found is not None  # every part may be empty
+        assert found is not None  # this pattern matches any text, because every part may be empty
         terms.append(_term(text, found, now_ms))
         hints += _hints(terms[-1])
         at = found.end()
@@ -380,7 +380,7 @@ def _words(term: TextMatch) -> set[str]:
 
 
 def _is_bare_status(term: TextMatch) -> bool:
-    """Whether the text is one known status word, so that the search engine is not needed."""
+    """Whether the text is a single known status word, so that the search engine is not needed."""
     return term.field == "status" and term.pattern == f"^{_status_word(term.raw)}$"
 
 
@@ -399,7 +399,7 @@ def _with_text(
 ) -> Mask:
     """Return which rows match the pattern; the result is valid only for the `wanted` rows."""
     codes, texts = columns.text(term.field)
-    # Copied in either case, because rows that other threads change later must not be examined.
+    # The rows are copied in either case, because changes that other threads make later must have no effect.
     codes = codes[: len(wanted)].copy() if rows is None else codes[rows]
     left = np.flatnonzero(wanted)
     if not len(left):

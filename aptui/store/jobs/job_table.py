@@ -1,8 +1,8 @@
 """Every job of the asset database as columns, for lists of a million rows.
 
-Only the owner of a table changes it. A row is named by its index, which never changes; deleted rows stay as dead ones
-until everything is read again. A job is identified by its id. A failed analysis has no id, and is identified by a negative number
-of our own (`analysis_key`).
+Only the owner of a table changes it. A row is identified by its index, which never changes; deleted rows stay as dead rows until
+everything is read again. A job is identified by its id. A failed analysis has no id, and is identified by a negative number of our
+own (`analysis_key`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from aptui.store.jobs.texts import Codes
 
 
-# Groups of failures: an error without the paths, names and numbers of the single job.
+# Groups failures: jobs belong together if their errors are equal without paths, names and numbers.
 
 _PARTS = re.compile(
     r"""
@@ -62,7 +62,7 @@ def _mask(found: re.Match[str]) -> str:
     return "…" if found["path"] else "#"
 
 
-# Findings of checks for each job of a table. They are computed over the whole database, so they are set all together.
+# Findings of checks for each job of a table. Checks examine the whole database, so the findings of all jobs are set together.
 
 
 class CheckColumn:
@@ -72,7 +72,7 @@ class CheckColumn:
         self._held: tuple[Codes, Texts, list[CheckMark | None]] = np.empty(0, np.int32), Texts([""]), [None]
 
     def set(self, rows: npt.NDArray[np.integer], marks: Sequence[CheckMark]) -> None:
-        """Set the marks of these rows (-1 = row does not exist), and clear those of all others."""
+        """Mark these rows (-1 = row does not exist), and clear the marks of all other rows."""
         known = rows >= 0
         codes = np.zeros(int(rows.max(initial=-1)) + 1, np.int32)
         codes[rows[known]] = np.arange(1, len(rows) + 1)[known]
@@ -112,7 +112,7 @@ _NUMBERS: dict[str, Any] = {
 _FACTS: dict[str, Any] = {
     **dict.fromkeys(WHOLE_FACTS, np.int64), "seconds": np.float64, "format": np.uint16,
 }  # fmt: skip
-"""Columns that exist once a job has facts; most projects have no facts, or few."""
+"""Columns of facts, which exist only if a job has facts; most projects have few facts or no facts."""
 _POOLS = ("folder", "platform", "key", "builder")
 _TEXTS = ("source", "reason", "error", "cause", "group")
 
@@ -269,7 +269,7 @@ class JobTable:
         return rows
 
     def warm(self) -> None:
-        """Make the paths sortable now; may be done in a thread."""
+        """Prepare the paths for sorting; may be called in another thread."""
         paths = self._texts["source"]
         paths.ranks(len(paths))
 
@@ -278,7 +278,7 @@ class JobTable:
     def extend(
         self, numbers: Sequence[npt.NDArray[np.int64]], texts: Sequence[Sequence[str]], source: Codes, folder: Codes
     ) -> None:
-        """Add jobs in the form of `_JOBS`, all with higher ids than the existing ones; `source` and `folder` are their codes."""
+        """Add jobs in the form of `_JOBS`, all with higher ids than existing jobs; `source` and `folder` are codes of texts."""
         start, count = self._reserve(len(source)), len(source)
         part = {name: column[start : start + count] for name, column in self._columns.items()}
         for name, values in zip(_JOB_NUMBERS, numbers, strict=True):
@@ -346,13 +346,15 @@ class JobTable:
         return self._builders.get(uuid) or uuid_text(uuid)
 
     def put(self, values: JobValues, source: int = -1) -> int:
-        """Change a row, or add one; return it. `source` is the code of its path, if that is known."""
+        """Change the row of a job, or add a row; return the row's index. `source` is the code of its path, if that is known."""
         row = self._row_to_change(values, self._key_of(values), source)
         self._write(np.array([row]), [values], [values.status], [values.completed_ms])
         return row
 
     def put_notices(self, news: Sequence[JobChanged], keys: Rows, statuses: Sequence[int], completed_ms: Sequence[int]) -> Rows:
-        """Change the rows of these jobs, or add them, each at most once; return them. `keys` are ids, or analysis keys.
+        """Change the rows of these jobs, or add rows, each at most once; return the indexes of the rows.
+
+        `keys` are ids, or analysis keys.
 
         Many jobs in one call cost only a few passes over arrays.
         """
@@ -408,7 +410,7 @@ class JobTable:
         self._columns["status"][rows] = status
 
     def show_rest(self, rows: Rows) -> None:
-        """Show the stored status of rows again."""
+        """Let rows show their stored status again."""
         self._columns["status"][rows] = self._columns["rest"][rows]
 
     def set_durations(self, pairs: Sequence[tuple[int, int]]) -> None:
@@ -442,7 +444,7 @@ class JobTable:
             self._columns["id"][row], self._late[key] = key, row
             self._columns["source"][row] = source if source >= 0 else self._sources.code(item.source)
             self._columns["folder"][row] = self.folder_code(item.scan_folder)
-            self._count += 1  # from now on other threads may read the row
+            self._count += 1  # other threads may read the row after this
         if not self._columns["alive"][row]:
             self._columns["alive"][row] = True
             self.alive_count += 1
@@ -509,7 +511,7 @@ def argsort(keys: npt.NDArray[np.int64]) -> Codes:
 
 
 def gather(codes: npt.NDArray[np.integer], *, by_last: bool) -> Codes:
-    """Return the order that puts equal codes together, each group at the place of its first or last member."""
+    """Return an order in which rows with equal codes are adjacent, each group at the place of its first or last row."""
     count = len(codes)
     first = np.full(int(codes.max(initial=-1)) + 1, -1 if by_last else count, np.int64)
     (np.maximum if by_last else np.minimum).at(first, codes, np.arange(count))
@@ -523,7 +525,7 @@ In each group the newest job is first, and running jobs are last.
 """
 
 WITH_WARNINGS = 2
-"""Urgency rank of completed jobs with warnings."""
+"""Rank of completed jobs with warnings in `urgency_of`."""
 
 
 def order_rows(table: JobTable, field: str, *, is_descending: bool) -> Codes:
@@ -599,7 +601,7 @@ def _moments(table: JobTable, status: npt.NDArray[np.number]) -> npt.NDArray[np.
 
 def _ranks(table: JobTable, field: str, count: int) -> npt.NDArray[np.int64]:
     codes, texts = table.text(field)
-    codes = codes[:count].copy()  # copied before the number of texts is read
+    codes = codes[:count].copy()  # the codes are copied before the number of texts is read
     ranks: npt.NDArray[np.int64] = texts.ranks(len(texts))[codes].astype(np.int64)
     return ranks
 
@@ -613,7 +615,7 @@ def read_job_table(reader: Reader, builders: Mapping[bytes, str], analyses: Anal
 
 
 def build_job_table(parts: Iterable[JobPart], builders: Mapping[bytes, str], analyses: AnalysisKeys | None = None) -> JobTable:
-    """Return a table of the parts that `read_job_parts` yields.
+    """Return a table of the jobs in the parts that `read_job_parts` yields.
 
     Raises:
         InternalError: the last part (`Ending`) is missing.
@@ -647,7 +649,7 @@ class _Sources:
         self._folders: Codes | None = None
 
     def extend(self, piece: Piece) -> None:
-        """Add sources, all with higher ids than the existing ones."""
+        """Add sources, all with higher ids than existing sources."""
         ids, owners = piece.arrays()
         self._ids, self._owners = [*self._ids, ids], [*self._owners, owners]
         self._table.text("source")[1].extend_joined(piece.texts[0].data, piece.count)
@@ -660,7 +662,7 @@ class _Sources:
         return codes
 
     def folders_of(self, codes: Codes) -> Codes:
-        """Return the codes of their scan folders' names."""
+        """Return the codes of the scan folder names of sources."""
         if self._folders is None:
             names = np.zeros(max(self._table.folders, default=0) + 1, np.int32)
             for number in self._table.folders:

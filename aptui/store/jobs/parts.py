@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-# Columns of a large table in few large pieces: SQLite joins thousands of rows into one value per column.
+# Reads the columns of a large table in few large chunks: SQLite joins thousands of rows into one value per column.
 #
 # That is several times cheaper than single rows, and other Python threads can run while SQLite works.
 
@@ -32,7 +32,7 @@ CHUNK = 16_384
 
 
 class Packed(Struct, frozen=True):
-    """A query that is run in pieces: a rising integer key, the tables, and the columns (all in SQL).
+    """A query whose rows are read in chunks: a rising integer key, the tables, and the columns (all in SQL).
 
     The first of `numbers` is the key; no column may be NULL.
     """
@@ -43,11 +43,11 @@ class Packed(Struct, frozen=True):
     texts: tuple[str, ...] = ()
 
     def rows_sql(self) -> str:
-        """Return the SQL of the rows of one piece, with only their text columns."""
+        """Return the SQL for the single rows of a chunk, with only their text columns."""
         return f"SELECT {', '.join(self.texts)} FROM {self.table} WHERE {self.key} > ? ORDER BY {self.key} LIMIT {CHUNK}"
 
     def sql(self) -> str:
-        """Return the SQL of one piece; its parameter is the key after which the piece begins."""
+        """Return the SQL for a chunk; its parameter is the key after which the chunk begins."""
         names = [f"n{at}" for at in range(len(self.numbers))] + [f"t{at}" for at in range(len(self.texts))]
         joined = [f"group_concat({name})" for name in names[: len(self.numbers)]]
         joined += [f"CAST(group_concat({name}, char(0)) AS BLOB)" for name in names[len(self.numbers) :]]
@@ -57,7 +57,7 @@ class Packed(Struct, frozen=True):
 
 
 class JoinedTexts(Struct, frozen=True):
-    """Texts with NUL between them."""
+    """Several texts in one string, with NUL between them."""
 
     data: bytes
     count: int
@@ -76,13 +76,13 @@ class Piece(Struct, frozen=True):
 
     def arrays(self) -> list[npt.NDArray[np.int64]]:
         """Return the columns of numbers."""
-        import numpy as np  # imported here, because pieces are read while numpy is still being imported
+        import numpy as np  # imported here, because chunks are read while numpy is still being imported
 
         return [np.fromstring(column, np.int64, sep=",") for column in self.numbers]
 
 
 def read_packed(reader: Reader, packed: Packed) -> Iterator[Piece]:
-    """Yield one piece after the other, by key."""
+    """Yield the rows of the query, chunk by chunk, in the order of the key."""
     last = -1 << 63
     width = len(packed.numbers)
     while True:
@@ -98,7 +98,7 @@ def read_packed(reader: Reader, packed: Packed) -> Iterator[Piece]:
 
 
 def _without_nul(reader: Reader, packed: Packed, last: int) -> list[bytes]:
-    """Return the texts of one piece, joined in Python; only for the rare texts that contain a NUL or are NULL."""
+    """Return the texts of a chunk, joined in Python; only for the rare texts that contain a NUL or are NULL."""
     rows = reader.ask(packed.rows_sql(), (last,)).fetchall()
     return ["\0".join(str(text or "").replace("\0", "␀") for text in column).encode() for column in zip(*rows, strict=True)]
 
@@ -167,7 +167,7 @@ JobPart: TypeAlias = Beginning | SourcePiece | JobPiece | Ending
 
 
 def read_job_parts(reader: Reader) -> Generator[JobPart, None, None]:
-    """Yield a `Beginning`, all sources in pieces, all jobs in pieces, and an `Ending`."""
+    """Yield a `Beginning`, all sources in chunks, all jobs in chunks, and an `Ending`."""
     with reader.snapshot():
         folders = dict(reader.ask("SELECT ScanFolderID, DisplayName FROM ScanFolders").fetchall())
         jobs, ours = reader.ask("SELECT (SELECT COUNT(*) FROM Jobs), (SELECT COUNT(*) FROM aptui_jobs)").fetchone()

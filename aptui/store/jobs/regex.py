@@ -29,7 +29,7 @@ Mask: TypeAlias = "npt.NDArray[np.bool_]"
 _END = b"\n\xff\n"
 """Separator of two texts in the buffer."""
 _MOST_WORDS = 8
-"""Maximum number of alternatives that numpy compares one after the other; a pattern with more goes to RE2."""
+"""Maximum number of alternatives that numpy compares one after the other; RE2 searches patterns with more alternatives."""
 _ROW_SHARE = 8
 """Texts are searched one by one when they are fewer than 1/8 of a chunk."""
 _SPECIAL = re.compile(r"\\(.)|\(\?(<?[=!])|\(\?[a-zA-Z]*-[a-zA-Z]*m", re.DOTALL)
@@ -46,7 +46,7 @@ _EXPLAINED = {
     "invalid perl operator": "unrecognized group or flag",
     "pattern too large - compile failed": "the pattern is too large",
 }
-"""{RE2's message: ours}; a message that is missing here is shown as it is."""
+"""{RE2's message: our message}; RE2's other messages are shown unchanged."""
 _WORD = re.compile(r"(\^?)(\.?)((?:[A-Za-z0-9_/ ,:;@#%&=~'\"<>!-]|\\[-./+*?()|^$\\#&~])+)(\.?)(\$?)")
 _FOLDED = {b"k": "\N{KELVIN SIGN}".encode(), b"s": "\N{LATIN SMALL LETTER LONG S}".encode()}
 """Characters beyond ASCII that match an ASCII letter without regard to case."""
@@ -98,7 +98,7 @@ class TextBuffer:
         return [text.decode("utf-8", "replace") for text in self.data[1:].split(_END)[:-1]]
 
     def with_pattern(self, pattern: TextPattern) -> Mask:
-        """Return which texts have a pattern in them."""
+        """Return which texts contain a match of a pattern."""
         if self._has_breaks:
             return self.some_with_pattern(pattern, range(len(self)))
         if pattern.words and not any(code in self.data for code in pattern.other_spellings):
@@ -113,7 +113,7 @@ class TextBuffer:
         return found
 
     def some_with_pattern(self, pattern: TextPattern, indexes: Sequence[int] | npt.NDArray[np.integer]) -> Mask:
-        """Return which of the texts at `indexes` have a pattern in them."""
+        """Return which of the texts at `indexes` contain a match of a pattern."""
         if len(indexes) * _ROW_SHARE > len(self) and not self._has_breaks:
             return self.with_pattern(pattern)[np.asarray(indexes, np.int64)]
         found = (pattern.span(self.data, *self.bounds(int(index))) is not None for index in indexes)
@@ -174,7 +174,7 @@ class TextPattern:
         return places
 
     def span(self, data: bytes, start: int, end: int) -> tuple[int, int] | None:
-        """Return where the first hit is in a part of `data`."""
+        """Return the position of the first match in a part of `data`."""
         (found,) = self._single.Match(self._re2.RE2.Anchor.UNANCHORED, data, start, end)
         return None if found[0] < 0 else (int(found[0]), int(found[1]))
 
@@ -199,7 +199,7 @@ def compile_pattern(pattern: str) -> TextPattern:
 
 
 def contains(texts: Sequence[str], pattern: str) -> Mask:
-    """Return which texts have `pattern` in them."""
+    """Return which texts contain a match of `pattern`."""
     return TextBuffer.of(texts).with_pattern(compile_pattern(pattern))
 
 

@@ -86,7 +86,7 @@ class Texts:
             self.extend(texts[:count] + [""] * (count - len(texts)))
 
     def extend_distinct(self, texts: Sequence[str]) -> Codes:
-        """Add the distinct ones among `texts`; return the code of each."""
+        """Add each text of `texts` that is new, once; return the code of each text."""
         start = len(self)
         codes: defaultdict[str, int] = defaultdict()
         codes.default_factory = codes.__len__
@@ -95,7 +95,7 @@ class Texts:
         return found + np.int32(start)
 
     def matches(self, pattern: str, count: int, check: Callable[[], None] = lambda: None) -> Mask:
-        """Return which of the first `count` texts have `pattern` in them; `check` is called between chunks.
+        """Return which of the first `count` texts contain a match of `pattern`; `check` is called between chunks.
 
         Raises:
             PatternError: the pattern is not a regular expression.
@@ -109,7 +109,7 @@ class Texts:
         return mask
 
     def matches_some(self, pattern: str, codes: npt.NDArray[np.integer]) -> Mask:
-        """Return which of these texts have `pattern` in them; `codes` are sorted."""
+        """Return which of these texts contain a match of `pattern`; `codes` are sorted."""
         wanted = compile_pattern(pattern)
         mask = np.empty(len(codes), np.bool_)
         edges = np.searchsorted(codes, np.arange(0, len(self) + CHUNK, CHUNK))
@@ -119,7 +119,10 @@ class Texts:
         return mask
 
     def ranks(self, count: int) -> Codes:
-        """Return the rank of each of the first `count` texts in their order without regard to case; equal texts rank alike."""
+        """Return the rank of each of the first `count` texts in their order without regard to case.
+
+        Equal texts have equal ranks.
+        """
         known, ranks = self._ranks
         if known < count:
             ranks = rank([text.lower() for text in islice(self, count)])
@@ -185,7 +188,7 @@ class RecentTexts:
 
 
 class TextIndex:
-    """Finds the number that stands for a text in a column.
+    """Finds the code of a text in a column.
 
     It takes 12 bytes of memory a text, and a dictionary of the newest texts.
     """

@@ -1,1 +1,1 @@
-"""Read-only queries of the asset database for people and programs."""
+"""Read-only queries of the asset database, for users and other programs."""

@@ -1,9 +1,9 @@
 """The graph of products and sources by their dependencies, with one query for a whole set of nodes; read-only.
 
-An edge leads from the dependent to its dependency: from a source to the sources it depends on, from a product to its source and
-to the products it needs at run time, and from an intermediate to the product with the same file. A dependency of a source that
-is not a source is a file. Nodes are numbers, since there may be millions: a product is its id, a source its negative id, a file
-the number from `AssetGraph.file`.
+An edge leads from the dependent to its dependency: from a source to the sources that it depends on, from a product to its source
+and to the products that it needs at run time, and from an intermediate source to the product with the same file. A dependency of a
+source that is not a source is a file. Nodes are numbers, since there may be millions: a product is its id, a source its negative
+id, a file the number from `AssetGraph.file`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from aptui.store.queries.assets import INTERMEDIATE_FLAG, asset_id_text
 from aptui.store.queries.reader import Reader
 from aptui.store.queries.source_edges import SourceEdges
 
-# Facts about nodes of the asset graph: their names, and their unmet dependencies.
+# Records of the asset graph: nodes with their names, and unmet dependencies.
 #
-# Records only; `store.queries.asset_graph` finds them.
+# `AssetGraph` finds these records.
 
 
 class SourceFact(Struct, frozen=True):
@@ -269,7 +269,7 @@ class AssetGraph:
         if self._is_indexed:
             yield from self._pairs(_NEEDING_SQL, products, Link.PRODUCT)
             return
-        # O3DE's tables have no index for this query: reading all rows once is cheaper than once per query
+        # O3DE's tables have no index for this query: reading all rows once is cheaper than reading them for each query
         if self._needing is None:
             self._needing = {}
             for product, needed in self._ask(_NEEDED_BY_ALL):
@@ -304,7 +304,7 @@ class AssetGraph:
             yield from ((Node(-edge.source_id), end, _LINKS[edge.kind]) for end in ends)
 
     def _declaring(self, targets: Mapping[Node, Collection[str]]) -> Iterator[_Raw]:
-        """Yield the edges to nodes. `targets` has for each node the names that dependencies use for it, the path first."""
+        """Yield the edges to nodes. `targets` has for each node the names by which dependencies name it, the path first."""
         by_target: dict[str, list[Node]] = {}
         for node, names in targets.items():
             for name in names:
@@ -344,7 +344,7 @@ class AssetGraph:
         """Walk from `starts` along the edges or against them, to the end or for `depth` steps.
 
         Returns:
-            {node: the edge over which it was reached first, None for the starts}, in the order in which they were reached.
+            {node: the edge over which it was reached first, None for the starts}, in the order in which nodes were reached.
         """
         step = self._towards if is_reverse else self._away
         reached: dict[Node, Edge | None] = dict.fromkeys(starts)
@@ -406,7 +406,7 @@ class AssetGraph:
     # --------------------------------------------------------------------------------------------------------------- names
 
     def facts(self, nodes: Collection[Node]) -> dict[Node, Fact]:
-        """Return the names and facts of these nodes."""
+        """Return the records (source, product or file) of these nodes."""
         sources, products, files = _split(nodes)
         sql = "SELECT s.SourceID, s.SourceName, s.SourceGuid FROM json_each(:keys) k CROSS JOIN Sources s ON s.SourceID = k.value"
         found: dict[Node, Fact] = {Node(-row[0]): SourceFact(*row) for row in self._ask(sql, keys=json.dumps(sources))}
@@ -463,7 +463,7 @@ class AssetGraph:
     def dangling(self, products: Collection[Node]) -> list[Dangling]:
         """Return the asset ids that these products depend on and that no product has."""
         for _edge in self._product_needed([product for product in products if product not in self._dangling]):
-            pass  # only the side effects of reading the edges are needed
+            pass  # the edges are read only for the side effects of reading them
         return [Dangling(product, asset_id_text(*asset[:2])) for product in products for asset in self._dangling[product]]
 
     def missing(self, products: Collection[Node]) -> list[MissingReference]:

@@ -52,7 +52,7 @@ def sentence(row: JobRow, runs: Sequence[RunRow], edges: Sequence[EdgeRow], data
 
 
 def _describe_failures(row: JobRow, runs: Sequence[RunRow], database: Reader) -> str:
-    """Return how many runs in a row failed and when the first of them did, in local time.
+    """Return how many runs in a row failed, and when the first of these runs failed, in local time.
 
     More runs in a row may have failed than are kept.
     """
@@ -116,7 +116,7 @@ _UUID = re.compile(
     r"\{?([0-9a-fA-F]{8})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{12})\}?(?::(\d+|0x[0-9a-fA-F]+))?"
 )
 _SHORT_UUID = re.compile(r"\{([0-9a-fA-F]{8})(?:…|\.\.\.)\}(?::(\d+|0x[0-9a-fA-F]+))?")
-"""A UUID or an asset id as narrow columns show it."""
+"""A UUID or an asset id as narrow columns of the screen show it, cut short."""
 _JOB_BIT, _WILDCARD_BIT = 2, 4
 _PRODUCTS_SQL = """SELECT p.ProductName, COALESCE(o.digest, x''), COALESCE(o.size, -1), p.JobPK, p.SubID, p.AssetType,
     p.Flags, p.ProductID
@@ -194,8 +194,8 @@ NOTHING_MISSING = "No missing dependencies found"
 class ProductDetails(Struct, frozen=True):
     """A product with the facts that are cheap to query; `queries.dependencies` has its dependencies.
 
-    `scanned_s` is the time of its last scan for missing dependencies, 0 = never; `scan_says` is that scan's result besides the
-    findings. `facts` are those that its builder reported.
+    `scanned_s` is the time of its last scan for missing dependencies, 0 = never; `scan_says` is the result of this scan besides the
+    findings. `facts` are the facts that its builder reported.
     """
 
     product: ProductRow
@@ -265,7 +265,7 @@ def source_ids(reader: Reader, uuid: bytes) -> list[int]:
 
 
 def source_details(reader: Reader, source_id: int) -> SourceDetails | None:
-    """Return everything about a source; None when it is gone."""
+    """Return a source with its jobs, dependencies and identity; None if the source is gone."""
     source = source_by_id(reader, source_id)
     if source is None:
         return None
@@ -367,7 +367,7 @@ def product_ids(reader: Reader, uuid: bytes, sub_id: int | None) -> list[int]:
 
 
 def product_details(reader: Reader, product_id: int) -> ProductDetails | None:
-    """Return a product with its facts; None when it is gone."""
+    """Return a product with its facts; None if the product is gone."""
     row = reader.ask(f"{_PRODUCTS_SQL} WHERE p.ProductID = ?", (product_id,)).fetchone()
     if row is None:
         return None
@@ -394,7 +394,7 @@ def product_links(reader: Reader, product_id: int) -> list[ResolvedLink]:
 
 
 def product_dependents(reader: Reader, product_id: int) -> list[ResolvedLink]:
-    """Return the products that need this one directly. There is no index for it: with a million products it takes 0.1 s."""
+    """Return the products that need this product directly. No index helps this query: with a million products it takes 0.1 s."""
     sql = """SELECT s.SourceGuid, p.SubID, j.Platform FROM Products p JOIN Jobs j ON j.JobID = p.JobPK
         JOIN Sources s ON s.SourceID = j.SourcePK WHERE p.ProductID = ?"""
     row = reader.ask(sql, (product_id,)).fetchone()
@@ -416,7 +416,7 @@ def _links(reader: Reader, sql: str, values: tuple[object, ...]) -> list[Resolve
 
 
 def _missing(reader: Reader, product_id: int, platform: str) -> list[MissingDependency]:
-    """Return the rows of a product's last scans, the newest first; rows about a scan itself have no asset id."""
+    """Return the rows of a product's last scans, the newest first; a row about a whole scan has no asset id."""
     sql = """SELECT MissingDependencyString, DependencySourceGuid, DependencySubId, ScanTimeSecondsSinceEpoch
         FROM MissingProductDependencies WHERE ProductPK = ? ORDER BY ScanTimeSecondsSinceEpoch DESC, MissingProductDependencyId"""
     found = []

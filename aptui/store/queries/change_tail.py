@@ -1,6 +1,6 @@
 """A reader that follows the change feed page by page: each page is one short query, so a slow client does not block the database.
 
-The records are those of `store.db.change_log`, and two further ones, both with the number to continue from:
+Besides the records of `store.db.change_log` there are two more, both with the number to continue from:
 
     {"seq": 7, "kind": "listed"}   the listing is complete; changes that happened while it was written follow
     {"seq": 7, "kind": "resync"}   the given number is unknown or too old: read a listing, then continue from this number
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from aptui.store.queries.reader import Reader
 
 
-# The database that is at a path now. It is opened again when it is replaced, and a check for new data is cheap.
+# The database that is at a path now. The database is opened again after its file is replaced, and a check for new data is cheap.
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ Moment = tuple[int, int, int]
 
 
 class CurrentDatabase:
-    """A reader that follows a database file through replacements; for one thread at a time."""
+    """A reader of the database at a path, also after the file is replaced; for one thread at a time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -57,7 +57,7 @@ class CurrentDatabase:
 
         Raises:
             UserError: the file does not exist, or is being created.
-            HostError: it cannot be read.
+            HostError: the file cannot be read.
         """
         try:
             found = os.stat(self._path)
@@ -82,7 +82,7 @@ class CurrentDatabase:
         return (*self._identity, version)
 
     def ask(self, question: Callable[[Reader], T]) -> T:
-        """Return the result of the query `question`.
+        """Run the query `question` and return its result.
 
         Raises:
             UserError, HostError: as `open`.
@@ -150,7 +150,7 @@ class ChangeTail:
 
     Args:
         path: of the database.
-        since: the number of the last known entry; None = begin with a listing.
+        since: the number of the last entry that the client has; None = begin with a listing.
         database: a reader that several tails share in one thread; `close` leaves it open.
     """
 

@@ -111,7 +111,7 @@ def amount(reader: Reader) -> tuple[int, int]:
 
 
 def examine_products(reader: Reader, cache_dir: Path) -> Iterator[tuple[ProductRow, Finding | None]]:
-    """Yield every product with the finding about it, reading all its bytes; an engine may run at the same time."""
+    """Yield every product with the finding about it; reads all bytes of the product. An engine may run at the same time."""
     root, last = os.fsencode(cache_dir), 0
     while rows := reader.ask(_EXPECTED_SQL, (last, _BITE)).fetchall():
         for row in rows:
@@ -141,7 +141,7 @@ def _problem(root: bytes, name: str, recorded: bytes) -> str:
 
 
 def orphans(reader: Reader, cache_dir: Path, platforms: Sequence[str] = ()) -> Iterator[tuple[str, list[OrphanFile]]]:
-    """Yield every folder of the cache with its files without a row; only folders of platforms, which are ours.
+    """Yield every folder of the cache with its files that have no row; only folders of platforms, which belong to aptui.
 
     A product is placed before its row is saved: check the files again that were found while an engine worked (`still_orphans`).
     """
@@ -205,12 +205,12 @@ def _is_catalog(name: str) -> bool:
     return name.count("/") == 1 and name.rpartition("/")[2].startswith("assetcatalog.")
 
 
-# Finds the sources with jobs that are failed, cancelled or waiting, or have errors or warnings, and counts these jobs.
+# Finds the sources with jobs that failed, were cancelled, wait, or have errors or warnings, and counts these jobs.
 #
 # Two indexes contain only these jobs, so the cost of a query depends only on their number.
 
 UNWELL = ("failed", "errors", "warnings", "cancelled", "pending")
-"""Problems of jobs, the worst first; running jobs count as waiting ("pending")."""
+"""Problems of jobs, the worst problem first; a running job is counted as waiting ("pending")."""
 _CODES = {word: code for code, word in enumerate(UNWELL)} | {"processing": UNWELL.index("pending")}
 _STATE = " ".join(f"WHEN '{state}' THEN {_CODES[shown]}" for state, shown in SHOWN.items() if shown in _CODES)
 _SQL = f"""SELECT source, code, COUNT(*) FROM (
@@ -241,7 +241,10 @@ _MOST_SENTENCES = 5
 
 
 class CheckFinding(Struct, frozen=True):
-    """A finding of a check: without `product` it concerns the source's name, and without `source` all checked files."""
+    """A finding of a check, about `product`.
+
+    Without `product` it is about the source's name, without `source` about all checked files.
+    """
 
     check: str
     level: str
@@ -268,7 +271,10 @@ class CheckMark(Struct, frozen=True):
 
 
 def check_marks(reader: Reader, checks: Sequence[Check]) -> dict[int, CheckMark]:
-    """Return {job id: its findings}: about its products, about its source's name, and from a check that blocks its commit."""
+    """Return {job id: its findings}.
+
+    They are findings about its products and its source's name, and findings of a check that blocks its commit.
+    """
     found: dict[int, list[tuple[str, str]]] = {}
     for finding in findings(reader, checks):
         jobs = [finding.job_id] if finding.job_id else [job for (job,) in reader.ask(_JOBS_OF_SQL, (finding.source,))]

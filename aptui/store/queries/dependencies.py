@@ -1,4 +1,4 @@
-"""Product dependencies for the engine, the catalog and the asset panels; `asset_graph` follows them further.
+"""Direct product dependencies for the engine, the catalog and the asset panels; `asset_graph` finds indirect dependencies.
 
 Every query reads `ProductDependencies` (made by `db.product_links`) and uses an index.
 """
@@ -33,7 +33,10 @@ class AssetDependency(Struct, frozen=True):
 
 
 class UnmetPath(Struct, frozen=True):
-    """A path that does not mean one product: it is unmet, has a `*`, or is an exclusion (which is not a dependency)."""
+    """A declared path that does not name exactly one product.
+
+    Either no product has the path, or it has a `*`, or it is an exclusion (which is not a dependency).
+    """
 
     path: str
     kind: LinkKind
@@ -42,7 +45,7 @@ class UnmetPath(Struct, frozen=True):
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether the path has a `*`: it means all products that it matches, and so is never unmet."""
+        """Whether the path has a `*`; such a path names all products that it matches, and so is never unmet."""
         return "*" in self.path
 
 
@@ -66,7 +69,7 @@ def outgoing(reader: Reader, product_id: int) -> list[AssetDependency]:
 
 
 def incoming(reader: Reader, product_id: int) -> list[AssetDependency]:
-    """Return the products that need a product directly, on its own platform; each names the product that needs it."""
+    """Return the dependencies on a product, on its own platform; each record names the product that needs it."""
     return [AssetDependency(*row) for row in reader.ask(_IN_SQL, (product_id,))]
 
 
@@ -98,7 +101,7 @@ def preloading(reader: Reader) -> set[int]:
 
 
 def find_preloaded(reader: Reader, product_ids: Collection[int]) -> dict[int, list[int]]:
-    """Return {product: products that it loads before itself} for those of `product_ids` that load any."""
+    """Return {product: products that it loads before itself}, for each of `product_ids` that loads other products before itself."""
     sql = f"""SELECT d.ProductPK, p.ProductID FROM json_each(?) k CROSS JOIN ProductDependencies d ON d.ProductPK = k.value
         CROSS JOIN Sources s ON s.SourceGuid = d.DependencySourceGuid CROSS JOIN Jobs j ON j.SourcePK = s.SourceID
         CROSS JOIN Products p ON p.JobPK = j.JobID

@@ -1,4 +1,4 @@
-"""The logs of jobs and of the engine: lists of stored logs, and the log of a job that runs; `joblog` parses their lines."""
+"""Reads the stored logs of jobs and of the engine, and the log of a running job; `joblog` parses the lines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from aptui.store.queries.reader import Reader, open_reader
 
 
 class RunLogSoFar(Struct, frozen=True):
-    """The log of a run so far. `run_key` 0 = the job does not run; `records` None = nothing came since `stamp`."""
+    """The log of a run so far. `run_key` 0 = the job does not run; `records` None = no new records since `stamp`."""
 
     run_key: int = 0
     stamp: int = -1
@@ -36,7 +36,7 @@ def make_run_log(answer: object) -> RunLogSoFar:
     """Convert the answer of an engine into this record.
 
     Raises:
-        msgspec.ValidationError: the answer has another form.
+        msgspec.ValidationError: the answer does not have the form of this record.
     """
     return msgspec.convert(answer, prepare_form(RunLogSoFar))
 
@@ -66,7 +66,7 @@ def place_of(log_dir: Path, name: str) -> str:
 
 
 def path_of(log_dir: Path, name: str) -> Path:
-    """Return the path of a log whose name the database has."""
+    """Return the path of a log that has this name in the database."""
     return Path(_native(place_of(log_dir, name)))
 
 
@@ -119,7 +119,7 @@ LEVELS = {"error": LogLevel.ERROR, "warning": LogLevel.WARNING}
 """{field of the filter: level of the log lines that it searches}."""
 
 _END_BYTES = 128 * 1024
-"""Bytes that are read at either end of a log: the kept part of a run's output (`worker.commands`)."""
+"""Number of bytes that are read at either end of a log, which is as much of a run's output as is kept (`worker.commands`)."""
 _MOST_CHARS = 4096
 """Maximum number of characters that are kept of one log at one level."""
 _LOGS_SQL = "SELECT j.JobID, j.JobRunKey, j.LastLogFile FROM json_each(?) k JOIN Jobs j ON j.JobID = k.value"
@@ -134,7 +134,7 @@ class LogLines:
 
     Args:
         database: the asset database, which has the names of the logs.
-        log_dir: the folder that these names are relative to.
+        log_dir: the folder of the logs; names of logs are relative to it.
     """
 
     def __init__(self, database: Path, log_dir: Path) -> None:

@@ -64,7 +64,8 @@ class BuilderSpent(Struct, frozen=True):
 class Entry(Struct, frozen=True):
     """The cost of a builder for one source, at its last runs: its analysis, or its jobs together.
 
-    `job_key` and `platform` are those of all its jobs, with commas between; `job_id` is 0 for an analysis and for several jobs.
+    `job_key` and `platform` list the values of all its jobs, with commas between; `job_id` is 0 for an analysis and for several
+    jobs.
     """
 
     source: str
@@ -84,7 +85,7 @@ class Entry(Struct, frozen=True):
 
     @property
     def spent(self) -> Spent:
-        """Number and duration of these runs."""
+        """Number and total duration of these runs."""
         return Spent(self.count, self.duration_ms, self.slowest_ms or self.duration_ms)
 
 
@@ -97,7 +98,10 @@ class Amount(Struct, frozen=True):
 
 
 class CacheContents(Struct, frozen=True):
-    """Contents of the cache. `folders` are the largest, by top folder of the products; `grown` are new products, by platform."""
+    """Contents of the cache. `folders` are the largest, by the first folder in the products' paths.
+
+    `grown` are new products, by platform.
+    """
 
     platforms: tuple[Amount, ...]
     folders: tuple[Amount, ...]
@@ -106,7 +110,7 @@ class CacheContents(Struct, frozen=True):
 
     @property
     def total(self) -> Amount:
-        """Return the sum over all folders."""
+        """Return the total of all folders."""
         return Amount("", sum(item.count for item in self.platforms), sum(item.size_bytes for item in self.platforms))
 
 

@@ -1,7 +1,7 @@
-"""The reader: queries of users and clients about the asset database; read-only SQL, cheap to import, without an engine.
+"""The reader: queries of users and clients about the asset database. It is read-only, cheap to import, and needs no engine.
 
-It reads our databases and those of O3DE: a database without our tables gets empty temporary ones, so that every query has one
-form.
+It reads our databases and those of O3DE: a database without our tables gets empty temporary tables, so that each query works for
+both.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from aptui.store.db.foreign import job_stat_sql, read_only_uri
 from aptui.store.db.schema import O3DE_VERSION, OWN_VERSION, VERSION_KEY, host_error, refuse_altered, uuid_text
 
 STATUSES = ("pending", "processing", "completed", "failed", "cancelled")
-"""All statuses that users see. Counts have further entries for completed jobs with warnings or errors."""
+"""All statuses that users see. Records of counts have more entries, for completed jobs with warnings or errors."""
 SHOWN = {
     JobState.WAITING.value: "pending",
     JobState.QUEUED.value: "pending",
@@ -35,7 +35,7 @@ SHOWN = {
     JobState.FAILED.value: "failed",
     JobState.CANCELLED.value: "cancelled",
 }
-"""{state of the machine: status that users see}."""
+"""{state of a job (`core.machine`): status that users see}."""
 
 _OLDEST_READ = 36
 """Oldest O3DE version whose tables have all queried columns."""
@@ -91,9 +91,9 @@ RESTORED = ", restored by hand"
 
 
 class JobRow(Struct, frozen=True):
-    """A job as it is listed; `job_id` 0 is a failed analysis. `state` is that of the machine, `status` one of `STATUSES`.
+    """A job as it is listed; `job_id` 0 is a failed analysis. `state` is as in `core.machine`, `status` one of `STATUSES`.
 
-    `flaky` are the failures of runs before one succeeded, "" = none (`core.retry`). `is_draft`: its products are drafts
+    `flaky` are the failures of runs before a run succeeded, "" = none (`core.retry`). `is_draft`: its products are drafts
     (`core.quality`); `is_finishing`: only its final is pending or running. `is_critical`: it runs before other jobs.
     """
 
@@ -155,7 +155,8 @@ class ProductRow(Struct, frozen=True):
 class RunRow(Struct, frozen=True):
     """One run of a job's history; `outcome` is `core.orders.Outcome`.
 
-    `version` is the builder's, `products` one digest over its products (b"" for none), `step` as `core.rows` packs it.
+    `version` is the version of the builder, `products` one digest over the products of the run (b"" for none), `step` as
+    `core.rows` packs it.
     """
 
     run_key: int
@@ -225,7 +226,7 @@ class Reader:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Let all queries inside read the same state of the database.
+        """Let all queries in the `with` block read the same state of the database.
 
         Raises:
             HostError: the database cannot be read, or is incomplete.
@@ -244,7 +245,7 @@ class Reader:
         """Yield jobs by source path, failed analyses last.
 
         Args:
-            statuses: those of `STATUSES` that are wanted; empty = all.
+            statuses: the wanted statuses, each one of `STATUSES`; empty = all.
             platform: a platform id, "" = all.
         """
         conditions = ["j.Platform = ?"] if platform else []
@@ -357,7 +358,7 @@ class Reader:
             yield ProductRow(*row)
 
     def products_of(self, job_id: int) -> list[ProductRow]:
-        """Return the products of a job, in the order in which it made them."""
+        """Return the products of a job, in the order in which the job made them."""
         return [
             ProductRow(*row) for row in self._database.execute(f"{_PRODUCTS_SQL} WHERE p.JobPK = ? ORDER BY p.ProductID", (job_id,))
         ]
@@ -412,8 +413,8 @@ def open_reader(path: Path) -> Reader:
     """Open an asset database for reading: ours, or a private copy of one that O3DE wrote (versions 36 to 40).
 
     Raises:
-        NoDatabaseError: it does not exist.
-        UserError: it has an unsupported version.
+        NoDatabaseError: the database does not exist.
+        UserError: the database has an unsupported version.
         HostError: it cannot be read.
     """
     if not path.is_file():
@@ -441,7 +442,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         database.execute("SELECT 1 FROM sqlite_master").fetchone()
     except sqlite3.DatabaseError as error:
         database.close()
-        # A copy in a read-only folder: WAL needs a shared-memory file beside it, unless no process can write.
+        # For a database in a read-only folder: WAL needs a shared-memory file beside the database, unless no process can write.
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN:
             raise
         uri = read_only_uri(path, is_immutable=True)
@@ -481,7 +482,7 @@ def _as_made_by_another(path: Path, version: str) -> UserError:
 
 
 def _adapt(path: Path, database: sqlite3.Connection) -> None:
-    """Give a database of O3DE's our tables, empty; refuse one without the necessary columns."""
+    """Add our tables, empty, to a database of O3DE; refuse a database without the necessary columns."""
     from aptui.store.db.table_models import O3DE_TABLES, column_names, own_tables_sql
 
     for table, wanted in map(column_names, O3DE_TABLES):

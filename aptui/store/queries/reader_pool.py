@@ -1,4 +1,4 @@
-"""Queries of an asset database from an event loop: each runs in a thread, with one of a few readers.
+"""Queries of an asset database from an event loop: each query runs in a thread, with one of a few readers.
 
 Tests: `tests/features/gateway/ws/test_client_sessions.py`.
 """
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 _THREADS = 4
 _TRIES, _PAUSE_S = 50, 0.01
-"""Number of tries, and their interval, until the database has the rows of a notice."""
+"""Maximum number of queries, and their interval (seconds), until the database has the rows of a notice."""
 
 
 class Database:

@@ -61,12 +61,12 @@ class ProductFile(Struct, frozen=True):
 
     @property
     def file_name(self) -> str:
-        """Return the last part of its name."""
+        """Return the file name of the product, the last part of its name."""
         return self.name.rpartition("/")[2]
 
 
 class Awaited(Struct, frozen=True):
-    """A source that a file may come from: number of its pending or running jobs, and of its failed jobs."""
+    """A source from which a file may be made: number of its pending or running jobs, and of its failed jobs."""
 
     source_id: int
     key: str
@@ -81,7 +81,10 @@ def find(reader: Reader, name: str) -> ProductFile | None:
 
 
 def names_of(reader: Reader, uuid: bytes, sub_id: int, platform: str = "") -> list[str]:
-    """Return the names of the products with an asset id, on one platform or ("") all; products that had it earlier come last."""
+    """Return the names of the products with an asset id, on one platform or ("") all.
+
+    Products that had the asset id earlier come last.
+    """
     return [name for (name,) in reader.ask(_FILES_OF_ID_SQL, {"uuid": uuid, "sub_id": sub_id, "platform": platform})]
 
 
@@ -130,10 +133,10 @@ def find_awaited_by_id(reader: Reader, uuid: bytes, platform: str) -> list[Await
 
 
 def find_awaited_by_name(reader: Reader, name: str) -> list[Awaited]:
-    """Return the sources that a product of this name may come from.
+    """Return the sources from which a product of this name may be made.
 
-    These are its last source, and the sources in the same relative folder whose name, up to its first dot, begins the product's
-    name.
+    The result has its last source, and the sources in the same relative folder whose name, up to its first dot, begins the
+    product's name.
     """
     platform, _, path = name.partition("/")
     maker = reader.ask(
@@ -198,7 +201,7 @@ class Served(Struct, frozen=True):
 
 
 def catalog_page(reader: Reader, platform: str, after: str, limit: int) -> list[Served]:
-    """Return the products of a platform whose names come after `after` ("" = from the first), by name, intermediates left out."""
+    """Return the products of a platform whose names come after `after` ("" = from the first), by name, without intermediates."""
     return _whole(reader, reader.ask(_PAGE_SQL, (after or f"{platform}/", f"{platform}/{_LAST}", limit)).fetchall())
 
 
@@ -257,7 +260,7 @@ def _bare(path: str) -> str:
 def find_pending_jobs(reader: Reader, term: str, platform: str, *, is_exact: bool) -> list[JobRow]:
     """Return the pending and running jobs, of one platform or ("") of all, whose sources match a term.
 
-    Pending finals do not count while their drafts are served.
+    Jobs with only a pending final are left out, because their drafts are served.
     """
     pending = reader.jobs(statuses=("pending", "processing"), platform=platform)
     return [row for row in pending if not row.is_finishing and is_meant(term, row.source.lower(), is_exact=is_exact)]
@@ -285,7 +288,10 @@ def job_of_run(reader: Reader, run_key: int) -> tuple[int, int] | None:
 
 
 def sources_meant(reader: Reader, term: str, *, is_exact: bool, limit: int) -> list[int]:
-    """Return the sources that a term means: the one with exactly that path, else those that `is_meant` accepts, at most `limit`."""
+    """Return the sources that a term names, at most `limit`.
+
+    This is the source with exactly this path, else the sources that `is_meant` accepts.
+    """
     exact = reader.source(term)
     if exact is not None:
         return [exact.source_id]
@@ -300,7 +306,10 @@ def sources_meant(reader: Reader, term: str, *, is_exact: bool, limit: int) -> l
 
 
 def products_meant(reader: Reader, term: str, platforms: Sequence[str], limit: int) -> list[Served]:
-    """Return the products that a term names: the product with that path on each platform, else those whose paths begin with it."""
+    """Return the products that a term names.
+
+    This is the product with this path on each platform, else all products whose paths begin with the term.
+    """
     exact = products_named(reader, [f"{platform}/{term}" for platform in platforms])
     if exact:
         return exact
@@ -343,7 +352,7 @@ class FoundAsset(Struct, frozen=True):
         """Return unknown (the lookup names no asset), missing, queued, processing, compiled or failed.
 
         Args:
-            running: ids of running jobs; the database does not store that.
+            running: ids of running jobs; the database does not store which jobs run.
         """
         if not (lookup.uuid or lookup.term):
             return "unknown"
@@ -355,14 +364,17 @@ class FoundAsset(Struct, frozen=True):
         return "compiled" if is_there else "missing"
 
     def pending_ids(self) -> tuple[int, ...]:
-        """Return the ids of the pending jobs that are saved."""
+        """Return the ids of the pending jobs that have a row in the database."""
         return tuple(row.job_id for row in self.unsettled if row.job_id)
 
     def list_urgent_sources(self, lookup: AssetLookup) -> tuple[str, ...]:
-        """Return the sources (lower case, sorted) whose jobs a request makes more urgent, or the term if it matches nothing yet."""
+        """Return the sources (lower case, sorted) whose jobs a request makes more urgent.
+
+        If the term matches no source yet, return the term.
+        """
         keys = {source.lower() for source in self.sources if self.unsettled}
         if lookup.term and "*" not in lookup.term and not (self.sources or self.products):
-            keys.add(lookup.term)  # the engine would treat a term with a star as a pattern
+            keys.add(lookup.term)  # a term with a star is left out, because the engine would treat it as a pattern
         return tuple(sorted(keys))
 
 
@@ -410,7 +422,7 @@ def _of_jobs(rows: Sequence[JobRow], platforms: Sequence[str], products: Sequenc
 
 
 def _is_unsettled(row: JobRow) -> bool:
-    """Whether the job has no current result; a current draft is one, even if its final is pending."""
+    """Whether the job has no current result; a current draft is a current result, even if the final is pending."""
     return row.status in UNSETTLED and not row.is_finishing
 
 
@@ -423,7 +435,7 @@ def list_failed(reader: Reader, job_ids: Iterable[int]) -> list[JobRow]:
 
 
 class ProjectPaths(Struct, frozen=True):
-    """The folders of a project that paths in requests are relative to. `scan_folders`: the winning folder first."""
+    """The folders of a project to which paths in requests are relative. `scan_folders`: the folder that wins comes first."""
 
     cache_dir: str
     scan_folders: tuple[ScanFolder, ...]

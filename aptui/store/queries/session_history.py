@@ -115,7 +115,7 @@ def session_named(reader: Reader, word: str) -> WorkSession:
 
 
 def session_at(reader: Reader, word: str) -> WorkSession:
-    """Return the session that a word means, as `session_named`, or the last one that ended at this commit (hash or prefix).
+    """Return the session that a word means, as `session_named`, or the last session that ended at this commit (hash or prefix).
 
     Raises:
         UserError: the session does not exist, or the word means several commits.
@@ -134,7 +134,7 @@ def session_at(reader: Reader, word: str) -> WorkSession:
 
 
 def _is_session(reader: Reader, word: str) -> bool:
-    """Whether a word is the number of a kept session. Digits that are not its number can be the beginning of a commit's hash."""
+    """Whether a word is the number of a kept session. Other digits can be the beginning of a commit's hash."""
     sql = "SELECT 1 FROM aptui_sessions WHERE session_id = ? AND session_id > 0"
     return word.isdecimal() and len(word) <= _DIGITS and reader.ask(sql, (int(word),)).fetchone() is not None
 
@@ -172,7 +172,7 @@ class OutcomeChange(Struct, frozen=True):
 
 
 def outcome_change(reader: Reader, job_id: int, head: Callable[[], str]) -> OutcomeChange | None:
-    """Return since when the runs of a job have the outcome of the last one, None if no run is stored.
+    """Return the run since which all runs of a job have had the outcome of its last run, None if no run is stored.
 
     Args:
         head: returns the commit that is checked out now; called if the run belongs to the present session.
@@ -196,13 +196,13 @@ def _run(row: tuple[int, str, str, str, bytes, int, int, int, int, int, int]) ->
 
 # How long jobs usually take, and which jobs take longer now: the median of earlier runs, and their median deviation (MAD).
 #
-# One slow run means little if durations vary, and much if they do not. So a run is regarded as slower if it exceeds the
-# noise of earlier runs, and is a quarter and some milliseconds slower than the median. With only a few earlier runs there
-# is no reliable spread: then it must have taken twice as long. Drafts are compared only with drafts and finals with finals: the
+# One slow run means little if durations vary, and much if durations do not vary. So a run is regarded as slower if it exceeds the
+# noise of earlier runs, and is a quarter and some milliseconds slower than the median. A few earlier runs have no reliable spread:
+# then the run must have taken twice as long as the median. Drafts are compared only with drafts and finals with finals: the
 # kind of the last run decides.
 
 LAST_RUNS = 12
-"""Number of earlier runs that are compared, the newest ones."""
+"""Maximum number of earlier runs that are compared; these are the newest runs."""
 _FEW = 3
 _NOISES = 3.0
 _SIGMA = 1.4826
@@ -224,7 +224,10 @@ WHERE session_id > 0 AND outcome = 0 AND is_restored = 0)"""
 
 
 class JobPace(Struct, frozen=True):
-    """Duration of a job now (`now_ms`), and the median of `runs` earlier runs (`median_ms`) with their deviation (`noise_ms`)."""
+    """Duration of a job's last run (`now_ms`), compared with earlier runs.
+
+    `median_ms` is the median of `runs` earlier runs, `noise_ms` their deviation.
+    """
 
     now_ms: float
     median_ms: float
@@ -263,7 +266,7 @@ class JobPace(Struct, frozen=True):
 
 
 def pace(now_ms: float, before_ms: Sequence[float]) -> JobPace:
-    """Compare a duration with earlier ones, which are given with the newest first."""
+    """Compare a duration with earlier durations, the newest first."""
     known = before_ms[:LAST_RUNS]
     if not known:
         return JobPace(now_ms, now_ms, 0.0, 0)
@@ -274,7 +277,7 @@ def pace(now_ms: float, before_ms: Sequence[float]) -> JobPace:
 
 
 def paces(reader: Reader, job_ids: Iterable[int]) -> dict[int, JobPace]:
-    """Return the pace of those of these jobs that have run."""
+    """Return the pace of each of these jobs that has run."""
     durations: dict[int, list[float]] = defaultdict(list)
     makes_drafts: dict[int, int] = {}
     for job_id, duration_ms, is_draft in reader.ask(_HISTORY_SQL, (str([*job_ids]),)):
@@ -290,7 +293,7 @@ def slower_jobs(reader: Reader) -> dict[int, JobPace]:
 
 
 def slower_builders(reader: Reader) -> dict[bytes, JobPace]:
-    """Return {builder: its pace} of builders whose jobs became slower together, in percent of the jobs' medians."""
+    """Return {builder: its pace} of builders whose jobs became slower together; durations are percentages of the jobs' medians."""
     from statistics import median  # imported here for a faster start
 
     owners: dict[int, bytes] = {job_id: builder for builder, job_id in reader.ask(_BUILDERS_SQL)}

@@ -1,6 +1,8 @@
-"""Source dependencies as rows: the declared targets, and the sources with these names; our tables and O3DE's give the same form.
+"""Reads source dependencies: the declared targets, and the sources that they name.
 
-Ours are read from `aptui_edges`, whose targets are in lower case beyond ASCII; a database of O3DE's own has only
+The result has one form for our tables and O3DE's.
+
+Our rows are read from `aptui_edges`, whose targets are in lower case beyond ASCII; a database of O3DE's own has only
 `SourceDependency`. Every query takes many sources at once.
 
 Tests: `tests/store/queries/test_asset_graph.py`.
@@ -31,7 +33,7 @@ _UUIDS_SQL = (
     ("SourceGuid", "SELECT SourceGuid, SourceID FROM Sources"),
     ("uuid", "SELECT uuid, source_id FROM aptui_legacy"),
 )
-"""Columns with UUIDs: a source's own UUID comes before its further ones."""
+"""Columns with UUIDs: the own UUID of a source comes before its additional UUIDs."""
 
 
 class DeclaredEdge(NamedTuple):
@@ -117,7 +119,7 @@ class SourceEdges:
     # ------------------------------------------------------------------------------------------------------------- targets
 
     def sources_of(self, declared: Iterable[DeclaredEdge]) -> dict[tuple[EdgeKind, str], list[int]]:
-        """Return {(kind, target): the sources that it means}; targets that are not sources are left out."""
+        """Return {(kind, target): the sources that the target names}; targets that are not sources are left out."""
         kinds: dict[EdgeKind, dict[str, None]] = {}
         for edge in declared:
             kinds.setdefault(edge.kind, {})[edge.target] = None
@@ -197,7 +199,8 @@ def _group_rows(rows: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
     return found
 
 
-# Which sources need which others, in the spelling of the disk; `features.shipping.findings` compares it with their texts.
+# The dependencies between sources, with file names as on disk; `features.shipping.findings` compares them with the texts of
+# sources.
 
 _NEEDS_SQL = """
 SELECT s.ScanFolderPK, s.SourceName, n.ScanFolderPK, n.SourceName FROM aptui_edges e
@@ -222,7 +225,7 @@ ORDER BY lower(p.ProductName), p.ProductName"""
 
 
 class NeededSource(Struct, frozen=True):
-    """A source that another source needs: `root` is the path of its scan folder, `path` is in real case."""
+    """A source that another source needs: `root` is the path of its scan folder, `path` has the case of the file name on disk."""
 
     root: str
     path: str
@@ -251,5 +254,5 @@ def find_named_sources(reader: Reader, only: str = "") -> Iterator[NamedSource]:
 
 
 def list_same_but_for_case(reader: Reader) -> list[tuple[str, str]]:
-    """Return (product, source) of products whose names differ in case alone."""
+    """Return (product, source) of products whose names differ only in case."""
     return [(name, source) for name, source in reader.ask(_SAME_BUT_FOR_CASE_SQL)]
