@@ -217,7 +217,9 @@ class KillRuns(Struct, frozen=True):
 
 
 class JobCommit(Struct, frozen=True):
-    """One job's part of a commit: move `products` in, save its rows, delete `stale` names, set a new time for `touched` names.
+    """The changes of one job in a commit.
+
+    They move `products` into the cache, save rows, delete `stale` names, and set a new time for `touched` names.
 
     `Pipeline.commit_rows` returns its rows. `is_first`: the job has no earlier products. `identities`:
     `.meta` files of its intermediates, (product, bytes, whether it replaces an existing file), in place before the products.

@@ -26,8 +26,10 @@ def merge_folder(
     clashes: none of them wins, and the files that they override stay overridden. Clashes are ignored if the files are overridden or
     have duplicate paths.
 
-    Args: parts: the files of that folder in each scan folder, in the order of the scan folders. metadata_types: extensions of files
-    that do not override each other; such files of later scan folders are duplicate paths with keys of their own.
+    Args:
+        parts: the files of that folder in each scan folder, in the order of the scan folders.
+        metadata_types: extensions of files that do not override each other. Such a file of a later scan folder has a duplicate
+            path, with a key of its own.
     """
     winners: dict[PathKey, FileFact] = {}
     clashes: list[Clash] = []

@@ -53,7 +53,7 @@ def wildcard(pattern: str) -> re.Pattern[str]:
 def is_like(pattern: str, text: str) -> bool:
     """Whether a wildcard pattern matches `text`, case-sensitively.
 
-    For many patterns that are each used once: `wildcard` would compile every one of them.
+    It is for many patterns that are each used once, because `wildcard` would compile every pattern.
     """
     if "?" in pattern or "**/" in pattern:
         return _compile(pattern).fullmatch(text) is not None
@@ -111,8 +111,9 @@ def below_matcher(ignore_regex: str) -> Callable[[str], bool]:
 class PatternSet:
     """Finds the builders whose patterns match a path, for many builders at once.
 
-    Nearly all patterns are `*.ext`, which take one look-up per dot of the file's name; `*` takes no look-up. The rest are joined to
-    one regex per builder. A regex of all patterns is tried first, so that a path that matches no builder costs a single match.
+    Nearly all patterns are `*.ext`, which take one look-up per dot of the file's name; `*` takes no look-up. All other patterns are
+    joined to one regex per builder. A regex of all patterns is tried first, so that a path that matches no builder costs a single
+    match.
     """
 
     def __init__(self, builders: Sequence[Sequence[Pattern]]) -> None:

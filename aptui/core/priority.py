@@ -27,7 +27,7 @@ class ResourceUse(Struct, frozen=True):
 
 
 class Resources:
-    """Which runs hold which resources. A run holds everything that its builder names, from its start until its result is here.
+    """Which runs hold which resources. A run holds everything that its builder names, from its start until its result arrives.
 
     A killed run may continue for a moment; its result comes after it has ended.
 

@@ -47,7 +47,8 @@ from aptui.core.run_report import OutsideFile
 # (`BEGINNING` for the first run). A failed run has the step from the committed state of its time to the inputs of the
 # failed run.
 
-# Sessions: periods of the engine's work, from a start, a save or a checkout until it is idle; why each began and ended, in words.
+# Sessions: periods of the engine's work, from a start, a save or a checkout until it is idle, with words for their beginning and
+# end.
 
 
 class SessionKind(StrEnum):
@@ -95,7 +96,7 @@ def moment(inputs: Manifest, products: Sequence[Product]) -> RunStep:
 
 
 def digest_of_products(products: Sequence[Product]) -> bytes:
-    """Return 16 bytes over names, sub ids, flags and digests of products, b"" for none."""
+    """Return a digest (16 bytes) over names, sub ids, flags and digests of products, b"" without products."""
     if not products:
         return b""
     lines = [

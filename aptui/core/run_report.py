@@ -146,10 +146,12 @@ class UsedFile(Struct, frozen=True):
 class Used(Struct, frozen=True):
     """The code, tools and files that a run used.
 
-    Args: code: `code_digest` of the files of the builder's code and tools as this run had them, b"" for none. began_ns: when the
-    run began, nanoseconds since the epoch; 0 = unknown. files: files that it opened, with their stamps at the opening and at its
-    end; and files that the engine checked after the run. found: files that it reported as dependencies, with their stamps when they
-    were digested, at its end. changed: absolute paths of files that changed while it ran, so that its result is discarded.
+    Args:
+        code: `code_digest` of the files of the builder's code and tools as this run had them, b"" for none.
+        began_ns: when the run began, nanoseconds since the epoch; 0 = unknown.
+        files: files that it opened, with their stamps at the opening and at its end; and files that the engine checked after it.
+        found: files that it reported as dependencies, with their stamps when they were digested, at its end.
+        changed: absolute paths of files that changed while it ran, so that its result is discarded.
     """
 
     code: bytes = b""

@@ -1,7 +1,7 @@
-"""Settings files (`.aptui.yaml`): which parameters and platforms they adjust in their folders; no YAML here.
+"""Settings files (`.aptui.yaml`): finds the parameters and platforms that they adjust in their folders; no YAML is read here.
 
-Each file is one more layer over the project's builders for all sources below it: its parameters override parameters, those of a
-platform override those of the same platform, key by key, and the nearer folder wins. Its text has the form that
+Each file is one more layer over the project's builders for all sources below it: its parameters override parameters, its parameters
+of a platform override parameters of the same platform, key by key, and the nearer folder wins. Its text has the form that
 `aptui.config.folder` gives it.
 """
 

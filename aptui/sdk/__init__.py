@@ -1,10 +1,10 @@
 """Everything that the author of a builder imports. `BUILDERS.md` explains it with examples.
 
-A builder has two methods. `create_jobs`: which jobs does this source need, and which other files do they depend on?
-`process_job`: do one of these jobs and return its products. `SimpleBuilder` answers the first question for builders with one job
+A builder has two methods. `create_jobs` returns the jobs that a source needs, and the other files that these jobs depend on.
+`process_job` does one of these jobs and returns its products. `SimpleBuilder` implements `create_jobs` for builders with one job
 per platform. The names follow O3DE's `AssetBuilderSDK`. Builders run in worker processes, one call at a time. The engine kills a
-worker whose run exceeds a limit, is cancelled, or has a source that changed: the worker gets SIGTERM, which raises an exception
-in the builder's code at the next line of Python, and SIGKILL half a second later.
+worker whose run exceeds a limit, is cancelled, or has a source that changed: the worker gets SIGTERM, which raises an exception in
+the builder's code at the next line of Python, and SIGKILL half a second later.
 
 `aptui.sdk.testing` runs builders in tests, without an engine.
 
@@ -196,7 +196,7 @@ class JobDescriptor(Struct):
 
 
 class CreateJobsResponse(Struct):
-    """Answer of `create_jobs`. With `result` FAILED, `error` says why in one line."""
+    """Result of `create_jobs`. With `result` FAILED, `error` says why in one line."""
 
     result: Result = Result.FAILED
     jobs: list[JobDescriptor] = field(default_factory=list)
@@ -283,7 +283,7 @@ class JobProduct(Struct):
 
 
 class ProcessJobResponse(Struct):
-    """Answer of `process_job`.
+    """Result of `process_job`.
 
     `dependencies` are files that the job read and that `create_jobs` did not declare (absolute, or relative to their scan folder).
     """
@@ -378,7 +378,7 @@ class _Request(_KeywordFields):
 
 
 class CreateJobsRequest(_Request):
-    """Question to `create_jobs`. Use `builder_name` as job key, unless a source has several jobs.
+    """Argument of `create_jobs`. Use `builder_name` as job key, unless a source has several jobs.
 
     `params` are the builder's parameters common to all platforms; `platform_params` maps a platform id to the parameters that
     differ on it. Both include the changes of the `.aptui.yaml` files above the source. `source_dependencies` are the dependencies
@@ -436,7 +436,9 @@ class CreateJobsRequest(_Request):
 
 
 class ProcessJobRequest(_Request):
-    """Question to `process_job`. `products_dir` is an empty folder of this run; `temp_dir` is another one, for any other files.
+    """Argument of `process_job`.
+
+    `products_dir` is an empty folder of this run; `temp_dir` is another empty folder, for all other files.
 
     `params` are the builder's parameters for `platform`; `job_params` those of the job descriptor. `quality` is "final", or "draft"
     if the configuration has `quality: [draft, final]` for the builder: a fast first version, which the final replaces later.
@@ -524,7 +526,7 @@ class ProcessJobRequest(_Request):
 
 @runtime_checkable
 class Builder(Protocol):
-    """Interface of a builder: a class without constructor arguments that answers the two questions.
+    """Interface of a builder: a class without constructor arguments that has the methods `create_jobs` and `process_job`.
 
     Class attributes:
         name: unique.

@@ -1,8 +1,8 @@
 """Wildcard patterns from untrusted input: their length is limited, and the time to match is linear in pattern and text.
 
-A pattern is cut at its stars; each piece between them has a fixed length, so that the matcher tries places in
-order and never goes back. The text that each star matches is found from the end: the last piece must end the text, and
-each piece before it is placed as far right as possible.
+A pattern is cut at its stars. Each piece between stars has a fixed length, so that the matcher tries positions in order and never
+goes back. The text that each star matches is found from the end: the last piece must end the text, and each piece before it is
+placed as far right as possible.
 """
 
 from __future__ import annotations

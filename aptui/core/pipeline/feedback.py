@@ -22,15 +22,15 @@ from aptui.core.state.chains import intermediates
 from aptui.core.state.graph import Assembly
 from aptui.core.state.working_set import Unsettled, WorkingSet
 
-# Drafts and finals: which of them a job makes next, and when the finals follow.
+# Drafts and finals: decides whether a job makes its draft or its final next, and when finals are made.
 #
-# When an input changes, a job whose builder supports drafts makes its draft first; its final is *pending* then. When no other
-# work is left, such jobs are *due*: they are planned once more, behind all others, while their drafts are served. Another
-# change makes the earlier final obsolete, as it does any run, and a new draft comes first again.
+# When an input changes, a job whose builder supports drafts makes its draft first; its final is *pending* then. When no other work
+# is left, such jobs are *due*: they are planned once more, behind all other jobs, while their drafts are served. Another change
+# makes the earlier final obsolete, as it does any run, and a new draft comes first again.
 #
 # The inputs of a final are finals: a job is not due while the final of one of its inputs is pending, and an input that changes
 # from draft to final causes no new draft. So a chain of jobs makes each of its drafts and finals once. If one of several jobs
-# cannot become a final (its platform is disabled, say), the others use its draft.
+# cannot become a final (its platform is disabled, say), the jobs that depend on it use its draft.
 #
 # Only the drafts themselves are stored: a job whose committed manifest is that of a draft has a pending final, also after an
 # engine was killed. The result at the end depends on the finals alone.

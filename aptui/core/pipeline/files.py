@@ -332,7 +332,7 @@ class Files(PipelinePart):
         if pending is None or key not in pending.winners:
             self._memory.newer.facts[key] = fact
             row = self._memory.archive.files((key,)).get(key)
-            # if the row differs, the file was checked alone, without its folder
+            # if the row differs, the file was checked by itself, without its folder
             if row is not None and not row.digest and _is_same(row, fact):
                 self._memory.newer.learned.add(key)
             return

@@ -1,6 +1,6 @@
 """The pipeline: it receives an event and returns commands and notices. It reads no clock and no file, and never waits.
 
-Its parts decide; each handles one kind of event or answers one kind of question:
+Its classes decide; each class handles one kind of event or answers one kind of question:
 
 * `Jobs`: moves jobs through `machine.feed`, saves them, drops them.
 * `Failures`: records failed jobs.
@@ -15,8 +15,8 @@ Its parts decide; each handles one kind of event or answers one kind of question
 * `Runs`: results of runs, and commits.
 * `Requests`: requests of clients.
 
-A part uses only parts above it in this list. Parts do not call each other in depth: a job that may need another plan is put on
-`Jobs.todo` and evaluated after the event itself, so that a chain of ten thousand jobs needs no stack.
+A class uses only classes above it in this list. Calls between classes do not nest without limit: a job that may need another plan
+is put on `Jobs.todo` and evaluated after the event itself, so that a chain of ten thousand jobs needs no stack.
 
 Tests: `tests/core/state/test_undeclared_reads.py`.
 """

@@ -526,8 +526,7 @@ class Runs(PipelinePart):
             if change.products:
                 self._plans.count_round(job)
             # Unchanged products are checked, too: another program may have overwritten one, and the new bytes may have been
-            # recorded
-            # as those of the intermediate source.
+            # recorded as those of the intermediate source.
             self._chains.recheck({*(name for name, _digest in change.products), *(product.name for product in job.products)})
         self._reports.report(job, is_settled=True)
         self._jobs.note_settled(job, is_changed=change.is_changed)

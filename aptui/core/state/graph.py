@@ -328,8 +328,7 @@ class Graph:
                     continue
                 entries[key] = ("dependency", key, self._digest(key, assembly))
                 # The declarations of this file are not followed while its bytes are unknown: it is analysed again when its bytes
-                # are known,
-                # and the waiting job is assembled again.
+                # are known, and the waiting job is assembled again.
                 if key in assembly.waits:
                     continue
                 for companion in self.companions.find(RelPath(key)):

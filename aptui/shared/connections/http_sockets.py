@@ -30,9 +30,9 @@ from aptui.shared.floods import ErrorReports
 # Accepts connections of our HTTP servers: limits them in all and per address, and ends TLS handshakes that take too long.
 #
 # asyncio reports a connection to its protocol only after the TLS handshake. Until then asyncio does not count it, so a thousand
-# silent
-# connections would use up the file descriptors. This module counts a connection before its handshake. Without room, the oldest
-# connection ends if it has a minimum age; else the new connection stays in the kernel's queue, so that bursts are served in turn.
+# silent connections would use up the file descriptors. This module counts a connection before its handshake. Without room, the
+# oldest connection ends if it has a minimum age; else the new connection stays in the kernel's queue, so that bursts are served in
+# turn.
 
 HANDSHAKE_LIMIT_S = 5.0
 PENDING_LIMIT = 128

@@ -27,8 +27,8 @@ class Dial(Struct, frozen=True):
 class PeerSettings(Struct, frozen=True):
     """Settings of connections: devices to connect to, and lists of canonical entries (`shared.connections.addresses`).
 
-    Args: has_allow_list: whether only `allowed` may connect. Addresses in `rejected` may never connect; this machine may always
-    connect.
+    Args:
+        has_allow_list: whether only `allowed` may connect. Addresses in `rejected` may never connect; this machine always may.
     """
 
     connections: tuple[Dial, ...] = ()

@@ -578,7 +578,7 @@ _VIEWS = {
     UNION ALL SELECT name, value_ms, time_ms FROM aptui_stats""",
 }
 """O3DE's tables whose content is in our tables; each is a view, so that no rows are written for it."""
-# Rows of ours that are deleted with a row of O3DE's, whichever program deletes it: (table, its key, our table, our column).
+# Our rows that are deleted together with a row of O3DE's, by whichever program: (table of O3DE, its key, our table, our column).
 _COMPANIONS = (
     ("Sources", "SourceID", "aptui_sources", "source_id"),
     ("Sources", "SourceID", "aptui_legacy", "source_id"),
