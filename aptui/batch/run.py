@@ -282,7 +282,7 @@ def _stop_on_signals(engine: Engine, reporter: Reporter) -> Iterator[None]:
 
     try:
         for wanted in _SIGNALS:
-            # Ignored signals stay ignored: nohup, or a background process of a shell without job control.
+            # Ignored signals stay ignored, because nohup or a shell without job control has set this.
             if signal.getsignal(wanted) is not signal.SIG_IGN:
                 previous[wanted] = signal.signal(wanted, stop)
     except ValueError:  # only the main thread can handle signals

@@ -23,7 +23,7 @@ _LONGEST = 4_096
 
 
 def path_link(path: str, kind: LinkKind, flags: int, root: str = "") -> ProductLink:
-    """Return the link for `path`, which is as the builder wrote it.
+    """Return the link for a path that a builder declared.
 
     Args:
         path: relative to the scan folders, or to the folder of the platform; the path of a source may be absolute.
@@ -54,7 +54,7 @@ def path_link(path: str, kind: LinkKind, flags: int, root: str = "") -> ProductL
 
 
 def settle_links(links: Iterable[ProductLink]) -> tuple[tuple[ProductLink, ...], tuple[str, ...]]:
-    """Return links without duplicates, and the paths that are both included and excluded, which are left out.
+    """Return the links without duplicates, and the paths that are both included and excluded; links of these paths are left out.
 
     If several links have the same target, the first is kept with its flags.
     """

@@ -299,7 +299,7 @@ class SourceIdentity(Struct, frozen=True):
     """Content of a source's `.meta` file.
 
     `legacy` are earlier UUIDs, `original` is the path of the source when the file was made, `digest` covers the file's bytes, and
-    `problem` says why it cannot be used, "" = it can.
+    `problem` says why the file cannot be used, "" = the file can be used.
     """
 
     uuid: SourceUuid
@@ -313,10 +313,10 @@ class SourceIdentity(Struct, frozen=True):
 class Source(Struct, eq=False):
     """A source with its jobs, products and edges: the unit that is loaded from the database and released to it.
 
-    `fact` is None if the file does not exist. `jobs`: {(builder uuid, platform, key): job}, with analyses. `trouble` is why it
-    cannot be analysed (a case clash, unreadable bytes), "" = it can. `last_ticket` is the ticket of its last ordered rows; until
-    this ticket is acknowledged, the source stays in memory. `identity` is the content of its `.meta` file, `misidentity` why this
-    identity cannot be used, "" = it can.
+    `fact` is None if the file does not exist. `jobs`: {(builder uuid, platform, key): job}, with analyses. `trouble` is why the
+    source cannot be analysed (a case clash, unreadable bytes), "" = it can be analysed. `last_ticket` is the ticket of its last
+    ordered rows; until this ticket is acknowledged, the source stays in memory. `identity` is the content of its `.meta` file,
+    `misidentity` why this identity cannot be used, "" = it can be used.
     """
 
     key: PathKey

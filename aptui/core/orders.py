@@ -25,7 +25,7 @@ class PlannedInput(Struct, frozen=True):
 
 
 class AnalyseOrder(Struct, frozen=True):
-    """Ask builder `builder` (a name) for its jobs. `root` is the scan folder's absolute path.
+    """Order to ask builder `builder` (a name) for its jobs. `root` is the scan folder's absolute path.
 
     `platforms` are the ids of the platforms to plan jobs for.
 
@@ -46,7 +46,7 @@ class AnalyseOrder(Struct, frozen=True):
 
 
 class ProcessOrder(Struct, frozen=True):
-    """Do one job.
+    """Order to do one job.
 
     `params` is the canonical JSON of the plan's parameters; `staging` is an absolute folder that belongs to the run alone.
     `expected` is (size, mtime_ns, ctime_ns, inode) of the source as it was hashed: if it differs before or after, the
@@ -81,7 +81,7 @@ class ProcessOrder(Struct, frozen=True):
 
 
 class CopyOrder(Struct, frozen=True):
-    """Copy one source file to the file `staged`.
+    """Order to copy one source file to the file `staged`.
 
     Nothing is written if its digest equals `present_digest`: the product exists already. With `takes_pointers` the pointer of
     a file that Git LFS has not fetched is copied like any other source.
@@ -95,7 +95,7 @@ class CopyOrder(Struct, frozen=True):
 
 
 class HashOrder(Struct, frozen=True):
-    """Read the files at these absolute paths; the result has one entry for each path, in the same order.
+    """Order to read the files at these absolute paths; the result has one entry for each path, in the same order.
 
     `copies` are, for each file, the paths at which copies may be staged while it is read, so that jobs that copy it need not read
     it again. If the digest of a file equals its digest in `known` (b"" = none), no copy of it is staged. With `asks_writers` a file
@@ -159,7 +159,9 @@ class Read(Struct, frozen=True):
 
 
 class AnalyseResult(Struct, frozen=True):
-    """Answer of `create_jobs`. `error` is "" on success, else one line; `kind` is the kind of failure, as in `RunResult`.
+    """Result of one analysis (`create_jobs`).
+
+    `error` is "" on success, else one line; `kind` is the kind of failure, as in `RunResult`.
 
     `is_unfinished`: the analysis requested the files that a new pattern matches; `edges` declare this pattern, and the analysis is
     repeated.

@@ -32,7 +32,7 @@ class FailureKind(StrEnum):
     MEMORY = "memory"
     ERROR = "error"
     OBSTACLE = "obstacle"
-    """Something outside the job kept it from running: a missing shared result, a broken pool. No retry rule covers that."""
+    """Something outside the job kept it from running: a missing shared result, a broken pool. No retry rule covers this kind."""
 
 
 class RetryRule(Struct, frozen=True):

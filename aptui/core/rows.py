@@ -47,8 +47,8 @@ from aptui.core.run_report import OutsideFile
 # (`BEGINNING` for the first run). A failed run has the step from the committed state of its time to the inputs of the
 # failed run.
 
-# Sessions: periods of the engine's work, from a start, a save or a checkout until it is idle, with words for their beginning and
-# end.
+# Sessions: periods of the engine's work, from a start, a save or a checkout until it is idle. The two enums say why a session began
+# and how it ended.
 
 
 class SessionKind(StrEnum):
@@ -459,18 +459,18 @@ def _step_back(copy: PlainCopy) -> str:
 
 ROW_OPERATIONS: dict[str, str] = {
     # name: its parameters, in order. The writer applies them in this order within a transaction.
-    "drop_source": "source_id",  # also its jobs, products, analyses, runs, conflicts and stats of analyses
+    "drop_source": "source_id",  # drops also its jobs, products, analyses, runs, conflicts and stats of analyses
     "drop_analysis": "source_id, builder_uuid",
-    "drop_job": "job_id",  # also its products, runs and conflicts
+    "drop_job": "job_id",  # drops also its products, runs and conflicts
     "drop_products": "job_id",  # products that the same rows put again (by name and sub id) keep their ids
     "drop_product": "product_id",
-    "drop_declared": "product_id",  # its links, former sub ids and facts
+    "drop_declared": "product_id",  # Drops the links, former sub ids and facts of the product.
     "drop_draft": "job_id",  # the job has made its final, or has no products
-    "drop_edges": "source_uuid, builder_uuid",  # its rows in SourceDependency and aptui_edges
-    "drop_folder": "scan_folder_id, folder",  # its row in aptui_folders
-    "drop_file": "scan_folder_id, name",  # name: relative path
+    "drop_edges": "source_uuid, builder_uuid",  # Drops the rows of a source and builder in SourceDependency and aptui_edges.
+    "drop_folder": "scan_folder_id, folder",  # drops the row in aptui_folders
+    "drop_file": "scan_folder_id, name",  # `name` is the relative path
     "drop_conflict": "job_id",
-    "drop_missing": "product_id",  # the missing dependencies that a scan found; the names that the scan read are kept
+    "drop_missing": "product_id",  # drops the missing dependencies that a scan found, not the names that the scan read
     "drop_legacy": "source_id",
     "put_source": "source_id, scan_folder_id, rel, source_uuid, path_key, digest, identity, mtime_ms, hash64",
     "put_legacy": "uuid, source_id, created_ms",  # another UUID by which the source is found
@@ -478,7 +478,7 @@ ROW_OPERATIONS: dict[str, str] = {
     "log_file, reason, plans_blob, failure",
     "put_job": "job_id, source_id, job_key, fingerprint, platform, builder_uuid, status, run_key, first_fail_ms, first_fail_log, "
     "last_fail_ms, last_fail_log, last_ms, last_log, errors, warnings, state, planned|None, error, reason, inputs_blob, plan_blob, "
-    "duration_ms, completed_ms, failure_cause, escalation, origin, failure",  # failure: as `core.retry.dump` packs it
+    "duration_ms, completed_ms, failure_cause, escalation, origin, failure",  # `failure` is packed by `core.retry.dump`
     "put_product": "product_id, job_id, name, sub_id, asset_type, hash64, flags, digest, size",
     "put_link": "product_id, job_id, at, kind, platform, path, prefix|None, is_exclusion, source_uuid, sub_id, flags",
     "put_legacy_sub_id": "product_id, job_id, sub_id",
@@ -486,18 +486,18 @@ ROW_OPERATIONS: dict[str, str] = {
     "put_missing": "product_id, scanner, version, source_fingerprint, uuid, sub_id, text, when, scanned_s, product_name, digest",
     "put_missing_scan": "product_id, digest, terms, names_blob, product_name",
     "put_edge": "source_uuid, builder_uuid, kind, target, type_bits, sub_ids, from_asset_id, source_id",
-    # products_digest and step: see `RunStep` and the functions below it
+    # For `products_digest` and `step` see `RunStep` and the functions below it.
     "put_run": "job_id, run_key, completed_ms, duration_ms, outcome, reason, error, log_file, fingerprint, builder_version, "
     "products_digest, step, origin",
-    "put_draft": "job_id, final",  # its products are drafts (core.quality); final: fingerprint of the planned final
+    "put_draft": "job_id, final",  # the job's products are drafts (core.quality); `final` is the fingerprint of the planned final
     "put_retries": "job_id, run_key, kinds",  # kinds of the failures before the run with this key succeeded (core.retry)
     "put_stat": "name, value_ms, time_ms",  # duration of an analysis; durations of jobs are in their rows
     "put_conflict": "name, job_id",
     "put_folder": "scan_folder_id, folder, digest, files_blob",
     "put_file": "scan_folder_id, name, is_folder, mtime_ms, hash64",  # a file that is not a source
-    "put_cache_folder": "name, ctime_ns",  # folder relative to the cache root
+    "put_cache_folder": "name, ctime_ns",  # `name` is a folder, relative to the root of the cache
     "put_state": "key, value",
-    # written at the end of a session: until then, runs with higher run keys than the last stored session belong to it
+    # The row is written at the end of the session. Until then, runs with higher run keys than the last stored session belong to it.
     "put_session": "started_ms|0, ended_ms|0, kind, detail, commit_id, outcome, saved_ms, fetched_bytes",
     "prune_session": "session_id",  # some runs of this session are merged into session 0, the time before all sessions
     "doubt_job": "job_id",  # the next engine runs the job in any case: its products differ from their rows, or a run was requested

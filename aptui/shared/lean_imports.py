@@ -29,7 +29,7 @@ def give_memory_back() -> None:
 
 
 def _call_libc(name: str, *arguments: int) -> None:
-    ctypes = import_module("ctypes")  # imported here: it takes 2 ms, and most processes call neither function
+    ctypes = import_module("ctypes")  # imported here, because the import takes 2 ms and most processes call neither function
     with suppress(OSError, AttributeError):
         getattr(ctypes.CDLL(None), name)(*arguments)
 

@@ -192,7 +192,7 @@ class Jobs:
         """Users of limited resources; None if the project has no limited resources."""
         self.ready = LanedQueue(project.host_platform, self.resources) if self.resources else ReadyQueue(project.host_platform)
         self.running: dict[int, Job] = {}
-        """{run key: job}"""
+        """{run key: the job that runs}"""
         self.committing: dict[int, Commit | PlainCopy] = {}
         """{run key: the new state of its job} of the commit in progress; nothing else is decided until it ends."""
         self.todo = Todo()
@@ -551,7 +551,7 @@ class Jobs:
 
 
 class PipelinePart:
-    """Base of the pipeline's classes: short names for shared objects."""
+    """Base of the pipeline's classes, which gives shared objects short names."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs

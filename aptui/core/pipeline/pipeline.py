@@ -213,7 +213,7 @@ class Requests(PipelinePart):
 
 # Pending work in milliseconds: estimated from the last run of each job, or from runs of its builder if it never ran.
 #
-# This class measures the amount of work and its longest chain; `engine.loop.engine_reports`, which has a clock, estimates the time.
+# `PendingWork` has the amount of work and its longest chain; `engine.loop.engine_reports`, which has a clock, estimates the time.
 
 OVERHEAD_MS = 1.0
 """Duration (ms) of a job without its builder's work; copies and restored results take only this time."""

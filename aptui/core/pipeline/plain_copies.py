@@ -39,7 +39,7 @@ from aptui.core.rows import (
 from aptui.core.state.commits import Commit, CommitChange
 
 Copies = Mapping[PathKey, tuple[tuple[int, ...], int]]
-"""{key: (run keys, milliseconds)}"""
+"""Type of {key of a source: (run keys, milliseconds)}."""
 _TO_COMMIT = (Trigger.PLAN, Trigger.UNBLOCK, Trigger.START, Trigger.SUCCEED)
 """Triggers of each copied job within one event."""
 
@@ -76,7 +76,7 @@ class PlainCopies(PipelinePart):
         return not (jobs.project.checks or jobs.settings.folders or self._memory.has_identities)
 
     def plan(self, files: Sequence[tuple[PathKey, FileFact]], copies: Copies) -> bool:
-        """Plan the copies of `files`, all or none; return whether that is done."""
+        """Plan the copies of `files` if all can be planned; return whether they are planned."""
         wanted = []
         names: dict[str, int] = {}
         count = 0

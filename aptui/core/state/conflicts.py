@@ -29,13 +29,13 @@ from aptui.core.state.working_set import WorkingSet
 
 
 def folders_above(name: str) -> tuple[str, ...]:
-    """Return the folders of a product, apart from its platform's: "p/a/b/c" is in "p/a" and "p/a/b"."""
+    """Return the folders of a product, except the folder of its platform: "p/a/b/c" is in "p/a" and "p/a/b"."""
     return _chain(name.rpartition("/")[0])
 
 
 @lru_cache(maxsize=4096)
 def _chain(folder: str) -> tuple[str, ...]:
-    """Return `folder` and the folders above it, apart from the platform's; cached for products of one folder."""
+    """Return `folder` and the folders above it, except the folder of the platform; cached for products of one folder."""
     above, slash, _name = folder.rpartition("/")
     return (*_chain(above), folder) if slash else ()
 
@@ -93,7 +93,7 @@ class ConflictVerdict(Struct):
     ended: dict[Job, None] = field(default_factory=dict)
 
     def products_of(self, job: Job) -> tuple[Product, ...]:
-        """Return the products of `job`, apart from those that it loses."""
+        """Return the products of `job`, except the products that it loses."""
         return self.left.get(job, job.products)
 
     def take_away(self, name: str, job: Job) -> bool:

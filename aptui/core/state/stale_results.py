@@ -267,7 +267,7 @@ class StaleResultCheck:
     def unread(self, discovered: Iterable[tuple[str, str]]) -> tuple[str, ...]:
         """Return the paths of files that a run found while their bytes are being read; () if the result is valid.
 
-        Otherwise the file might later be found unchanged, and the other bytes that the run read would go unnoticed.
+        Otherwise the file might later seem unchanged, and the engine would not notice that the run read other bytes.
         """
         if not (self._memory.hashing or self._memory.unstable):
             return ()

@@ -219,7 +219,7 @@ class NewerFacts:
         self.facts: dict[PathKey, FileFact] = {}
         """The present facts of the files that were read by themselves."""
         self.learned: set[PathKey] = set()
-        """Facts that equal their folders' rows apart from their digests, which were not needed before."""
+        """Facts that differ from the rows of their folders only in their digests, which were not needed before."""
 
     def move_to(self, pending: PendingFolder, changed: set[PathKey]) -> None:
         """Give the facts of a reported folder's files to its pending state, unless the files are `changed`."""

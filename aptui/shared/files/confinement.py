@@ -98,7 +98,7 @@ def read_named(
     """
     real = located(scan_folder, path, scan_folders, named_by)
     try:
-        # checked before the file is opened, because opening has an effect on some devices
+        # the kind of file is checked before the file is opened, because opening has an effect on some devices
         if not stat.S_ISREG(os.lstat(real).st_mode):
             raise _no_file(real, path, named_by)
         descriptor = os.open(real, _OPEN)
@@ -237,7 +237,7 @@ def open_by_kernel(folder: int, path: bytes) -> int:
     Raises:
         OSError: as `open_confined`; with ENOSYS, EPERM, E2BIG or EINVAL the kernel does not offer openat2.
     """
-    import ctypes  # imported here because an engine that only deletes does not need it
+    import ctypes  # imported here, because an engine that only deletes does not need ctypes
 
     refuse_odd(path)
     libc = ctypes.CDLL(None, use_errno=True)

@@ -232,7 +232,7 @@ class _Subject:
 
         Args:
             tables: the tables to read from, without a condition.
-            others: the condition that the content of an entry, apart from its key, differs from that in `b`.
+            others: the condition that the content of an entry, without its key, differs from the content in `b`.
         """
         kind, uuid, sub_id, name, *_rest = entry.split(", ")
         is_known = f"{row_id} = b.row_id AND {uuid} = b.uuid AND {sub_id} = b.sub_id AND b.name = {name}"

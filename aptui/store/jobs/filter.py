@@ -306,7 +306,7 @@ def _parse_range(name: str, value: str, column: int, *, is_negated: bool) -> Bet
 def _field(text: str, field: str, column: int) -> str:
     name = _FIELD_NAMES.get(field.lower())
     if name is None:
-        from difflib import get_close_matches  # imported here: needed only after a mistake
+        from difflib import get_close_matches  # imported here, because it is needed only after a mistake
 
         near = get_close_matches(field.lower(), _FIELD_NAMES, n=1)
         word = text[column - 1 :].split(maxsplit=1)[0]
@@ -415,7 +415,7 @@ def _with_text(
 
 
 def _price(term: Term) -> int:
-    """Return the relative cost of a term: comparing numbers is cheap, reading logs is the most expensive."""
+    """Return the relative cost of a term: to compare numbers is cheap, to read logs is expensive."""
     if isinstance(term, Between):
         return 0
     return 2 if term.field in COUNTS else int(term.field == "source")
