@@ -418,7 +418,7 @@ def _whole(database: Reader) -> Summary:
 def _partial(config: Config, database: Reader) -> Summary:
     """Count only the jobs of the selected platforms.
 
-    This is slower than all counts, so it is used only if platforms are left out.
+    This is slower than to count all jobs, so it is done only if platforms are left out.
     """
     summary = Summary(sources=database.totals().sources)
     for platform in _find_asked_platforms(config):

@@ -53,7 +53,7 @@ def wildcard(pattern: str) -> re.Pattern[str]:
 def is_like(pattern: str, text: str) -> bool:
     """Whether a wildcard pattern matches `text`, case-sensitively.
 
-    It is for many patterns that are each used once, because `wildcard` would compile every pattern.
+    This function is for many patterns that are each used once, because `wildcard` would compile every pattern.
     """
     if "?" in pattern or "**/" in pattern:
         return _compile(pattern).fullmatch(text) is not None

@@ -41,11 +41,10 @@ from aptui.core.run_report import OutsideFile
 
 # The history of a job's runs: the inputs and products of each kept run, packed as the step to the next one.
 #
-# Most of them never change between runs. The newest committed run needs no packing: its manifest and its products are those of
-# the job. The states of other runs are computed backwards from it. A committed run has the step from its own state to the previous
-# state
-# (`BEGINNING` for the first run). A failed run has the step from the committed state of its time to the inputs of the
-# failed run.
+# Most inputs and products never change between runs. The newest committed run needs no packing: its manifest and its products are
+# those of the job. The states of other runs are computed backwards from it. A committed run has the step from its own state to the
+# previous state (`BEGINNING` for the first run). A failed run has the step from the committed state of its time to the inputs of
+# the failed run.
 
 # Sessions: periods of the engine's work, from a start, a save or a checkout until it is idle. The two enums say why a session began
 # and how it ended.

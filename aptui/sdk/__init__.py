@@ -165,7 +165,7 @@ class SourceDependency(Struct):
 class JobDependency(Struct):
     """Declares that a job depends on the job with `job_key` of `source` on `platform`.
 
-    `platform` is the platform of the job itself, or `common`.
+    `platform` must be the platform of the job itself, or `common`.
 
     `uuid` wins over `source`. `*` in `source` is any text, `/` included: the dependency is on the jobs of all matching sources,
     also of sources added later.

@@ -1,7 +1,7 @@
 """Traces: spans of time written to a file that Perfetto and Chrome open (the Trace Event Format, its JSON array form).
 
-`TraceFile` writes the events that it gets. The functions below that class write the trace of this process. It is off until `start`
-is called; while it is off, `span` costs a call and writes nothing. The callers of `span` choose the names of spans.
+`TraceFile` writes the events that it gets. The functions below that class write the trace of this process. The trace is off until
+`start` is called; while it is off, `span` costs a call and writes nothing. The callers of `span` choose the names of spans.
 
 The file of a killed process is complete up to its last lines: the format does not need the closing bracket.
 """

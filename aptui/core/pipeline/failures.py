@@ -183,7 +183,7 @@ class Failures(PipelinePart):
     def remember_run(job: Job) -> None:
         """Keep the description of the run that made the products of `job`.
 
-        It is called before a failed run replaces this description in the row.
+        This method is called before a failed run replaces the description in the row.
         """
         if job.failure is None and job.fingerprint:
             committed = CommittedRun(job.warnings, job.errors, job.duration_ms, job.completed_ms, job.log_file, job.last_log_ms)

@@ -78,7 +78,7 @@ class Commit(Struct):
 class Prepared(Struct):
     """Effect of one batch of results on the cache and on jobs.
 
-    It has commits, jobs that lost a name conflict, jobs to delete, and products to delete before the commits.
+    It lists the commits, the jobs that lost a name conflict, the jobs to delete, and the products to delete before the commits.
     """
 
     verdict: ConflictVerdict

@@ -1,8 +1,8 @@
 """The working set: sources, folders and edges of work in flight, which take precedence over the archive; it makes no decisions.
 
 A source is loaded whole (`load`) before it may change, and is released when all its jobs are settled and all its rows are
-acknowledged (`acknowledge`). To only read a source is cheaper (`view`): it comes from memory, else from a small LRU cache of read-
-only copies. A file is *unsettled* until the scan has reached its folder and, if they are needed, its bytes have been read.
+acknowledged (`acknowledge`). To only read a source is cheaper (`view`): it comes from memory, else from a small LRU cache of
+read-only copies. A file is *unsettled* until the scan has reached its folder and, if they are needed, its bytes have been read.
 """
 
 from __future__ import annotations

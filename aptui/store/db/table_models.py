@@ -651,6 +651,6 @@ class _Statements(SqliteDatabase):
 def _table_sql(models: tuple[type[Model], ...], *, is_temporary: bool) -> list[str]:
     collected = _Statements()
     for model in models:
-        # The models are not bound to a database, because this, even temporarily, binds them for all threads.
+        # The models are not bound to a database, because even a temporary binding is for all threads.
         SchemaManager(model, collected).create_table(safe=False, temporary=is_temporary)
     return collected.sql

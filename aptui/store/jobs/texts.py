@@ -52,9 +52,8 @@ class Texts:
     def __getitem__(self, code: int) -> str:
         """Return one text."""
         chunk, place = divmod(code, CHUNK)
-        tail = (
-            self._tail
-        )  # the tail is read first: texts that leave the tail later are in the full chunks, which are read after the tail
+        # The tail is read first: texts that leave the tail later are in the full chunks, which are read after the tail.
+        tail = self._tail
         if chunk >= len(self._full):
             return tail[place]
         return self._full[chunk][place]
