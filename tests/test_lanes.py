@@ -34,7 +34,7 @@ def run(suite: pytest.Pytester, *words: str) -> pytest.RunResult:
         ("time.sleep(0.001)", "*sleeps (time.sleep 0.001)*"),
     ],
 )
-def test_test_in_the_fast_lane_that_waits_or_starts_a_process_fails(suite: pytest.Pytester, line: str, what: str) -> None:
+def test_fast_test_that_waits_or_starts_a_process_fails(suite: pytest.Pytester, line: str, what: str) -> None:
     code = (
         f"import os, socket, subprocess, time, pytest\ndef test_it():\n    {line}\n@pytest.mark.real\ndef test_real():\n"
         f"    {line}\n"

@@ -242,7 +242,7 @@ def _list_identifiers(path: Path, tree: ast.Module) -> Iterator[tuple[str, int]]
         ("class Retold: ...", False), ("bedroom = 1", False), ("x = {'told': 1}", False), ("print(x.told)", False),
     ],
 )  # fmt: skip
-def test_a_banned_word_would_be_seen(line: str, is_it: bool) -> None:
+def test_banned_word_in_an_identifier_is_found(line: str, is_it: bool) -> None:
     banned = {word for words in BANNED_WORDS for word in words.split()}
     names = [name for name, _line in _list_identifiers(Path("x.py"), ast.parse(line))]
 

@@ -270,7 +270,7 @@ def _environment() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("option", ["--theme", "--project", "--engine-path"])
-def test_option_value_is_not_read_as_verb(option):
+def test_option_value_is_not_parsed_as_a_verb(option):
     assert main._split([option, "dark"]) == (None, [option, "dark"])
     assert main._split([option, "dark", "status", "--json"]) == ("status", [option, "dark", "--json"])
 
@@ -334,7 +334,7 @@ def test_ignored_sigchld_is_reset_to_default() -> None:
         (["nothing"], []),
     ],
 )
-def test_words_are_completed(words: list[str], offered: list[str]) -> None:
+def test_words_of_a_command_line_are_completed(words: list[str], offered: list[str]) -> None:
     assert manual.complete_words(words) == offered
 
 
@@ -362,7 +362,7 @@ def test_unprocessed_project_offers_no_names(
 
 @pytest.mark.real
 @pytest.mark.parametrize("shell", ["bash", pytest.param("zsh", marks=needs("zsh")), pytest.param("fish", marks=needs("fish"))])
-def test_code_for_each_shell_is_valid(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_completion_code_for_each_shell_is_valid(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["completion", shell]) == 0
     code = capsys.readouterr().out
 
@@ -390,7 +390,7 @@ def lines(*texts: str) -> list[JobLogLine]:
         (["one", "two"], ["[… 9 left out …]", "twelve"], ["[… 9 left out …]", "twelve"]),
     ],
 )
-def test_print_new_prints_each_line_once(before: list[str], now: list[str], said: list[str]) -> None:
+def test_followed_log_prints_each_line_once(before: list[str], now: list[str], said: list[str]) -> None:
     heard: list[JobLogLine] = []
     followed = Followed(7, lines(*before))
 

@@ -68,7 +68,7 @@ def test_the_man_page_names_every_verb_and_starts_no_line_with_a_stray_dot(capsy
     assert all(line.startswith(known) for line in lines if line.startswith("."))
 
 
-def test_docs_of_one_verb_and_of_all(capsys: pytest.CaptureFixture[str]) -> None:
+def test_docs_prints_the_page_of_one_verb_and_refuses_unknown_verbs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["docs", "verify"]) == 0
     assert "--rebuild" in capsys.readouterr().out
     assert main.main(["docs", "gc"]) == 3

@@ -111,7 +111,7 @@ def test_rerun_of_a_failing_job_is_exit_code_1(run: Run) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.txt@server", "x.words@linux"])
-def test_rerun_of_copies_and_python_builders(run: Run, name: str) -> None:
+def test_rerun_works_for_copies_and_python_builders(run: Run, name: str) -> None:
     run("batch")
 
     code, out, _ = run("rerun", name)

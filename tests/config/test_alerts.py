@@ -61,7 +61,7 @@ def test_alerts_are_equal_after_storing_and_change_no_project_signature(folder: 
         ("on: {quiet: soon}", ":3:13", "duration"),
     ],
 )
-def test_impossible_alerts_are_refused_with_their_place(folder: Path, said: str, place: str, what: str) -> None:
+def test_invalid_alerts_are_refused_with_their_place(folder: Path, said: str, place: str, what: str) -> None:
     with pytest.raises(ConfigErrors) as caught:
         load(write(folder, f"{said}\n"))
 

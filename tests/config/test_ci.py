@@ -54,7 +54,7 @@ def test_gitlab_recipe_passes_in_a_project_that_init_made(tmp_path: Path, monkey
     assert {path.name for path in (tmp_path / "Cache/linux").iterdir()} == {"a.json", "b.xml", "c.yml"}
 
 
-def test_the_image_runs_a_verb_by_default() -> None:
+def test_container_image_runs_a_verb_by_default() -> None:
     text = Path(FOLDER, "Dockerfile").read_text(encoding="utf-8")
 
     assert 'ENTRYPOINT ["aptui"]' in text

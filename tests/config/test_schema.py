@@ -438,5 +438,5 @@ def test_folder_without_a_project_is_refused_with_the_advice_to_run_init(tmp_pat
         ("9" * 400 + "TB", 1 << 60),
     ],
 )
-def test_sizes_are_read_as_people_write_them(text, count):
+def test_byte_sizes_with_units_are_understood(text, count):
     assert byte_count(text) == count

@@ -29,7 +29,7 @@ def test_table_has_a_row_for_every_state_and_for_an_absent_job() -> None:
 
 
 @pytest.mark.parametrize(("state", "trigger"), FILLED)
-def test_filled_cell_moves_the_job_and_returns_its_effects(state: JobState | None, trigger: Trigger) -> None:
+def test_filled_cell_changes_the_state_and_returns_its_effects(state: JobState | None, trigger: Trigger) -> None:
     job = job_in(state)
 
     effect = feed(job, trigger)
@@ -38,7 +38,7 @@ def test_filled_cell_moves_the_job_and_returns_its_effects(state: JobState | Non
 
 
 @pytest.mark.parametrize(("state", "trigger"), EMPTY)
-def test_an_empty_cell_raises_and_changes_nothing(state: JobState | None, trigger: Trigger) -> None:
+def test_trigger_with_an_empty_cell_raises_and_changes_nothing(state: JobState | None, trigger: Trigger) -> None:
     job = job_in(state)
 
     with pytest.raises(InvalidTransition, match=str(trigger)) as caught:

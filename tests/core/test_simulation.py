@@ -610,7 +610,7 @@ def test_change_between_plan_and_commit_is_detected() -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 3, 8])
-def test_chain_that_feeds_itself_ends_with_few_slots(seed: int) -> None:
+def test_chain_that_depends_on_its_own_products_stops_even_with_few_slots(seed: int) -> None:
     machine = Simulation()
     machine.begin(files={})
     machine.settle(seed=seed, restart=False, is_full=False, fuse=None)

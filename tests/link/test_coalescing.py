@@ -10,7 +10,7 @@ from aptui.link.server import LinkLimits
 pytestmark = pytest.mark.real
 
 
-def test_first_notice_comes_at_once_and_later_ones_with_the_next_beat(room: Room) -> None:
+def test_first_notice_is_sent_at_once_and_later_notices_with_the_next_interval(room: Room) -> None:
     hearer = room.subscriber(is_coalesced=True)
     room.clock.now += 1
     room.server.publish(job(1, "failed"), 7, 1)

@@ -36,7 +36,7 @@ def attacked(mutant: str = "", *attacks: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # a limit for hangs; under load the attacks take minutes
-def test_no_client_can_hurt_the_engine_or_another_client() -> None:
+def test_hostile_clients_affect_neither_the_engine_nor_other_clients() -> None:
     assert attacked() == ["True"]
 
 

@@ -159,7 +159,7 @@ def test_counts_in_the_last_line_are_displayed_in_plain_words(text: str, said: s
     assert is_tally(text) == (said != text)
 
 
-def test_no_records_make_no_file(path: Path) -> None:
+def test_log_without_records_creates_no_file(path: Path) -> None:
     assert not write(path, [], 0, 0)
     assert not path.parent.exists()
 
@@ -185,7 +185,7 @@ def test_a_log_that_cannot_be_written_is_a_host_error_and_leaves_nothing(tmp_pat
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a.log", "file"]
 
 
-def test_a_log_that_is_not_there_is_a_host_error(path: Path) -> None:
+def test_missing_log_is_a_host_error(path: Path) -> None:
     with pytest.raises(HostError, match="cannot be read"):
         parse(path)
 
@@ -443,7 +443,7 @@ def test_record_longer_than_the_size_limit_is_completely_written(tmp_path: Path,
     assert parse(tmp_path / "AP.log") == [line("x" * 500)]
 
 
-def test_an_engine_log_that_cannot_be_written_is_a_host_error(tmp_path: Path) -> None:
+def test_engine_log_that_cannot_be_written_is_a_host_error(tmp_path: Path) -> None:
     (tmp_path / "AP.log").mkdir()
     (tmp_path / "file").touch()
 
@@ -452,7 +452,7 @@ def test_an_engine_log_that_cannot_be_written_is_a_host_error(tmp_path: Path) ->
             EngineLog(folder, "AP", 1)
 
 
-def test_a_job_has_the_log_of_its_run_and_an_analysis_that_of_its_builder():
+def test_job_log_is_named_after_its_run_and_analysis_log_after_its_builder():
     source = SimpleNamespace(rel="a/b.png", scan_folder=7)
     job = SimpleNamespace(source=source, is_analysis=False, platform="linux", key="k", builder=BUILDER, run_key=3)
 

@@ -41,14 +41,14 @@ def until(world: World, count: int) -> None:
     raise AssertionError(f"only {asked(world)}")
 
 
-def test_a_builder_without_drafts_makes_finals() -> None:
+def test_builder_without_drafts_makes_only_finals() -> None:
     world = World(Setup()).apply({"a.s": ""})
 
     assert asked(world) == ["a.s final"]
     assert world.archive.tables.drafts == {}
 
 
-def test_the_draft_comes_first_and_the_final_takes_its_place() -> None:
+def test_draft_is_made_first_and_the_final_replaces_it() -> None:
     world = world_with()
     world.write("a.s")
     world.scan()
@@ -66,7 +66,7 @@ def test_the_draft_comes_first_and_the_final_takes_its_place() -> None:
     assert reasons(world) == ["new source", "the final follows its draft"]
 
 
-def test_product_from_before_drafts_counts_as_final() -> None:
+def test_product_made_before_drafts_were_enabled_is_a_final() -> None:
     world = settled(World(Setup()), a_s="")
 
     world.configure(builders=(copier(), scripter(has_drafts=True)))
@@ -132,7 +132,7 @@ def test_a_final_that_fails_leaves_the_draft_and_the_job_failed() -> None:
     assert len(world.archive.tables.drafts) == 1
 
 
-def test_a_failed_final_is_tried_again_as_any_failed_job_is() -> None:
+def test_failed_final_is_retried_like_any_failed_job() -> None:
     world = world_with()
     world.write("a.s")
     world.scan()
@@ -185,7 +185,7 @@ def test_pending_finals_survive_a_crash(at: int) -> None:
     assert world.cache == world.clean().cache
 
 
-def test_finals_are_made_once_they_are_enabled() -> None:
+def test_pending_finals_are_made_when_finals_are_enabled() -> None:
     world = world_with(makes_finals=False).apply({"a.s": ""})
     world.settle(restart=True)
     drafted = asked(world)
@@ -197,7 +197,7 @@ def test_finals_are_made_once_they_are_enabled() -> None:
     assert asked(world) == ["a.s draft", "a.s final"]
 
 
-def test_existing_finals_stay_when_finals_are_disabled() -> None:
+def test_existing_finals_are_kept_when_finals_are_disabled() -> None:
     world = world_with()
     settled(world, a_s="")
 
@@ -301,7 +301,7 @@ def test_builder_that_no_longer_has_drafts_makes_its_finals() -> None:
     assert world.archive.tables.drafts == {}
 
 
-def test_empty_project_has_no_finals_due() -> None:
+def test_empty_project_makes_no_finals_and_is_idle() -> None:
     world = world_with()
 
     world.settle()
@@ -309,7 +309,7 @@ def test_empty_project_has_no_finals_due() -> None:
     assert (asked(world), world.pipeline.jobs.is_idle) == ([], True)
 
 
-def test_more_finals_than_become_due_together_are_all_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finals_beyond_one_batch_are_all_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aptui.core.pipeline.feedback._BATCH", 4)
     world = world_with()
     for at in range(30):

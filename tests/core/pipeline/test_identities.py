@@ -33,7 +33,7 @@ def errors(world: World) -> dict[str, str]:
 # -------------------------------------------------------------------------------------------------------------- who is who
 
 
-def test_source_of_any_type_has_the_uuid_of_its_meta_file(world: World) -> None:
+def test_source_of_any_type_gets_the_uuid_of_its_meta_file(world: World) -> None:
     assert uuids(world)["a.s"] == meta_uuid("one")
     assert uuids(world)["user.s"] == path_uuids(RelPath("user.s"))[0]
 
@@ -339,7 +339,7 @@ def test_source_moved_without_its_meta_file_is_reported(world: World) -> None:
     assert uuids(world)["moved.s"] == meta_uuid("one")
 
 
-def test_meta_file_moved_along_is_not_left_in_another_scan_folder() -> None:
+def test_meta_file_moved_with_its_source_is_not_reported_as_left_behind() -> None:
     world = World(TOLD_APART)
     world.write("a.s.meta", meta("other", "a.s"), "game")
     world.write("a.s", "x", "shared")

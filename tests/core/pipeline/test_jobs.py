@@ -103,7 +103,7 @@ REFUSABLE = [state for state, row in TABLE.items() if Trigger.REFUSE in row]
 
 
 @pytest.mark.parametrize(("state", "key"), list(itertools.product(REFUSABLE, ("main", ANALYSIS_KEY))))
-def test_a_refused_job_fails_without_a_run(state: JobState | None, key: str) -> None:
+def test_refused_job_fails_without_a_run(state: JobState | None, key: str) -> None:
     jobs = some_jobs()
     job = job_in(jobs, state, key)
 

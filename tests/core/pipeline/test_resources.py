@@ -74,7 +74,7 @@ def test_job_with_two_resources_waits_for_both() -> None:
     assert started(world, 4) == ["a.light.s", "c.bake.s"]
 
 
-def test_jobs_with_a_resource_start_in_order_one_per_message() -> None:
+def test_jobs_with_a_resource_start_in_order_and_each_in_its_own_message() -> None:
     world = analysed(world_with(("gpu", 2), ("licence", 2)), "a.bake.s", "b.light.s", "c.bake.s")
 
     commands, _notices = world.pipeline.handle(SlotsFree(world._next(), 4))

@@ -102,7 +102,7 @@ def test_retry_rule_for_crashes_replaces_the_default_retry() -> None:
     assert world.job(NAME).error == "its worker died: it was crash (tried 4 times)"
 
 
-def test_dead_worker_is_reported_without_a_retry_rule() -> None:
+def test_dead_worker_fails_the_job_without_a_retry_rule() -> None:
     world = world_with(None)
     world.fates[NAME] = ["crash"]
     world.apply({"a.s": ""})

@@ -170,7 +170,7 @@ def test_sources_with_one_intermediate_fail_until_one_remains() -> None:
     assert files(world) == ["common/m.txt", "linux/m.txt"]
 
 
-def test_job_that_feeds_itself_ends() -> None:
+def test_job_that_depends_on_its_own_product_stops_with_an_error() -> None:
     world = World().apply({"a.s": "glob *.txt\nstage+ m.txt=x"})
 
     assert "does it depend on its own products?" in world.job("a.s@common:chain").error
@@ -181,7 +181,7 @@ def test_job_that_feeds_itself_ends() -> None:
     assert set(world.statuses().values()) == {"completed"}
 
 
-def test_job_that_feeds_itself_settles_on_equal_products() -> None:
+def test_job_that_depends_on_its_own_product_settles_once_products_are_equal() -> None:
     world = World().apply({"a.s": "glob *.txt\nstage m.txt=x"})
 
     assert set(world.statuses().values()) == {"completed"}
@@ -237,7 +237,7 @@ def test_chains_of_a_removed_builder_are_removed(world: World) -> None:
 
 
 @pytest.mark.parametrize("fuse", range(0, 60, 4))
-def test_a_crash_at_any_moment_is_made_good(fuse: int) -> None:
+def test_next_engine_recovers_from_a_crash_at_any_moment(fuse: int) -> None:
     world = World().apply({"a.s": "stage m.s=stage+ n.txt=deep", "b.s": "glob *.txt"})
     world.write("a.s", "stage m.s=stage+ other.txt=deep")
     world.fuse = fuse
@@ -250,7 +250,7 @@ def test_a_crash_at_any_moment_is_made_good(fuse: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fuse", range(11, 17))
-def test_change_reverted_after_a_crash_leaves_no_trace(fuse: int) -> None:
+def test_change_reverted_after_a_crash_restores_the_result_of_a_clean_build(fuse: int) -> None:
     """The job whose commit was cut off makes the products of its row; products of the other bytes are pending again."""
     for seed in range(30):
         world = World(rng=random.Random(seed)).apply({"a.s": "stage m.s=stage+ n.txt=deep"})
@@ -366,7 +366,7 @@ def test_intermediate_changed_by_hand_without_producer_is_not_awaited(world: Wor
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("way", ["read", "include"])
-def test_job_with_its_own_intermediate_as_input_ends(way: str, seed: int) -> None:
+def test_job_with_its_own_intermediate_as_input_fails(way: str, seed: int) -> None:
     """It makes another intermediate in each round; a late check finds the previous one, which was not changed by hand."""
     world = World(Setup(builders=(copier(), scripter())), rng=random.Random(seed)).apply(
         {"m.s": f"{way} sub/d.s\nstage+ sub/d.s=x"}

@@ -45,7 +45,7 @@ def test_put_after_a_drop_is_kept() -> None:
     assert saved(ledger) == {"drop_products": [(1,)], "put_product": [(10, 1)]}
 
 
-def test_an_analysis_is_known_by_source_and_builder() -> None:
+def test_analysis_rows_are_identified_by_source_and_builder() -> None:
     ledger = Ledger(1, 1, 1, 1)
     ledger.put("put_analysis", (1, b"a", "x"))
     ledger.put("put_analysis", (1, b"b", "x"))
@@ -58,7 +58,7 @@ def test_an_analysis_is_known_by_source_and_builder() -> None:
     assert saved(ledger) == {}
 
 
-def test_saving_nothing_uses_no_ticket() -> None:
+def test_flush_without_rows_uses_no_ticket() -> None:
     ledger = Ledger(1, 1, 1, 1)
 
     ledger.flush_rows()

@@ -94,7 +94,7 @@ def test_read_of_a_hidden_file_is_committed_if_the_check_is_disabled(monkeypatch
             check_away("read", seed)
 
 
-def test_run_that_ended_before_loading_its_builder_has_no_code_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_that_ended_before_its_builder_was_loaded_needs_no_code_digest(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(rng=random.Random(1))
     world.write("a.s", "x")
     world.scan()
@@ -136,7 +136,7 @@ def test_analysis_of_intermediate_bytes_is_discarded() -> None:
         check_source(seed)
 
 
-def test_unchecked_source_of_an_analysis_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_analysis_source_changed_without_a_check_gives_other_products(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StaleResultCheck, "find_changed", lambda *_args: ())
 
     with pytest.raises(AssertionError, match="other than a clean build"):
@@ -144,7 +144,7 @@ def test_unchecked_source_of_an_analysis_is_detected(monkeypatch: pytest.MonkeyP
             check_source(seed)
 
 
-def test_ignored_file_that_exists_is_waited_for_once() -> None:
+def test_job_waits_once_for_an_ignored_file_that_exists() -> None:
     world = World()
     world.write("a.s", "include e.txt")
     look = world._stamp

@@ -46,7 +46,7 @@ def memory(archive: FakeArchive) -> WorkingSet:
     return WorkingSet(archive)
 
 
-def test_loaded_source_is_one_object_until_its_release(memory: WorkingSet) -> None:
+def test_loaded_source_stays_the_same_object_until_its_release(memory: WorkingSet) -> None:
     (first,) = memory.load([PathKey("a.s"), PathKey("unknown")])
     (second,) = memory.load([PathKey("a.s")])
 
@@ -110,7 +110,7 @@ def test_source_whose_rows_are_already_saved_is_released_at_once(memory: Working
 
 
 @pytest.mark.parametrize("flag", ["is_forced", "is_doubted"])
-def test_source_with_a_job_to_evaluate_stays(memory: WorkingSet, flag: str) -> None:
+def test_source_with_a_job_to_evaluate_stays_in_memory(memory: WorkingSet, flag: str) -> None:
     item = source("s.s")
     setattr(next(iter(item.jobs.values())), flag, True)
     memory.add(item)
@@ -180,7 +180,7 @@ def pending(*facts: FileFact, folder: str = "") -> PendingFolder:
     return PendingFolder(folder, {1: (b"n", {item.rel: item for item in facts})}, {PathKey(item.rel): item for item in facts})
 
 
-def test_reported_folder_counts_before_its_rows_are_saved(memory: WorkingSet) -> None:
+def test_reported_folder_is_used_before_its_rows_are_saved(memory: WorkingSet) -> None:
     memory.put_folder(pending(fact("b.bin", sha("new")), fact("z.bin")))
 
     assert memory.file(PathKey("b.bin")) == fact("b.bin", sha("new"))

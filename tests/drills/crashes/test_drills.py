@@ -80,7 +80,7 @@ def test_error_at_any_point_is_reported_and_recovered(tmp_path: Path, error: int
 
 
 @needs_root
-def test_a_full_disk_leaves_no_half_product_and_recovers(tmp_path: Path) -> None:
+def test_engine_on_a_full_disk_leaves_no_incomplete_product_and_recovers(tmp_path: Path) -> None:
     report = hosts.full_disk(tmp_path, 505, range(200, 1000, 300))
 
     assert report.faults > 0

@@ -68,7 +68,7 @@ def test_commit_is_covered_by_announcements_of_all_its_products(
     assert not intents.covers(made)
 
 
-def test_unused_announcement_is_withdrawn_once() -> None:
+def test_announcement_without_a_commit_is_withdrawn_once() -> None:
     writer, intents = Recorder((5, "linux/a.txt")), AnnouncedIntents()
     intents.announce([(KEY, (7, 8))], writer)  # type: ignore[arg-type]
     intents.covers(commit(7, "linux/a.txt"))

@@ -137,7 +137,7 @@ def test_own_files_are_closed_to_other_users(tmp_path: Path, is_old: bool) -> No
     cache.close()
 
 
-def test_closed_cache_can_be_taken_again(cache: Cache) -> None:
+def test_closed_cache_can_be_opened_again(cache: Cache) -> None:
     cache.close()
     other = Cache(cache.root, ["linux"])
 
@@ -186,7 +186,7 @@ def test_a_full_disk_is_refused_before_anything_starts(cache: Cache, monkeypatch
         cache.refuse_full_disk()
 
 
-def test_taking_the_cache_empties_staging(cache: Cache) -> None:
+def test_opening_the_cache_empties_the_staging_folder(cache: Cache) -> None:
     (cache.staging / "7").mkdir()
     (cache.staging / "7" / "half.png").write_text("half")
     (cache.staging / "8").write_text("half")
@@ -549,7 +549,7 @@ def test_unknown_entries_in_the_place_of_products_are_deleted_and_reported(cache
 
 
 @pytest.mark.real
-def test_product_deleted_by_hand_is_lost_although_the_mtime_of_its_folder_is_put_back(cache: Cache, diary: Diary) -> None:
+def test_product_deleted_by_hand_is_detected_although_the_folder_mtime_is_restored(cache: Cache, diary: Diary) -> None:
     put(cache, "linux/f/a.txt", b"a")
     diary.digests = {"linux/f/a.txt": b"", "linux/f/b.txt": b""}
     put(cache, "linux/f/b.txt", b"b")
@@ -567,7 +567,7 @@ def test_product_deleted_by_hand_is_lost_although_the_mtime_of_its_folder_is_put
 
 @pytest.mark.real
 @pytest.mark.parametrize("tick_ns", [1_000_000_000, 2_000_000_000])
-def test_product_deleted_within_the_tick_of_its_commit_is_lost(
+def test_product_deleted_within_the_clock_tick_of_its_commit_is_detected_as_lost(
     cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tick_ns: int
 ) -> None:
     coarsen(monkeypatch, tmp_path / "coarse", tick_ns)

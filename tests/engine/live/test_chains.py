@@ -248,7 +248,7 @@ def test_own_writes_to_intermediates_cause_no_check(project: LiveProject, monkey
         assert len(looks) <= 2 * 3 + 1, "one for the save, and one for each stage"
 
 
-def test_settle_waits_for_the_last_stage(project: LiveProject) -> None:
+def test_settle_waits_for_the_last_stage_of_a_chain(project: LiveProject) -> None:
     with project.running():
         for text in ("one", "two"):
             project.edit({"assets/x.top": text, "assets/x.top.meta": ""})

@@ -36,7 +36,7 @@ def project(tmp_path: Path) -> LiveProject:
 
 
 @pytest.mark.parametrize("how", ["before the start", "while the engine runs"])
-def test_write_through_a_hard_link_outside_of_the_scan_folders_is_noticed(project: LiveProject, how: str) -> None:
+def test_write_through_a_hard_link_outside_the_scan_folders_is_noticed(project: LiveProject, how: str) -> None:
     source = project.write("assets/a.txt", "a")
     outside = project.path("outside")
     if how == "before the start":

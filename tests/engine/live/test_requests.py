@@ -93,7 +93,7 @@ def test_paused_queue_starts_no_job_run_next_starts_one_and_resume_starts_the_re
         assert sum(project.runs.values()) == 3
 
 
-def test_run_next_takes_the_job_that_was_named(project: LiveProject) -> None:
+def test_run_next_starts_the_named_job(project: LiveProject) -> None:
     with project.running() as live:
         project.ask(port.PauseJobs())
         project.forget()

@@ -113,7 +113,7 @@ def test_new_hidden_deleted_or_respelled_file_is_checked_with_its_folder(project
         project.save("a.txt", "back")
 
 
-def test_overriding_file_counts_at_once_although_its_folder_differs_in_case(project: LiveProject) -> None:
+def test_overriding_file_wins_at_once_although_its_folder_differs_in_case(project: LiveProject) -> None:
     project.write("gem/D1/a.txt", "hidden")
     with project.running():
         project.until_product("linux/d1/a.txt", "hidden")

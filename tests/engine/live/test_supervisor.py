@@ -503,7 +503,7 @@ def test_an_edited_project_builder_runs_its_jobs_again_and_no_others(project: Li
         assert {run for run in project.runs if not run.startswith("w.words:CreateJobs")} == {"w.words:words"}
 
 
-def test_a_cache_that_moved_in_the_configuration_is_refused(project: LiveProject) -> None:
+def test_changed_cache_folder_in_the_configuration_needs_a_restart_of_the_engine(project: LiveProject) -> None:
     with project.running() as live:
         project.config(SETTINGS + "cache: Elsewhere\n")
         project.until(lambda: "restart the engine" in live.health.configuration)

@@ -249,7 +249,7 @@ def test_tool_that_changes_before_its_first_run_is_not_recorded_with_its_old_dig
     assert made(project) == {"a.out": "tool1 a"}
 
 
-def test_opening_an_engine_prepares_its_session_once(tmp_path: Path) -> None:
+def test_engine_start_uses_its_prepared_session_once(tmp_path: Path) -> None:
     project = coded(Project(tmp_path, CONFIG))
     with mock.patch.object(PreparedSession, "take", autospec=True, side_effect=PreparedSession.take) as taken:
         project.engine_run()

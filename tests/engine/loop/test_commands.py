@@ -76,7 +76,7 @@ def test_clients_are_answered_while_a_commit_goes_on(project: LiveProject, held:
     assert held.done == []
 
 
-def test_no_event_is_taken_until_a_commit_has_ended(project: LiveProject, held: Held) -> None:
+def test_no_event_is_handled_until_a_commit_has_ended(project: LiveProject, held: Held) -> None:
     engine = project.live.engine
     assert engine is not None
     seq = engine.inbox.seq
@@ -211,7 +211,9 @@ def test_commands_after_a_failed_commit_are_not_performed(project: LiveProject, 
         project.until_product("linux/a.txt", "after the disk came back")
 
 
-def test_turns_of_one_event_and_one_folder_give_the_right_products(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loop_turns_limited_to_one_event_and_one_folder_give_the_right_products(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(loop_engine, "_SLICE_S", 0.0)
     monkeypatch.setattr(changes, "_SLICE_S", 0.0)
     with project.running():

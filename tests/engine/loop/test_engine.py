@@ -217,7 +217,7 @@ def test_an_analysis_that_fails_is_listed_and_its_log_written(project: Project) 
     assert any("b.scr" in path.name for path in (project.cache / ".aptui" / "logs").rglob("*") if path.is_file())
 
 
-def test_shared_dependency_is_read_by_the_first_run_only(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shared_dependency_is_read_only_by_the_first_run(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
     want = HashQueue.want
 

@@ -92,7 +92,7 @@ def test_job_that_does_not_fit_waits_and_smaller_jobs_overtake_it(harness):
     assert outcomes(pool, [first, second]) == [Outcome.SUCCEEDED] * 2
 
 
-def test_waiting_message_is_overtaken_only_up_to_a_limit(harness, monkeypatch):
+def test_waiting_message_is_overtaken_a_limited_number_of_times(harness, monkeypatch):
     monkeypatch.setattr(slots, "PATIENT_PASSES", 2)
     pool = harness(GOOD, GATED, memory=budget(100, gated=60, good=10))
     first, second = begin(pool, "a.txt", "b.txt")

@@ -395,7 +395,7 @@ def test_hostile_builder_fails_with_the_expected_error_and_other_orders_succeed(
     assert [pid for pid in processes._living_children() if processes._is_alive(pid)] == []  # the pool adopts all orphans
 
 
-def test_output_of_a_hostile_builder_is_bounded_and_readable(harness):
+def test_output_of_a_hostile_builder_is_limited_and_readable(harness):
     pool = harness(*(python_builder(name, name) for name in ("OneLine", "ManyLines", "InvalidUtf8")), size=1)
 
     one, many, invalid = pool.run(*(pool.process_order(name) for name in ("OneLine", "ManyLines", "InvalidUtf8")))
@@ -406,7 +406,7 @@ def test_output_of_a_hostile_builder_is_bounded_and_readable(harness):
     assert [record.text for record in invalid.log] == ["caf\\xe9 \\xff\\xfe\x00\x01 end"]
 
 
-def test_last_output_of_a_crashing_builder_is_in_its_log(harness):
+def test_last_output_of_a_crashing_builder_is_in_the_job_log(harness):
     pool = harness(python_builder("Segv", "segv"))
 
     (result,) = pool.run(pool.process_order("segv"))

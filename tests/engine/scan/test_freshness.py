@@ -50,7 +50,7 @@ def test_file_system_with_times_in_whole_seconds_is_recognised_by_their_digits()
     assert not is_fresh(EXT4, file(SECOND_NS + whole_ns - 1))
 
 
-def test_with_a_tick_of_zero_no_file_is_fresh() -> None:
+def test_no_file_is_fresh_if_the_clock_tick_is_zero() -> None:
     assert not is_fresh(EXT4, file(1), longest_ns=0)
     assert not is_fresh(OVERLAY, file(1), longest_ns=0)
 

@@ -208,7 +208,7 @@ def test_a_folder_stays_watched_when_a_link_to_it_is_removed(top):
         room.until(lambda: top + b"/real/a" in room.paths())
 
 
-def test_a_link_to_very_many_folders_outside_makes_the_root_polled(top, monkeypatch):
+def test_root_with_a_link_to_very_many_folders_is_polled(top, monkeypatch):
     monkeypatch.setattr("aptui.engine.watch.polling.FOREIGN_FOLDERS", 3)
     for number in range(4):
         os.makedirs(top + b"/../outside/%d" % number)
@@ -237,7 +237,7 @@ def test_burst_is_not_a_loss_with_a_long_queue(top):
         assert not room.losses()
 
 
-def test_stuck_thread_is_reported_as_a_loss(top):
+def test_thread_that_was_stuck_is_reported_as_a_loss(top):
     late = [0.0]
     ticks = count()
     with watching(native(top), settings=replace(QUICK, clock=lambda: next(ticks) * 1e-6 + late[0])) as room:
@@ -246,7 +246,7 @@ def test_stuck_thread_is_reported_as_a_loss(top):
         room.until(lambda: any("was stuck" in why for why in room.losses()))
 
 
-def test_suspect_reports_a_loss_for_every_root(top):
+def test_suspected_loss_is_reported_for_every_root(top):
     put(top + b"/one/a")
     put(top + b"/two/a")
     with watching(native(top + b"/one", "one"), native(top + b"/two", "two")) as room:
@@ -322,7 +322,7 @@ def test_folder_removed_from_polled_root_is_reported(top):
         room.until(lambda: {top + b"/one", top + b"/old"} <= room.paths())
 
 
-def test_strange_names_are_reported_unchanged(top):
+def test_unusual_names_are_reported_unchanged(top):
     names = [b"line\nbreak", b"tab\t", b"\x1b[31m", "ä".encode(), "a\u0308".encode(), b" ", b"-rf", b"[@click=x]", b"\x7f" * 255]
     with watching(native(top)) as room:
         for name in names:
@@ -370,7 +370,7 @@ def test_root_that_is_missing_at_the_start_is_reported_as_gone_until_it_exists(t
         room.until(lambda: bool(room.losses()))
 
 
-def test_roots_are_replaced_and_roots_in_both_sets_keep_their_watch(top):
+def test_replaced_roots_are_unwatched_and_roots_in_both_sets_stay_watched(top):
     for name in (b"/one/a", b"/two/a", b"/three/a"):
         put(top + name)
     one, two, three = (native(top + b"/" + name, name.decode()) for name in (b"one", b"two", b"three"))

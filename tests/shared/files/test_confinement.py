@@ -134,7 +134,7 @@ def test_kernel_without_openat2_is_detected(cache: int, monkeypatch: pytest.Monk
         assert confinement._choose.__wrapped__() is open_by_parts
 
 
-def test_replaced_folder_is_opened_again(tmp_path: Path) -> None:
+def test_folder_replaced_on_the_disk_is_opened_again(tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache/a").write_bytes(b"old")
     root = ConfinedRoot(bytes(tmp_path / "cache"))

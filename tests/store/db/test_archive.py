@@ -190,7 +190,7 @@ def test_more_keys_than_fit_into_one_query_are_all_answered(store: Store, monkey
     assert archive.key_of_jobs(list(range(1, 11))) == dict(enumerate(keys, 1))
 
 
-def test_present_owner_of_a_uuid_is_listed_before_the_earlier_owners(store: Store) -> None:
+def test_current_owner_of_a_uuid_is_listed_before_the_earlier_owners(store: Store) -> None:
     store.put(put_source=[source_row(number, f"{number}.png") for number in (1, 2, 3, 4)])
     store.put(put_legacy=[(uuid_of(3), 1, 20), (uuid_of(3), 2, 10), (uuid_of(3), 4, 20)])
 
@@ -385,7 +385,7 @@ def test_invalid_reserved_run_key_is_damage(store: Store) -> None:
         store.archive().next_ids()
 
 
-def test_intents_exist_until_they_are_finished(store: Store) -> None:
+def test_intents_are_stored_until_their_runs_are_finished(store: Store) -> None:
     archive = store.archive()
     assert not archive.has_intents()
 

@@ -130,7 +130,7 @@ def test_changed_bytes_have_one_entry(built: tuple[Store, Follower]) -> None:
     assert heard(store, follower) == [("SOURCE", "A.png", b"22"), ("PRODUCT", "linux/a.png", b"22")]
 
 
-def test_rows_with_unchanged_identity_are_compared_by_sqlite(
+def test_rows_with_unchanged_identity_are_compared_in_sqlite_and_not_fetched(
     built: tuple[Store, Follower], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, follower = built

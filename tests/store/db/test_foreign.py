@@ -276,11 +276,11 @@ def test_names_are_found_in_any_case(reader: Reader) -> None:
     assert (found.source_id, found.root) == (o3de.ROCK, "/games/Game")
 
 
-def test_queries_of_our_own_tables_are_empty_for_a_foreign_database(reader: Reader) -> None:
+def test_queries_of_aptui_tables_return_nothing_for_a_foreign_database(reader: Reader) -> None:
     assert (reader.runs_of(2), reader.inputs_of(2), reader.moment(), reader.state("epoch")) == ([], (), (0, 0), None)
 
 
-def test_statements_for_own_tables_are_complete_for_two_databases_at_once() -> None:
+def test_statements_for_aptui_tables_work_for_two_databases_at_once() -> None:
     whole = list(own_tables_sql())
     one, other = own_tables_sql(), own_tables_sql()
     begun = next(one), next(other)

@@ -254,7 +254,7 @@ def test_unresolved_dependencies_are_listed_by_kind(rows: Rows) -> None:
     assert [(end.kind, end.product) for end in listed.loose_ends] == [("unmet", "linux/p0"), ("dangling", "linux/p1")]
 
 
-def test_facts_of_nodes_have_the_displayed_names(rows: Rows) -> None:
+def test_node_facts_have_the_names_that_the_screen_displays(rows: Rows) -> None:
     with graph_of(rows) as graph:
         source, product = (graph.facts([node])[node] for node in (Node(-1), Node(1)))
 

@@ -126,7 +126,7 @@ def test_jobs_of_a_source_end_with_its_failed_analyses(store: Store) -> None:
     assert [(row.job_id, row.source) for row in store.reader().jobs_of(1)] == [(1, "a.png"), (2, "a.png"), (0, "a.png")]
 
 
-def test_a_fresh_database_has_nothing_to_list(store: Store) -> None:
+def test_empty_database_lists_nothing(store: Store) -> None:
     reader = store.reader()
 
     assert list(reader.jobs()) == list(reader.sources()) == list(reader.products()) == reader.builder_metrics() == []
@@ -181,7 +181,7 @@ def test_inputs_of_a_job_are_those_of_its_stored_manifest(reader: Reader) -> Non
     assert reader.inputs_of(99) == ()
 
 
-def test_products_of_a_job_come_in_the_order_in_which_it_made_them(reader: Reader) -> None:
+def test_products_of_a_job_are_listed_in_their_order_of_creation(reader: Reader) -> None:
     products = reader.products_of(5)
 
     assert [(product.name, product.digest, product.size, product.job_id) for product in products] == [
@@ -274,7 +274,7 @@ def test_metrics_have_counts_and_durations_for_each_builder(store: Store) -> Non
 # ----------------------------------------------------------------------------------------------------------------- opening
 
 
-def test_a_missing_database_is_the_users_error(tmp_path: Path) -> None:
+def test_missing_database_is_a_user_error(tmp_path: Path) -> None:
     for path in (tmp_path / "missing.sqlite", tmp_path):
         with pytest.raises(UserError, match="no asset database"):
             open_reader(path)
@@ -297,7 +297,7 @@ def test_file_that_is_not_an_asset_database_is_a_user_error(tmp_path: Path) -> N
         open_reader(path)
 
 
-def test_a_database_of_another_version_is_the_users_error(store: Store) -> None:
+def test_database_of_another_version_is_a_user_error(store: Store) -> None:
     with closing(sqlite3.connect(store.path)) as database, database:
         database.execute("UPDATE dbinfo SET version = 41")
 

@@ -274,7 +274,7 @@ def test_adapters_run_jobs_and_report_exceptions(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("adapter", ["python_adapter.py", "blender_adapter.py", "node_adapter.mjs"])
-def test_adapter_has_at_most_60_lines(adapter: str) -> None:
+def test_shipped_adapter_has_at_most_60_lines(adapter: str) -> None:
     assert (data_dir() / "config" / "persistent" / adapter).read_text().count("\n") <= 60
 
 
