@@ -20,7 +20,7 @@ def frame(*lines: str, seconds: float = 1.0) -> Frame:
 
 
 def seen_at(svg: str, share: float) -> list[str]:
-    """Return the lines that are seen after a share of the time."""
+    """Return the visible lines after a given share of the animation's time."""
     seen = []
     for group in ET.fromstring(svg).iter(f"{SVG}g"):
         animation = group.find(f"{SVG}animate")

@@ -64,7 +64,7 @@ def test_every_exit_code_is_in_the_readme() -> None:
 
 
 def test_a_jobs_state_is_assigned_in_one_line_of_one_file() -> None:
-    """The test ignores the name of the variable; an object that assigns its own state is not a job."""
+    """The test accepts any name of the job's variable, except `self`: an object that assigns its own state is not a job."""
     texts = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in _list_modules()}
     places = [
         f"{name}:{node.lineno}"
@@ -124,7 +124,7 @@ def test_functions_are_called_by_verbs() -> None:
 
 
 def _is_participle(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether a function begins with a participle; a property is a fact and may."""
+    """Whether the name of a function begins with a participle; properties are excluded, because they describe a fact."""
     if any("property" in ast.unparse(each) or "setter" in ast.unparse(each) for each in function.decorator_list):
         return False
     word = function.name.strip("_").split("_")[0]
@@ -297,7 +297,7 @@ MIRRORED = frozenset({
     "Builder", "CreateJobsRequest", "CreateJobsResponse", "JobDependency", "JobDescriptor", "JobLog", "JobProduct", "Outcome",
     "PlatformInfo", "ProcessJobRequest", "ProcessJobResponse", "ProductDependency", "ProductFlag",
 })  # fmt: skip
-"""Public classes that are defined twice: `sdk` and `azlmbr` mirror O3DE's names, which the core has, too."""
+"""Public class names that occur twice: `sdk` and `azlmbr` mirror O3DE's names, and the core has classes of the same names."""
 
 
 NOT_MODULES = frozenset(

@@ -1,4 +1,4 @@
-"""The README's pictures exist, say what they should, and fetch nothing."""
+"""The README's pictures exist, contain the required words, and load nothing from the network."""
 
 from __future__ import annotations
 

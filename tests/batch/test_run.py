@@ -1,4 +1,4 @@
-"""`aptui batch` and its parts: the reporter with fakes, a running engine that answers, the rest on tiny real projects."""
+"""`aptui batch`: the reporter with fakes, a batch that a running engine answers, and runs of tiny real projects."""
 
 from __future__ import annotations
 
@@ -278,7 +278,7 @@ def test_mistake_in_folder_settings_has_exit_code_3(run: Run, project: Path) -> 
     assert (code, again, mended) == (3, 3, 0)
     assert "aptui: .aptui.yaml:3:14: unknown parameter 'fromat'" in err
     assert json.loads(out)["configuration"][0].startswith(".aptui.yaml:3:14: ")
-    assert json.loads(out)["jobs_failed"] == 3  # the jobs below the broken settings; existing products stay
+    assert json.loads(out)["jobs_failed"] == 3  # only the jobs below the broken settings fail; existing products stay
 
 
 def test_mistake_in_settings_of_empty_folder_has_exit_code_3(run: Run, project: Path) -> None:

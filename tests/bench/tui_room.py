@@ -37,11 +37,11 @@ COLUMNS, LINES = 160, 45
 _TICK_S = 0.02
 _VISIBLE = 40
 _VISIBLE_SHARE = 0.2
-"""Share of the updates that concern rows on the screen."""
+"""The share of the updates that change rows on the screen."""
 
 
 class Chunk(Struct, frozen=True):
-    """Bytes that arrived at once; `end` is the total number of bytes up to them."""
+    """Bytes that arrived together; `end` is the total number of bytes up to the end of this chunk."""
 
     at_s: float
     end: int
@@ -133,7 +133,7 @@ class Replay:
 
 
 class _Desk:
-    """Answers the screen's requests at its start."""
+    """A request handler that answers the requests of a starting screen."""
 
     def __init__(self, cache: Path, moment: tuple[int, int]) -> None:
         self.server: LinkServer
@@ -228,7 +228,7 @@ class EngineOfNews:
         return _processor_s(self._process.pid)
 
     def end(self) -> None:
-        """Stop; raise if the app disconnected, because its figure would be wrong."""
+        """Stop the engine; raise an error if the app disconnected, because the measured figure would be wrong."""
         self._process.terminate()
         said = self._process.communicate(timeout=30)[0].strip()
         if not said.endswith(" 1 listening"):

@@ -37,7 +37,7 @@ def explain(project: Path, capsys: pytest.CaptureFixture[str]) -> Explain:
 
 
 def told(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """Return the text output without the folder of the shipped files."""
+    """Return the text that `aptui explain` prints."""
     assert main.main(["explain", *words]) == 0
     return capsys.readouterr().out
 

@@ -1,4 +1,4 @@
-"""Words map to verbs, mistakes to one line and an exit code, bugs to a file; completions; lines of a log that grows."""
+"""The command line: verbs, mistakes in one line with an exit code, bugs in a file, completions, growing logs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from aptui.store.joblog import JobLogLine
 MOST_MODULES = 90
 """Maximum number of imported aptui modules if `aptui batch` has no work."""
 MOST_FOR_A_COPY = 194
-"""Maximum number of imported aptui modules if it copies one changed file."""
+"""Maximum number of imported aptui modules if `aptui batch` copies one changed file."""
 
 
 def test_command_line_without_verb_lists_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,8 +134,8 @@ def test_batch_without_work_or_with_one_copy_imports_nothing_heavy(tmp_path: Pat
     (tmp_path / "assets" / "a.txt").write_text("a")
     (tmp_path / "aptui.yaml").write_text('scan_folders: [{name: game, path: assets}]\nbuilders: [{name: data, copy: ["*.txt"]}]\n')
     environment = {**_environment(), "XDG_CACHE_HOME": str(tmp_path / "xdg")}
-    # A file that changed less than two seconds before a scan is read again by the next run. Here that would depend on how fast
-    # the machine is, so the first run trusts such files.
+    # A file that changed less than two seconds before a scan is read again by the next run. In this test the speed of the machine
+    # would decide that, so the first run trusts such files.
     trusting = "from aptui.engine.loop import scans; scans.RACY_NS = 0; "
     script = (
         "import sys; from aptui.cli.main import main; code = main(['batch']); print(code, *sorted(sys.modules), file=sys.stderr)"

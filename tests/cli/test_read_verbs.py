@@ -1,4 +1,4 @@
-"""`jobs`, `log`, `status`, `builders`, `why` on a processed project; only the fixture starts an engine."""
+"""The verbs `jobs`, `log`, `status`, `builders` and `why` on a processed project; only the fixture starts an engine."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_log_is_shown_without_control_sequences(run: Run) -> None:
     code, out, _ = run("log", "x.words@linux")
 
     assert code == 0
-    assert "hello\n    colour = red\n" in out  # details follow their line
+    assert "hello\n    colour = red\n" in out  # the line of details follows the line that it explains
     assert "\x1b" not in out
 
 

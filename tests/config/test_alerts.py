@@ -1,4 +1,4 @@
-"""`on:` in the configuration: its meaning, mistakes with their places, and layers that may not set it."""
+"""The key `on:` of the configuration: its meaning, mistakes with their places, and layers that cannot set it."""
 
 from __future__ import annotations
 

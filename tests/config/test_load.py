@@ -1,4 +1,4 @@
-"""Loading layers of YAML to records, and the low cost of an unchanged configuration."""
+"""Loading the layers of YAML as records, and the low cost of loading an unchanged configuration."""
 
 from __future__ import annotations
 

@@ -19,7 +19,10 @@ Complain = Callable[..., list[str]]
 
 @pytest.fixture
 def complain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Complain:
-    """Return a function that loads a project and returns the mistakes, from the line number on."""
+    """Return a function that loads a project and returns its mistakes.
+
+    Each mistake begins with the line number, without the path.
+    """
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "kept"))
     (tmp_path / "assets").mkdir()

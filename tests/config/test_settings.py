@@ -1,4 +1,4 @@
-"""`retry:`, `resources:` and `quality:`: their meaning, mistakes with their places, and that they do not affect products."""
+"""The keys `retry:`, `resources:` and `quality:`: their meaning, mistakes with their places, and their effect on signatures."""
 
 from __future__ import annotations
 

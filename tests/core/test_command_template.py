@@ -1,4 +1,4 @@
-"""Templates of commands: where placeholders stand, and where none may."""
+"""Templates of commands: places where placeholders are allowed, and places where they are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links: the meaning of a path, duplicates, and paths both included and excluded."""
+"""Product dependencies by path: the meaning of a path, duplicates, and paths both included and excluded."""
 
 from __future__ import annotations
 

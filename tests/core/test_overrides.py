@@ -1,4 +1,4 @@
-"""Winners of paths in a folder."""
+"""Which file wins if several scan folders have a file of the same path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names as text and bytes, and identity."""
+"""File names as text and as bytes, and the UUIDs of paths."""
 
 from __future__ import annotations
 

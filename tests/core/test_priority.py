@@ -18,7 +18,7 @@ def ready(name: str = "a.s", platform: str = "linux", key: str = "main", **more:
     return Job(source, b"b", platform, key, state=JobState.QUEUED, **more)  # type: ignore[arg-type]
 
 
-# Each job precedes the next one in the list for one reason, although all less important reasons favour the next one.
+# Each job precedes the next job in the list for one reason, although all less important reasons favour the next job.
 LADDER = [
     ready("z.s", "server", is_critical=True),
     ready("z.s", "server", escalation=200),

@@ -1,4 +1,4 @@
-"""Rows: unpacking a packed value gives the same value, and a job in flight is stored as pending."""
+"""Rows: unpacking a packed value gives the same value, and a job in progress is stored as pending."""
 
 from __future__ import annotations
 

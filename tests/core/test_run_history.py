@@ -1,4 +1,4 @@
-"""The steps between runs: unpacking gives the packed state, and the step of a first run takes one character."""
+"""The stored differences between runs: unpacking gives the packed state, and a first run is stored as one character."""
 
 from __future__ import annotations
 

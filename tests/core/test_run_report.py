@@ -1,4 +1,4 @@
-"""The facts of a job are the combined facts of its products."""
+"""The facts of a job combine the facts of its products."""
 
 from __future__ import annotations
 

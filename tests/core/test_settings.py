@@ -1,4 +1,4 @@
-"""Combination of settings files."""
+"""How settings files of nested folders combine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folder settings between disk and core: the text of a file, the report of a scan, and a running engine."""
+"""Folder settings on the disk: parsing a settings file, its report in a scan, and changes under a running engine."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_unreadable_settings_file_is_reported_as_a_mistake(tmp_path: Path) -> No
 
 
 class Nothing:
-    """A stored state without folders."""
+    """An archive that stores no folders."""
 
     def folder_digests(self) -> dict[str, tuple[tuple[int, bytes], ...]]:
         return {}
@@ -240,7 +240,7 @@ HOSTILE = {
 
 @pytest.fixture
 def scanned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The cost of YAML: for each token, the number of open brackets it is compared with."""
+    """The cost of parsing YAML: for each token, the number of open brackets that the parser compares it with."""
     counted: list[int] = []
     inherited = nodes.Scanner.stale_possible_simple_keys
 
@@ -303,7 +303,7 @@ def test_pipe_in_place_of_folder_file_is_a_mistake(tmp_path: Path) -> None:
 
 @pytest.mark.real
 def test_engine_compiles_no_expensive_file_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scanned: list[int]) -> None:
-    """The scan, a change seen later, and a touch: each turn of the loop stays short."""
+    """During the scan, after a later change and after a touch, each turn of the loop is short."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
     project = Project(tmp_path / "project", SETTINGS)

@@ -365,7 +365,7 @@ def test_project_builder_needs_no_entry(tmp_path, monkeypatch):
     assert dict(found[0].variables).keys() == {"LEVEL"}
 
 
-# version commands of tools
+# Version commands of tools.
 
 
 def versioned(folder, monkeypatch, command="sh tool.sh -v"):

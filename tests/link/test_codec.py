@@ -1,4 +1,4 @@
-"""Lines in, records out, and the texts of refusals."""
+"""Decoding lines to records, encoding records to lines, and the texts of refusals."""
 
 import contextlib
 import json
@@ -42,7 +42,7 @@ def test_wire_name_consists_of_words_of_the_record_name(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name", [name for name in RECORDS if name not in {"report_peers", "order_peers"}]
-)  # their only field is a record
+)  # the only field of these two requests is a record
 def test_defaults_may_be_left_out(name: str) -> None:
     needed: dict[str, dict[str, Any]] = {
         "hello": {"protocol": PROTOCOL, "version": "", "kind": "", "pid": 1},

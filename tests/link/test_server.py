@@ -396,7 +396,7 @@ def test_client_that_reads_again_is_served_again() -> None:
         while guest.read():
             pass
 
-        room.server.publish(EngineMessage(1, 1, "x" * 100_000), 7, 1)  # the limit is exceeded now, so that sending is tried at once
+        room.server.publish(EngineMessage(1, 1, "x" * 100_000), 7, 1)  # this exceeds the limit, so the server tries to send at once
 
         heard = [guest.hear() for _ in range(401)]
         assert [message["id"] for message in heard if "id" in message] == [5] * 400
@@ -524,7 +524,7 @@ def test_subscriber_that_never_reads_costs_limited_memory(room: Room) -> None:
 def test_subscriber_that_does_not_read_is_dropped_after_few_lines(room: Room) -> None:
     room.subscriber()
     seq = 0
-    while not room.server.connections()[0].waiting_bytes:  # until the kernel takes no more
+    while not room.server.connections()[0].waiting_bytes:  # send until the kernel's buffer is full
         seq += 1
         room.server.publish(job(seq), 7, seq)
         room.server.flush()

@@ -1,4 +1,4 @@
-"""Modules that are hidden from one import stay available to others."""
+"""A module that is hidden from one import stays available to other imports; functions can be deferred."""
 
 from __future__ import annotations
 

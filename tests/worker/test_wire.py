@@ -1,4 +1,4 @@
-"""The wire: every record arrives as it was sent, in pieces of any size; other data is refused."""
+"""The protocol between engine and worker: every record arrives as sent, in pieces of any size; invalid data is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Playbook of configurations: what a change of builders, platforms or scan folders touches."""
+"""Changes of the configuration: which jobs a change of builders, platforms or scan folders runs or removes."""
 
 from __future__ import annotations
 

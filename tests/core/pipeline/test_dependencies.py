@@ -1,4 +1,4 @@
-"""Stories of dependencies: which jobs wait for which, and which run again after a change."""
+"""Dependencies: which jobs wait for other jobs, and which jobs run again after a change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def runs_of(world: World) -> list[str]:
 
 
 def only_changes(world: World, rel: str, sub_ids: tuple[int, ...]) -> None:
-    """Let the next runs of a source make the same products again, except those with these sub ids."""
+    """Let the next runs of a source make the same products again, except products with these sub ids."""
     made = world._process
     old = {product.sub_id: product.digest for product in world.job(f"{rel}@linux:main").products}
 
@@ -37,7 +37,7 @@ def only_changes(world: World, rel: str, sub_ids: tuple[int, ...]) -> None:
 
 
 def analysed_before_anything_runs(world: World) -> None:
-    """Let all analyses end first, then let jobs run one after the other."""
+    """Complete all analyses first, then run the jobs one after the other."""
     world.duration_ms = 1_000
     world.held = {f"{rel}:analyse" for rel in world.disk.files["game"]} | {f"{rel}@linux:data" for rel in world.disk.files["game"]}
     world.slots = 100
@@ -376,7 +376,7 @@ def test_job_with_missing_dependency_runs_last(world: World) -> None:
     analysed_before_anything_runs(world)
 
     assert runs_of(world) == ["a.s", "d.s", "c.s", "b.s"]
-    assert world.job("b.s@linux:main").misses_dependency is False  # not stored: it is computed again
+    assert world.job("b.s@linux:main").misses_dependency is False  # the flag is not stored; it was computed again
     assert set(world.statuses().values()) == {"completed"}
 
 

@@ -1,4 +1,4 @@
-"""Stories of drafts and finals: what is made first, what follows when nothing else is pending, and the effect of changes."""
+"""Drafts and finals: the order in which a job makes them, and the effect of changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aptui.core.orders import ProcessOrder
 
 NAME = "a.s@linux:main"
 PLANNED = 17
-"""Column of a job's row with the fingerprint of its plan."""
+"""Index of the column of a job's row that stores the fingerprint of its plan."""
 
 
 def world_with(*, makes_finals: bool = True, **more: object) -> World:
@@ -33,7 +33,7 @@ def reasons(world: World) -> list[str]:
 
 
 def until(world: World, count: int) -> None:
-    """Work until this number of runs has been ordered."""
+    """Perform actions until this number of runs has been ordered."""
     for _step in range(1000):
         if len(asked(world)) >= count:
             return
@@ -346,7 +346,7 @@ def test_notices_report_whether_products_are_drafts() -> None:
 
 
 def is_finishing(world: World) -> bool:
-    """Whether the final of the job is planned in its row while its draft is served."""
+    """Whether the draft in the cache has the planned fingerprint of the job's row, so that only the final is pending."""
     job_id = world.job(NAME).id
     return world.archive.tables.drafts.get(job_id, 0) == world.archive.tables.jobs[job_id][PLANNED]
 

@@ -1,4 +1,4 @@
-"""Playbook of failed jobs: when they run again, and how rows describe a job that failed and needs no run any more."""
+"""Failed jobs: when they run again, and the row of a job that failed and no longer needs a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SMALL = Check("small", CheckLevel.BLOCK, limits=(Limit("bytes", "<= 1", 0, 2),))
 
 
 def with_scripter(**changes: Any) -> dict[str, Any]:
-    """Return the change of a setup that gives its script builder these fields."""
+    """Return the change of a `Setup` that gives its script builder these fields."""
     return {"builders": (copier(), scripter(**changes))}
 
 
@@ -72,7 +72,10 @@ UNRELATED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 
 
 def failed_world(kind: str, setup: dict[str, Any]) -> World:
-    """Return a world with a completed job, and a job that failed with this kind of failure, "" = the kind that the setup gives."""
+    """Return a world with a completed job and a failed job.
+
+    `kind` is the kind of failure; "" = the failure that the setup causes.
+    """
     world = World(Setup(**setup))
     world.edit({"a.s": "long enough for no check that wants a byte", "b.txt": ""})
     if kind:
@@ -164,7 +167,7 @@ def test_failed_analysis_runs_again_when_a_setting_that_made_it_fail_changes(kin
     assert world.statuses() == {NAME: "completed"}
 
 
-# How a job is described that needs no run after it failed
+# The row of a job that failed and no longer needs a run
 
 
 def described(world: World) -> dict[str, object]:
@@ -219,7 +222,7 @@ def test_retry_that_is_no_longer_needed_leaves_no_errors() -> None:
     assert described(world) == before
 
 
-# Reasons: one answer, and it names the input
+# The reason of a run names the changed input
 
 
 @pytest.mark.parametrize("had_products", [True, False], ids=["with products", "without products"])

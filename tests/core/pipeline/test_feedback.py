@@ -1,4 +1,4 @@
-"""Chains with a later stage that writes their first source: they end with a failure that names the file."""
+"""Chains with a later stage that writes the first source of the chain: they end with a failure that names the file."""
 
 from __future__ import annotations
 

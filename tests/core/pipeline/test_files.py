@@ -1,4 +1,4 @@
-"""Playbook of files: what a scan, a save, a deletion or a rename leads to."""
+"""Files: the effects of a scan, a save, a deletion and a rename."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_unmatched_file_is_recorded_but_not_read(world: World) -> None:
 
 
 def rows_of(world: World, operation: str) -> int:
-    """Return the number of ordered rows of one operation, commits included."""
+    """Return how many rows of one operation were saved, including rows of commits."""
     saved = [row for command in world.commands if isinstance(command, SaveRows) for row in command.rows.get(operation, ())]
     return len(saved) + world.rows_committed[operation]
 
@@ -118,7 +118,7 @@ def test_folder_row_is_saved_after_its_new_copies(world: World) -> None:
 
 
 def test_new_file_whose_copy_never_ran_is_found_again_after_a_crash(world: World) -> None:
-    settled(world, c_txt="c")  # otherwise the next engine checks every file in any case
+    settled(world, c_txt="c")  # one engine has settled before; otherwise the next engine would check every file in any case
     world.edit({"a.txt": "a", "b.txt": "b"})
     world.held = {"b.txt@linux:data"}
     world.scan()
@@ -234,7 +234,7 @@ def test_copies_of_a_deleted_file_are_discarded(copying: World) -> None:
 
 
 def read_one_by_one(copying: World) -> list[FilesHashed]:
-    """Scan and read the files; return one answer for each file, with `has_more` in all but the last."""
+    """Scan and read the files; return one hash result for each file, with `has_more` set in all but the last result."""
     copying.scan()
     while not copying.hashes:
         copying._moves()[0]()
@@ -946,7 +946,7 @@ def test_file_checked_alone_reruns_its_dependents(world: World) -> None:
 
     assert world.save_alone("a.bin", "2")
     world.run()
-    assert world.save_alone("a.bin", "2")  # saved once more, with equal bytes
+    assert world.save_alone("a.bin", "2")  # the file is saved once more, with equal bytes
     world.run()
 
     assert world.ran() == ["b.s@linux:main"]
@@ -1103,7 +1103,7 @@ def test_outdated_folder_row_does_not_retry_a_failed_job(world: World) -> None:
 
 
 def read(world: World) -> list[str]:
-    """Return the files that were requested to be read since the last call."""
+    """Return the files that the pipeline requested to read since the last call."""
     files = [fact.rel for command in world.commands if isinstance(command, HashFiles) for fact in command.files]
     world.commands.clear()
     return sorted(files)
@@ -1118,7 +1118,7 @@ def test_dependency_without_builder_is_read_once(world: World, word: str, hub: s
     for number in range(10):
         world.write(f"{number}.s", f"{word} {hub}")
     world.scan()
-    if is_seen_first:  # before another source depends on it
+    if is_seen_first:  # the file is checked before another source depends on it
         world.run_scan_only()
     world.run()
     assert read(world).count(hub) == 1

@@ -1,4 +1,4 @@
-"""Estimates of pending work, from the last run of each job or from runs of its builder; and the longest chain of jobs."""
+"""Estimates of pending work from earlier runs of each job or its builder, and the longest chain of jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Identities: the UUID of a source stays with its `.meta` file, is unique, and dependents follow it."""
+"""Identities: a source keeps the UUID of its `.meta` file, UUIDs are unique, and dependencies by UUID follow the source."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def world() -> World:
 
 
 def uuids(world: World) -> dict[str, bytes]:
-    """Return {source, with its scan folder if it is a duplicate path: UUID}."""
+    """Return {source: UUID}; the name of a duplicate path includes its scan folder."""
     sources = {job.source.key: job.source for job in world.live_jobs().values()}
     return {f"{item.rel}~{item.scan_folder}" if item.is_duplicate else str(item.rel): item.uuid for item in sources.values()}
 
@@ -153,7 +153,7 @@ def test_damaged_meta_file_fails_its_source_until_it_is_repaired(world: World) -
 def test_source_with_a_failed_analysis_releases_its_product_names(rel: str, text: str, restart: bool) -> None:
     world = World(Setup(folders=("game", "shared")))
     loser = "a.txt" if rel.startswith("a.txt") else "a.s"
-    world.write("a.txt/b.txt", "below")  # its product needs a folder with the name of the other's product
+    world.write("a.txt/b.txt", "below")  # the product needs a folder with the name of the other source's product
     world.write(loser, "at it" if loser == "a.txt" else "make a.txt", "shared")
     world.settle()
     assert len(errors(world)) == 2
@@ -238,7 +238,7 @@ def test_duplicate_path_is_named_as_in_a_clean_build_after_a_new_scan_folder() -
 
     world.settle(restart=True)
 
-    clean = World(world.setup)  # a world whose folders have other numbers
+    clean = World(world.setup)  # in this world the scan folders have other ids
     clean.disk = world.disk.copy()
     clean.boot()
     clean.settle()
@@ -313,7 +313,7 @@ def test_intermediate_keeps_its_uuid_when_its_source_moves() -> None:
 
 
 def test_source_moved_with_its_meta_file_is_not_reported_as_removed(world: World) -> None:
-    """An older identity file without a source is there, and that source had the same bytes."""
+    """The disk also has an older identity file without a source; the deleted source of that file had the same bytes."""
     world.apply({"b.s": "x", "b.s.meta": meta("two", "b.s")})
     world.apply({"a.s": None})
     for name in ("b.s", "b.s.meta"):
@@ -357,7 +357,8 @@ def test_meta_file_moved_with_its_source_is_not_reported_as_left_behind() -> Non
 @pytest.mark.parametrize("names", [("old", "young", "far"), ("far", "young", "old"), ("young", "far", "old")])
 @pytest.mark.parametrize("restart", [False, True])
 def test_earlier_uuid_belongs_to_first_scan_folder_then_oldest(names: tuple[str, ...], restart: bool) -> None:
-    world = World(Setup(folders=("far", "near")))  # ids in the order in which they were seen
+    # the ids of scan folders follow the order in which the engine first saw the folders
+    world = World(Setup(folders=("far", "near")))
     world.configure(folders=("near", "far"))
     world.restart()
     world.write("user.s", f"uuid {meta_uuid('once').hex()}", "near")

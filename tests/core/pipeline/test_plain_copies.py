@@ -1,4 +1,4 @@
-"""Stories of files that are only copied: copies decided together have the same results as single ones."""
+"""Files that are only copied: copies that are decided together have the same results as single copies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FILES = ("a.txt", "B.txt", "sub/C.txt", "sub/deeper/d.txt", "e.txt")
 
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Return a list that receives, for each attempt to decide copies together, whether it succeeded."""
+    """Return a list that receives an entry for each attempt to decide copies together: whether the attempt succeeded."""
     found: list[bool] = []
     plan = PlainCopies.plan
 
@@ -99,7 +99,7 @@ def test_notices_equal_those_of_single_copies(taken: list[bool], monkeypatch: py
 
 
 def rewritten(world: World) -> World:
-    """Return a world whose files were processed; after that all files but one were rewritten."""
+    """Return a world whose files were processed; afterwards all files except one were rewritten."""
     world.settle()
     world.forget_runs()
     world.notices.clear()

@@ -1,4 +1,4 @@
-"""Reports for polling clients: the latest state of each job, without the steps in between."""
+"""Reports for polling clients: the latest state of each job, without intermediate states."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def latest(world: World, *, are_begun: bool = False) -> list[tuple[str, str]]:
 
 
 def started(world: World, name: str) -> World:
-    """Return the world with a source whose job was given to a worker, and is held there."""
+    """Return the world with a source whose job a worker received; the job does not end before the test allows it."""
     world.write(name)
     world.held = {f"{name}@linux:data"}
     world.scan()

@@ -1,4 +1,4 @@
-"""Stories of runs: how they end, which job fails if two make one product, and requests of users."""
+"""Runs: how they end, which job fails if two jobs make the same product, and requests of users."""
 
 from __future__ import annotations
 
@@ -667,9 +667,7 @@ def test_cancelled_job_stays_cancelled_until_its_source_changes(world: World, he
     world.apply({"a.s": ""})
     world.ask("cancel", names=(held,))
     if held.endswith("analyse"):
-        world.pipeline.requests.cancel(
-            [world.pipeline.jobs.memory.sources["a.s"].jobs.popitem()[1].id]
-        )  # analyses have no number of their own
+        world.pipeline.requests.cancel([world.pipeline.jobs.memory.sources["a.s"].jobs.popitem()[1].id])  # analyses have no job id
         return
     world.run()
     assert world.statuses()[held] == "cancelled"

@@ -1,4 +1,4 @@
-"""Playbook of folder settings: which jobs run when an `.aptui.yaml` appears, changes, breaks or goes."""
+"""Folder settings: which jobs run when an `.aptui.yaml` file appears, changes, becomes invalid or is deleted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEVER = {"script": {"platforms": {"*": "skip"}}, "data": {"platforms": {"*": "sk
 
 
 def world_of(*, platforms: tuple[str, ...] = ("linux",), folders: tuple[str, ...] = ("game",)) -> World:
-    """Return an idle world with a script at the top, and a script and a text in each of two folders."""
+    """Return an idle world with a script in the top folder, and a script and a text file in each of two folders."""
     builders = (copier(platforms=platforms), scripter(platforms=platforms))
     world = World(Setup(builders=builders, platforms=platforms, folders=folders))
     for rel in ("a.s", "one/b.s", "one/c.txt", "one/deep/d.s", "two/e.s"):
@@ -174,7 +174,7 @@ def test_skipped_jobs_return_after_a_crash() -> None:
     world.delete("one/.aptui.yaml")
     world.scan()
     while SETTINGS_STATE + "one" not in {key for key, text in world.archive.tables.state.items() if not text}:
-        world._moves()[0]()  # until the row of the removed settings is saved
+        world._moves()[0]()  # wait until the row of the removed settings is saved
 
     world.crash()
     assert world.settle().cache == before
@@ -213,7 +213,7 @@ def test_a_source_below_broken_settings_waits_for_them() -> None:
     assert world.statuses()["one/c.txt@linux:data"] == "failed"
     world.delete("one/.aptui.yaml")
     world.settle()
-    assert world.ran() == ["one/b.s@linux:main", "one/new.s@linux:main"]  # products of the text are up to date
+    assert world.ran() == ["one/b.s@linux:main", "one/new.s@linux:main"]  # the products of the text file are up to date
     assert same_as_clean(world)
 
 

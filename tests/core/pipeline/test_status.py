@@ -1,4 +1,4 @@
-"""The status record of the pipeline: correct at every moment."""
+"""The status record of the pipeline: its counts are correct at every moment."""
 
 from __future__ import annotations
 

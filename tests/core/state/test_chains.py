@@ -1,4 +1,4 @@
-"""Chains: products on platform `common` are sources of other builders; a stage that ends also ends the stages below it."""
+"""Chains: products for platform `common` are sources of other builders; a deleted stage also deletes all later stages."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_chain_that_leads_back_to_a_stage_fails_at_that_stage(text: str, failing
 
 
 def test_failure_of_a_chain_that_leads_back_leaves_the_earlier_stage() -> None:
-    """The claim of the failed job has no effect, whichever job makes the earlier stage, so that this maker may run again."""
+    """The failed job does not own the intermediate that it claims, so the job that makes the earlier stage can run again."""
     world = World().apply({"a.s": "info 1\nstage m.s=stage n.s=stage m.s=x"})
     world.apply({"a.s": "info 2\nstage m.s=stage n.s=stage m.s=x"})
 
@@ -251,7 +251,7 @@ def test_next_engine_recovers_from_a_crash_at_any_moment(fuse: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("fuse", range(11, 17))
 def test_change_reverted_after_a_crash_restores_the_result_of_a_clean_build(fuse: int) -> None:
-    """The job whose commit was cut off makes the products of its row; products of the other bytes are pending again."""
+    """The interrupted commit is undone: the job makes the products of its stored row again."""
     for seed in range(30):
         world = World(rng=random.Random(seed)).apply({"a.s": "stage m.s=stage+ n.txt=deep"})
         world.write("a.s", "stage m.s=stage+ n.txt=other")
@@ -334,7 +334,7 @@ def test_intermediate_changed_by_hand_is_not_used(world: World, held: tuple[str,
     before = dict(world.cache)
     world.held.update(held)
 
-    for number in range(looks):  # it may be reported again while the job that makes it is queued or runs
+    for number in range(looks):  # the change may be reported again while the job that makes the intermediate is queued or runs
         world.write("n.txt", f"by hand {number}", "made")
         world.scan()
         world.run()
@@ -367,7 +367,7 @@ def test_intermediate_changed_by_hand_without_producer_is_not_awaited(world: Wor
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("way", ["read", "include"])
 def test_job_with_its_own_intermediate_as_input_fails(way: str, seed: int) -> None:
-    """It makes another intermediate in each round; a late check finds the previous one, which was not changed by hand."""
+    """The job makes a different intermediate in each run. A late check may find the previous intermediate; no user changed it."""
     world = World(Setup(builders=(copier(), scripter())), rng=random.Random(seed)).apply(
         {"m.s": f"{way} sub/d.s\nstage+ sub/d.s=x"}
     )

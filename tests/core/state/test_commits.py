@@ -1,4 +1,4 @@
-"""Ledger and commits in cases that the playbooks do not cover, such as an event that first puts and then drops the same row."""
+"""The ledger of unsaved rows, and commits: cases that `tests/core/pipeline` does not cover, such as a row both put and dropped."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ MUTANTS = [
     ("stale_results", "unread", ("read", False, 2)),
     ("results", "is_of_other_code", ("code", True, 1)),
 ]
-"""(Module, the check that is switched off, the case (word, is known, run) that detects it)."""
+"""(module, the check that is disabled, the case (word, is known, run) that detects the missing check)."""
 
 
 @pytest.mark.parametrize(("where", "name", "case"), MUTANTS)
@@ -267,7 +267,7 @@ def check_second(word: str, seed: int) -> None:
 
 
 def check_away(word: str, seed: int) -> None:
-    """Remove a file that hides another file while a run reads the hidden file; then restore the hiding file."""
+    """While a run reads a hidden file, remove the file that hides it; then restore that file."""
     world = World(Setup(folders=("game", "shared")), rng=random.Random(seed))
     world.write("e.txt", "own")
     world.write("e.txt", "shared", "shared")

@@ -1,4 +1,4 @@
-"""Memory: loaded sources, their release, and unknown files."""
+"""The working set: sources and folders in memory, their release, and files that the scan has not checked."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_released_source_is_not_found_by_its_uuids(memory: WorkingSet) -> None:
     memory.set_legacy(named, (former, other))
     assert memory.key_of(other) == memory.key_of(former) == "named.s"
 
-    named.identity = None  # its identity file, which had these UUIDs, was deleted
+    named.identity = None  # the source's identity file, which had these UUIDs, was deleted
     memory.leaves_after(named, 1)
     memory.acknowledge(1)
 

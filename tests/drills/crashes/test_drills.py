@@ -1,4 +1,4 @@
-"""A bounded choice of the drills, for every run of the tests; `python -m tests.drills NAME` has no bounds."""
+"""Short forms of the drills, for every run of the tests; `python -m tests.drills NAME` runs a drill without limits."""
 
 from __future__ import annotations
 
@@ -68,7 +68,10 @@ def test_drill_finds_a_broken_commit(tmp_path: Path, mutant: str) -> None:
 
 
 _WEAK_SPOT = {"without-intents": 14, "rows-before-renames": 14, "in-place": 20}
-"""First point of the renames: a mutant fails soon after it, and further points would only take time."""
+"""First point at which products are renamed.
+
+A broken commit fails soon after this point, and further points would only take time.
+"""
 
 
 @pytest.mark.parametrize(("error", "is_lasting"), [(errno.ENOSPC, True), (errno.EIO, False)])

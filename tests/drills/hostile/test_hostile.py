@@ -1,4 +1,4 @@
-"""A bounded choice of B1, B2 and B3; `python -m tests.drills b1` has no bounds."""
+"""Short forms of the drills B1, B2 and B3; `python -m tests.drills b1` runs a drill without limits."""
 
 from __future__ import annotations
 

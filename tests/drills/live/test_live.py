@@ -1,4 +1,4 @@
-"""A bounded choice of the drills over an engine that stays up; `python -m tests.drills NAME` has no bounds."""
+"""Short forms of the drills over a live engine; `python -m tests.drills NAME` runs a drill without limits."""
 
 from __future__ import annotations
 

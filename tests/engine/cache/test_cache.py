@@ -1,4 +1,4 @@
-"""The cache on disk: what it refuses, its order of commits, its recovery after a crash.
+"""The cache on disk: refused folders, the order of steps in a commit, and recovery after a crash.
 
 The database is a fake that records its calls in order.
 """
@@ -222,7 +222,7 @@ def test_products_without_a_record_are_moved_aside(cache: Cache) -> None:
 
 @pytest.mark.parametrize("place", ["{root}/{name}", "{staging}/../{name}", "{staging}/link/{name}", "{staging}", "{name}", ""])
 def test_file_outside_of_staging_is_not_moved_into_the_cache(cache: Cache, diary: Diary, tmp_path: Path, place: str) -> None:
-    """A worker reports the path of a product, and a hostile file may have taken over the worker through a decoder."""
+    """A worker reports the paths of its products. A hostile file may control the worker after an attack on a decoder."""
     for folder in (tmp_path, cache.staging.parent):
         (folder / "secret").write_bytes(b"s")
     (cache.staging / "link").symlink_to(tmp_path)
@@ -271,7 +271,7 @@ def test_staged_products_are_synced_before_renames(cache: Cache, diary: Diary, m
 def test_product_that_cannot_be_synced_fails_its_run(
     cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch, is_alone: bool
 ) -> None:
-    """Its staged files are removed, because a second sync would not prove that they are durable."""
+    """The staged files of the run are removed, because a second sync would not prove that they are durable."""
     bad = stage(cache, 1, ("linux/a", b"a"), ("linux/b", b"b"))
     others = [] if is_alone else [stage(cache, 2, ("linux/c", b"c"))]
     fsync = os.fsync
@@ -651,7 +651,7 @@ def test_deleting_a_product_deletes_folders_that_are_empty_without_it(cache: Cac
 
 
 def test_product_that_replaces_a_folder_marks_the_folder_as_gone(cache: Cache, diary: Diary) -> None:
-    """With the row of the former folder, an engine would look for products below a file, where none can exist."""
+    """If the row of the former folder stayed, an engine would search for products below a file."""
     put(cache, "linux/f/a.txt/deep/b.txt", b"b")
     cache.delete(["linux/f/a.txt/deep/b.txt"])
     cache.commit(CommitProducts(1, (stage(cache, 1, ("linux/f/a.txt", b"a")),)), diary, rows_of)  # type: ignore[arg-type]

@@ -98,7 +98,7 @@ def test_folders_used_alternately_are_opened_once(tmp_path: Path, monkeypatch: p
         return held[-1]
 
     def close_folder(descriptor: int) -> None:
-        if descriptor in held:  # otherwise it belongs to another folder
+        if descriptor in held:  # any other descriptor belongs to another folder
             held.remove(descriptor)
         os_close(descriptor)
 

@@ -317,7 +317,7 @@ builders:
 
 
 def until_given_up(project: LiveProject) -> None:
-    """Wait for one run after the other: on a busy machine, ten rounds of three stages take longer than one wait allows."""
+    """Wait for each run separately: on a busy machine, ten rounds of three stages take longer than the timeout of one wait."""
     for _run in range(60):
         count = sum(project.runs.values())
         project.until(lambda before=count: sum(project.runs.values()) > before, "it goes on, or is given up")
@@ -337,7 +337,7 @@ def test_a_stage_that_writes_the_first_source_of_its_chain_ends_with_a_failure_t
     with project.running():
         project.write("assets/a.t", "a")
         until_given_up(project)
-        project.settle()  # as `aptui batch` does beside a running engine
+        project.settle()  # `aptui batch` sends the same request to a running engine
         [error] = project.errors().values()
         written = source.read_text()
         assert "its source 'a.t' changed under each of 10 runs" in error

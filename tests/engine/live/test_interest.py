@@ -1,4 +1,4 @@
-"""Sources that clients show: requests are numbered by seconds, refused with too many sources, and expire after 90 s."""
+"""Requests of clients for the sources that they show: collected each second, refused with too many sources, expired after 90 s."""
 
 from __future__ import annotations
 

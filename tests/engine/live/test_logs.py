@@ -1,4 +1,4 @@
-"""The log so far of a running job: reported during the run, empty without a run, and always answered."""
+"""Requests for the log of a running job: answered with the lines so far during a run, and without lines if there is no run."""
 
 from __future__ import annotations
 

@@ -362,7 +362,7 @@ def test_rescans_read_every_file_while_faster_scanning_is_off(project: LiveProje
         assert not rescan()
         assert project.ask(port.SetOption("fast_scan", value=False)).answered == {"name": "fast_scan", "value": False}
         assert rescan()
-        live.watching.rescan(retries=False)  # as after lost notifications
+        live.watching.rescan(retries=False)  # lost notifications cause the same request
         scans.clear()
         project.until(lambda: scans and project.is_idle)
         assert scans == [False]

@@ -1,4 +1,4 @@
-"""A result is tied to the bytes that were read: runs with other code, tools or bytes than planned are discarded."""
+"""Results belong to the bytes that were read: a run with other code, tools or inputs than planned is discarded."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def test_live_engine_discards_results_of_builder_code_that_changed_unnoticed(tmp
     project = coded(LiveProject(tmp_path, CONFIG))
     project.engine_run()
     with project.running() as live:
-        live.watching._settings_changed = lambda: None  # the change of the builder is not noticed
+        live.watching._settings_changed = lambda: None  # this engine does not notice the change of the builder
         project.edit({"builders/b.py": BUILDER.replace("CODE1", "CODE2"), "assets/a.txt": "two"})
         project.until_product(f"{HOST}/a.out", "CODE2 help1 two")
         assert project.product(f"{HOST}/b.out") == b"CODE2 help1 b"

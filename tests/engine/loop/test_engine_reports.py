@@ -1,4 +1,4 @@
-"""Reports of the engine: progress with its timers and estimate, sentences once."""
+"""Reports of the engine: progress with timers and estimate, and messages that are reported only once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are read: how many go into an order and into an answer, and which copies are committed together."""
+"""Hash orders: how many files an order and an answer contain, and which copies are committed together."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Orders(HashQueue):
         return not is_asked
 
     def want_copies(self, files: int, size: int = 5, known: bytes = b"", *, is_copied: bool = True) -> None:
-        """Order to read and copy `files` files; without `known`, they are new files."""
+        """Order to read and copy `files` files; without a `known` digest they are new files."""
         facts = tuple(FileFact(1, RelPath(f"{number}.txt"), size, 1, 1, number) for number in range(files))
         self.want(HashFiles(1, facts, tuple((number,) * is_copied for number in range(files)), (known,) * files))
 

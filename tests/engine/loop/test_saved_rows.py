@@ -1,4 +1,4 @@
-"""The writer's thread reports saved rows to the loop: each ticket once, and a failure is raised in the loop."""
+"""The writer's thread reports saved rows to the loop: each ticket once. A failure of the writer is raised in the loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each order gets one result: from its worker, or by the way in which its worker ended."""
+"""Each order gets one result: from its worker, or derived from the way in which its worker ended."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ def test_job_killed_by_another_process_runs_alone_and_its_builder_is_not_blamed(
 
     assert {(each.outcome, each.kind) for each in room.answers.take()} == {(Outcome.LOST, FailureKind.MEMORY)}
     assert len(room.failures.lonely) == 1
-    assert room.failures.refusal("b") == ""  # the first kill was not counted
+    assert room.failures.refusal("b") == ""  # the pool does not count the first kill against the builder
 
 
-def test_verdict_of_a_run_applies_to_no_other_run(room):
+def test_verdict_of_a_run_does_not_affect_other_runs(room):
     verdict = Verdict(Outcome.FAILED, "took longer than 1 s")
     room.answers.account_for_the_dead(room.slot(jobs(1, 2), verdicts={1: verdict}))
     room.answers.account_for_the_dead(room.slot(jobs(3, 4), verdicts={9: verdict}))

@@ -1,4 +1,4 @@
-"""Messages that wait for a worker: which is sent first, and how often and how long a message may be overtaken."""
+"""Messages that wait for a worker: which message is sent first, and how often and how long a message can be overtaken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker that is started before its engine: the engine uses it, and it ends with the engine."""
+"""A worker that is started before its engine: the engine uses this worker, and the worker ends with the engine."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_worker_that_was_started_before_the_engine_is_the_first_worker_of_a_new_
 
 @pytest.mark.real
 def test_only_many_changes_start_a_worker(project: Path, spawned: list[SpawnedWorker], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FileClocks, "is_fresh", lambda *_: False)  # else the file is too young to be trusted
+    monkeypatch.setattr(FileClocks, "is_fresh", lambda *_: False)  # otherwise the file is too young to be trusted
     build(take(project))
     spawned.clear()
     nothing = take(project)

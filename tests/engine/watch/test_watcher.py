@@ -1,4 +1,4 @@
-"""The watcher, on real folders: saves, new trees, losses, roots that go and come back, and names that end a watch."""
+"""The watcher on real folders: saves, new trees, losses, roots that disappear and return, and names that end a watch."""
 
 import os
 import shutil
@@ -146,7 +146,8 @@ def test_every_file_of_nested_trees_made_by_four_threads_is_covered(top):
         told = sum(len(hint.trees) for hint in room.hints)
 
         assert len(written) == 2000
-        assert told < 4 * (40 * 3 + 400)  # the number of created folders; loaded machines check a second time more often
+        # the limit is 4 × the number of created folders, because loaded machines report some folders repeatedly
+        assert told < 4 * (40 * 3 + 400)
 
 
 def test_notification_lists_no_path_below_one_of_its_trees(top):
@@ -217,7 +218,7 @@ def test_root_with_a_link_to_very_many_folders_is_polled(top, monkeypatch):
         assert "'out'" in room.until_mode(WatchMode.POLLING).detail.replace(os.fsdecode(top) + "/", "")
 
 
-# Losses.
+# Losses of notifications.
 
 
 def test_burst_of_a_quarter_of_the_queue_length_is_reported_as_a_loss(top):
@@ -388,7 +389,7 @@ def test_replaced_roots_are_unwatched_and_roots_in_both_sets_stay_watched(top):
         assert [root.path for root in room.watcher.health()] == [os.fsdecode(two.path), os.fsdecode(three.path)]
 
 
-# Limits.
+# Limits of the kernel.
 
 
 def test_root_with_too_many_folders_for_the_limit_is_polled_and_reports_the_needed_limit(top):
@@ -446,7 +447,7 @@ def test_without_an_inotify_descriptor_the_root_is_polled(top, monkeypatch):
         assert "max_user_instances" in room.until_mode(WatchMode.LIMITED).detail
 
 
-# Polling, mounts.
+# Polling and mounts.
 
 
 def test_polled_root_reports_changed_folders_and_new_trees(top):
@@ -564,7 +565,7 @@ def test_sync_cookie_inside_a_root_is_not_reported_as_its_path(top):
         assert {hint.tag for hint in room.hints} == {"cookie"}
 
 
-# Deletions only.
+# Roots that report only deletions or content.
 
 
 @pytest.mark.parametrize("poll", [False, True])
@@ -596,7 +597,7 @@ def test_content_root_reports_changes_and_deletions_without_trees(top, poll):
         assert not room.trees()
 
 
-# The end, and failures.
+# The end of a watcher, and failures.
 
 
 def test_close_leaves_no_thread_and_no_descriptor(top):

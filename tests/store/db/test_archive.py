@@ -64,7 +64,7 @@ STORED = (
 
 
 def full_source() -> Source:
-    """Return a source with one job and one analysis, every stored field of them set."""
+    """Return a source with one job and one analysis; every stored field is set."""
     source = Source(KEY, RelPath("Textures/Ärger.png"), 1, SourceUuid(uuid_of(1)), 1, fact("Textures/Ärger.png"))
     product = Product("linux/textures/ärger.png", 3, b"T" * 16, 1, Digest(DIGEST), (1 << 64) - 2, 10)
     job = Job(
@@ -83,7 +83,7 @@ def full_source() -> Source:
 
 
 def put_source(store: Store, source: Source) -> None:
-    """Save a whole aggregate with the command that the core sends to save it."""
+    """Save a source with all its rows by the command that the core sends."""
     jobs = [job for job in source.jobs.values() if not job.is_analysis]
     store.put(
         put_source=[rows.source_row(source)],

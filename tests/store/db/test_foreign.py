@@ -82,7 +82,7 @@ def test_private_copy_is_reused_until_the_database_changes(tmp_path: Path) -> No
             database.execute("DELETE FROM Jobs WHERE JobID = ?", (gone,))
         with closing(open_reader(path)) as reader:
             assert len(list(reader.jobs())) == len(o3de.JOBS) - gone
-        assert first.exists() == (gone == 1)  # a caller that is about to open it still finds it
+        assert first.exists() == (gone == 1)  # a caller that is about to open the copy still finds the file
 
     foreign.forget_copies()
     assert list(Path(first.parent.parent).glob(f"{first.parent.name}*")) == []
@@ -108,7 +108,7 @@ def test_database_of_aptui_is_recognised_after_an_interrupted_checkpoint(tmp_pat
     path = tmp_path / "assetdb.sqlite"
     with closing(sqlite3.connect(path)) as database:
         database.executescript("PRAGMA journal_mode=WAL; PRAGMA wal_autocheckpoint=0; CREATE TABLE aptui_state (key, value)")
-        with open(path, "r+b") as file:  # the state after an interrupted checkpoint
+        with open(path, "r+b") as file:  # this is the state after an interrupted checkpoint
             file.truncate(200)
             file.seek(100)
             file.write(b"\xff" * 100)

@@ -1,4 +1,4 @@
-"""Product dependencies: the rows of ProductDependencies follow from links and products in any order."""
+"""Product dependencies: the rows of ProductDependencies follow from the declared links and the products, in any order of events."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Project:
     _ids: int = 0
 
     def source(self, rel: str, number: int = 0) -> int:
-        """Put a source and its jobs; its UUID is that of its number."""
+        """Save a source and its jobs; the UUID of the source is derived from its number."""
         number = number or self.sources.get(rel) or max(self.sources.values(), default=0) + 1
         self.sources[rel] = number
         jobs = [job_row(self._job(number, platform), number, platform=platform) for platform in self.platforms]
@@ -189,7 +189,7 @@ def test_dependencies_follow_a_source_whose_uuid_changes(project: Project) -> No
 
 def test_dependencies_on_a_deleted_source_become_unmet_and_are_met_when_it_returns(project: Project) -> None:
     project.make("level.xml", ("level.xml", 0, (source_file("a.psd"), product_file("a.dds"))))
-    project.source("a.psd")  # the file exists, but has no product yet
+    project.source("a.psd")  # the named file exists, but has no product yet
     project.drop("a.psd")
     assert project.dependencies("linux/level.xml") == [unmet("a.dds", PRODUCT), unmet("a.psd", SOURCE)]
 
@@ -220,7 +220,7 @@ def test_dependency_on_an_earlier_uuid_of_a_source_resolves_to_its_present_uuid(
     project.make("other.xml", ("other.xml", 0, (asset(77, 9),)))
     assert project.dependencies("linux/other.xml") == [resolved(number, 9, by_id=1)]
 
-    owner = project.source("owner.fbx", 77)  # the owner of a UUID comes before its earlier owners
+    owner = project.source("owner.fbx", 77)  # the present owner of a UUID precedes its earlier owners
     assert project.dependencies("linux/level.xml") == project.dependencies("linux/other.xml") == [resolved(owner, 9, by_id=1)]
 
     project.drop("owner.fbx")

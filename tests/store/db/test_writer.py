@@ -1,4 +1,4 @@
-"""Row operations, merging, durability, failures."""
+"""The writer of the database: row operations, merged transactions, durability, failures."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_database_that_cannot_be_opened_is_closed(tmp_path: Path) -> None:
     with pytest.raises(HostError) as refused:
         Writer(path, lambda _number: None)
 
-    assert refused.value  # the error keeps the frames alive, and the frames keep the opened objects alive
+    assert refused.value  # while the error exists, its traceback keeps the opened objects alive
     assert str(path) not in {os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")}
 
 

@@ -1,4 +1,4 @@
-"""All jobs as columns: the columns equal the rows, for our databases and O3DE's, with any chunk size."""
+"""The job table (all jobs as columns) equals the rows of the database, for databases of aptui and O3DE, with any chunk size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The graph compared with a naive oracle, on our databases and O3DE's own; and all special edges."""
+"""The asset graph compared with a naive implementation, on databases of aptui and O3DE; and all special edges."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def graph_of(rows: Rows, platform: str = "", links: tuple[Link, ...] = tuple(Lin
 
 @pytest.fixture(scope="module")
 def blank(tmp_path_factory: pytest.TempPathFactory) -> Rows:
-    """A database without edges, shared because creating one takes longer than all queries."""
+    """A database without edges. Tests share it, because creating a database takes longer than all queries."""
     return Rows(tmp_path_factory.mktemp("blank") / "assetdb.sqlite", COUNT)
 
 
@@ -54,7 +54,7 @@ def made(blank: Rows, products: Pairs, sources: Pairs, *, is_foreign: bool) -> I
 
 
 class Oracle:
-    """All edges at once, and walks over them."""
+    """A naive graph: all edges in memory, and walks over them."""
 
     def __init__(self, products: Pairs, sources: Pairs) -> None:
         self.edges = {(Node(at + 1), Node(-at - 1)) for at in range(COUNT)}

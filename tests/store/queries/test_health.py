@@ -1,4 +1,4 @@
-"""Health of the database: soundness, size, and an SQLite library with the WAL-reset bug."""
+"""Health of the database: damage, size, and an SQLite library with the WAL-reset bug."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries of users to a real database, ours or one of O3DE."""
+"""Queries of users to a real database, made by aptui or by O3DE."""
 
 from __future__ import annotations
 
@@ -326,7 +326,8 @@ def test_database_is_read_if_its_shared_memory_file_cannot_be_created(store: Sto
     store.put(put_source=[source_row()], put_job=[job_row()])
     store.writer.checkpoint()
     shutil.copy(store.path, tmp_path / "copy.sqlite")
-    (tmp_path / "copy.sqlite-shm").symlink_to("nowhere/shm")  # as in a read-only folder, also for root
+    # this state also occurs in a read-only folder; here it also holds for root
+    (tmp_path / "copy.sqlite-shm").symlink_to("nowhere/shm")
 
     with closing(open_reader(tmp_path / "copy.sqlite")) as reader:
         assert reader.totals().jobs["completed"] == 1

@@ -1,4 +1,4 @@
-"""Commands with `batch`: one start for several files, with the same results as one start for each."""
+"""Commands with `batch`: one start of the program for several files, with the same results as a start for each file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ for source in sources:
     stem = os.path.splitext(name)[0]
     exec(open(source).read())
 """
-"""A program that runs its sources: each test says in its sources how the program behaves."""
+"""A program that executes its sources as code: the sources of each test define how the program behaves."""
 WRITES = "write(stem + '.out', name)"
 
 
@@ -75,7 +75,7 @@ class Starts:
         return found
 
     def counts(self) -> list[int]:
-        """Return how many files each start so far had."""
+        """Return the number of files of each start so far."""
         path = self.tool.parent / "starts"
         return [int(word) for word in path.read_text().split()] if path.exists() else []
 

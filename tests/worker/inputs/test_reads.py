@@ -1,4 +1,4 @@
-"""Files that a call has read, reported by Python itself, or by `strace` if a command is traced."""
+"""Files that a builder call has read: Python reports them, or `strace` if a command is traced."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def room(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     room = Room(tmp_path)
     worker_reads.watch((str(room.root),))
-    adopt_orphans()  # as a worker does: at first the tracer is not a child of this process
+    adopt_orphans()  # a worker also adopts orphans, because at first the tracer is not a child of its process
     yield room
     worker_reads.watch(())
 

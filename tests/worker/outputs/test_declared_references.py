@@ -1,4 +1,4 @@
-"""Product dependencies by configuration: found in text by expressions, or listed by a command in a file."""
+"""Product dependencies that the configuration defines: found in text by regular expressions, or listed in a file by a command."""
 
 from __future__ import annotations
 

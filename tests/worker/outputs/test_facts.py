@@ -1,4 +1,4 @@
-"""Facts that a builder gives about its products besides their bytes: checked, and passed to the engine."""
+"""Facts that a builder reports about its products: checked, and passed to the engine."""
 
 from __future__ import annotations
 
