@@ -128,7 +128,10 @@ _CHOICES = tuple(item for item in _EXTENSIONS for _ in range(item[2]))
 
 
 def _path(source: int) -> tuple[str, int]:
-    """Return the path of a source and the number of its builder; a function of the number alone, so that edges can name others."""
+    """Return the path of a source and the number of its builder.
+
+    The result depends only on the number, so that edges can name other sources.
+    """
     place = source // _PER_FOLDER
     area, spot = _AREAS[place % len(_AREAS)], _PLACES[place // 7 % len(_PLACES)]
     extension, builder, _weight = _CHOICES[source * 37 % len(_CHOICES)]

@@ -156,7 +156,7 @@ class _Desk:
 
 
 def _jobs_of(database: Path) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
-    """Return (id, source) of jobs that are on the screen at first, and of some thousand others."""
+    """Return (id, source) of the jobs that the screen shows at first, and of some thousand other jobs."""
     sql = "SELECT j.JobID, s.SourceName FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK "
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
         visible = connection.execute(f"{sql} ORDER BY j.JobRunKey DESC LIMIT {_VISIBLE}").fetchall()

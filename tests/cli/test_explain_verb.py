@@ -22,7 +22,7 @@ Explain = Callable[..., dict[str, Any]]
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     project = verb_project.write(tmp_path, monkeypatch)
-    (project / "Cache" / ".aptui").mkdir(parents=True)  # the list of builder classes is cached there
+    (project / "Cache" / ".aptui").mkdir(parents=True)  # the list of builder classes is cached in this folder
     return project
 
 

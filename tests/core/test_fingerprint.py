@@ -186,7 +186,7 @@ def test_copy_builder_has_rule_entries() -> None:
     ]  # fmt: skip
 
 
-def test_builder_of_a_project_has_one_identity_in_any_place() -> None:
+def test_builder_of_a_project_has_the_same_identity_in_any_project_folder() -> None:
     here, there = (replace(BASE, origin=f"file:{folder}/builders/words.py:Words") for folder in ("/home/me/game", "/srv/game"))
 
     assert rule_of(here) == rule_of(there)

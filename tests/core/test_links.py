@@ -13,7 +13,7 @@ SOURCE, PRODUCT, ASSET = LinkKind
 @pytest.mark.parametrize(
     "written", ["Meshes/Rock.FBX", "meshes\\Rock.fbx", "meshes//rock.fbx", "./meshes/x/../rock.fbx", "/game/Meshes/rock.fbx"]
 )
-def test_a_path_has_one_form_however_it_is_written(written: str) -> None:
+def test_every_spelling_of_a_path_has_the_same_normal_form(written: str) -> None:
     assert path_link(written, SOURCE, 1, "/game") == ProductLink(SOURCE, "meshes/rock.fbx", 1)
 
 

@@ -13,7 +13,7 @@ Exceptions of `compare`, each because two histories may rightly end differently:
 * *Chains that depend on their own products* are ended after some rounds; the order of runs decides in which job and with which
   products (`endless_jobs`).
 * *Cancelled jobs* stay cancelled until their inputs change.
-* *Jobs of resting platforms* stay unchanged, whatever happens to their sources.
+* *Jobs of platforms that are not requested* stay unchanged, whatever happens to their sources.
 * *Two jobs that make one product*: one job fails. Which job fails may depend on the products that a failed job keeps
   (`is_conflict`). The simulation always checks that one job owns the product, and that the cache has exactly the owned products.
 """

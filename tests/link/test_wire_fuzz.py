@@ -1,6 +1,6 @@
 """A short form of the drill A1. The drill passes, and it fails if the data that waits for a client is unlimited.
 
-Each test runs in a process of its own, because free memory of earlier tests would hide the growth.
+Each test runs in a separate process, because free memory of earlier tests would hide the growth.
 """
 
 import os

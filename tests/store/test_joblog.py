@@ -175,7 +175,7 @@ def test_text_that_cannot_be_encoded_is_written_escaped(path: Path) -> None:
     assert written(path, record("a\ud800b")) == [line("a\\ud800b")]
 
 
-def test_a_log_that_cannot_be_written_is_a_host_error_and_leaves_nothing(tmp_path: Path) -> None:
+def test_log_that_cannot_be_written_is_a_host_error_and_leaves_no_file(tmp_path: Path) -> None:
     (tmp_path / "a.log").mkdir()
     (tmp_path / "file").touch()
 
@@ -234,7 +234,7 @@ def test_an_empty_log_has_no_lines() -> None:
     assert parse_text("", NOW) == []
 
 
-def test_invalid_bytes_are_replaced_and_the_rest_is_kept(tmp_path: Path) -> None:
+def test_invalid_bytes_are_replaced_and_valid_text_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(b"~~5~~1~~1f~~Builder~~a\xff\xfeb\n\xc3\n~~5~~1~~1f~~Builder~~\xc3\xa4\n")
 

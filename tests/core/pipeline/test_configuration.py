@@ -42,7 +42,7 @@ def test_changed_builder_reruns_its_jobs_with_a_reason_that_names_the_change(cha
     assert world.job("b.s@linux:main").reason == reason
 
 
-def test_reason_is_kept_over_a_restart_before_the_run() -> None:
+def test_reason_of_a_pending_job_survives_a_restart() -> None:
     world = world_of()
     world.configure(builders=(copier(), scripter(version="2")))
     world.restart()

@@ -455,7 +455,7 @@ def test_job_dependency_on_unknown_uuid_applies_when_its_source_appears(world: W
 
 
 @pytest.mark.parametrize("restart", [True, False])
-def test_wildcard_dependency_reruns_the_job_once_when_a_file_appears_changes_or_goes(world: World, restart: bool) -> None:
+def test_wildcard_dependency_reruns_the_job_once_when_a_file_appears_changes_or_disappears(world: World, restart: bool) -> None:
     settled(world, a_s="glob sub/*.bin\nglob sub/x*")
     for change in (
         lambda: world.write("sub/x.bin", "1"),

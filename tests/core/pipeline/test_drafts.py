@@ -115,7 +115,7 @@ def test_draft_starts_before_finals_of_other_jobs() -> None:
     assert asked(world)[4:] == ["c.s draft", "b.s final", "c.s final"]
 
 
-def test_a_final_that_fails_leaves_the_draft_and_the_job_failed() -> None:
+def test_failed_final_keeps_the_draft_and_fails_the_job() -> None:
     world = world_with()
     world.write("a.s")
     world.scan()
@@ -158,7 +158,7 @@ def test_failed_draft_fails_the_job() -> None:
     assert world.statuses() == {NAME: "failed"}
 
 
-def test_products_deleted_on_failure_do_not_count_as_drafts() -> None:
+def test_products_deleted_on_failure_are_not_drafts() -> None:
     world = world_with(deletes_products_on_failure=True)
     world.write("a.s")
     world.scan()

@@ -208,7 +208,7 @@ def test_settings_that_were_broken_and_repaired_leave_no_failed_job() -> None:
     assert [row[6] for row in world.archive.tables.analyses.values()] == [0]
 
 
-def test_retry_that_is_no_longer_needed_leaves_no_errors() -> None:
+def test_retry_that_is_no_longer_needed_leaves_no_errors_on_the_job() -> None:
     world = World(Setup(retry=RetryRule(3, ("error",)))).apply({"a.s": "WARN"})
     before = described(world)
     world.write("a.s", "other")

@@ -164,7 +164,7 @@ def test_a_file_that_is_only_copied_is_read_once(copying: World) -> None:
     assert not copying.staging
 
 
-def test_changed_file_is_read_once_and_unchanged_one_is_not_copied(copying: World) -> None:
+def test_changed_file_is_read_once_and_unchanged_file_is_not_copied(copying: World) -> None:
     settled(copying, a_txt="a", b_txt="b")
     copying.write("a.txt", "changed")
     copying.touch("b.txt")
@@ -506,7 +506,7 @@ def test_a_renamed_file_is_another_source(world: World) -> None:
     assert world.ran() == ["b.txt@linux:data"]
 
 
-def test_a_file_renamed_in_case_alone_is_the_same_source(world: World) -> None:
+def test_file_renamed_only_in_case_is_the_same_source(world: World) -> None:
     settled(world, a_txt="x")
     assert world.apply({"a.txt": None, "A.txt": "x"}).cache == {"linux/a.txt": sha("x")}
     assert world.statuses() == {"A.txt@linux:data": "completed"}
@@ -913,7 +913,7 @@ def test_every_command_and_notice_names_the_event_that_led_to_it(world: World) -
     assert all(0 < item.cause <= world._seq for item in (*world.commands, *world.notices))
 
 
-def test_file_checked_alone_is_processed_and_its_folder_saved_later(world: World) -> None:
+def test_file_checked_without_its_folder_is_processed_and_its_folder_saved_later(world: World) -> None:
     settled(world, a_txt="x", b_txt="y")
     before = world.archive.folder_parts("")
 
@@ -931,7 +931,7 @@ def test_file_checked_alone_is_processed_and_its_folder_saved_later(world: World
     assert not world.pipeline.jobs.memory.newer.facts
 
 
-def test_file_saved_alone_is_not_processed_again_after_a_crash(world: World) -> None:
+def test_file_checked_without_its_folder_is_not_processed_again_after_a_crash(world: World) -> None:
     settled(world, a_txt="x", b_txt="y")
     world.save_alone("a.txt", "changed")
     world.run()
@@ -941,7 +941,7 @@ def test_file_saved_alone_is_not_processed_again_after_a_crash(world: World) -> 
     assert world.statuses() == {"a.txt@linux:data": "completed", "b.txt@linux:data": "completed"}
 
 
-def test_file_checked_alone_reruns_its_dependents(world: World) -> None:
+def test_file_checked_without_its_folder_reruns_its_dependents(world: World) -> None:
     settled(world, a_bin="1", b_s="include a.bin")
 
     assert world.save_alone("a.bin", "2")
@@ -1137,7 +1137,7 @@ def test_dependency_without_builder_is_read_once(world: World, word: str, hub: s
     assert len(world.ran()) == 10
 
 
-def test_dependency_that_was_saved_alone_is_read_again(world: World) -> None:
+def test_dependency_checked_without_its_folder_is_read_again(world: World) -> None:
     """The folder's row is out of date until the folder is checked."""
     settled(world, a_s="include hub.bin", hub_bin="1")
     assert world.save_alone("hub.bin", "2")

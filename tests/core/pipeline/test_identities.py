@@ -38,7 +38,7 @@ def test_source_of_any_type_gets_the_uuid_of_its_meta_file(world: World) -> None
     assert uuids(world)["user.s"] == path_uuids(RelPath("user.s"))[0]
 
 
-def test_path_in_two_scan_folders_is_one_source_unless_of_metadata_type() -> None:
+def test_path_in_two_scan_folders_is_one_source_except_for_metadata_types() -> None:
     for types, count in (((), 1), ((".s",), 2)):
         world = World(Setup(folders=("game", "shared"), metadata_types=types))
         world.write("a.s", "x", "game")
@@ -183,7 +183,7 @@ def test_original_keeps_its_uuid_when_a_copy_claims_it(names: tuple[str, str]) -
     assert uuids(world)["copy.s"] == meta_uuid("one")
 
 
-def test_next_of_three_sources_with_one_uuid_gets_it_after_a_deletion() -> None:
+def test_uuid_claimed_by_three_sources_passes_to_the_next_source_after_a_deletion() -> None:
     world = World()
     for name in ("c.s", "b.s", "a.s"):
         world.edit({name: "x", f"{name}.meta": meta("one", "elsewhere.s")})

@@ -275,7 +275,7 @@ def test_one_unusual_file_turns_all_copies_into_ordinary_jobs(
     assert together.statuses() == alone.statuses()
 
 
-def test_deleted_and_recreated_copy_is_one_source() -> None:
+def test_deleted_and_recreated_file_is_one_source() -> None:
     world = world_of(TWO, *FILES)
     world.settle()
     world.apply({"a.txt": None})

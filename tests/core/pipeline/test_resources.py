@@ -51,14 +51,14 @@ def started(world: World, slots: int) -> list[str]:
     return [order.rel for order in orders if not isinstance(order, AnalyseOrder)]  # type: ignore[union-attr]
 
 
-def test_limit_of_runs_holds_and_other_jobs_overtake() -> None:
+def test_limit_of_runs_is_respected_and_other_jobs_overtake() -> None:
     world = analysed(world_with(("gpu", 1), ("licence", 9)), "a.bake.s", "b.light.s", "c.bake.s", "d.text.s", "e.text.s")
 
     assert started(world, 4) == ["a.bake.s", "d.text.s", "e.text.s"]
     assert started(world, 4) == []
 
 
-def test_holders_and_waiting_count_are_reported() -> None:
+def test_holders_and_waiting_jobs_of_a_resource_are_reported() -> None:
     world = analysed(world_with(("gpu", 1), ("licence", 9)), "a.bake.s", "b.light.s", "c.bake.s", "d.text.s")
     started(world, 4)
 

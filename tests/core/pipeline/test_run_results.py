@@ -54,7 +54,7 @@ def test_late_result_of_a_killed_run_is_ignored(world: World) -> None:
     assert not world.staging
 
 
-def test_rows_are_saved_in_order_when_one_answer_has_failures_and_successes(world: World) -> None:
+def test_rows_of_failures_and_successes_in_one_answer_are_saved_in_order(world: World) -> None:
     world.fates["bad/a.txt@linux:data"] = [Outcome.FAILED]
     for rel in ("bad/a.txt", "good/b.txt"):
         world.write(rel, rel)
@@ -147,7 +147,7 @@ def test_changed_job_is_retried_again_after_one_more_lost_worker(world: World) -
     assert world.apply({"a.s": "x"}).statuses() == {"a.s@linux:main": "completed"}
 
 
-def test_run_that_never_began_does_not_count_as_lost(world: World) -> None:
+def test_run_that_never_began_is_not_a_lost_run(world: World) -> None:
     world.fates["a.s@linux:main"] = [Outcome.RETURNED] * 9
     assert world.apply({"a.s": ""}).statuses() == {"a.s@linux:main": "completed"}
 
@@ -367,7 +367,7 @@ def test_job_for_a_disabled_platform_is_left_out_with_a_warning(world: World) ->
     assert world.job("a.s:analyse").warnings == 1
 
 
-def test_warnings_are_counted_and_kept(world: World) -> None:
+def test_warnings_of_a_run_are_counted_and_stored_with_the_job(world: World) -> None:
     settled(world, a_s="WARN")
 
     world.settle(restart=True)
@@ -480,7 +480,7 @@ def failed_by(world: World, name: str) -> str:
 
 @pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize("restart", [True, False])
-def test_sources_with_one_product_fail_until_one_stops_making_it(world: World, together: bool, restart: bool) -> None:
+def test_sources_with_the_same_product_fail_until_only_one_source_makes_it(world: World, together: bool, restart: bool) -> None:
     world.write("a.s", "make same.bin")
     if not together:
         world.settle()
@@ -529,7 +529,7 @@ def test_product_conflict_ends_when_one_of_the_sources_is_deleted(world: World) 
     assert world.statuses() == {"a.s@linux:main": "completed"}
 
 
-def test_conflict_of_three_sources_lasts_until_each_product_has_one_maker(world: World) -> None:
+def test_conflict_of_three_sources_lasts_until_each_product_has_one_source(world: World) -> None:
     settled(world, a_s="make same.bin", b_s="make same.bin\nmake other.bin", c_s="make other.bin")
     assert set(world.statuses().values()) == {"failed"}
     world.apply({"a.s": None})
@@ -804,7 +804,7 @@ def test_logs_are_written_with_their_counts(world: World) -> None:
 
 
 def told(world: World, rel: str) -> list[str]:
-    """Return the notices about the job of a source, without those about analyses, and clear all notices."""
+    """Return the notices about the job of a source, without notices about analyses, and clear all notices."""
     found = [notice.status for notice in world.notices if isinstance(notice, JobChanged) and notice.source == rel and notice.job_id]
     world.notices.clear()
     return found

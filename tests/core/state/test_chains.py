@@ -65,7 +65,7 @@ def test_failed_job_keeps_its_intermediates_and_all_later_stages(world: World) -
     assert world.apply({"a.s": None}).cache == {}
 
 
-def test_an_intermediate_deleted_by_hand_comes_back(world: World) -> None:
+def test_intermediate_deleted_by_hand_is_made_again(world: World) -> None:
     for name in ("common/m.s", "common/n.txt", "linux/n.txt"):
         before = dict(world.cache)
         world.lose(name)
@@ -152,7 +152,7 @@ def test_chain_that_leads_back_to_a_stage_fails_at_that_stage(text: str, failing
     assert world.apply({"a.s": None}).cache == {}
 
 
-def test_failure_of_a_chain_that_leads_back_leaves_the_earlier_stage() -> None:
+def test_failure_of_a_chain_that_leads_back_keeps_the_earlier_stage() -> None:
     """The failed job does not own the intermediate that it claims, so the job that makes the earlier stage can run again."""
     world = World().apply({"a.s": "info 1\nstage m.s=stage n.s=stage m.s=x"})
     world.apply({"a.s": "info 2\nstage m.s=stage n.s=stage m.s=x"})
@@ -161,7 +161,7 @@ def test_failure_of_a_chain_that_leads_back_leaves_the_earlier_stage() -> None:
     assert world.cache == world.clean().cache
 
 
-def test_sources_with_one_intermediate_fail_until_one_remains() -> None:
+def test_sources_with_the_same_intermediate_fail_until_one_source_remains() -> None:
     world = World().apply({"a.s": "stage m.txt=a", "b.s": "stage m.txt=b"})
 
     assert [name for name, status in world.statuses().items() if status == "failed"] == ["a.s@common:chain", "b.s@common:chain"]

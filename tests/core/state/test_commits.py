@@ -95,7 +95,7 @@ def test_claims_of_a_conflict_survive_a_restart() -> None:
     }  # fmt: skip
 
 
-def test_product_taken_over_is_not_deleted_with_its_former_job() -> None:
+def test_product_taken_over_by_another_job_is_not_deleted_with_its_former_job() -> None:
     world = World(Setup(builders=(scripter(),))).apply({"a.s": "make same.bin"})
     world.configure(builders=(scripter("twin"),))
 

@@ -60,7 +60,7 @@ def test_run_with_bytes_unknown_to_the_engine_is_discarded(word: str, run: int, 
 
 @pytest.mark.parametrize("word", ["include", "jobs-from", "glob", "glob after read"])
 @pytest.mark.parametrize("is_back", [False, True])
-def test_file_written_during_a_run_does_not_count_as_missing(word: str, is_back: bool) -> None:
+def test_file_written_during_a_run_is_not_treated_as_missing(word: str, is_back: bool) -> None:
     for seed in range(10):
         check_new(word, is_back=is_back, seed=seed)
 

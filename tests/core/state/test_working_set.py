@@ -244,7 +244,7 @@ def test_digest_read_early_moves_to_its_reported_folder(memory: WorkingSet) -> N
     assert folder.winners["changed.bin"].digest == b""  # type: ignore[index]
 
 
-def test_dependents_of_many_take_one_query_per_event(archive: FakeArchive) -> None:
+def test_dependents_of_many_sources_need_one_query_per_event(archive: FakeArchive) -> None:
     asked: list[int] = []
     answer = archive.dependents
 

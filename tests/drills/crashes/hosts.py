@@ -129,8 +129,8 @@ def _processor_s(pid: int) -> float:
 def damaged_database(folder: Path, count: int, seed: int, say: Say = print) -> Report:
     """D2: a damaged database is rebuilt, or the damage is harmless.
 
-    Damage: flipped bits, lost ends, zeroed or swapped pages, a lost log, another project's database. Only `verify` finds a flipped bit within a row. So the drill compares the cache, and compares rows only after a rebuild of the
-    database.
+    Damage: flipped bits, lost ends, zeroed or swapped pages, a lost log, another project's database. Only `verify` finds a
+    flipped bit within a row. So the drill compares the cache, and compares rows only after a rebuild of the database.
     """
     say(f"seed {seed}")
     report = Report("D2")

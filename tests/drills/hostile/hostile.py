@@ -182,7 +182,7 @@ def _one_round(pool: Harness, hostiles: list[Hostile], dice: random.Random, numb
 
 
 def _message(queue: list[tuple[ProcessOrder, Hostile | None]], count: int) -> list[ProcessOrder]:
-    """Pop orders of one kind from the queue; a hostile order is sent alone, so that its time is measured alone."""
+    """Pop orders of one kind from the queue; a hostile order is sent in its own message, so that only its time is measured."""
     orders = [queue.pop()]
     while orders[0][1] is None and len(orders) < count and queue and queue[-1][1] is None:
         orders.append(queue.pop())

@@ -146,7 +146,7 @@ MUTANTS: dict[str, Callable[[Path, ExitStack], None]] = {
 
 
 def drill(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
-    """N1: another user tries every private file, lock, socket and port in `folder`, which others may enter."""
+    """N1: another user tries every private file, lock, socket and port in `folder`, which other users can enter."""
     folder.chmod(0o755)
     with ExitStack() as stack:
         others = stack.enter_context(closing(Somebody()))

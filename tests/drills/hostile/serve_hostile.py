@@ -196,7 +196,7 @@ class Victim:
         return wire
 
     def end(self) -> str:
-        """Stop both; return violations of the gateway's exit."""
+        """Stop the engine and the gateway; return violations of the gateway's exit."""
         self.client.close()
         self.gateway.send_signal(signal.SIGTERM)
         code = self.gateway.wait(PATIENCE_S)

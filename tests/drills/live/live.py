@@ -335,7 +335,7 @@ def _by_link(_world: LiveWorld, path: Path, data: bytes) -> None:
 
 
 def _swapped(_world: LiveWorld, path: Path, data: bytes) -> None:
-    """Write a new file, move the old one away, move the new one there, delete the old one."""
+    """Write a new file, move the old file away, move the new file to its path, delete the old file."""
     new, old = path.with_name("a.psd.tmp"), path.with_name("a.psd.old")
     new.write_bytes(data)
     path.rename(old)

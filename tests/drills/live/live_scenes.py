@@ -241,7 +241,7 @@ def _slow_operation(world: LiveWorld, engine: Serving, report: Report) -> None:
 def products_by_hand(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
     """Scenario 45: the top source is deleted with all its products; a product is deleted and rebuilt.
 
-    An unrelated file is deleted alone.
+    Deleting an unrelated file deletes nothing else.
     """
     report = Report("scenario 45")
     world = LiveWorld(folder / "project", _WITH_TOOL)

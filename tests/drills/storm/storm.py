@@ -340,7 +340,7 @@ class Storm(Programs):
         self._write_settings()
 
     def change_builders(self, branch: int | None = None) -> str:
-        """Change the builder, the tool, or both and a source, as a checkout does."""
+        """Change the builder or the tool, or the builder, the tool and a source, as a checkout does."""
         self._branch = self.random.randrange(3) if branch is None else branch
         say = f"branch {self._branch}"
         if branch is not None or self.random.random() < 0.7:
@@ -378,7 +378,7 @@ class Storm(Programs):
     # ----------------------------------------------------------------------------------------------------------- programs
 
     def start(self) -> str:
-        """Start an engine that stays up, sometimes with a late clock."""
+        """Start a live engine, sometimes with a late clock."""
         if self.process is not None and self.process.poll() is None:
             return "it runs"
         self.stop()

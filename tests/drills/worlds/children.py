@@ -164,7 +164,7 @@ class Child:
         os.read(self._told, 1)
 
     def kill(self, number: int = signal.SIGKILL) -> None:
-        """Send a signal to the engine alone."""
+        """Send a signal to the engine, but not to its workers."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, number)
 

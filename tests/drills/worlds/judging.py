@@ -22,7 +22,7 @@ _FOLDER = "JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK"
 
 
 def judged(weather: Programs, clean: Path) -> list[str]:
-    """Settle, and return how products and rows differ from those of a clean build."""
+    """Settle, and return the differences between products and rows and a clean build."""
     settled = weather.aptui("batch")
     while settled.returncode == 4:  # an engine that is starting holds the cache, but does not answer yet
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""The real programs over one project: an engine that stays up, verbs beside it, and kills of both."""
+"""The real programs over one project: a live engine, verbs that run beside the engine, and kills of these processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A project with predictable products, random edits, and the oracle after a fault."""
+"""A project with predictable products, random edits, and checks of the result after a fault."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class World(Project):
     def expected(self) -> dict[str, bytes]:
         """Return the products of a clean build, computed without a build."""
         made: dict[str, bytes] = {}
-        for rel in sorted(self.sources, reverse=True):  # reversed, so that assets/ comes after shared/ and wins
+        for rel in sorted(self.sources, reverse=True):  # reversed order, so that files in assets/ replace files in shared/
             made.update(self._made(rel, self.sources[rel]))
         return made
 

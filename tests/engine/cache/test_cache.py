@@ -349,7 +349,7 @@ def test_many_touched_folders_share_one_sync_before_the_rows(cache: Cache, diary
     assert seen_at_finish == [str(cache.root)]
 
 
-def test_a_product_that_cannot_be_placed_fails_its_job_alone(cache: Cache, diary: Diary) -> None:
+def test_product_that_cannot_be_placed_fails_only_its_job(cache: Cache, diary: Diary) -> None:
     (cache.root / "linux" / "a.txt" / "in").mkdir(parents=True)
     order = CommitProducts(1, (stage(cache, 1, ("linux/a.txt", b"a")), stage(cache, 2, ("linux/b.txt", b"b"))))
 
@@ -375,7 +375,7 @@ def test_a_folder_is_opened_once_for_all_products_of_a_commit_that_lie_in_it(
     assert len(list((cache.root / "linux/f/g").iterdir())) == 20
 
 
-def test_a_folder_that_is_deleted_amid_a_commit_is_made_again(cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_deleted_during_a_commit_is_made_again(cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch) -> None:
     order = CommitProducts(1, (stage(cache, 1, ("linux/f/a.txt", b"a")), stage(cache, 2, ("linux/f/b.txt", b"b"))))
     replace = os.replace
 
@@ -496,7 +496,7 @@ def test_identity_file_is_deleted_with_its_intermediate(cache: Cache, diary: Dia
     assert not (cache.root / "Intermediate Assets").exists()
 
 
-def test_identity_file_belongs_to_its_recorded_intermediate_alone(cache: Cache, diary: Diary) -> None:
+def test_identity_file_belongs_only_to_its_recorded_intermediate(cache: Cache, diary: Diary) -> None:
     names = ("a.mid", "a.mid.meta", "gone.mid.meta")
     paths = [put(cache, f"Intermediate Assets/{name}", b"x") for name in names]
     put(cache, "linux/a.txt", b"x")

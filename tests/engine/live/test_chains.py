@@ -134,7 +134,7 @@ def test_deleted_identity_file_is_made_again_after_the_delay(project: LiveProjec
         assert not project.path("assets/sub/a.txt.meta").exists(), "nobody needs it"
 
 
-def test_edited_identity_file_changes_the_uuid_and_a_damaged_one_is_reported(project: LiveProject) -> None:
+def test_edited_identity_file_changes_the_uuid_and_damaged_identity_file_is_reported(project: LiveProject) -> None:
     with project.running():
         project.until(lambda: meta(project, "sub/a.txt"))
         project.until_idle()
@@ -165,7 +165,7 @@ def test_edit_or_deletion_of_a_source_updates_the_products_of_all_stages(project
         assert project.product("Intermediate Assets/x.mid") is None
 
 
-def test_an_intermediate_deleted_by_hand_comes_back(project: LiveProject) -> None:
+def test_intermediate_deleted_by_hand_is_made_again(project: LiveProject) -> None:
     project.write("assets/x.top", "one")
     with project.running():
         project.until_product("linux/x.end", "one")

@@ -1,4 +1,4 @@
-"""Sources that are links to files elsewhere, under an engine that stays up."""
+"""Sources that are links to files elsewhere, under a live engine."""
 
 from __future__ import annotations
 

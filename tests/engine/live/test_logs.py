@@ -129,7 +129,7 @@ def test_run_without_a_worker_has_no_lines_yet(live: Live, logs: LogRequests) ->
     assert asked(logs) == {"run_key": 7, "stamp": -1, "records": []}
 
 
-def test_a_client_that_is_gone_is_not_answered(live: Live, logs: LogRequests) -> None:
+def test_log_request_of_a_disconnected_client_is_not_answered(live: Live, logs: LogRequests) -> None:
     said = asked(logs)
     logs.forget_client(1)
     live.is_awaited = False

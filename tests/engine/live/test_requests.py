@@ -153,7 +153,7 @@ def test_shutdown_when_idle_waits_for_pending_work(project: LiveProject) -> None
         assert project.product("linux/a.txt") == b"owed"
 
 
-def test_reprocess_takes_names_and_patterns(project: LiveProject) -> None:
+def test_reprocess_accepts_names_and_patterns(project: LiveProject) -> None:
     with project.running():
         project.forget()
         assert project.ask(port.ReprocessJobs(keys=("a.txt", "b*"))).answered == {"count": 2}

@@ -1,4 +1,4 @@
-"""The check of one file costs the same in a folder of any size: counts stats, listings and bytes."""
+"""The check of one file costs the same in a folder of any size. The tests count stats, listings and bytes."""
 
 from __future__ import annotations
 

@@ -395,7 +395,7 @@ def test_held_changes_do_not_wake_the_loop(project: LiveProject) -> None:
 # ----------------------------------------------------------------------------------------------------------------- products
 
 
-def test_a_product_deleted_by_hand_comes_back(project: LiveProject) -> None:
+def test_product_deleted_by_hand_is_made_again_by_the_live_engine(project: LiveProject) -> None:
     project.write("assets/deep/b.txt", "b")
     with project.running():
         project.forget()

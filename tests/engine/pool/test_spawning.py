@@ -38,7 +38,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def change(project: Path, text: str, count: int = 5) -> None:
-    """Write `count` sources, each in a folder of its own: the engine copies up to four files without a worker."""
+    """Write `count` sources, each in a separate folder. The engine copies up to four files of a folder without a worker."""
     for number in range(count):
         (project / "game" / f"{number}").mkdir(parents=True, exist_ok=True)
         (project / "game" / f"{number}" / "a.txt").write_text(text)

@@ -97,7 +97,7 @@ def put_source(store: Store, source: Source) -> None:
 # ----------------------------------------------------------------------------------------------------------------- sources
 
 
-def test_a_source_comes_back_with_every_stored_field_of_its_jobs(store: Store) -> None:
+def test_loaded_source_has_every_stored_field_of_its_jobs(store: Store) -> None:
     source = full_source()
     put_source(store, source)
     put_folder(store, "textures", fact("Textures/Ärger.png"))
@@ -176,7 +176,7 @@ def test_only_requested_sources_are_returned_and_a_source_without_folder_row_has
     assert store.archive().sources([]) == store.archive().sources([PathKey("missing.png")]) == {}
 
 
-def test_more_keys_than_fit_into_one_query_are_all_answered(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_beyond_the_limit_of_one_query_are_all_answered(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive_module, "CHUNK", 3)
     keys = [PathKey(f"{number}.png") for number in range(1, 11)]
     store.put(
@@ -358,7 +358,7 @@ def test_conflicts_are_filtered_by_name_and_without_names_all_are_returned(store
 # ----------------------------------------------------------------------------------------------------------- single values
 
 
-def test_ids_begin_with_one(store: Store) -> None:
+def test_new_ids_begin_with_one(store: Store) -> None:
     assert store.archive().next_ids() == (1, 1, 1, 1)
 
 

@@ -125,7 +125,7 @@ def test_rows_replaced_by_equal_rows_have_no_entry(built: tuple[Store, Follower]
     assert heard(store, follower) == []
 
 
-def test_changed_bytes_have_one_entry(built: tuple[Store, Follower]) -> None:
+def test_changed_bytes_of_a_product_have_one_entry(built: tuple[Store, Follower]) -> None:
     store, follower = built
 
     store.put(put_source=[source(1, "A.png", b"22")], drop_products=[(1,)], put_product=[product(2, 1, "linux/a.png", b"22")])
@@ -406,7 +406,7 @@ for turn in range(100_000):
 
 
 @pytest.mark.real
-def test_a_killed_engine_leaves_no_gap(store: Store) -> None:
+def test_feed_has_no_gap_after_an_engine_is_killed(store: Store) -> None:
     store.writer.close()
     follower = Follower()
     for life in (1, 2):

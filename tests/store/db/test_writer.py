@@ -156,7 +156,7 @@ def test_changed_row_updates_only_indexes_that_may_differ(store: Store, operatio
     assert [step[1] for step in steps].count("IdxDelete") == indexes  # of jobs: run key, unfinished, warnings and errors
 
 
-def test_files_that_differ_in_case_alone_are_two_rows(store: Store) -> None:
+def test_files_that_differ_only_in_case_are_two_rows(store: Store) -> None:
     store.put(put_file=[(1, "a.png", 0, 1, 2), (1, "A.png", 0, 1, 2)])
     store.put(drop_file=[(1, "a.png")])
 
@@ -182,7 +182,7 @@ def test_dropping_a_source_deletes_all_rows_that_belong_to_it(store: Store) -> N
     assert {table: store.count(table) for table in OWNED} == dict.fromkeys(OWNED, 0)
 
 
-def test_dropping_a_job_leaves_its_source_and_analysis(store: Store) -> None:
+def test_dropping_a_job_keeps_its_source_and_analysis(store: Store) -> None:
     fill(store)
 
     store.put(drop_job=[(1,)])
@@ -391,7 +391,7 @@ def test_scan_folders_keep_their_ids_and_the_ids_of_removed_ones_are_returned(st
     assert store.rows("SELECT ScanFolder FROM ScanFolders WHERE ScanFolderID = ?", store.scan_folder) == [("/new",)]
 
 
-def test_dropping_a_scan_folder_takes_its_sources_and_files(store: Store) -> None:
+def test_dropping_a_scan_folder_deletes_its_sources_and_files(store: Store) -> None:
     fill(store)
 
     store.writer.drop_scan_folder(store.scan_folder)

@@ -188,7 +188,7 @@ def test_after_and_slower_compare() -> None:
 @pytest.mark.parametrize(
     ("value", "duration_ms"), [("200ms", 200), ("1.5s", 1500), ("3", 3000), ("2m", 120_000), ("1h", 3_600_000)]
 )
-def test_slower_takes_durations(value: str, duration_ms: float) -> None:
+def test_slower_term_accepts_durations(value: str, duration_ms: float) -> None:
     assert parse(f"slower:{value}").terms == (Between("duration_ms", duration_ms + 1, math.inf, is_negated=False),)
 
 

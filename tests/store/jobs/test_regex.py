@@ -1,4 +1,4 @@
-"""Searching joined texts finds the same as searching each text; errors explain mistakes in a pattern."""
+"""A search of joined texts gives the same result as a search of each text; errors explain mistakes in a pattern."""
 
 from __future__ import annotations
 

@@ -108,7 +108,9 @@ def test_walks_and_paths_equal_those_of_the_oracle(
 
 @settings(max_examples=15, deadline=None)
 @given(products=PAIRS, start=ONES)
-def test_asset_list_has_all_reachable_products_and_orphans_are_the_others(blank: Rows, products: Pairs, start: set[int]) -> None:
+def test_asset_list_has_all_reachable_products_and_orphans_are_all_other_products(
+    blank: Rows, products: Pairs, start: set[int]
+) -> None:
     oracle = Oracle(products, [])
     seeds = {Node(at + 1) for at in start}
     with made(blank, products, [], is_foreign=False) as graph:
@@ -218,7 +220,7 @@ def test_dependencies_are_followed_only_on_the_same_platform(tmp_path: Path) -> 
     assert of_source == [11]
 
 
-def test_intermediate_source_leads_to_the_product_with_the_same_file(tmp_path: Path) -> None:
+def test_intermediate_source_is_linked_to_the_product_with_the_same_file(tmp_path: Path) -> None:
     import sqlite3
 
     rows = Rows(tmp_path / "assetdb.sqlite", 2)

@@ -162,7 +162,7 @@ def test_totals_in_a_snapshot_ignore_later_changes(store: Store) -> None:
 # -------------------------------------------------------------------------------------------------------- of one job or source
 
 
-def test_the_last_five_runs_come_the_newest_first(store: Store) -> None:
+def test_last_five_runs_are_listed_newest_first(store: Store) -> None:
     store.put(put_source=[source_row()], put_job=[job_row(), job_row(2, platform="windows")])
     for run_key in range(1, 9):
         store.put(put_run=[(1, run_key, 1000 + run_key, 5, 0, f"reason {run_key}", "", "", 7, "1", b"", "", "")])
@@ -253,7 +253,7 @@ def test_file_of_a_path_is_that_of_its_source_otherwise_of_the_first_scan_folder
     assert reader.file("tex/b.png") is None
 
 
-def test_metrics_have_counts_and_durations_for_each_builder(store: Store) -> None:
+def test_metrics_have_counts_and_durations_of_each_builder(store: Store) -> None:
     store.put(
         put_source=[source_row(1, "a.png"), source_row(2, "b.png")],
         put_job=[

@@ -38,7 +38,7 @@ def job(store: Store, job_id: int, run_key: int, **changes: Any) -> None:
     )
 
 
-def test_a_session_has_the_runs_since_the_one_before(store: Store) -> None:
+def test_session_has_the_runs_since_the_previous_session(store: Store) -> None:
     job(store, 1, 5)
     store.put(put_session=[session_row(kind="start")])
     job(store, 2, 6, outcome=1, duration_ms=40)
