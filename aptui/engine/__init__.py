@@ -1,1 +1,4 @@
-"""The engine: performs the pipeline's commands; each file owns exactly one piece of the outside world."""
+"""The engine: performs the pipeline's commands.
+
+Each package handles one area: the cache, worker processes, scans of sources, the watcher, the loop, the live engine.
+"""

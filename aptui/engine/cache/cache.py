@@ -1,9 +1,9 @@
 """The cache on disk: the only module that makes, moves or deletes a product.
 
-A commit has five steps: sync the staged products while the intent rows are written (for files that were just saved, these rows
-are written earlier: `announced`); rename all products and sync the folders; save the rows of products and jobs and clear the
-intents in one transaction; delete stale products; then the caller sends the notices. Whenever the engine dies, the next start
-finds either the old rows (and intents that name the files which may be newer) or the new rows.
+A commit has five steps: sync the staged products while the intent rows are written (for files that were just saved, these rows are
+written earlier: `announced`); rename all products and sync the folders; save the rows of products and jobs and clear the intents in
+one transaction; delete stale products; then the caller sends the notices. If the engine dies during a commit, the next start finds
+either the old rows, with intents that name the products which may be newer, or the new rows.
 
     <cache>/<platform>/…        products
     <cache>/Intermediate Assets/…  products on platform `common`
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 class ProductIndex(Protocol):
-    """Queries about recorded products, which the cache asks of the asset database."""
+    """Queries of the cache about the products that the asset database records."""
 
     def products_in(self, folder: str) -> dict[str, bytes]:
         """Return {product name: SHA-256} of the products directly in the cache folder `folder`."""
@@ -82,11 +82,14 @@ class AnnouncedIntents:
 
     def __init__(self) -> None:
         self._waiting: dict[int, tuple[PathKey, Callable[[], dict[PathKey, frozenset[tuple[int, str]]]]]] = {}
-        """{run key: its file, and a function that waits for the disk and returns {file: (job id, product name) of each existing
-        product}}."""
+        """{run key: (source of the copy, function)}.
+
+        The function waits until the intents are on the disk, and returns {source: (job id, product name) of each product that has
+        an intent}.
+        """
 
     def announce(self, copies: Sequence[tuple[PathKey, tuple[int, ...]]], writer: Writer) -> None:
-        """Begin to write intents for the products of these copies, given as (file, run keys of its copies)."""
+        """Begin to write intents for the products of copy jobs. Each of `copies` is (source, run keys of its copy jobs)."""
         if copies:
             recorded = writer.announce_intents(copies)
             self._waiting.update((run_key, (key, recorded)) for key, run_keys in copies for run_key in run_keys)
@@ -110,14 +113,14 @@ class AnnouncedIntents:
 _SYNC_EACH_UP_TO = 3
 """Maximum number of folders of one commit that are synced one by one; for more, one `syncfs` costs less."""
 RESERVE_BYTES = 128 * 1024 * 1024
-"""Minimum free space of the disk: with less, no job is started. O3DE has the same limit."""
+"""Minimum free space (bytes) of the cache's disk. If less space is free, no job is started. O3DE has the same limit."""
 
 _MOST_DELETED = 10_000
 _MOST_PLACED = 20_000
 _COMMON = f"{COMMON_PLATFORM}/"
 _STAGING, _TRASH, _LOCK = (f"{OWN_FOLDER}/{name}".encode() for name in ("staging", "trash", "lock"))
 _DATABASE_FILES = tuple(f"{DATABASE}{suffix}" for suffix in ("", "-wal", "-shm", "-journal"))
-"""Names that must not be links: SQLite would write through the link."""
+"""Names of the database's files. They must not be links, because SQLite would write to the target of the link."""
 
 
 class Cache:
@@ -140,7 +143,7 @@ class Cache:
         self._suspect: set[str] = set()
         """Folders with a file whose row was deleted: the next start checks them even if their times are unchanged."""
         self.deleted: dict[str, None] = {}
-        """The last products that the engine deleted and has not made again: the watcher of the cache ignores them."""
+        """The products that the engine deleted most recently and has not made again. Notifications about them are ignored."""
         self.placed: dict[str, Stamp] = {}
         """{name: stamp} of the last intermediates that were placed. If a file has a different stamp, another program changed it."""
         self.announced = AnnouncedIntents()
@@ -149,12 +152,12 @@ class Cache:
     # ---------------------------------------------------------------------------------------------------------- open, close
 
     def take(self) -> None:
-        """Acquire the folder and lock it.
+        """Create the cache folder if necessary, and lock it.
 
         Raises:
-            BusyError: another engine holds the folder. UserError: another user owns it, or a link, a device or a pipe has the
-                path of a file or folder of the cache.
-            HostError: the folder cannot be written.
+            BusyError: another engine holds the folder. UserError: another user owns it, or a link, a device or a pipe is at the path
+            of a file or folder of the cache.
+            HostError: the cache folder cannot be written.
         """
         refuse_other_kinds(self.root, self._platforms, _DATABASE_FILES)
         if not self.own.is_dir():
@@ -188,7 +191,7 @@ class Cache:
             raise HostError(f"cache '{self.root}' cannot be written: {error.strerror}", hint="check its disk") from error
 
     def close(self) -> None:
-        """Release the folder, and delete the trash in it."""
+        """Unlock the cache folder, and delete the trash in it."""
         if self._lock < 0:
             return
         with contextlib.suppress(OSError):
@@ -234,7 +237,10 @@ class Cache:
                 tree.remove(b"%s/%s" % (_STAGING, os.fsencode(name)))
 
     def _tree(self) -> contextlib.closing[ConfinedTree]:
-        """Open the cache as a confined tree for one operation; a tree kept open could point to a folder that was replaced since."""
+        """Open the cache as a confined tree for one operation.
+
+        A tree that stays open could refer to a folder that was replaced since.
+        """
         return contextlib.closing(ConfinedTree(self._root))
 
     def refuse_full_disk(self) -> None:
@@ -254,12 +260,12 @@ class Cache:
     def commit(
         self, order: CommitProducts, writer: Writer, rows_of: Callable[[int], Iterable[JobRow]], mark: Rows | None = None
     ) -> tuple[list[int], list[tuple[int, str, int]]]:
-        """Perform a commit; return the run keys whose products are recorded, and the failed runs as in `ProductsCommitted.failed`.
+        """Perform a commit; return the run keys of the recorded runs, and the failed runs (form: `ProductsCommitted.failed`).
 
-        `rows_of` returns the rows of a run, and may wait for them; `mark` are rows to save in the same transaction.
+        `rows_of` returns the database rows of a run, and may wait for them; `mark` are rows to save in the same transaction.
 
         Raises:
-            HostError: the database cannot be written; nothing was recorded, and the next start recovers the commit.
+            HostError: the database cannot be written. No row was saved, and the next start completes or undoes the commit.
         """
         intents = [row for commit in order.commits if not self.announced.covers(commit) for row in _intents_of(commit)]
         wait_for_intents = writer.record_intents(intents) if intents else None
@@ -307,13 +313,19 @@ class Cache:
         return [commit.run_key for commit in done], failed
 
     def doubt_rows(self, folders: set[str]) -> Rows:
-        """Return rows that make the next start check these folders, unless this engine records their times before it ends."""
+        """Return rows that mark these folders as doubtful.
+
+        The next start checks each of these folders, unless this engine records the folder's ctime before it ends.
+        """
         fresh = {folder for folder in folders if folder} - self._doubted
         self._doubted |= fresh
         return {"put_cache_folder": [(folder, 0) for folder in fresh]} if fresh else {}
 
     def _place(self, commit: JobCommit, touched: set[str], placement: Placement) -> tuple[str, int]:
-        """Rename one job's products into place; return the error ("" = none), and how many are in place."""
+        """Rename one job's products to their paths in the cache.
+
+        Return the error ("" = no error), and the number of renamed products.
+        """
         for name, data, is_new in commit.identities:
             try:
                 self._place_identity(commit.run_key, name + META_SUFFIX, data, touched, placement, replaces=is_new)
@@ -362,12 +374,15 @@ class Cache:
             self._note_placed(name)
 
     def _touch(self, names: Iterable[str]) -> None:
-        """Set the times of products that were remade with equal bytes to now; a file with several names keeps its time."""
+        """Set the file times of products that were made again with equal bytes to now.
+
+        A file with several hard links keeps its time.
+        """
         with self._tree() as tree:
             for name in names:
                 with contextlib.suppress(OSError):
                     if tree.status(_path_of(name)).st_nlink > 1:
-                        continue  # this machine's result store has the same file, and detects writes by the file's time
+                        continue  # the other hard link is in this machine's result store, which detects writes by the file's time
                     tree.touch(_path_of(name))
                     if name.startswith(_COMMON):
                         self._note_placed(name)
@@ -407,7 +422,7 @@ class Cache:
                     tree.remove(b"%s/%d" % (_STAGING, run_key))
 
     def delete(self, names: Iterable[str]) -> list[str]:
-        """Delete products, and folders that become empty; return messages about those that cannot be deleted.
+        """Delete products, and folders that become empty; return a message about each product that cannot be deleted.
 
         The identity file of an intermediate is deleted with it.
         """
@@ -438,7 +453,7 @@ class Cache:
         return problems
 
     def _remove_empty(self, tree: ConfinedTree, folder: str) -> None:
-        while folder:  # up to and including the folder of the platform, which may be disabled by now
+        while folder:  # the platform's folder is removed, too, because the platform may be disabled by now
             try:
                 tree.remove_folder(_path_of(folder, is_folder=True))
             except OSError:
@@ -463,9 +478,9 @@ class Cache:
     def folder_rows(self, index: ProductIndex) -> Rows:
         """Return rows that record the present ctime of every folder that the engine changed since the last call.
 
-        Another program may have changed the folder too, and the new ctime would hide that. So the next start checks a folder in
-        which files are missing or unexpected, or whose ctime is too recent to show another change. The row of a deleted folder
-        stays, because it proves that the engine made the folder of that name.
+        Another program may have changed the folder too, and the recorded ctime would hide that change. So a folder is recorded as
+        doubtful, and the next start checks it, if files in it are missing or unexpected, or if its ctime is too recent to show one
+        more change. The row of a deleted folder stays, because it proves that the engine made the folder of that name.
         """
         folders = dict.fromkeys(self._suspect, 0)
         for folder in self._dirty - self._suspect:
@@ -509,7 +524,10 @@ class Cache:
             writer.finish({"doubt_job": [(job_id,) for job_id in doubtful]}, sorted({intent.run_key for intent in intents}))
 
     def is_touched(self, index: ProductIndex, *, trusts_times: bool = True) -> bool:
-        """Whether any folder changed since the last engine; with `trusts_times`, a folder with the recorded ctime is unchanged."""
+        """Whether any folder changed since the last engine ended.
+
+        With `trusts_times`, a folder with its recorded ctime counts as unchanged.
+        """
         return any(
             read_ctime_ns(self._path(folder)) != ctime_ns or not (trusts_times or self._is_whole(folder, index))
             for folder, ctime_ns in index.cache_folders().items()
@@ -518,14 +536,14 @@ class Cache:
     def find_lost(
         self, index: ProductIndex, say: Callable[[str], None], *, trusts_times: bool = True
     ) -> tuple[list[str], list[str]]:
-        """Return recorded products that are missing, and files without rows, which are deleted.
+        """Delete files without rows. Return the recorded products that are missing, and the deleted files.
 
         The engine did not make a folder that has no row: the files in such a folder stay, and `say` reports the folder.
 
         Args:
             index: the recorded products.
             say: receives sentences for users.
-            trusts_times: leave out folders that have the recorded ctime.
+            trusts_times: do not check folders that have their recorded ctime.
         """
         gone: list[str] = []
         orphans: list[str] = []

@@ -34,7 +34,7 @@ _ELSEWHERE = "set 'cache' (or 'logs') to that place, or mount it there"
 
 
 def refuse_other_kinds(root: Path, folders: Iterable[str], files: Iterable[str]) -> None:
-    """Raise UserError for a link, a device, a pipe or a socket in the place of a file or folder of the cache.
+    """Raise UserError if a link, a device, a pipe or a socket is at the path of a file or folder of the cache.
 
     A link leads to files outside the cache: these are not products, and the engine must not write or delete them.
 
@@ -87,7 +87,8 @@ def empty_in_background(folder: int) -> None:
 
     subprocess.run(
         ["/bin/sh", "-c", 'rm -rf -- "$@" </dev/null >/dev/null 2>&1 &', "sh", *(f"./{name}" for name in names)],
-        cwd=f"/proc/self/fd/{folder}",  # use the open folder, because its path may lead to another folder or to a link by now
+        # use the descriptor of the folder, because another folder or a link may be at its path by now
+        cwd=f"/proc/self/fd/{folder}",
         start_new_session=True,
         check=False,
     )
@@ -106,11 +107,11 @@ def close_to_others(path: Path) -> None:
 
 
 NO_FOLDER = -1
-"""Stands for the ctime of a folder that does not exist or is not a folder."""
+"""Used instead of a ctime if the folder does not exist, or another kind of file is at its path."""
 
 
 def read_ctime_ns(path: bytes) -> int:
-    """Return the ctime of a folder (ns since 1970), or `NO_FOLDER`. No program can set it back, unlike the mtime."""
+    """Return the ctime of a folder (ns since 1970), or `NO_FOLDER`. Unlike the mtime, no program can set the ctime back."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -119,7 +120,7 @@ def read_ctime_ns(path: bytes) -> int:
 
 
 _FEWEST_APART, _MOST_HELD = 8, 250
-"""Minimum number of files for which a thread is worth its cost, and maximum number of held files.
+"""Minimum number of held files that a thread frees (starting a thread for fewer costs more), and maximum number of held files.
 
 One message can carry at most 253 descriptors (SCM_MAX_FD).
 """
@@ -169,7 +170,10 @@ class ReplacedFiles:
 
 
 class Placement:
-    """The renames of one commit: only from the folder `staging`, never through a link, even if a worker reports such a path."""
+    """The renames of one commit.
+
+    A rename from outside the folder `staging` or through a link is refused, even if a worker reports such a path.
+    """
 
     def __init__(self, staging: Path, root: bytes, replaced: ReplacedFiles) -> None:
         self._staging = str(staging)
@@ -227,7 +231,7 @@ class Placement:
         return from_text(next((staged[len(prefix) :] for prefix in self._prefixes if staged.startswith(prefix)), ""))
 
     def close(self) -> None:
-        """Close all open folders; the next move opens its folders again."""
+        """Close all open folders; the next rename opens its folders again."""
         self._sources.close()
         self._targets.close()
 

@@ -1,7 +1,7 @@
 r"""Catalogs: for each platform one file that maps asset ids to products for a runtime.
 
-They are made from the asset database when all jobs are done. `<cache>/<platform>.catalog.jsonl` is JSON Lines in UTF-8, one object
-a line, `\n` after each:
+Catalogs are written from the asset database when all jobs are done. `<cache>/<platform>.catalog.jsonl` is JSON Lines in UTF-8, one
+object a line, `\n` after each:
 
     {"format":"aptui catalog","version":1,"project":"demo","platform":"linux"}
     {"id":"{UUID}:7","path":"meshes/rock.mesh","type":"{UUID}","size":10,"digest":"<SHA-256>",
@@ -13,9 +13,9 @@ The first line identifies the file. Each other line describes one product. `path
 before, 1 right after, 2 on demand). `legacy` are former asset ids. The asset id of a dependency may have no product.
 Intermediates are not listed. Equal databases give equal bytes.
 
-A catalog is written to a temporary file and renamed, so that no reader gets half of it. While engines run it may be older than the
-database, but never newer. The first change of a product removes the mark in the database (`store.db.change_log`), and saving the
-catalogs restores the mark.
+A catalog is written to a temporary file and renamed, so that no reader gets half of it. While an engine runs, a catalog may be
+older than the database, but never newer. The first change of a product removes the mark in the database (`store.db.change_log`),
+and saving the catalogs restores the mark.
 """
 
 from __future__ import annotations
@@ -51,15 +51,18 @@ def path_of(cache_dir: Path, platform: str) -> Path:
 
 
 def platforms_of(project: Project) -> tuple[str, ...]:
-    """Return the platforms that have catalogs: all with products for a runtime, even if this run does not build the platform."""
+    """Return the platforms that have catalogs.
+
+    These are all platforms with products for a runtime, even if this run does not build the platform.
+    """
     listed = (*(platform.id for platform in project.platforms), *project.resting_platforms)
     return tuple(platform for platform in listed if platform != COMMON_PLATFORM)
 
 
 def mark_of(cache_dir: Path, project: str, platforms: Sequence[str]) -> str:
-    """Return a text that identifies the present files of these catalogs.
+    """Return a mark: a text that identifies the present files of these catalogs.
 
-    The database stores the text of the files that were written last.
+    The database stores the mark of the catalogs that were written last.
     """
     seen = {platform: _stamp(path_of(cache_dir, platform)) for platform in sorted(platforms)}
     return json.dumps([FORMAT_VERSION, project, seen], separators=(",", ":"))
@@ -74,7 +77,7 @@ def _stamp(path: Path) -> list[int]:
 
 
 class Catalogs:
-    """The catalogs of one cache, for as long as its engine runs.
+    """The catalogs of one cache while its engine runs.
 
     Args:
         database: the asset database that `writer` writes.
@@ -87,9 +90,9 @@ class Catalogs:
         self._writer, self._database, self._project, self._platforms = writer, database, project, tuple(platforms)
         self._folder = database.parent
         self._saved: int | None = 0 if mark == mark_of(self._folder, project, platforms) else None
-        """Number of this engine's product changes that the catalogs contain.
+        """Number of product changes by this engine that the catalogs include.
 
-        None = the catalogs have the state of an earlier engine.
+        None = the catalogs on the disk do not match the database.
         """
         self._mark = mark if self._saved is not None else None
         """The mark of the catalogs on the disk, even if products changed since; None = their contents are unknown."""
@@ -98,7 +101,7 @@ class Catalogs:
         self._problem = ""
 
     def save(self) -> None:
-        """Update the catalogs, and return when they are written.
+        """Write the catalogs that are out of date, and wait until they are written.
 
         Raises:
             HostError: a catalog or the database cannot be written.
@@ -142,7 +145,7 @@ class Catalogs:
     # ------------------------------------------------------------------------------------------------------------- writing
 
     def _write_all(self, names: Collection[str] | None) -> None:
-        """Write the changed lines of the products `names`, None = all lines."""
+        """Replace the lines of the products `names` in the catalogs; None = write all lines."""
         from aptui.store.queries.reader import open_reader
 
         with translate_errors(self._database), contextlib.closing(open_reader(self._database)) as reader, reader.snapshot():

@@ -1,11 +1,11 @@
-"""Changed files: gathers the notifications of the watcher, and makes the engine check the files and folders at the right time.
+"""The change tracker: gathers the notifications of the watcher, and makes the engine check the reported files and folders.
 
 A notification only requests a check. The check begins when no version-control operation and no `aptui hold` is in progress, no scan
 is running, and no process writes the file any more (`live.writing`).
 
-A known file or folder that is missing may come back: some programs remove or rename a file and write it again. So a deletion
-takes effect only after two checks (`live.writing.Absences`). Files that were reported with it are checked later; until then the
-missing file is treated as unchanged.
+A known file or folder that is missing may appear again, because some programs remove or rename a file and write it again. So a
+deletion takes effect only after two checks (`live.writing.Absences`). Files that were reported together with the missing file wait
+for the second check; until then the missing file is treated as unchanged.
 
 Tests: `tests/engine/live/test_supervisor.py`.
 """
@@ -41,16 +41,16 @@ if TYPE_CHECKING:
 
 # Intermediate products that another program changed must not be used: the engine checks them, and their jobs make them again.
 #
-# The watcher also reports intermediates that the engine wrote. The engine recognizes its own files by the stamp that it
-# noted when it placed them (`Cache.placed`), so that a build costs one stat for each file. Names are gathered for 0.1 s, and
-# also while a scan or a commit is under way.
+# The watcher also reports intermediates that the engine wrote. The engine recognizes an intermediate that it wrote by the stamp of
+# the file, which it stored when it placed the file (`Cache.placed`), so one `stat` for each file is enough. Reported paths are
+# gathered for 0.1 s, or longer while a scan or a commit is in progress.
 
 _GATHER_S = 0.1
 _PREFIX = f"{COMMON_PLATFORM}/"
 
 
 class WrittenIntermediates:
-    """Files below the folder of intermediates that were reported since the last check.
+    """Reported files below the folder of intermediates that were not checked yet.
 
     Args:
         cache: the cache folder.
@@ -64,14 +64,14 @@ class WrittenIntermediates:
         """When (monotonic) the next check is due."""
 
     def note(self, paths: Iterable[bytes], now: float) -> None:
-        """Note changed files or folders in the cache."""
+        """Note reported files and folders of the cache that are below the folder of intermediates."""
         found = [path for path in paths if path.startswith(self._top)]
         self._paths.update(dict.fromkeys(found))
         if found and self.due is None:
             self.due = now + _GATHER_S
 
     def check(self, engine: Engine, now: float) -> None:
-        """Check the files that were changed after the engine wrote them."""
+        """Make the engine check the intermediates that were changed after the engine wrote them."""
         if self.due is None or now < self.due:
             return
         if engine.scans.is_scanning or engine.pipeline.jobs.committing:
@@ -96,7 +96,10 @@ class WrittenIntermediates:
         return list(engine.archive.owners(other)) if other else []
 
     def _is_as_placed(self, engine: Engine, name: str) -> bool:
-        """Whether a file is unchanged since the engine placed it; True for missing products, which other checks find."""
+        """Whether a file is unchanged since the engine placed it.
+
+        True also for missing products, because other checks find them.
+        """
         seen = stamp_of(self._cache + from_text(cache_path(name)))
         if seen is None:
             return not find_identified(name) or name in engine.cache.deleted
@@ -104,17 +107,23 @@ class WrittenIntermediates:
 
 
 BEGAN = "watching began"
-"""Reason of the scan that follows when the watcher has begun to watch a root."""
+"""Reason that is given for the scan after the watcher has begun to watch a root."""
 _HOLD_CHECK_S = 0.02
 _AFTER_HOLD_S = 0.03
 """Notifications of the last writes under a lock may come after its release."""
 _SECOND_CHECK_S = 2.5
-"""Delay before a second check, which reads files again whose bytes were read within two seconds of their last change: a coarse
-clock may hide one more change."""
+"""Delay (seconds) before a second check.
+
+The second check reads again the files whose bytes were read within two seconds of their last change, because a coarse clock may hide one more
+change.
+"""
 _SLICE_S = 0.004
 """Time limit (seconds) of one slice of checks; between slices the engine answers clients."""
 _MOST_FOLDERS = 64
-"""If more folders changed, one scan costs less, and processes all changes as one batch."""
+"""Maximum number of folders that are checked one by one.
+
+If more folders changed, a scan costs less, and processes all changes as one batch.
+"""
 
 
 class ChangeTracker:
@@ -146,15 +155,15 @@ class ChangeTracker:
         self._placing: deque[bytes] = deque()
         """Reported paths whose folders are still to be determined; paths that arrive in the meantime form the next batch."""
         self._folders_due: dict[str, set[PathKey]] = {}
-        """{folder to check: its files that are read again, even if their stored state matches}."""
+        """{folder to check: keys of its files that are read even if their stored state matches}."""
         self._whole: set[str] = set()
         """The folders in `_folders_due` that are checked as a whole, not only their named files."""
         self._pending_folders: set[str] | None = None
-        """Relative folders that had pending work when the first path of the batch was handled, and their parent folders."""
+        """Relative folders that had pending work when the first path of this batch was handled, with all folders above them."""
         self._have_folders: dict[str, bool] = {}
-        """{relative folder: whether the stored state has folders below it}; most files are in folders without subfolders."""
+        """{relative folder: whether the stored state has subfolders of it}."""
         self._named: dict[PathKey, bytes] = {}
-        """{key: path in the notification}; the stored path of the file with that key may differ."""
+        """{key of a file: its path in the notification}; the stored path with the same key may be spelled differently."""
         self._trees: dict[PathKey, None] = {}
         self._is_cut_short = False
         """Whether checking was interrupted for clients and has to continue."""
@@ -198,7 +207,7 @@ class ChangeTracker:
             self._paths.update(dict.fromkeys(self._shared_files.check_all(self.engine.scans.links)))
 
     def check_soon(self, path: bytes) -> None:
-        """Check a source (absolute path) as if the watcher had reported it."""
+        """Schedule a check of a source (absolute path), as after a notification of the watcher."""
         self._paths[path] = None
 
     def forget(self) -> None:
@@ -312,7 +321,7 @@ class ChangeTracker:
 
     @property
     def is_looking_again(self) -> bool:
-        """Whether the engine is busy only with the second check of recently written files."""
+        """Whether the only work in progress is the second check of recently written files."""
         return self._is_looking_again and not self._is_anything_gathered
 
     @property
@@ -321,11 +330,11 @@ class ChangeTracker:
 
     @property
     def is_amid_changes(self) -> bool:
-        """Whether changes that were reported together are only partly checked: no job may start with half of them."""
+        """Whether changes that were reported together are only partly checked: no job may start before all of them are checked."""
         return bool(self._placing or self._absences or self._folders_due)
 
     def _check(self, engine: Engine, now: float) -> None:
-        """Check the gathered paths for a short time, because clients wait; the next turn continues."""
+        """Check gathered paths for a limited time, because clients wait; the next turn of the loop continues."""
         until = time.monotonic() + _SLICE_S
         if not self.is_amid_changes:
             self._placing, self._paths, self._pending_folders = deque(self._paths), {}, None
@@ -394,7 +403,8 @@ class ChangeTracker:
         was_waited_for = self._absences.settle(path)
         if seen is None:
             self._writing.finish(rels)
-            self._is_lost = self._is_lost or "" in rels  # a scan folder is missing: the scan reports that
+            # the missing path is a scan folder, and the scan reports a missing scan folder
+            self._is_lost = self._is_lost or "" in rels
             for rel in filter(None, rels):
                 if not was_waited_for and engine.is_unknown_path(key_of(rel)):
                     continue  # the path was a temporary file, gone before its first notification
@@ -497,7 +507,7 @@ class ChangeTracker:
 
     @staticmethod
     def _check_nameless(engine: Engine, now: float) -> None:
-        """Check sources whose wait for their identity file has ended: they get a new identity file."""
+        """Check the sources whose wait for an identity file has ended; the check creates the missing identity files."""
         for held in engine.metadata.due(now):
             key = key_of(held[1])
             engine.scans.check_folder(parent(key), frozenset({key}))
@@ -507,11 +517,11 @@ class ChangeTracker:
 
     @property
     def holds(self) -> tuple[str, ...]:
-        """Descriptions of the clients that hold changes back (`aptui hold`)."""
+        """Descriptions of the clients that delay the processing of changes (`aptui hold`)."""
         return (*([self._held_by] if self._held_by else ()), *(why for _client, why in self._people))
 
     def hold(self, client: int, why: str) -> None:
-        """Gather changes, but process none until `release`."""
+        """Gather changes, but do not process them until `release` is called."""
         self._people[client, why] = None
 
     def release(self, client: int) -> None:
@@ -530,7 +540,7 @@ class ChangeTracker:
     # --------------------------------------------------------------------------------------------------------- what was asked for
 
     def rescan(self, *, retries: bool) -> None:
-        """Scan everything as soon as no client holds changes back."""
+        """Scan everything as soon as no client delays the processing of changes."""
         self._is_lost = True
         self._retries = self._retries or retries
 
@@ -569,5 +579,8 @@ class ChangeTracker:
 
 
 def _above_replaced_file(engine: Engine, folder: PathKey) -> tuple[str, ...]:
-    """Return the parent of a folder that may have replaced a file: only a check of the parent finds that the file is gone."""
+    """Return the parent of a folder if the folder may have replaced a file.
+
+    Only a check of the parent finds that the file is gone.
+    """
     return () if engine.is_unknown_path(folder) else (parent(folder),)

@@ -1,4 +1,4 @@
-"""A process of a feature that runs beside an engine. The engine's selector watches it, and it ends with the engine.
+"""A helper process: a process of a feature that runs while the engine runs. The engine's selector watches the process.
 
 Tests: `tests/features/gateway/test_gateway_process.py`, `tests/features/o3de/connection/test_connection_process.py`.
 """
@@ -33,7 +33,7 @@ class HelperProcess:
         self._selector, self._ended, self._on_output = selector, on_end, on_output
         self._pidfd = -1
         self.child: subprocess.Popen[bytes] | None = None
-        """The running process, None = none runs."""
+        """The running process, None = no process is running."""
 
     def watch(self, child: subprocess.Popen[bytes]) -> None:
         """Watch a process that was started just now."""

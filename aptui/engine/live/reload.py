@@ -1,6 +1,6 @@
-"""Reloading the configuration of a live engine in a thread when it may have changed.
+"""Reloads the configuration of a live engine in a thread when it may have changed.
 
-`live.supervisor` decides about the consequences.
+`live.supervisor` decides what the engine does with the new configuration.
 
 Tests: `tests/engine/live/test_supervisor.py`.
 """
@@ -32,7 +32,7 @@ _CHECK_EVERY_S = 1.0
 
 
 class Tools:
-    """The tools of the present configuration.
+    """Checks whether the tools of the present configuration have changed.
 
     Args:
         changed: called when a tool differs from the last check, or is gone.
@@ -45,13 +45,13 @@ class Tools:
         self._due_s = math.inf
 
     def next_deadline(self, config: Config) -> float:
-        """Return when (monotonic) the next check is due: at once for new tools, infinite without tools."""
+        """Return when (monotonic) the next check is due: 0 for a new configuration, infinity for a configuration without tools."""
         if not config.tools:
             return math.inf
         return self._due_s if config is self._config else 0.0
 
     def poll(self, config: Config, now_s: float) -> None:
-        """Check the tools when it is time."""
+        """Check the tools if the check is due."""
         if now_s < self.next_deadline(config):
             return
         self.check(config)
@@ -86,15 +86,15 @@ class LoadedConfiguration(Struct):
     callbacks: tuple[ReloadCallback, ...] = ()
 
     def is_other(self, config: Config, builders: tuple[Builder, ...]) -> bool:
-        """Whether the loaded configuration or its builders differ from the arguments in a way that needs another engine."""
+        """Whether the loaded configuration or its builders differ so much from the arguments that the engine has to be reopened."""
         return self.config is not None and (builders != self.builders or _decisive(self.config) != _decisive(config))
 
 
 class ConfigurationReload:
-    """Reads the configuration again, one reload at a time.
+    """Reloads the configuration, one reload at a time.
 
     Args:
-        load: reads it; called in a thread of its own.
+        load: reads the configuration; called in a separate thread.
         wake: ends the loop's sleep.
     """
 
@@ -106,11 +106,11 @@ class ConfigurationReload:
         self._thread: threading.Thread | None = None
 
     def want_soon(self) -> None:
-        """Read the configuration after a moment without changes."""
+        """Schedule a reload, which begins when the configuration was not changed for a moment."""
         self._at = time.monotonic() + _QUIET_S
 
     def want_now(self, callback: ReloadCallback | None) -> None:
-        """Read the configuration, and call `callback` with the result."""
+        """Schedule a reload now, which calls `callback` with the result."""
         if callback is not None:
             self._callbacks.append(callback)
         self._at = time.monotonic()

@@ -1,6 +1,6 @@
 """The request handler of the engine: answers clients of the local socket (`link.port`).
 
-It answers at once, or later when a condition holds. Other modules make all decisions.
+It answers a request at once, or later when a condition holds. Other modules make all decisions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LASTS_S = 90.0
 
 
 class InterestRequests:
-    """Handles reports of clients about the sources that they show; `clock` counts seconds."""
+    """Handles reports of clients about the sources that they show. `clock` returns monotonic seconds."""
 
     def __init__(self, live: EngineSupervisor, clock: Callable[[], float] = time.monotonic) -> None:
         self._live, self._clock = live, clock
@@ -69,7 +69,7 @@ class InterestRequests:
         request.answer(count=len(keys))
 
     def next_deadline(self, now: float) -> float | None:
-        """Return when the oldest raised priority ends."""
+        """Return when the priority that was raised first ends."""
         return max(now, self._start + self._numbers[0] + LASTS_S) if self._numbers else None
 
     def poll(self, now: float) -> None:
@@ -96,7 +96,7 @@ class _Asking(Struct):
 
 
 class LogRequests:
-    """Handles requests for logs; `clock` counts seconds."""
+    """Handles requests for the logs of running jobs. `clock` returns monotonic seconds."""
 
     def __init__(self, live: EngineSupervisor, clock: Callable[[], float] = time.monotonic) -> None:
         self._live, self._clock = live, clock
@@ -104,7 +104,7 @@ class LogRequests:
         live.parts.append(self)
 
     def take(self, request: Request, verb: port.ReadRunLog) -> None:
-        """Ask the worker of a job; the answer comes later.
+        """Request the log of a job from its worker; the client is answered later.
 
         Raises:
             KnownError: no engine is open at the moment.
@@ -156,7 +156,10 @@ _TROUBLE_S = 10.0
 
 
 class _Obstacle(Struct, frozen=True):
-    """Why `settle` cannot end until a user acts; clients are refused after `timeout_s`."""
+    """An obstacle that only a user can remove and that keeps `settle` from ending.
+
+    Waiting clients are refused after `timeout_s`.
+    """
 
     what: str
     hint: str
@@ -180,7 +183,7 @@ class _Settling(Struct):
 
 
 class _WaitingRequest(Struct):
-    """A request that is answered by `then` when `is_true` returns True."""
+    """A request that waits until `is_true` returns True. Then `then` is called and answers the request."""
 
     request: Request
     is_true: Callable[[], bool]
@@ -198,7 +201,7 @@ class FeatureAnswerer(Protocol):
 
 
 class RequestHandler:
-    """Answerer of an engine that stays up (`link.port.Answerer`)."""
+    """Answers the requests of clients to an engine that stays up (`link.port.Answerer`)."""
 
     def __init__(self, live: EngineSupervisor) -> None:
         self._live = live
@@ -225,7 +228,7 @@ class RequestHandler:
     # ------------------------------------------------------------------------------------------------------------ requests
 
     def take(self, request: Request) -> None:
-        """Handle a verb; answer it now or later."""
+        """Handle a request, whose record is `verb`; answer it now or later."""
         try:
             self._take(request)
         except KnownError as error:
@@ -375,7 +378,8 @@ class RequestHandler:
                 running_percent=[percents.get(job_id, -1) for job_id in running],
             )  # fmt: skip
 
-        # Answer when earlier rows are saved, so that a client that then reads the database finds everything published before.
+        # Answer when the rows of all published changes are saved, so that a client that reads the database after the answer finds
+        # these changes.
         self._waiting.append(_WaitingRequest(request, lambda: engine.saved_ticket >= ticket or live.engine is not engine, answer))
 
     def _connections(self) -> tuple[object, ...]:
@@ -440,7 +444,7 @@ class RequestHandler:
     # --------------------------------------------------------------------------------------------------------- the queue
 
     def _pause(self, request: Request, is_paused: bool) -> None:
-        """Pause or resume the start of jobs (`loop.dispatch.QueuePause`); running jobs go on."""
+        """Pause or resume the start of jobs (`loop.dispatch.QueuePause`); running jobs continue."""
         self._live.pause(is_paused)
         if not is_paused and self._live.watching.is_draining:
             self._live.watching.is_draining = False
@@ -620,5 +624,5 @@ def _refusal(obstacle: _Obstacle) -> BusyError:
 
 
 def _sum_shared(engine: Engine) -> SharingSum:
-    """Return the sums for shared results so far; zeros if none are in use."""
+    """Return the counts and sums of the shared results that were used so far; zeros if results are not shared."""
     return engine.runs.account.total() if engine.runs.account is not None else SharingSum()

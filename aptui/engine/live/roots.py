@@ -1,6 +1,4 @@
-"""The roots that a live engine watches: scan folders, the cache, the configuration.
-
-`live.changes` decides what follows from a notification.
+"""The roots that a live engine watches: scan folders, the cache, the configuration. `live.changes` handles the notifications.
 
 Tests: `tests/engine/live/test_supervisor.py`.
 """
@@ -36,7 +34,7 @@ def cookie_folder(cache: bytes) -> bytes:
 
 
 def roots_of(project: Project, cache: str, own_paths: Iterable[str], settings: Iterable[str]) -> list[NotifiedRoot]:
-    """Return what is watched for a project.
+    """Return the roots that are watched for a project.
 
     Args:
         own_paths: absolute paths of aptui's own files, whose changes are not reported.
@@ -49,7 +47,7 @@ def roots_of(project: Project, cache: str, own_paths: Iterable[str], settings: I
         if not any(other.recursive and other is not folder and is_below(folder.path, other.path) for other in project.scan_folders)
     ]
     platforms = [(platform.id, DELETIONS) for platform in project.platforms]
-    if os.path.isdir(os.path.join(cache, INTERMEDIATES)):  # few projects have intermediates
+    if os.path.isdir(os.path.join(cache, INTERMEDIATES)):  # the folder exists only if a builder made intermediates
         platforms.append((INTERMEDIATES, CONTENTS))
     roots += [
         NotifiedRoot(os.path.join(os.fsencode(cache), os.fsencode(name)), f"{PRODUCTS}:{name}", wants=wants)
@@ -66,13 +64,13 @@ _SETTINGS_NAMES = frozenset(
 def is_setting(path: bytes) -> bool:
     """Whether a path next to the configuration belongs to the configuration.
 
-    That is a file of the configuration (O3DE's files included), a builder, or a folder of configuration files or builders.
+    Such a path is a configuration file (also one of O3DE), a builder, or a folder of configuration files or builders.
     """
     name = os.path.basename(path).lower()
     return name.endswith((b".py", b".setreg", b".setregpatch", b".ini")) or name in _SETTINGS_NAMES
 
 
-# The watcher of a live engine's folders, and how well each folder is watched.
+# The watcher of a live engine's folders, and the watch mode of each folder.
 #
 # `live.changes` decides what follows from a notification.
 
@@ -107,10 +105,10 @@ class WatchedRoots:
     # -------------------------------------------------------------------------------------------------------- the watcher
 
     def start(self) -> bool:
-        """Watch the sources before the first scan, so that no change is missed between the two.
+        """Begin to watch the sources before the first scan, so that no change is missed between scan and watch.
 
         Returns:
-            Whether all folders are watched now. Then all notifications so far are about changes before the scan.
+            Whether all folders are watched now. If so, all notifications so far are about changes before the scan.
 
         Raises:
             HostError: the cache cannot be written.

@@ -1,8 +1,10 @@
-"""The engine supervisor: opens one engine after the other over the same cache, and keeps the watcher and the clients connected.
+"""The engine supervisor: opens one engine after another over the same cache.
+
+The watcher and the clients' connections stay in use.
 
 A new configuration needs a new pipeline: running jobs end (within 10 s), the engine is closed, another one opens, and its scan
-finds the differences. Errors are handled the same way: after a full disk or a lost scan folder the engine is closed, and opening it
-is retried. Clients stay connected.
+finds the differences. After an error the supervisor also reopens the engine: after a full disk or a lost scan folder the engine is
+closed, and opening it is retried. Clients stay connected.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ class DatabaseFileCheck:
         return self._due_s if writer is not None else math.inf
 
     def poll(self, writer: Writer | None, now_s: float) -> bool:
-        """Check when it is time; return whether there is a new problem."""
+        """Check the database file if the check is due; return whether there is a new problem."""
         if writer is None:
             self.trouble, self._due_s = "", 0.0
         elif now_s >= self._due_s:
@@ -78,9 +80,15 @@ class DatabaseFileCheck:
 
 
 _LATEST_DELAY_S = 0.05
-"""Delay before clients are notified of pending and running jobs; most jobs have ended by then, and only the end is reported."""
+"""Delay (seconds) before clients are notified of pending and running jobs.
+
+Most jobs have ended by then, and clients are notified only of their ends.
+"""
 _MANY, _AMONG_MANY_S = 100, 0.25
-"""If more than `_MANY` jobs changed, minimum interval (seconds) of these notices, because each changed job is checked."""
+"""Minimum interval (seconds) of notices about pending and running jobs if more than `_MANY` jobs changed.
+
+The interval is longer, because each changed job is checked.
+"""
 _WINDING_DOWN_S = 10.0
 _SETTLE_AFTER_S = 1.0
 _RETRY_S = (1.0, 30.0)
@@ -106,9 +114,9 @@ class EngineSupervisor:
 
     Args:
         config: the checked configuration.
-        load: reads it again; called in a thread of its own.
+        load: reads the configuration again; called in a separate thread.
         skips_start_scan: begin by watching, without a scan for earlier changes.
-        is_scanning_fast: the first value of the attribute.
+        is_scanning_fast: the initial value of the attribute.
     """
 
     def __init__(
@@ -134,10 +142,13 @@ class EngineSupervisor:
         self.endings: list[Callable[[], object]] = []
         """Called before the engine closes."""
         self.openings: list[Callable[[], object]] = []
-        """Called whenever a cache folder is opened again: it may be another folder at the same path."""
+        """Called whenever the cache is opened again, because another folder may be at its path by then."""
         self._debug_output: bool | None = None  # the value that a client set; None = the configured value
         self.is_scanning_fast = is_scanning_fast
-        """Whether starts and rescans skip files with the stored size and time; else they read the bytes of every file."""
+        """Whether starts and rescans skip files that have their stored size and time.
+
+        Otherwise they read the bytes of every file.
+        """
         self.ports: dict[str, int] = {}
         """TCP ports of this process: {name: port}."""
         self.gateway_report: GatewayReport | None = None  # None = no gateway runs
@@ -207,7 +218,8 @@ class EngineSupervisor:
             self.selector.close()
 
     def _engine(self) -> Engine:
-        if not self.config.project_dir.is_dir():  # a new cache would be in the way if the folder is mounted or moved back
+        # do not create a new cache here: the old folder may be mounted again or moved back
+        if not self.config.project_dir.is_dir():
             if self._moved_to:
                 what = (
                     f"project folder '{self.config.project_dir}' was moved away, its cache is '{self._moved_to}': the engine ends"
@@ -261,7 +273,7 @@ class EngineSupervisor:
 
     def turn(self) -> None:
         """Sleep until something happens, and handle it."""
-        self._poll_parts()  # poll twice per turn, because one part may have waited for another
+        self._poll_parts()  # poll twice per turn, because one part may have waited for another part
         engine = self.engine
         deadline = self._deadline(time.monotonic())
         wait_s = max(0.0, deadline - time.monotonic())
@@ -343,7 +355,7 @@ class EngineSupervisor:
             )
 
     def _rest(self, engine: Engine, now: float) -> None:
-        """Record that nothing is pending, after a delay, because another save may follow at once."""
+        """Record the idle state after a delay, because the user may save another file at once."""
         if self._is_first_scan:
             self._is_first_scan = False
             self.watching.first_scan_is_done()
@@ -360,7 +372,10 @@ class EngineSupervisor:
 
     @property
     def _is_at_rest(self) -> bool:
-        """Whether no job is pending, and reported changes are processed or wait for a user's action; the next start finds those."""
+        """Whether no job is pending, and each reported change is processed or waits for a user's action.
+
+        The next start finds the changes that wait.
+        """
         engine, watching = self.engine, self.watching
         if engine is None:
             return True
@@ -393,16 +408,17 @@ class EngineSupervisor:
             self._break_down(error)
         else:
             self._say("the engine continues", LogLevel.INFO)
-            self._rereading.want_now(None)  # reload, because a project folder that was created again needs new watches
+            # reload the configuration, because a project folder that was created again needs new watches
+            self._rereading.want_now(None)
 
     def is_cache_displaced(self) -> bool:
-        """Check whether the open cache was moved, replaced or deleted; the next turn closes such a cache."""
+        """Check whether the open cache was moved, replaced or deleted; if so, the next turn of the loop closes it."""
         self._place_at = time.monotonic() + _PLACE_CHECK_S
         self._is_displaced = self.engine is not None and not self.engine.cache.is_in_place
         return self._is_displaced
 
     def try_at_once(self) -> None:
-        """Retry to open the engine for a client, unless the last attempt was a moment ago."""
+        """Try again to open the engine because a client needs it, unless the last attempt was a moment ago."""
         if self.engine is None and time.monotonic() >= self._tried_at + _RETRY_S[0]:
             self._try_again()
 
@@ -444,7 +460,9 @@ class EngineSupervisor:
         self._rereading.want_now(callback)
 
     def check_unwatched(self) -> None:
-        """Check now the files that are not watched: tools, outside files that runs used, and sources with a second path.
+        """Check the files that are not watched.
+
+        These are tools, files outside the scan folders that runs used, and sources with a second path.
 
         The engine counts as busy until changed tools are in use.
         """
@@ -454,7 +472,7 @@ class EngineSupervisor:
             self.engine.check_outside_files()
 
     def _describe_anew(self, engine: Engine) -> None:
-        """Describe builders again by the bytes of their files, because runs used code that differs from their descriptions."""
+        """Describe builders again from the bytes of their files, because runs used code that differs from the descriptions."""
         if self.is_reopening:
             return
         self._outdated_count += 1
@@ -465,7 +483,7 @@ class EngineSupervisor:
         self._rereading.want_now(None)
 
     def _read_settings(self) -> None:
-        self.roots.follow_configuration()  # watch a folder of builders that is new
+        self.roots.follow_configuration()  # begin to watch a new folder of builders
         self._rereading.begin(dirs.builders_record(self.config.cache_dir))
 
     def _take_loaded(self, loaded: LoadedConfiguration) -> None:
@@ -478,7 +496,8 @@ class EngineSupervisor:
             else:
                 is_changed = loaded.is_other(self.config, self._builders)
                 is_reported = loaded.config.serve != self.config.serve
-                self.config = replace(self.config, serve=loaded.config.serve)  # the gateway's settings need no other engine
+                # a change of the gateway's settings does not require another engine
+                self.config = replace(self.config, serve=loaded.config.serve)
         if error and error != self._configuration_error:
             self._say(f"the configuration was not reloaded: {error}", LogLevel.ERROR)
         self._configuration_error = error
@@ -492,12 +511,12 @@ class EngineSupervisor:
                 self.engine.pause.is_on = True
 
     def switch_debug_output(self, is_on: bool) -> None:
-        """Run jobs with or without debug output, also after a reload of the configuration."""
+        """Set whether jobs run with debug output; the choice stays valid after a reload of the configuration."""
         self._debug_output = is_on
         self.adopt(self._as_switched(self.config))
 
     def switch_fast_scanning(self, is_on: bool) -> None:
-        """Let starts and rescans skip files with their stored size and time, or read every file."""
+        """Set whether starts and rescans skip files that have their stored size and time; otherwise they read every file."""
         self.is_scanning_fast = is_on
         if self.engine is not None:
             self.engine.is_full_scan = not is_on
@@ -559,7 +578,8 @@ class EngineSupervisor:
         if isinstance(notice, Progress):
             self.latest_progress = notice
         if isinstance(notice, JobProgress) and self.engine is not None and self.engine.pipeline.jobs.reports.moved:
-            self._held_progress[notice.job_id] = notice  # hold it, because clients must first be notified that the job runs
+            # hold the progress, because clients must first be notified that the job runs
+            self._held_progress[notice.job_id] = notice
         elif not (isinstance(notice, JobChanged) and notice.status in UNSETTLED):
             self._publish(notice)
         for listener in self.listeners:
@@ -612,7 +632,7 @@ class EngineSupervisor:
 
 
 def _close_engine(engine: Engine) -> None:
-    """Close an engine in any state; work that it cannot save is pending at the next start."""
+    """Close an engine in any state. Work whose rows cannot be saved is pending at the next start."""
     with contextlib.suppress(Exception):
         engine.is_stopping = True
         engine.settle()

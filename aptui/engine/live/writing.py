@@ -1,7 +1,7 @@
 """Files that are being written, or were just written: decides when each file may be checked.
 
 A file is checked at once unless another process holds it open for writing; then it is checked again after 1, 2, 4 … 50 ms. If the
-kernel cannot say, or if a file changes again within 150 ms, it is checked after 150 ms without a change, 5 s at most.
+kernel cannot say, or if a file changes again within 150 ms, it is checked after 150 ms without a change, at the latest after 5 s.
 
 Tests: `tests/engine/live/test_supervisor.py`.
 """
@@ -34,7 +34,7 @@ AWAY_S = 0.03
 
 
 class Absences:
-    """The paths of one batch of notifications that were missing at their first check."""
+    """The paths of one batch of notifications that were missing at their first check and wait for a second check."""
 
     def __init__(self) -> None:
         self._paths: dict[bytes, None] = {}
@@ -62,11 +62,11 @@ class Absences:
         return self._paths.pop(path, self) is None
 
     def may_come_back(self, engine: Engine, path: bytes, keys: Iterable[PathKey], now: float) -> bool:
-        """Whether a missing path was known, so that a second check has to confirm its deletion."""
+        """Whether a file or folder with this missing path was known, so that a second check has to confirm its deletion."""
         if path in self._paths:
             return False
         if not self._paths and not any(self._was_file(engine, key) or was_folder(engine, key) for key in keys):
-            return False  # once one path waits, every missing path of the batch waits, and no query is needed
+            return False  # if one path waits, every missing path of the batch waits without a query
         self._paths[path] = None
         self.due = now + AWAY_S
         return True
@@ -113,7 +113,7 @@ class _OpenFile(Struct):
 class FilesBeingWritten:
     """The files (absolute paths) whose checks are postponed.
 
-    `unfinished` are the previous facts of their sources, None = unknown.
+    `unfinished` has, for each of these sources, the facts (size, times, digest) before the write; None = unknown.
     """
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class FilesBeingWritten:
         return path in self._written or (not is_asked and is_open_for_writing(path) is True)
 
     def is_ready(self, engine: Engine, path: bytes, rels: Sequence[RelPath], seen: os.stat_result, now: float) -> bool:
-        """Whether a file may be checked now; otherwise it is checked again later."""
+        """Whether a file may be checked now; otherwise its check is postponed."""
         key = _stamp(seen)
         known = self._written.get(path)
         if known is not None:
@@ -146,7 +146,8 @@ class FilesBeingWritten:
         released_at, before = self._released.get(path, (-_LONGEST_WAIT_S, None))
         if now - released_at < _QUIET_S:
             if key == before and not is_coarse(seen.st_ctime_ns):
-                return False  # the notification is of the same save: two saves have equal times only on a coarse clock
+                # the notification is about a save that was checked already: two saves have equal times only on a coarse clock
+                return False
             self._put_off(engine, path, rels, _OpenFile(now + _QUIET_S, 0.0, now))
             return False
         is_open = is_open_for_writing(path)
@@ -163,7 +164,8 @@ class FilesBeingWritten:
         """Yield (path, whether the file exists) for each file that is due and that no process is writing any more.
 
         Args:
-            is_own: whether a file is aptui's own. Such a file is not awaited, because the writing client may wait for this engine.
+            is_own: whether a file is aptui's own. The check of such a file does not wait, because the client that writes the file may
+            wait for this engine.
         """
         for path, written in [item for item in self._written.items() if item[1].due <= now]:
             seen = stat_of(path)
@@ -186,11 +188,11 @@ class FilesBeingWritten:
             self._released.popitem(last=False)
 
     def forget(self, path: bytes) -> None:
-        """Drop the stamp of a file: its check is postponed."""
+        """Drop the stamp of a file, because its check is postponed."""
         self._released.pop(path, None)
 
     def finish(self, rels: Iterable[RelPath]) -> None:
-        """Use the current facts of these sources instead of their previous ones."""
+        """Drop the previous facts of these sources, because they are no longer being written."""
         for rel in rels:
             self.unfinished.pop(key_of(rel), None)
 

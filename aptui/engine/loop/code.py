@@ -1,7 +1,7 @@
-"""Describing builders again because runs used other code or tools.
+"""Describes builders again if runs used code or tools that differ from the description.
 
-A run's result is valid only for the digest of the code that the run used. If the builders are unchanged, new workers are enough,
-because they load the present code; otherwise another pipeline over the same cache plans all jobs again.
+A run's result is valid only for the code that the run used. If the builders are unchanged, new workers are enough, because they
+load the present code; otherwise another pipeline over the same cache plans all jobs again.
 
 Tests: `tests/engine/loop/test_after_runs.py`.
 """
@@ -31,7 +31,7 @@ _WINDING_DOWN_S = 10.0
 
 
 class DescribedEngine(Protocol):
-    """The engine whose builders were described."""
+    """What `CodeWatch` needs from an engine."""
 
     config: Config
     project: Project
@@ -44,12 +44,12 @@ class DescribedEngine(Protocol):
         ...
 
     def open_anew(self, config: Config) -> None:
-        """Close, and open over the same cache with another pipeline."""
+        """Close the engine, and open it over the same cache with another pipeline."""
         ...
 
 
 class CodeWatch:
-    """Describes builders again if runs used code that differs from the description; for an engine that ends when it is idle."""
+    """Describes builders again if runs used code that differs from the description; used by an engine that ends when it is idle."""
 
     def __init__(self) -> None:
         self._times = 0
@@ -98,7 +98,7 @@ def code_of(builders: tuple[Builder, ...]) -> dict[str, tuple[bytes, tuple[tuple
 def note_described(engine: DescribedEngine, error: str) -> None:
     """Note that builders were described again for an engine that stays open.
 
-    The builders are unchanged or, if `error` is not empty, could not be described.
+    The new descriptions equal the old ones or, if `error` is not empty, could not be made.
     """
     if engine.pipeline.jobs.is_outdated:
         resume(engine, error)
@@ -109,10 +109,10 @@ def note_described(engine: DescribedEngine, error: str) -> None:
 
 
 def resume(engine: DescribedEngine, problem: str = "") -> None:
-    """Continue with the present descriptions of builders, in new workers.
+    """Keep the present descriptions of builders, and use new workers.
 
     Args:
-        problem: why builders cannot be described again; then runs that use other code fail.
+        problem: why builders cannot be described again, "" if they can. With a problem, runs that use other code fail.
     """
     engine.pipeline.jobs.code_problem = problem
     engine.pipeline.jobs.is_outdated = False

@@ -1,9 +1,9 @@
-"""The command executor: performs the pipeline's commands one after the other, in their order.
+"""The command executor: performs the pipeline's commands one after another, in the order in which the pipeline gave them.
 
-A commit waits for the disk and the database, and clients must not wait for it. So it runs in a separate thread. Until it has ended
-and the pipeline has handled its event, no other command is performed, no file is checked and no event is handled. So for the
-pipeline, a commit in the thread is the same as a commit in the loop. During the commit, the loop only makes its rows, exchanges
-messages with workers (which also get files to hash), and answers clients.
+A commit waits for the disk and the database, and clients must not wait for it. So a commit runs in a separate thread. Until the
+commit has ended and the pipeline has handled its event, no other command is performed, no file is checked and no event is handled.
+So for the pipeline, a commit in the thread is the same as a commit in the loop. During the commit, the loop only makes the commit's
+rows, exchanges messages with workers (which also get files to hash), and answers clients.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Deletions:
         return rows
 
     def perform(self, ticket: float) -> None:
-        """Delete the products whose rows are saved: those with at most this ticket."""
+        """Delete the products whose rows are saved. `ticket` is the last saved ticket."""
         while self._waiting and self._waiting[0].ticket <= ticket:
             for problem in self._context.cache.delete(self._waiting.popleft().names):
                 self._context.news.from_threads.append(problem)
@@ -105,7 +105,7 @@ class Deletions:
             self.perform_all()
 
     def perform_all(self) -> None:
-        """Wait until all rows are saved, and delete.
+        """Wait until all rows are saved, and delete all waiting products.
 
         Raises:
             KnownError: rows cannot be saved.
@@ -116,14 +116,16 @@ class Deletions:
 
 
 _Committed = tuple[list[int], list[tuple[int, str, int]]]
-"""Run keys of committed runs, and the failed runs as in `ProductsCommitted.failed`."""
+"""Run keys of committed runs, and the failed runs in the form of `ProductsCommitted.failed`."""
 _RowsOf = Callable[[int], Iterable["JobRow"]]
 _ROWS_TOGETHER = 32
 """Number of jobs whose rows the loop makes at a time while clients wait; the thread places products in parallel."""
 
 
 class _PendingCommit:
-    """A commit under way: `perform` runs in a thread, which calls `wake` at its end; the loop makes its rows in parallel.
+    """A commit in progress: `perform` runs in a thread, which calls `wake` at its end.
+
+    At the same time the loop makes the rows of the commit's runs.
 
     Args:
         perform: called with a function that returns the rows of a run.
@@ -201,23 +203,23 @@ class CommandExecutor:
 
     Args:
         context: of the engine.
-        scans: checks files again that changed while they were read.
+        scans: checks the files again that changed while they were read.
         runs: sends orders to workers.
     """
 
     def __init__(self, context: EngineContext, scans: Scans, runs: RunDispatcher) -> None:
         self._context, self._scans, self._runs = context, scans, runs
         self._pending: deque[Command | tuple[Notice, ...]] = deque()
-        """Commands to be performed; the notices of an answer follow its commands and are published after them."""
+        """Commands to be performed, and notices; the notices of an event are published after its commands are performed."""
         self._commit: _PendingCommit | None = None
         self._deletions = Deletions(context)
         context.closing.callback(self._close)
         self.is_dirty = False
-        """Whether a command was performed since the last settlement."""
+        """Whether a command was performed since the idle state was last recorded."""
 
     @property
     def is_committing(self) -> bool:
-        """Whether a commit is under way: until it has ended, `handle` may not be called."""
+        """Whether a commit is in progress. Until it has ended, `handle` may not be called."""
         return self._commit is not None
 
     @property
@@ -286,7 +288,7 @@ class CommandExecutor:
             case StartRuns():
                 self.is_dirty = True
                 if self._deletions.are_waiting and self._may_read_products(command):
-                    self._deletions.perform_all()  # otherwise these jobs could read products that are to be deleted
+                    self._deletions.perform_all()  # otherwise these jobs could read these products
                 self._runs.start(command)
             case CommitProducts():
                 self._begin_commit(command)
@@ -341,7 +343,7 @@ class CommandExecutor:
     # ----------------------------------------------------------------------------------------------------------- rows, logs
 
     def _mark(self, cause: int) -> Rows:
-        """Return rows that store the last event whose changes the database contains; {} for an engine without clients."""
+        """Return rows that store the last event whose changes the database contains; {} for an engine that has no clients."""
         return {"put_state": [("seq", str(cause))]} if self._context.live is not None else {}
 
     def _add_marks(self, rows: Rows, cause: int) -> Rows:

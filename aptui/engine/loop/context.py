@@ -42,13 +42,13 @@ class Inbox:
         self._waiting: deque[Event] = deque()
 
     def continue_numbers(self) -> Inbox:
-        """Return an empty inbox that continues the numbers."""
+        """Return an empty inbox whose event numbers continue those of this inbox."""
         new = Inbox()
         new.seq = self.seq
         return new
 
     def __bool__(self) -> bool:
-        """Whether any event waits."""
+        """Whether any event waits in the inbox."""
         return bool(self._waiting)
 
     def next_seq(self) -> int:
@@ -57,7 +57,7 @@ class Inbox:
         return self.seq
 
     def post(self, event: Event) -> None:
-        """Put an event behind all others."""
+        """Append an event to the inbox."""
         self._waiting.append(event)
 
     def names_folder(self, folder: str) -> bool:
@@ -71,13 +71,14 @@ class Inbox:
     def take(self) -> Event:
         """Remove and return the first event, with a new number.
 
-        Events that do not go through the inbox are handled at once. New numbers keep all events numbered in the order of handling.
+        Some events are handled at once, without the inbox. With the new number, all events have numbers in the order of their
+        handling.
         """
         return replace(self._waiting.popleft(), seq=self.next_seq())
 
 
 class ChangeSource(Protocol):
-    """The part of an engine that stays up which processes changes (`live.changes`)."""
+    """What an engine needs from the change tracker (`live.changes`), which an engine that stays up has."""
 
     unfinished: dict[PathKey, FileFact | None]
     """Files that are being written now, with their facts (size, times, digest) before the write; None for new files."""
@@ -85,7 +86,8 @@ class ChangeSource(Protocol):
     def is_being_written(self, path: str, *, is_asked: bool = False) -> bool:
         """Whether another process holds this source (absolute path in text form) open for writing.
 
-        `is_asked`: the reader of the file has already checked that, which is enough for the bytes that were read.
+        `is_asked`: the reader of the file has already found that no other process writes the file, so the kernel is not asked
+        again.
         """
         ...
 
@@ -105,8 +107,8 @@ class EngineContext(Struct, frozen=True):
     Args:
         config: the checked configuration. `project` is made from it, with the ids that scan folders have in the database.
         roots: {scan folder id: its path}.
-        live: the part that processes changes, None if the engine ends when it is idle.
-        closing: closes the parts, the last first.
+        live: the change tracker, None if the engine ends when it is idle.
+        closing: closes the parts of the engine, the part that was opened last first.
         wake: ends the loop's sleep; any thread may call it.
         is_stopping: whether the engine was asked to stop.
     """

@@ -1,4 +1,6 @@
-"""Dispatch of runs: looks orders up in stored results or sends them to workers, and holds results so that several share a commit.
+"""Dispatch of runs: looks up the stored result of an order, or sends the order to a worker.
+
+It holds results for a moment so that several results share a commit.
 
 `offer_slots` says how many jobs may start, also while the queue is paused (`QueuePause`).
 
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class QueuePause:
-    """Whether the queue of one engine is paused, and which jobs may start nevertheless."""
+    """Whether the queue of one engine is paused, and which jobs may start during the pause."""
 
     def __init__(self) -> None:
         self._is_on = False
@@ -57,7 +59,7 @@ class QueuePause:
     def is_on(self, is_on: bool) -> None:
         self._is_on = is_on
         if not is_on:
-            self._next.clear()  # a `run-next` is valid only for the pause in which it was given
+            self._next.clear()  # a `run-next` is valid only for the pause in which the client requested it
 
     @property
     def lets_one_start(self) -> bool:
@@ -73,16 +75,16 @@ class QueuePause:
         return self._next.popleft()
 
 
-# The engine's own check after each run: are the job's files still the files that the job was planned with?
+# Check after each run: whether the job's files are unchanged since the job was planned.
 #
-# The check is needed because not every file that a builder opens is observed.
+# The engine makes this check because a worker does not observe every file that a builder opens.
 
 Result = AnalyseResult | RunResult
 _SPEAKING = frozenset({int(Outcome.SUCCEEDED), int(Outcome.FAILED)})
 
 
 def complete_results(pipeline: Pipeline, results: Sequence[Result]) -> list[Result]:
-    """Add to each result the present stamps of its job's files; a file that several jobs share is checked once."""
+    """Add to each result the present stamps of its job's files. The stamp of a file that several jobs share is read once."""
     stamps: dict[str, Stamp] = {}
     return [_complete_result(pipeline, result, stamps) for result in results]
 
@@ -102,7 +104,7 @@ def _complete_result(pipeline: Pipeline, result: Result, stamps: dict[str, Stamp
 
 
 def _is_fetched(result: Result) -> bool:
-    """Whether the result was fetched for these bytes, so that no run read files."""
+    """Whether the result was fetched from stored results for the present bytes, so that no run read files."""
     return isinstance(result, RunResult) and bool(result.origin)
 
 
@@ -115,7 +117,9 @@ _MOST_KNOWN = 100_000
 
 
 class Pointers:
-    """Recognises Git LFS pointers by their bytes alone, because `.gitattributes` may be in any folder, or not checked out.
+    """Recognises Git LFS pointers by their bytes alone, not by `.gitattributes`.
+
+    A `.gitattributes` file may be in any folder, and may not be checked out.
 
     Args:
         roots: {scan folder id: absolute path}.
@@ -146,7 +150,10 @@ class Pointers:
 
 Order = AnalyseOrder | ProcessOrder | CopyOrder
 Restore = Callable[[ProcessOrder, Job, Mapping[int, str]], RunResult]
-"""Answers an order with stored products; called with the order, its job and {scan folder id: absolute path}."""
+"""Function that returns the result of an order from stored products.
+
+It is called with the order, its job and {scan folder id: absolute path}.
+"""
 
 
 class Turn(Struct):
@@ -161,10 +168,13 @@ class Turn(Struct):
 
 
 class StoredResults(Protocol):
-    """Looks jobs up among stored results and stores new ones (extension point `results`). The loop calls all methods."""
+    """Finds stored results of jobs, and stores new results (extension point `results`).
+
+    All methods are called in the thread of the loop.
+    """
 
     has_found: bool
-    """Whether the last lookup found a result. Then more jobs may be looked up than there are free workers."""
+    """Whether the last lookup found a result. If so, more jobs may be looked up than there are free workers."""
 
     @property
     def account(self) -> Account:
@@ -190,7 +200,7 @@ class StoredResults(Protocol):
         ...
 
     def turn(self, now_s: float) -> Turn:
-        """Return the ended lookups."""
+        """Return the lookups that ended since the last call."""
         ...
 
     def kill(self, run_keys: Iterable[int]) -> list[RunResult]:
@@ -224,7 +234,7 @@ _RESULTS_PER_LIVE_COMMIT = 64
 """Maximum number of results in a commit while clients wait: the pipeline handles them in some milliseconds."""
 _HOLD_S = 0.02
 _BATCH_HOLD_S = 0.1
-"""Time that results are held if no client waits, while other jobs can run before the commit."""
+"""Time (seconds) that results are held for a shared commit if no client waits and other jobs can run before the commit."""
 NOT_SHARED = "its result is not in the shared cache"
 
 
@@ -234,7 +244,7 @@ class RunDispatcher:
     Args:
         context: of the engine, whose inbox receives the results.
         runs_builders: whether a job without a stored result runs; else it fails (`NOT_SHARED`).
-        early: a worker that was started already.
+        early: a worker that was started before the engine.
     """
 
     def __init__(self, context: EngineContext, *, runs_builders: bool, early: EarlyWorker | None = None) -> None:
@@ -285,7 +295,7 @@ class RunDispatcher:
         self._context.news.say_once(text)
 
     def _pool_class(self, plain: Callable[..., Pool]) -> Callable[..., Pool]:
-        """Return the constructor of the pool: `plain`, or that of a pool with a cluster."""
+        """Return the constructor of the pool: `plain`, or the constructor of a pool that uses a cluster."""
         pool_for = feature.load_first("pool") if self._context.config.cluster.is_used else None
         return plain if pool_for is None else pool_for(self._context, plain)
 
@@ -328,13 +338,13 @@ class RunDispatcher:
 
     @property
     def are_any_due(self) -> bool:
-        """Whether there are results to report now."""
+        """Whether any held results are due to be reported."""
         is_waiting = self._shared is not None and self._shared.is_waiting
         return is_waiting or bool(self._analyses) or (bool(self._results) and self.hold_s(time.monotonic()) <= 0)
 
     @property
     def are_results_held(self) -> bool:
-        """Whether results wait, for example so that more results share their commit."""
+        """Whether any results are held, for example so that more results share their commit."""
         return bool(self._results)
 
     def hold_s(self, now: float) -> float:
@@ -356,7 +366,7 @@ class RunDispatcher:
         return [due for due in found if due is not None]
 
     def poll(self, now: float) -> None:
-        """End the runs and lookups that exceed their time limit."""
+        """End the runs that exceed their time limit."""
         if self.pool_if_any:
             self.pool_if_any.poll(now)
 
@@ -401,7 +411,7 @@ class RunDispatcher:
     def _answer_restores(self, orders: Sequence[Order]) -> list[Order]:
         """Restore earlier results, which needs no worker, for the jobs whose user requested it.
 
-        Return the orders of all other jobs.
+        Return the orders of the other jobs.
         """
         others = []
         for order in orders:

@@ -1,9 +1,12 @@
-"""The engine: one loop, one inbox, one clock; it hands events to the pipeline and has its commands performed.
+"""The engine: one loop with one inbox and one clock.
 
-A turn takes events from the inbox, lets the pipeline handle them, performs the commands and notifies the listeners; it continues
-the scan if little is pending, offers free slots, and sleeps on the selector until a worker or the database writer has a message. No
-other thread of the program decides anything. Its parts: `loop.context` (events and their numbers), `loop.scans` (checks of files),
-`loop.dispatch` (runs and their results), `loop.commands` (performing commands), `loop.rest` (records of an idle engine).
+It passes events to the pipeline, and the command executor performs the pipeline's commands.
+
+A turn takes events from the inbox, lets the pipeline handle them, performs the commands and notifies the listeners. Then it
+continues the scan if little work is pending, offers free slots, and sleeps on the selector until a worker or the database writer
+has a message. No other thread of the program makes decisions. The engine's parts: `loop.context` (events and their numbers),
+`loop.scans` (checks of files), `loop.dispatch` (runs and their results), `loop.commands` (performing commands), `loop.rest`
+(records of an idle engine).
 """
 
 from __future__ import annotations
@@ -53,11 +56,11 @@ if TYPE_CHECKING:
     from aptui.engine.loop.scans import Scans
 
 
-# Progress: what the parts of an engine have counted, put together for clients.
+# The progress: combines the counts of the parts of an engine for clients.
 
 
 class ProgressReporter:
-    """Collects the counts of the progress and reports them.
+    """Collects the counts of the progress, and reports the progress.
 
     Args:
         failed_before: number of failed jobs and analyses when the engine opened, None = not needed.
@@ -99,9 +102,9 @@ class ProgressReporter:
 # Each order to save rows has a ticket (`core.state.ledger`); `store.db.writer` writes the rows.
 
 OVERDUE_S = 10.0
-"""Time (seconds) that rows may stay unsaved after all other work.
+"""Time (seconds) that rows may stay unsaved after all other work ended.
 
-Then the log reports it: another program may have locked the database.
+After this time the log reports the delay: another program may have locked the database.
 """
 
 
@@ -125,7 +128,10 @@ class SavedRows:
         self.ticket = self._acknowledged = 0
 
     def note(self, ticket: int) -> None:
-        """Note that rows up to this ticket are saved; called in the writer's thread. A lower ticket than before is an error."""
+        """Note that rows up to this ticket are saved; called in the writer's thread.
+
+        A ticket lower than the previous one is an error.
+        """
         if ticket < self.ticket:
             self.fail(InternalError(f"rows {ticket} were saved after rows {self.ticket}", hint="please report this"))
             return
@@ -167,7 +173,7 @@ class SavedRows:
         return self._acknowledged < self.ticket
 
     def take_news(self) -> int:
-        """Return the newest saved ticket, and mark it as reported to the pipeline."""
+        """Return the last saved ticket, and mark this ticket as reported to the pipeline."""
         self._acknowledged = self.ticket
         return self._acknowledged
 
@@ -186,12 +192,12 @@ class Engine:
 
     Args:
         config: the checked configuration.
-        listeners: called with every notice; they must be quick and may not raise.
-        wants_all_news: also report pending and running jobs, not only settled ones.
-        is_full_scan: read the bytes of every file, even if its size and times match.
+        listeners: called with every notice. Listeners must return quickly and may not raise.
+        wants_all_news: also report pending and running jobs, not only jobs that ended.
+        is_full_scan: read the bytes of every file, even if its size and times are unchanged.
         opening: the prepared session; None = `open` prepares one.
         selector: the selector of a supervisor, which stays open when the engine closes.
-        live: the part of an engine that stays up which processes changes.
+        live: the change tracker of an engine that stays up; None if the engine ends when it is idle.
         runs_builders: whether a job without a stored result runs; else it fails (`dispatch.NOT_SHARED`).
     """
 
@@ -213,16 +219,19 @@ class Engine:
         self.inbox = Inbox()
         self.selector = selector or selectors.DefaultSelector()
         self.closing = contextlib.ExitStack()
-        """Closes the parts at the end, the last first."""
+        """Closes the parts when the engine closes; the part that was opened last is closed first."""
         self.epoch = 0
-        """Increases with each opening. A supervisor passes the epoch of its previous engine, as a new database lacks it."""
+        """Number that increases each time an engine opens.
+
+        A supervisor passes the epoch of its previous engine, because a new database does not contain it.
+        """
         self.sessions = SessionRecorder(str(config.project_dir))
         self.is_stopping = False
         self.pause = QueuePause()
         self._runs_builders = runs_builders
         self._wants_all_news = wants_all_news
         self.is_full_scan = is_full_scan
-        """Whether scans read the bytes of every file unless they say otherwise."""
+        """Whether scans read the bytes of every file; the default of `start_scan`."""
         self._opening = opening
         self._owns_selector = selector is None
         self._code_watch = CodeWatch()
@@ -250,7 +259,10 @@ class Engine:
             raise
 
     def open_anew(self, config: Config) -> None:
-        """Close, and open over the same cache with another pipeline for other builders; running jobs become pending."""
+        """Close the engine, and open it over the same cache with another pipeline for other builders.
+
+        Running jobs become pending.
+        """
         counts = self.pipeline.jobs.reports.counts
         self.is_stopping = self.sessions.is_held = True
         self.settle()
@@ -372,7 +384,7 @@ class Engine:
 
     @property
     def knows_outside_files(self) -> bool:
-        """Whether runs found files outside of all scan folders."""
+        """Whether runs read files outside of all scan folders."""
         return bool(self.pipeline.jobs.memory.outside)
 
     def check_outside_files(self, *, trusts_times: bool = True) -> None:
@@ -398,7 +410,7 @@ class Engine:
         self.inbox.post(RequestReceived(self.inbox.next_seq(), verb, tuple(keys), tuple(job_ids), value))
 
     def restore(self, job_id: int, run_key: int) -> None:
-        """Put the products of an earlier run of a job back.
+        """Restore the products of an earlier run of a job.
 
         Raises:
             UserError: the products of that run are not stored.
@@ -433,7 +445,7 @@ class Engine:
 
     @property
     def is_committing(self) -> bool:
-        """Whether a commit is under way: no file may be checked, and the pipeline must not be queried."""
+        """Whether a commit is in progress. If so, no file may be checked, and the pipeline must not be queried."""
         return self.executor.is_committing
 
     @property
@@ -442,7 +454,7 @@ class Engine:
         return bool(self.inbox) or is_due or self.scans.can_go_on or self._saved.are_news
 
     def _may_start(self) -> bool:
-        """Whether jobs may start that need no worker."""
+        """Whether a job may start that the engine performs without a worker."""
         return not self.pause.is_on and not self._is_amid_changes
 
     def _is_being_written(self, path: str, is_asked: bool) -> bool:  # `CopyStaging` calls this
@@ -454,18 +466,18 @@ class Engine:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no work and no rows to be saved are pending."""
+        """Whether no work is pending and all rows are saved."""
         return self._is_at_rest and self._saved.ticket >= self.ordered_ticket
 
     @property
     def _is_at_rest(self) -> bool:
-        """Whether only rows to be saved are pending, or nothing."""
+        """Whether no work is pending; rows may still be unsaved."""
         is_anything_held = self.runs.are_results_held or bool(self.scans.due_times)
         is_pipeline_idle = self.pipeline.jobs.is_idle and self.digests.is_idle and not self.scans.is_scanning
         return is_pipeline_idle and not is_anything_held and not self._has_work
 
     def longest_wait_s(self) -> float:
-        """Return how long the next turn may sleep, in seconds; infinite when only events matter."""
+        """Return how long the next turn may sleep, in seconds; infinity if the loop only waits for events."""
         if self.is_committing:
             return 0.0 if self.executor.can_go_on else _PROGRESS_S
         if self._has_work:
@@ -500,7 +512,7 @@ class Engine:
         if not self.is_committing:
             self._decide(now)
         elif self.digests.are_waiting and not self._is_amid_changes:
-            # send now, because workers would otherwise have no files to hash until the commit ends
+            # send files to workers now, because workers would otherwise have no files to hash until the commit ends
             self.digests.send(self.runs.pool)
         if self.pipeline.jobs.reports.starting:
             for notice in self.pipeline.jobs.reports.list_started(self.runs.at_work()):
@@ -516,7 +528,8 @@ class Engine:
         self.scans.recheck(now)
         if not self.inbox:
             self.runs.post_results(now)
-            # While changes are only partly checked, answers wait, because the copies that were staged with them could not be used.
+            # While changes are only partly checked, answers of workers about hashed files wait, because the copies that were staged
+            # with these files could not be used.
             if self.digests.are_answered and not self._is_amid_changes:
                 self.digests.post_answers()
         until = now + _SLICE_S
@@ -527,7 +540,7 @@ class Engine:
         if self.is_committing:
             return
         self.digests.read_few()
-        # While changes are only partly checked, files wait, because they could not be copied while they are read.
+        # While changes are only partly checked, files are not read, because no copies of them could be made during the reading.
         if self.digests.are_waiting and not self._is_amid_changes:
             self.digests.send(self.runs.pool)
         if self.inbox:
@@ -541,7 +554,7 @@ class Engine:
     # ----------------------------------------------------------------------------------------------------------------- rest
 
     def settle(self, *, checkpoints: bool = True) -> None:
-        """Record the idle state, with which the next start compares.
+        """Record the idle state, so that the next start can compare the project with it.
 
         Args:
             checkpoints: also checkpoint the database's write-ahead log, which may take 0.1 s.

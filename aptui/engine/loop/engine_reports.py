@@ -1,7 +1,4 @@
-"""Reports of the engine: notices to listeners, sentences in its log, progress at intervals.
-
-This module does not know the listeners.
-"""
+"""Reports of the engine: notices to listeners, sentences in the engine's log, progress at intervals."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ class NoticePublisher:
     """Publishes notices and sentences, and writes the engine's log.
 
     Args:
-        listeners: called with every notice; they must be quick and may not raise.
+        listeners: called with every notice. Listeners must return quickly and may not raise.
     """
 
     def __init__(self, listeners: Sequence[Listener]) -> None:
@@ -50,7 +47,10 @@ class NoticePublisher:
         self._last: Progress | None = None
         self._last_s = 0.0
         self._took_s = {"scan": 0.0, "analysis": 0.0, "processing": 0.0}
-        """Duration of the last work of each kind: a scan that finds no change does not reset the others."""
+        """{kind of work: duration (seconds) of the last work of this kind}.
+
+        A scan that finds no change does not reset the durations of the other kinds.
+        """
         self._begun: set[str] = set()
         """Kinds of work that have begun since the engine was last idle."""
         self._before = (0, 0)
@@ -59,7 +59,7 @@ class NoticePublisher:
     # ------------------------------------------------------------------------------------------------------------ sentences
 
     def open_log(self, folder: Path, *, logs_jobs: bool = False) -> None:
-        """Begin the engine's log; if its folder cannot be written, the engine runs without a log.
+        """Open the engine's log. If the log's folder cannot be written, the engine runs without a log.
 
         Args:
             logs_jobs: whether the log also has a line for every step of a job.
@@ -72,13 +72,13 @@ class NoticePublisher:
             self.say_once(str(error))
 
     def close(self) -> None:
-        """End the log."""
+        """Close the log."""
         if self._log is not None:
             self._log.close()
             self._log = None
 
     def notify(self, notice: Notice) -> None:
-        """Notify every listener, and write the notices that users may need later to the engine's log."""
+        """Notify every listener. Write a notice to the engine's log, too, if users may need it later."""
         self._cause = notice.cause
         if isinstance(notice, EngineMessage):
             self._note(notice.level, notice.text)
@@ -94,7 +94,7 @@ class NoticePublisher:
         self.notify(EngineMessage(self._cause, level, text))
 
     def say_once(self, text: str) -> None:
-        """Report a sentence unless it was reported before."""
+        """Report a sentence about the whole engine, unless it was reported before."""
         if text not in self._repeated:
             self._repeated.add(text)
             self.say(text)
@@ -115,7 +115,7 @@ class NoticePublisher:
     # ------------------------------------------------------------------------------------------------------------- progress
 
     def progress_is_due(self, now: float) -> bool:
-        """Whether it is time for progress, and there is a listener."""
+        """Whether the progress is due to be reported and there is a listener."""
         return bool(self.listeners) and now - self._last_s >= _PROGRESS_S
 
     def notify_progress(self, counts: Progress, now: float, *, is_processing: bool | None = None) -> None:
@@ -167,11 +167,10 @@ def _step(notice: JobChanged) -> str:
 
 # Estimate of the remaining time: the pending work divided by the pace of work, but at least the duration of its longest chain.
 #
-# The pace is unknown for builders that never ran and for restored results. Then the estimate is the number of pending jobs divided
-# by
-# the rate at which jobs end. Every display of the remaining time shows this estimate.
+# The pace is unknown for builders that never ran and for restored results. In these cases, the estimate is the number of pending jobs divided by the rate at which jobs end.
 #
-# It is requested ten times a second. The pending work is summed less often, so that this costs at most a fiftieth of the time.
+# An estimate is requested ten times a second. The pending work is summed less often, so that the sums take at most a fiftieth of
+# the time.
 
 _ESTIMATE_EVERY_S = 1.0
 _MOST_SHARE = 50
@@ -181,17 +180,17 @@ _LEAST_WINDOW_S = 1.0
 _RESTORED_SHARE = 0.5
 
 EstimatePending = Callable[[dict[int, float]], PendingWork]
-"""Called with {run key: ms since the run began}; returns the pending work."""
+"""Function that returns the sums of the pending work; called with {run key: ms since the run began}."""
 
 
 class Forecaster:
     """The estimates of one engine.
 
     Args:
-        estimate: sums the pending work.
+        estimate: returns the sums of the pending work.
         spent: returns (number of measured runs, their total duration in ms) since the engine opened.
         workers: how many jobs run at a time.
-        cost_clock: clock in seconds that measures the cost of an estimate.
+        cost_clock: returns seconds; measures how long an estimate takes.
     """
 
     def __init__(
@@ -263,8 +262,8 @@ class Forecaster:
         return (self._samples[-1][1] - before_ms) / (1000 * (now - then))
 
 
-# The session under way: when and why it began. Its record is written when the engine becomes idle, with the other rows of that
-# moment.
+# The session in progress: when and why it began. The session's record is written when the engine becomes idle, in one transaction
+# with other rows.
 #
 # Nothing is recorded while jobs run. Old sessions are merged into the history, some thousand runs each time the engine is idle.
 
@@ -279,7 +278,10 @@ class SessionHistory(Protocol):
     """Queries about sessions."""
 
     def last_end(self) -> tuple[str, int]:
-        """Return the commit that was checked out when the last session ended ("" = unknown), and the time of that end (ms)."""
+        """Return the Git commit that was checked out when the last session ended ("" = unknown).
+
+        The second value is the time when that session ended (ms since 1970).
+        """
         ...
 
     def is_session_pending(self) -> bool:
@@ -301,14 +303,14 @@ class SessionRecorder:
     Args:
         folder: the project folder.
         now_ms: wall clock.
-        head: returns the commit that is checked out in a folder.
+        head: returns the Git commit that is checked out in a folder.
     """
 
     def __init__(
         self, folder: str, now_ms: Callable[[], int] = _now_ms, head: Callable[[str], git_commits.CheckoutHead] = git_commits.head
     ) -> None:
         self.is_held = False
-        """Whether the session continues over a reopening of the engine."""
+        """Whether the session continues while the engine is reopened."""
         self._folder = folder
         self._now_ms = now_ms
         self._head = head
@@ -326,7 +328,7 @@ class SessionRecorder:
         self._rested_ms = 0
 
     def begin_scan(self, signature: str | None, wanted: str) -> None:
-        """Note that a full scan begins: at a start, under a changed configuration, or on request.
+        """Note that a scan of all folders begins: at a start, after a change of the configuration, or on request.
 
         Args:
             signature: the signature of the last configuration whose idle state was recorded; None or "" if unknown.
@@ -352,7 +354,7 @@ class SessionRecorder:
         return {"put_session": [(0, 0, SessionKind.START.value, "", archive.last_end()[0], SessionEnd.KILLED.value, 0, 0)]}
 
     def end(self, archive: SessionHistory, account: Account | None, *, is_stopping: bool) -> Rows:
-        """End the session; return its rows, and the rows that prune an old session."""
+        """End the session; return its rows, and the rows that remove an old session from the history."""
         if self.is_held:
             return {}
         started_ms, self._started_ms = self._started_ms, 0
@@ -375,7 +377,7 @@ class SessionRecorder:
         return self._kind, "", head.commit or before
 
     def _count_shared(self, account: Account | None) -> tuple[int, int]:
-        """Return the time (ms) that existing results saved, and the number of fetched bytes, since the last session."""
+        """Return the time (ms) that stored results saved since the last session, and the number of fetched bytes."""
         if account is None:
             return 0, 0
         total = account.total()

@@ -1,7 +1,7 @@
 """Hashing for the core: sends files to workers or reads them in the engine, and reports the results.
 
-If only copies need a file, its reader also stages these copies. Answers that arrive while the core is busy, mostly with a
-commit, are passed on together, so that the next commit contains more copies.
+If only copy jobs need a file, its reader also stages the copies. Answers that arrive while the core is busy, mostly with a commit,
+are passed on together, so that the next commit contains more copies.
 
 Tests: `tests/engine/loop/test_engine.py`.
 """
@@ -28,20 +28,27 @@ _FILES_PER_ORDER = 256
 _FILES_PER_LIVE_ORDER = (32, 128)
 """Minimum and maximum number of files of an order. Between these limits, an order has an eighth of the waiting files.
 
-Each order costs a sync.
+Each order costs one sync of the staged copies.
 """
 _BYTES_PER_ORDER = 1 << 26
-"""Maximum size of an order, so that other workers get files, too."""
+"""Maximum size (bytes) of the files of an order, so that other workers get files, too."""
 _FILES_TOGETHER = 2048
-"""Maximum number of files that a batch reports at once. Each commit costs two transactions (one synced) and index updates."""
-_LIVE_FILES_TOGETHER = 128
-"""Maximum number of files that a live engine reports at once: clients and workers wait while they are processed.
+"""Maximum number of files that are reported to the core at once if no client waits.
 
-The limit holds if copies are decided together; it is `_ALONE` times lower if each copy is decided by itself.
+Each commit costs two transactions (one synced) and index updates.
+"""
+_LIVE_FILES_TOGETHER = 128
+"""Maximum number of files that a live engine reports to the core at once.
+
+Clients and workers wait while the core processes these files.
+
+
+
+The limit holds if the core decides copies together; it is `_ALONE` times lower if the core decides each copy separately.
 """
 _ALONE = 4
 _LIVE_COPIES_TOGETHER = 256
-"""While answers arrive, fewer copies than this wait for more copies that share their commit."""
+"""Number of copies that begin a commit while answers still arrive. Fewer copies wait for more copies that share their commit."""
 _HERE_COUNT = 4
 _HERE_BYTES = 1 << 16
 """Maximum size (bytes) of files that the engine reads itself, because waking or starting a worker takes longer."""
@@ -50,7 +57,7 @@ _ANNOUNCED_COUNT = 4
 
 
 class _FileToRead(Struct, frozen=True):
-    """A file to be read, with the run keys of its copies and the digest that it had (`HashFiles`)."""
+    """A file to be read, with the run keys of its copies and its previous digest (`HashFiles`)."""
 
     fact: FileFact
     run_keys: tuple[int, ...] = ()
@@ -58,7 +65,7 @@ class _FileToRead(Struct, frozen=True):
 
 
 class _Order(Struct, frozen=True):
-    """Files that are read together, and when the order was given: nanoseconds since 1970, and monotonic."""
+    """Files that are read together, and when the order was given: `at_ns` since 1970, `at_s` monotonic."""
 
     files: list[_FileToRead]
     at_ns: int
@@ -106,10 +113,10 @@ class HashQueue:
     Args:
         roots: {scan folder id: absolute path}.
         next_seq: numbers orders and events.
-        post: takes the `FilesHashed`.
+        post: receives the `FilesHashed` event.
         is_live: whether clients wait. Then orders are small, and the engine itself reads a few small files.
-        is_little: whether there is little to do. Then the engine itself reads and copies the files.
-        copying: how copies are staged on the way.
+        is_little: whether there is so little work that the engine itself reads and copies the files.
+        copying: how copies are staged while files are read.
         note_read: called with each file that was read, and the earliest time at which its reading began (nanoseconds since 1970,
             and monotonic seconds).
     """
@@ -132,7 +139,7 @@ class HashQueue:
         self._waiting: deque[_FileToRead] = deque()
         self._answered: deque[_Answer] = deque()
         self._copies_reported = 0
-        """Number of copies that are decided one by one and wait for the copies of the next answer."""
+        """Number of copies that the core decides one by one and that wait for the copies of the next answer."""
 
     @property
     def is_idle(self) -> bool:
@@ -156,7 +163,9 @@ class HashQueue:
         )
 
     def read_few(self) -> None:
-        """Read the waiting files here if they are few and small. A live engine makes no copies here: clients would have to wait.
+        """Read the waiting files in the engine if they are few and small.
+
+        A live engine makes no copies this way, because clients would have to wait.
 
         So a live engine leaves files that need copies to workers, which read and copy them in one step.
         """
@@ -264,9 +273,9 @@ class HashQueue:
         return bool(wanted.run_keys) and self._copying.may_group()
 
     def _has_more(self, alone: int) -> bool:
-        """Whether copies that are decided one by one should wait for answers that have arrived.
+        """Whether copies that the core decides one by one should wait for the copies of answers that have arrived.
 
-        `alone` is the number of new such copies.
+        `alone` is the number of new copies of this kind.
         """
         self._copies_reported += alone
         has_more = self._is_live and bool(self._answered) and 0 < self._copies_reported < _LIVE_COPIES_TOGETHER

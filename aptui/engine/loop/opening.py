@@ -47,7 +47,7 @@ class PreparedSession:
 
     Args:
         config: the checked configuration.
-        trusts_times: whether a file with the remembered size and times counts as unchanged; else its bytes are read.
+        trusts_times: whether a file with the remembered size and times counts as unchanged; otherwise its bytes are read.
         own_paths: absolute paths that are not sources, besides aptui's own files of this configuration.
         starts_worker: start a worker as soon as it is known that there is something to do.
     """
@@ -72,7 +72,7 @@ class PreparedSession:
         self.check: UpToDateCheck | None = None
         self.is_current = False
         self.mistakes: tuple[str, ...] = ()
-        """Errors in the settings files of folders; set only if the project is up to date."""
+        """Errors in `.aptui.yaml` files; set only if the project is up to date."""
         self._closing = contextlib.ExitStack()
 
     def take(self) -> None:

@@ -93,7 +93,7 @@ class ForeignCatalogs(Protocol):
         ...
 
     def close(self) -> None:
-        """Wait for the thread."""
+        """Wait until the thread that writes the catalogs has ended."""
         ...
 
 
@@ -122,7 +122,7 @@ class CatalogPublisher:
         self._runtime: ForeignCatalogs | None = None if runtime is None else runtime(config.cache_dir, platforms)
 
     def close(self) -> None:
-        """Wait until catalogs in progress are written: first aptui's own, from which a runtime's catalogs are made."""
+        """Wait until catalogs in progress are written: first aptui's own catalogs, from which a runtime's catalogs are made."""
         try:
             self._ours.close()
         finally:
@@ -153,19 +153,22 @@ class CatalogPublisher:
         return self.note_written()
 
     def _begin_runtime(self) -> None:
-        """Write the catalogs of a runtime from aptui's own catalogs; called in the thread that wrote these."""
+        """Write the catalogs of a runtime from aptui's own catalogs; called in the thread that wrote aptui's own catalogs."""
         if self._runtime is not None:
             self._runtime.begin(self._wake)
         self._wake()
 
     def say_problems(self) -> None:
-        """Report each write error once."""
+        """Report each error of writing catalogs once."""
         for catalogs in (self._ours, self._runtime):
             if catalogs is not None and (problem := catalogs.take_problem()):
                 self._news.say_once(problem)
 
     def note_written(self) -> bool:
-        """Record the folders in which a runtime's catalogs were written, as no product changed; return whether there are any."""
+        """Record the folders in which a runtime's catalogs were written, so that they do not count as changed.
+
+        Return whether there are any.
+        """
         written = self._runtime.take_written() if self._runtime is not None else set()
         if written:
             self._cache.note_written(written)
@@ -173,7 +176,7 @@ class CatalogPublisher:
 
 
 class RestRecorder:
-    """Writes the idle state if it differs from the record.
+    """Writes the idle state to the database if it differs from the recorded state.
 
     Args:
         dropped_folders: ids of scan folders that are no longer configured; their rows are deleted when the engine is idle.

@@ -1,4 +1,6 @@
-"""Scans of the scan folders and the cache: the scan in progress, checks of single folders, and which results the next scan trusts.
+"""Scans of the scan folders and the cache.
+
+This module performs the scan in progress and the checks of single folders. It decides which stored states the next scan trusts.
 
 `scan.scanner` lists a folder; `live.changes` decides which notification causes a check.
 
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
 # file changed but its products up to date.
 
 _AT_MOST = 16
-"""If more files of one folder changed, listing the folder costs less."""
+"""Maximum number of files of one folder that are checked one by one. If more files changed, listing the folder costs less."""
 
 
 class SingleFiles:
@@ -88,13 +90,13 @@ class SingleFiles:
         if len(holders) != 1 or holders[0].id != known.scan_folder:
             return None  # another scan folder also has a file of this path, which was not reported yet
         if from_text(f"{holders[0].path}/{known.rel}") != path:
-            return None  # the path belongs to another file, whose name differs in case
+            return None  # the file at the path is another file, whose name differs in case
         try:
             now = os.lstat(path)
         except OSError:
             return None
         if self._is_own(path, now):
-            return None  # the file is aptui's own now, and no longer a source
+            return None  # the file is one of aptui's own files now, and no longer a source
         if now.st_nlink > 1:
             return None  # only a check of the whole folder finds the other names of the file
         if not stat.S_ISREG(now.st_mode):
@@ -106,13 +108,14 @@ class SingleFiles:
 
 
 class RememberedFiles:
-    """State of folders for the scanner: their pending changes, otherwise their rows; with newer facts of single files.
+    """State of folders for the scanner: the pending changes of a folder, otherwise its rows.
+
+    Facts from checks of single files replace older facts.
 
     Args:
-        archive: has the rows.
-        memory: has the pending changes.
+        archive: reads the rows. memory: holds the pending changes.
         to_save: returns the rows of a folder's pending changes.
-        fresh: files that have to be read again, whatever their times say.
+        fresh: files that have to be read again even if their times are unchanged.
     """
 
     def __init__(
@@ -141,7 +144,10 @@ class RememberedFiles:
 
 
 def without_fresh(fresh: FreshReads, folder: str, digest: bytes, facts: Sequence[FileFact]) -> tuple[bytes, Sequence[FileFact]]:
-    """Return a folder's digest and files, marked so that the next scan reads again those that were read too soon after a change."""
+    """Return a folder's digest and files.
+
+    The files that the next scan has to read again, because they were read too soon after a change, are marked.
+    """
     if folder not in fresh.folders or not any(map(fresh.holds, facts)):
         return digest, facts
     return b"", [replace(fact, mtime_ns=0) if fresh.holds(fact) else fact for fact in facts]
@@ -154,13 +160,16 @@ def _newest(fact: FileFact, extra: Mapping[PathKey, FileFact]) -> FileFact:
 
 
 _BACKLOG = 4096
-"""Maximum backlog. The scan pauses while more work is pending, so that memory use does not grow with the tree."""
+"""Maximum backlog (number of pending jobs and files).
+
+The scan pauses while more work is pending, so that memory use does not grow with the tree.
+"""
 _RECHECK_S = 0.05
 _COMMON = f"{COMMON_PLATFORM}/"
 _IDENTITIES, _MADE = "identities", "made"
-"""Stored state: whether all sources of metadata types have identity files.
+"""Key and value of the stored state that all sources of metadata types have identity files.
 
-An engine that creates no identity files does not set it.
+An engine that creates no identity files does not store this state.
 """
 
 
@@ -169,7 +178,7 @@ class Scans:
 
     Args:
         context: of the engine, whose inbox receives the facts.
-        opening: results of the up-to-date check, which the first scan does not repeat.
+        opening: the prepared session, with the results of the up-to-date check, which the first scan does not repeat.
     """
 
     def __init__(self, context: EngineContext, opening: PreparedSession) -> None:
@@ -179,7 +188,10 @@ class Scans:
         self._below = ""
         self._again: dict[PathKey, float] = {}
         self._checked_ns: dict[str, int] = {}
-        """{relative folder: when (nanoseconds since 1970) its last check began}, if not at the start of the scan."""
+        """{relative folder: when (nanoseconds since 1970) its last check began}.
+
+        Folders that were not checked after the last scan began are left out.
+        """
         self._single_files = SingleFiles(context, self.is_own)
         self._settings = FolderSettings(context.wake)
         self._clocks = FileClocks(context.roots)
@@ -189,18 +201,18 @@ class Scans:
         self.unknown: dict[tuple[int, str], str] = {}
         """{(scan folder id, relative folder in lower case): why it cannot be read}."""
         self.is_dirty = False
-        """Whether a change was seen since the last settlement."""
+        """Whether a change was found since the idle state was last recorded."""
 
     # ---------------------------------------------------------------------------------------------------------------- scans
 
     @property
     def is_scanning(self) -> bool:
-        """Whether a scan is under way."""
+        """Whether a scan is in progress."""
         return self._steps is not None
 
     @property
     def can_go_on(self) -> bool:
-        """Whether a scan is in progress that does not have to wait for pending work."""
+        """Whether a scan is in progress and does not have to wait for pending work."""
         return self._steps is not None and self._context.pipeline.jobs.backlog < _BACKLOG and not self._settings.is_busy
 
     @property
@@ -233,7 +245,7 @@ class Scans:
         self._steps = self._scanner_at_hand().steps(folder)
 
     def advance(self) -> None:
-        """Perform one step of the scan in progress, if little is pending."""
+        """Perform one step of the scan in progress, if little work is pending."""
         if self._steps is None or not self.can_go_on:
             return
         inbox = self._context.inbox
@@ -302,7 +314,7 @@ class Scans:
         self._report_walk()
         if event is not None:
             self.is_dirty = True
-            self._checked_ns[folder] = now_ns  # set after the check, which needs the time of the previous check
+            self._checked_ns[folder] = now_ns  # store the new time after the check, which needs the time of the previous check
             self._context.inbox.post(event)
 
     def check_files(self, folder: str, named: Mapping[PathKey, bytes]) -> bool:
@@ -329,12 +341,12 @@ class Scans:
         return self._again.values()
 
     def want_again(self, keys: Iterable[PathKey]) -> None:
-        """Check these files again soon, because they changed while they were read."""
+        """Schedule another check of these files, because they changed while they were read."""
         soon = time.monotonic() + _RECHECK_S
         self._again.update((key, soon) for key in keys)
 
     def compare(self, facts: Iterable[FileFact]) -> None:
-        """Check a file again soon if it differs from its recorded fact."""
+        """Schedule another check of a file if it differs from its recorded fact."""
         from aptui.worker.inputs.reads import stamp_of  # imported here for a faster start: most engines compare no file
 
         for fact in facts:
@@ -352,7 +364,10 @@ class Scans:
             self.check_folder(folder, frozenset(key for key in due if parent(key) == folder))
 
     def _is_left_to_watching(self, key: PathKey) -> bool:
-        """Whether a file is missing now: the watching part then checks it, because one check does not confirm a deletion."""
+        """Whether a file is missing now.
+
+        If so, the change tracker checks it again, because one check does not confirm a deletion.
+        """
         live, fact = self._context.live, self._context.pipeline.jobs.memory.last_seen(key)
         watched = {folder.id for folder in self._context.project.scan_folders if not folder.is_intermediate}
         if live is None or fact is None or fact.scan_folder not in watched:
@@ -372,7 +387,8 @@ class Scans:
     def check_products(self, *, trusts_times: bool = True) -> None:
         """Check every cache folder that differs from its record; without `trusts_times`, all folders.
 
-        An intermediate that a dead engine had not deleted yet was seen as a source by the check of folders, so it is checked again.
+        The check of folders treats an intermediate that a dead engine had not deleted yet as a source, so such an intermediate is
+        checked again.
         """
         products, say = self._context.archive.products, self._context.news.say_once
         lost, orphans = self._context.cache.find_lost(products, say, trusts_times=trusts_times)
@@ -415,7 +431,7 @@ class Scans:
     def _parts_to_save(self, pending: PendingFolder) -> Parts:
         """Return a folder's pending state in the form of its rows.
 
-        Files that were too fresh when seen are marked to be read again.
+        A file that was checked too soon after its last change is marked, so that it is read again.
         """
         parts = pending.parts.items()
         rows = {part: self._as_remembered(part, pending.folder, digest, tuple(facts.values())) for part, (digest, facts) in parts}
