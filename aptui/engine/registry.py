@@ -1,4 +1,4 @@
-"""The registry of Python builders: completes configured builders from their classes, and finds those in `builders/` folders.
+"""The registry of Python builders: completes configured builders from their classes, and finds builders in `builders/` folders.
 
 No builder code runs in the engine: a short-lived process describes the classes (`worker.describing.describe`). A JSON file stores
 the result with the size and time of every source file. If no file changed, this needs only a few `stat`s: no process, no import, no
@@ -64,9 +64,9 @@ _OF_THE_PROJECT = (
 class _RegistryCache(Struct):
     """The contents of the registry's file of stored answers.
 
-    `signature` covers the interpreter and the installed packages. The keys of `entries` are names of entry points, those of `files`
-    paths, and those of `adapted` an adapter with its environment. The keys of `versions` are path, digest and version command of a
-    tool; their values are the printed versions.
+    `signature` covers the interpreter and the installed packages. The keys of `entries` are names of entry points, the keys of
+    `files` are paths, the keys of `adapted` are adapters with their environment. The keys of `versions` are path, digest and
+    version command of a tool; their values are the printed versions.
     """
 
     signature: str = ""
@@ -81,20 +81,20 @@ def complete(
 ) -> tuple[Builder, ...]:
     """Return the builders of `config`, with version, patterns, fingerprint and code digest of their classes, and of `builders/`.
 
-    A builder with an adapter and no origin is replaced by those that its adapter finds. A builder with the origin `entry:NAME` may
-    also name a class in the project's `builders/` folder; such a class is not added a second time. Patterns given
-    in the configuration win over those of the class. Names of files in `builders/` that start with `_` are for helpers.
+    A builder with an adapter and no origin is replaced by the builders that its adapter finds. A builder with the origin
+    `entry:NAME` may also name a class in the project's `builders/` folder; such a class is not added a second time. Patterns in the
+    configuration replace the patterns of the class. A file in `builders/` whose name starts with `_` is a helper, not a builder.
 
     Args:
         config: the checked configuration.
         cache_file: the registry's file; may be absent, unreadable or unwritable.
         notify: called with errors of scripts that adapters run; other builders continue to work.
-        asks_versions: whether to run the version commands of tools; without it, the versions of the last run are used.
+        asks_versions: whether to run the version commands of tools; otherwise the stored versions are used.
 
     Raises:
-        UserError: a version command fails, a builder does not exist or was lost, two builders have one name, or it is unknown which
-            builders a file has that cannot be imported. The jobs of builders in other such files fail (`Builder.fault`).
-        HostError: the project requires a sandbox, and it cannot be started.
+        UserError: a version command fails, a builder does not exist, a file lost its builders, two builders have the same name, or
+            a file cannot be imported and its builders are unknown. The jobs of builders in other such files fail (`Builder.fault`).
+            HostError: the project requires a sandbox, and it cannot be started.
     """
     builders, project_dir, unlisted = config.project.builders, config.project_dir, config.project.unlisted_builder
     paths = [str(path) for path in sorted((project_dir.resolve() / FOLDER).glob("*.py")) if not path.name.startswith("_")]
@@ -135,7 +135,10 @@ def complete(
 def _adapt_builders(
     config: Config, memory: _RegistryCache, notify: Callable[[str], None]
 ) -> tuple[tuple[Builder, ...], dict[str, ClassAnswer]]:
-    """Return the configured builders, each stand-in replaced by the builders that its adapter finds, and the adapters' answers."""
+    """Return the configured builders and the adapters' answers.
+
+    Each stand-in is replaced by the builders that its adapter finds.
+    """
     builders = config.project.builders
     questions = {_adapter_key(builder): ClassQuestion(stand_in=builder) for builder in builders if _is_stand_in(builder)}
     if not questions:
@@ -169,7 +172,10 @@ def find_adapted_folders(cache_file: Path) -> list[str]:
 
 
 def code_files(cache_file: Path) -> dict[str, list[str]]:
-    """Return {module in a project's `builders/` folder: that module and modules beside it that it imports}, as last described."""
+    """Return {module in a project's `builders/` folder: this module, and the modules of the folder that it imports}.
+
+    The data are from the last description of the builders.
+    """
     return {path: [name for name, *_ in answer.files] for path, answer in _read_remembered(cache_file).files.items()}
 
 
@@ -251,14 +257,15 @@ def _describe_version(found: ClassDescription) -> str:
 
 
 def _fill_steps(builder: Builder, parts: Sequence[tuple[ClassDescription, ClassAnswer]]) -> Builder:
-    """Complete a builder with steps from their classes: its fingerprint and its parameters cover all steps."""
+    """Complete a builder that has steps from the classes of the steps. Its fingerprint and its parameters cover all steps."""
     names = [step.name for step in builder.steps]
     steps = tuple(
         replace(step, origin=found.origin, patterns=step.patterns or _patterns(found))
         for step, (found, _answer) in zip(builder.steps, parts, strict=True)
     )
     schemas = [json.loads(found.params_schema or "{}") for found, _answer in parts]
-    for each in schemas[1:]:  # a later step plans its jobs while the job of the chain runs, so all its parameters affect the job
+    # a later step plans its jobs while the job of the chain runs, so all parameters of the step affect the job
+    for each in schemas[1:]:
         for rule in each.get("properties", {}).values():
             rule.pop("is_planning_only", None)
     properties = {
@@ -329,9 +336,11 @@ def _version_key(tool: ToolSettings) -> str:
 
 
 def _ask_versions(config: Config) -> dict[str, str]:
-    """Run each version command once, in the sandbox of the project's programs, and return its output as one line.
+    """Run each version command once, in the sandbox of the project's programs. Return {`_version_key` of a tool.
 
-    No result is reused, because the file of a tool may start a program that changed behind it.
+    Output as one line}.
+
+    No earlier output is reused, because the tool's file may only start another program, which may have changed.
 
     Raises:
         UserError: a command cannot be started, fails, prints nothing, or exceeds the time limit.
@@ -385,10 +394,10 @@ def _raise_incomplete(answer: ClassAnswer, path: str) -> None:
 def _keep_classes(answer: ClassAnswer, path: str, known: ClassAnswer | None) -> ClassAnswer:
     """Return the answer for a file that cannot be imported: its builders as they were stored, or as its text describes them.
 
-    The digests of its code are those of the files now: so the jobs of builders with unchanged code do not run again.
+    The answer has the present digests of the files, so that the jobs of builders with unchanged code do not run again.
 
     Raises:
-        UserError: it is unknown which builders the file has; without its builders, their sources would lose their products.
+        UserError: it is unknown which builders the file has. Without these builders, their sources would lose their products.
     """
     if known is not None and known.classes:
         files = [(name, 0, 0, _digest_of(name)) for name, *_ in known.files if os.path.isfile(name)]
@@ -406,7 +415,7 @@ def _describe_error(answer: ClassAnswer) -> str:
 
 
 def _describe_fault(answer: ClassAnswer, path: str) -> str:
-    """Return why a file in `builders/` cannot be imported, with the position of the error.
+    """Return the reason why a file in `builders/` cannot be imported, with the position of the error.
 
     Args:
         path: of the file, or the origin of its builder (`file:` and the path).
@@ -416,7 +425,7 @@ def _describe_fault(answer: ClassAnswer, path: str) -> str:
 
 
 def read_classes(path: str) -> list[ClassDescription]:
-    """Return the builders in the text of a file, without running it: classes whose name and patterns are literals.
+    """Return the builders in the text of a file, without running the file: classes whose name and patterns are literals.
 
     After a syntax error, only the text before the error is read.
     """
@@ -470,7 +479,7 @@ def _enumerate(names: Sequence[str]) -> str:
 def _check_lost(
     files: Mapping[str, ClassAnswer], before: Mapping[str, ClassAnswer], names: set[str], notify: Callable[[str], None]
 ) -> None:
-    """Refuse a file that lost all its builders; report builders that are missing from a file with others.
+    """Refuse a file that lost all its builders. If a file lost only some of its builders, report the missing builders.
 
     A source without its builder loses its products, and a mistake in a file must not cause that.
     """
@@ -569,7 +578,7 @@ def _answers(questions: dict[str, ClassQuestion], known: dict[str, ClassAnswer],
 
 
 def _current(answer: ClassAnswer) -> ClassAnswer | None:
-    """Return the answer, with the present times of its files, if no code file has changed; else None."""
+    """Return the stored answer, with the present times of its files, if no code file has changed; otherwise None."""
     if answer.error or not answer.files or not all(problem.is_lasting for problem in answer.problems):
         return None
     if any(shutil.which(tool) for tool in answer.missing_tools):
@@ -584,7 +593,7 @@ def _current(answer: ClassAnswer) -> ClassAnswer | None:
                 return None
         except OSError:
             return None
-        # A stored time of 0 makes the next check compare bytes again, because these were read too soon after a change.
+        # A stored time of 0 makes the next check compare bytes again, because the present bytes were read too soon after a change.
         current.append((path, found.st_size, found.st_mtime_ns if is_same or is_settled else 0, digest))
     return replace(answer, files=current)
 
@@ -661,7 +670,7 @@ def _read_remembered(cache_file: Path) -> _RegistryCache:
 
 
 def _remember(cache_file: Path, memory: _RegistryCache, before: _RegistryCache) -> None:
-    """Write the registry file if it changed; an unwritable file costs only time."""
+    """Write the registry's file if its contents changed. If it cannot be written, the next start only takes longer."""
     if memory == before:
         return
     with contextlib.suppress(OSError, KnownError):
@@ -684,7 +693,8 @@ def complete_checked(config: Config, memory: Path, notify: Callable[[str], None]
         notify: called with an error in a script that an adapter runs.
 
     Raises:
-        UserError: as `registry.complete`; or a parameter is unknown or has a wrong value: the error lists each one with its place.
+        UserError: as `registry.complete`; or a parameter is unknown or has a wrong value: the error lists each wrong parameter with
+            its place.
     """
     builders = complete(config, memory, notify, asks_versions=True)
     check(builders, config.places)

@@ -155,8 +155,8 @@ class Cache:
         """Create the cache folder if necessary, and lock it.
 
         Raises:
-            BusyError: another engine holds the folder. UserError: another user owns it, or a link, a device or a pipe is at the path
-            of a file or folder of the cache.
+            BusyError: another engine holds the folder. UserError: another user owns it, or a link, a device or a pipe is at the
+                path of a file or folder of the cache.
             HostError: the cache folder cannot be written.
         """
         refuse_other_kinds(self.root, self._platforms, _DATABASE_FILES)

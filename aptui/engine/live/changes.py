@@ -114,8 +114,8 @@ _AFTER_HOLD_S = 0.03
 _SECOND_CHECK_S = 2.5
 """Delay (seconds) before a second check.
 
-The second check reads again the files whose bytes were read within two seconds of their last change, because a coarse clock may hide one more
-change.
+The second check reads again the files whose bytes were read within two seconds of their last change, because a coarse clock may
+hide one more change.
 """
 _SLICE_S = 0.004
 """Time limit (seconds) of one slice of checks; between slices the engine answers clients."""

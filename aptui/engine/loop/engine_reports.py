@@ -167,7 +167,8 @@ def _step(notice: JobChanged) -> str:
 
 # Estimate of the remaining time: the pending work divided by the pace of work, but at least the duration of its longest chain.
 #
-# The pace is unknown for builders that never ran and for restored results. In these cases, the estimate is the number of pending jobs divided by the rate at which jobs end.
+# The pace is unknown for builders that never ran and for restored results. In these cases, the estimate is the number of pending
+# jobs divided by the rate at which jobs end.
 #
 # An estimate is requested ten times a second. The pending work is summed less often, so that the sums take at most a fiftieth of
 # the time.

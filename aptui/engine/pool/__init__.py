@@ -1,1 +1,4 @@
-"""Starts, limits and replaces worker processes, and sends them orders. `aptui.worker` is the code that runs inside them."""
+"""The pool of workers: starts, limits and replaces worker processes, and sends orders to them.
+
+`aptui.worker` is the code that runs in the worker processes.
+"""

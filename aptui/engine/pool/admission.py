@@ -1,4 +1,6 @@
-"""Admission of jobs to the pool: running jobs must fit into memory together, a job that was killed for lack of memory runs alone.
+"""Admission of jobs to the pool: decides whether a job may start.
+
+All running jobs must fit into memory together. While a job runs that was killed for lack of memory before, no other job runs.
 
 `MemoryBudget` records what builders need; `FailureTracker` counts killed runs.
 """
@@ -11,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from aptui.core.orders import ProcessOrder, RunResult
 from aptui.engine.pool.worker_messages import Identity, Order, PoolMessage, builder_of, identity_of
 
-# The failure tracker: runs that killed their worker, builders that are broken for this reason, jobs that have to run alone.
+# The failure tracker: runs that killed their worker, builders that are broken for this reason, jobs beside which no other job may
+# run.
 #
 # `engine.pool.worker_messages` answers the orders of a worker that died.
 
@@ -28,12 +31,12 @@ class FailureTracker:
         self.lonely: dict[Identity, None] = {}
 
     def note_answer(self, builder: str) -> None:
-        """Note that a builder gave an answer, so that it is not treated as a builder that kills every worker."""
+        """Note that a builder gave an answer. From then on, it is not treated as a builder that kills every worker."""
         self._answered.add(builder)
         self._failures.pop(builder, None)
 
     def note_death(self, builder: str, reason: str) -> None:
-        """Note that a worker died in a builder. Has no effect for a builder that gave an answer before."""
+        """Note that a worker died while it ran a builder. The call has no effect if the builder gave an answer before."""
         if builder not in self._answered:
             self._failures[builder] = (self._failures.get(builder, (0, ""))[0] + 1, reason)
 
@@ -47,12 +50,12 @@ class FailureTracker:
         return f"builder {builder!r} died three times at its start: {reason}" if count >= MAX_FAILURES else ""
 
     def let_off(self) -> None:
-        """Give every builder a new chance: its code may have changed."""
+        """Clear the records of all builders, because their code may have changed."""
         self._failures.clear()
         self._answered.clear()
 
     def isolate(self, identity: Identity | None) -> bool:
-        """Make a job run alone from now on; return False if it already had to run alone."""
+        """Record that no other job may run beside this job from now on; return False if that was recorded before."""
         if identity is None or identity in self.lonely:
             return False
         if len(self.lonely) >= _MAX_LONELY:
@@ -70,16 +73,16 @@ class FailureTracker:
 #
 # The use of a builder is the highest peak of its runs (the high-water mark), which falls slowly when later runs use less. A run
 # fits if its expected use, plus the expected further use of the current runs, is less than the free memory of the machine and of
-# our cgroup.
+# this process's cgroup.
 
 GUESS_BYTES = 128 << 20
 """Assumed memory use of a builder before its first run."""
 FADE = 32
 """Each run that uses less memory than the high-water mark lowers the mark by this fraction of the difference (1/32)."""
 SAMPLE_S = 0.1
-"""Validity of a measurement of the machine, in seconds.
+"""Time (seconds) for which a measurement of the machine's memory is used.
 
-A run that starts within that time is counted with its whole expected use.
+A run that started after the measurement is counted with its whole expected use.
 """
 _RESERVE_SHARE = 16
 _LEAST_RESERVE_BYTES, _MOST_RESERVE_BYTES = 64 << 20, 1 << 30
@@ -90,7 +93,7 @@ class MemoryBudget:
     """Memory use of builders, and available memory.
 
     Args:
-        budget_bytes: limit for all runs together; 0 = the free memory of the machine, measured again and again.
+        budget_bytes: memory limit for all runs together; 0 = the free memory of the machine, which is measured regularly.
         clock: seconds of a monotonic clock.
         learned: {builder: bytes} of an earlier session.
         available: returns how much memory is free, in bytes.
@@ -120,7 +123,7 @@ class MemoryBudget:
         self.learned[builder] = peak_bytes if peak_bytes >= known else known - (known - peak_bytes) // FADE
 
     def learn_death(self, builder: str) -> None:
-        """Note a run that ended for lack of memory: it needs more than was expected, and it is unknown how much."""
+        """Note a run that ended for lack of memory: the run needs an unknown amount more than was expected."""
         expected = self.estimate_bytes(builder)
         self.learned[builder] = max(expected, min(2 * expected, self._budget_bytes or self._available()))
 
@@ -130,7 +133,7 @@ class MemoryBudget:
         return min(bytes_, limit_bytes) if limit_bytes > 0 else bytes_
 
     def fits(self, need_bytes: int, at_work: Iterable[tuple[int, int]]) -> bool:
-        """Return whether a run fits into memory beside the current runs, which are given as (pid, expected bytes)."""
+        """Return whether a run fits into memory beside the current runs. Each current run is (pid, expected bytes)."""
         runs = list(at_work)
         expected_bytes = need_bytes + sum(expected for _, expected in runs)
         if self._budget_bytes:
@@ -139,7 +142,7 @@ class MemoryBudget:
             self._sampled_s, self._left_bytes, self._taken_bytes = self._clock(), self._available(), None
         if expected_bytes <= self._left_bytes:
             return True
-        if self._taken_bytes is None:  # count memory that current runs already use only once
+        if self._taken_bytes is None:  # memory that current runs already use must not be counted twice
             self._taken_bytes = {pid: self._taken(pid) for pid, _ in runs}
         expected_bytes = need_bytes + sum(max(0, expected - self._taken_bytes.get(pid, 0)) for pid, expected in runs)
         return expected_bytes <= self._left_bytes
@@ -149,9 +152,9 @@ class MemoryBudget:
 
 
 def available_bytes(proc: str = "/proc", cgroups: str = _CGROUPS) -> int:
-    """Return the memory that is available to runs on this machine and in our cgroup.
+    """Return the memory (bytes) that is available to runs on this machine and in this process's cgroup.
 
-    This is `MemAvailable`, or less if a cgroup (v2) allows less.
+    This is `MemAvailable` of the kernel, or less if a cgroup (v2) allows less.
     """
     info = _fields(f"{proc}/meminfo")
     total, left = info.get("MemTotal:", 0) * 1024, info.get("MemAvailable:", 1 << 40) * 1024
@@ -161,7 +164,7 @@ def available_bytes(proc: str = "/proc", cgroups: str = _CGROUPS) -> int:
 
 
 def _cgroup_limits(proc: str, cgroups: str) -> Iterable[tuple[int, int]]:
-    """Yield (limit, unused bytes) of our cgroup and of each cgroup above it."""
+    """Yield (limit, unused bytes) of this process's cgroup and of each cgroup above it."""
     group = next((line[3:] for line in _read(f"{proc}/self/cgroup").splitlines() if line.startswith("0::")), "")
     while group:
         folder = f"{cgroups}{group.rstrip('/')}"
@@ -178,13 +181,13 @@ def _fields(path: str) -> dict[str, int]:
 
 
 def resident_bytes(pid: int) -> int:
-    """Return the memory of a process, 0 if it is gone."""
+    """Return the memory use (bytes) of a process, 0 if it has ended."""
     words = _read(f"/proc/{pid}/statm").split()
     return int(words[1]) * os.sysconf("SC_PAGE_SIZE") if len(words) > 1 else 0
 
 
 def family_bytes(pid: int) -> int:
-    """Return the memory of a process and its descendants, because commands are children of workers."""
+    """Return the memory use (bytes) of a process and its descendants, because commands are children of workers."""
     bytes_ = resident_bytes(pid)
     for child in _read(f"/proc/{pid}/task/{pid}/children").split():
         bytes_ += family_bytes(int(child))
@@ -229,7 +232,10 @@ class JobAdmission:
         self._memory.learn(builder_of(order), result.peak_rss_bytes)
 
     def isolate(self, order: Order) -> bool:
-        """Note that another process killed a job. Return True the first time: then the job runs again, alone."""
+        """Note that another process killed a job.
+
+        Return True the first time. The job then runs again, and no other job runs beside it.
+        """
         is_new = self._failures.isolate(identity_of(order))
         if is_new:
             self._memory.learn_death(builder_of(order))

@@ -1,17 +1,17 @@
 """The pool of workers: starts workers, gives them orders, enforces time limits, and reports an outcome for every order.
 
-The engine's loop owns the selector and the thread; nothing here blocks. Each order that is sent gets exactly one result, also when
+The engine's loop owns the selector and the thread; nothing here blocks. Each order that is sent gets exactly one result, even if
 its worker crashes, hangs, floods its output or sends malformed messages:
 
-* the run of a dying worker is LOST, and the reason says how the worker died; the orders behind it are RETURNED.
+* if a worker dies, its current run is LOST, and the reason says how the worker died; its waiting orders are RETURNED.
   `core.pipeline.run_results` runs a lost job once more, and then fails it;
 * a run that overruns its limit is FAILED, after its worker and all processes of the worker have ended;
 * if a worker dies over several copies, it is unknown which copy killed it: all are RETURNED (a single copy is LOST);
-* a builder whose workers die three times before its first answer is broken: its orders fail at once, until `reconfigure`;
-* a run that was killed by SIGKILL is LOST as well; when the same job is ordered again, it runs alone.
+* a builder whose workers die three times before its first answer is broken: its orders fail at once until `reconfigure` is called;
+* a run that was killed by SIGKILL is LOST as well; when the same job is ordered again, no other job runs beside it.
 
-Memory: a job starts only if the known use of its builder fits (`pool.admission`) or no job runs. A job that does not fit waits, and
-other jobs overtake it, up to a limit.
+Memory: a job starts only if the known memory use of its builder fits (`pool.admission`) or no job runs. A job that does not fit
+waits, and other jobs overtake it, up to a limit.
 
 Critical orders: `size` workers accept any order, and one more worker is reserved for critical orders, so that these need not wait
 for the end of a long run. The reserved worker is started when it is first needed. While all other workers run long jobs, it also
@@ -51,7 +51,10 @@ from aptui.worker.variables import values_of
 _LONG_JOB_S = 0.5
 """If jobs keep all workers busy for this long, one more worker is started for hashing files and for analyses (seconds)."""
 _LEAST_HELD = 8
-"""Number of jobs that may wait for memory before no more messages are requested, so that later jobs get a chance to fit."""
+"""Maximum number of jobs that wait for memory.
+
+Up to this number, the pool accepts further messages, because later jobs may fit into memory.
+"""
 
 
 class Pool:
@@ -59,14 +62,14 @@ class Pool:
 
     Args:
         builders, platforms: sent to the workers at their start.
-        size: maximum number of workers, without the one for critical orders; workers are started when there is work.
+        size: maximum number of workers, without the reserved worker for critical orders. A worker is started when there is work.
         selector: registered keys carry a callable: the loop calls `key.data()` for each ready key
             (a mask may be passed and is not needed).
         on_results: called with one or more results, from those callables and from `poll`; never from within `send` or `kill`.
         on_progress: called with the run key and the per cent, at most ten times a second per worker.
-        clock: seconds of a monotonic clock, the one that `poll` is given.
+        clock: seconds of a monotonic clock; `poll` receives times of the same clock.
         learned_memory: {builder: bytes} that `list_learned_memory()` of an earlier session returned.
-        memory: replaces the measurements of the machine.
+        memory: replaces the memory budget that is measured on this machine.
     """
 
     def __init__(
@@ -109,7 +112,7 @@ class Pool:
     def free(self) -> int:
         """Return how many messages may be sent now.
 
-        A worker with a short message accepts a second message, so that it never waits for the engine.
+        A worker whose message is short accepts a second message, so that the worker never waits for the engine.
         """
         return self._free(self._size)
 
@@ -149,8 +152,8 @@ class Pool:
     def jobs_at_work(self) -> dict[int, int]:
         """Return {run key of a job that a worker runs now: ms since it began}.
 
-        Jobs that wait behind a running job are left out. If several copies were sent together, the first unanswered copy is
-        returned.
+        Jobs that wait behind a running job in a worker are left out. If several copies were sent in one message, the first
+        unanswered copy is returned.
         """
         heads = [slot.messages[0] for slot in self._manager.slots if slot.messages and slot.is_ready]
         jobs = [message for message in heads if message.rest and (message.is_job or message.kind is wire.FrameKind.COPY)]
@@ -182,7 +185,8 @@ class Pool:
     def send(self, orders: Sequence[Order]) -> None:
         """Send orders of one kind to one worker, as one message. Orders beyond `free` wait in the pool.
 
-        Each critical order, and each order that has to run alone, is sent in a message of its own, so that it waits for no other.
+        Each critical order, and each order of a job that has to run alone, is sent in a separate message, so that it does not wait
+        for other orders.
         """
         fine = [order for order in orders if not self._refuse(order)]
         for message in messages_of(fine, self._failures.lonely):
@@ -195,7 +199,7 @@ class Pool:
         self._dispatch()
 
     def kill(self, run_keys: Iterable[int]) -> None:
-        """Stop runs: end the workers of running ones, and remove waiting ones. Each run is reported as CANCELLED."""
+        """Stop runs: end the workers of running orders, and remove waiting orders. Each run is reported as CANCELLED."""
         wanted = set(run_keys)
         for message in self._waiting:
             unwanted = [order for order in message.orders if order.run_key in wanted]
@@ -209,9 +213,11 @@ class Pool:
             self._manager.end_if_cancelled(slot)
 
     def reconfigure(self, builders: Sequence[Builder], platforms: Sequence[Platform]) -> None:
-        """Switch to a new configuration: workers finish their runs, new ones have the new builders, waiting orders are RETURNED.
+        """Switch to a new configuration.
 
-        New processes import the builders' code again: that is how a changed file of a builder becomes effective.
+        Present workers finish their runs, new workers have the new builders, waiting orders are RETURNED.
+
+        New processes import the builders' code again, so that changes of that code become effective.
         """
         self._start = self._make_start(builders, platforms)
         self._failures.let_off()
@@ -233,7 +239,7 @@ class Pool:
         slot.member.break_off("was outdated before it was ready")
 
     def restart_worker(self, number: int) -> bool:
-        """End a worker after its current run. A second call ends it at once, and that run is LOST.
+        """End a worker after its current run. A second call ends the worker at once, and its current run is LOST.
 
         Returns:
             Whether there is such a worker.
@@ -252,11 +258,11 @@ class Pool:
         return True
 
     def list_broken_builders(self) -> dict[str, str]:
-        """Return {name: why} of the builders whose circuit breaker is open."""
+        """Return {name: reason} of the builders that are broken and get no worker."""
         return self._failures.list_broken()
 
     def _refuse(self, order: Order) -> bool:
-        """Answer an order at once if no worker can do it; return whether it was answered."""
+        """Answer an order at once if no worker can perform it; return whether it was answered."""
         error = self.fault or self._failures.refusal(builder_of(order))
         if error:
             self._answers.results.append(make_ended(order, Outcome.FAILED, error, FailureKind.OBSTACLE))
@@ -265,7 +271,10 @@ class Pool:
     # ----------------------------------------------------------------------------------------------------------- dispatch
 
     def _dispatch(self) -> None:
-        """Send waiting messages to workers with room. Others overtake a job that does not fit into memory, up to a limit."""
+        """Send waiting messages to workers that accept them.
+
+        Other messages overtake a job that does not fit into memory, up to a limit.
+        """
         if not self._waiting:
             return
         now_s = self._clock()
@@ -375,14 +384,17 @@ class Pool:
             slot.idle_since_s = self._clock()
 
     def on_progress(self, member: WorkerProcess, run_key: int, percent: int) -> None:
-        """Report how far a run is (`Listener`); a report about a run that ended, or is not this worker's, has no effect."""
+        """Report the progress of a run (`Listener`).
+
+        A report about a run that ended, or about a run of another worker, has no effect.
+        """
         slot = self._manager.slot_of(member)
         if slot.is_at(run_key):
             slot.progress = run_key, percent
             self._report_progress(run_key, percent)
 
     def on_wake(self) -> None:
-        """Report the results of one wake-up together (`Listener`)."""
+        """Report the results of all frames of one wake-up together (`Listener`)."""
         self._dispatch()
         self._deliver()
 
@@ -424,7 +436,7 @@ class Pool:
         if self._waiting.held_count or (self._waiting and not self._manager.slots):
             times.append(self._clock() + SAMPLE_S)  # another program may free memory, or end a process
         elif any(message.only_analyses for message in self._waiting):
-            times.append(self._clock() + _LONG_JOB_S)  # by then it may be worth starting another worker
+            times.append(self._clock() + _LONG_JOB_S)  # at that time, starting another worker may be worth its cost
         return min(times, default=None)
 
     def poll(self, now_s: float) -> None:

@@ -1,4 +1,6 @@
-"""One worker process from the side of the engine: starts it, writes to it, reads from it and ends it; `pool` chooses its orders.
+"""One worker process, seen from the engine: writes to the process, reads from it and ends it.
+
+`pool` chooses the orders of the worker.
 
 Four descriptors wake the loop: the channel (frames), the output pipe (text that builders print), a pidfd (the death of the process,
 which no grandchild with an open pipe can hide), and the socket for questions about a run (`questions`). No read or write blocks.
@@ -29,11 +31,11 @@ from aptui.worker.commands.output import BoundedText, MarkedStream
 
 _RECEIVE_BYTES = 1 << 18
 _DRAIN_READS = 64
-"""Maximum number of reads at a time; a process that floods the pipe must not block the loop."""
+"""Maximum number of reads of the output pipe per wake-up, because a process that floods the pipe must not block the loop."""
 
 
 class WorkerListener(Protocol):
-    """Events of a worker for its pool."""
+    """Receives the events of a worker; implemented by the pool."""
 
     def on_frame(self, member: WorkerProcess, kind: wire.FrameKind, payload: bytes) -> None:
         """Called with each frame that the worker sent."""
@@ -49,7 +51,7 @@ class WorkerListener(Protocol):
 
 
 class WorkerStart(Struct, frozen=True):
-    """How to start a worker: the setup frame without its nonce, and variables beyond the allowed ones."""
+    """How to start a worker: the setup frame without its nonce, and environment variables besides the allowed variables."""
 
     setup: wire.WorkerSetup
     environment: Mapping[str, str]
@@ -57,7 +59,7 @@ class WorkerStart(Struct, frozen=True):
 
 
 class WorkerProcess:
-    """A worker process and its descriptors; `spawned` is the process, when there is one already."""
+    """A worker process and its descriptors; `spawned` is the process, if it was started before."""
 
     def __init__(
         self,
@@ -94,7 +96,7 @@ class WorkerProcess:
     # ----------------------------------------------------------------------------------------------------------- speaking
 
     def send(self, frame: bytes) -> None:
-        """Send a frame now, or as soon as the worker takes it."""
+        """Send a frame now, or as soon as the worker's socket has room."""
         if not self._is_listening:
             return
         if not self._outbox:
@@ -109,7 +111,7 @@ class WorkerProcess:
         except BlockingIOError:
             sent = 0
         except OSError:
-            return b""  # the process is dying; the loop will receive its exit
+            return b""  # the process is dying, and the loop will be notified of its exit
         return bytes(data[sent:])
 
     def _flush(self) -> None:
@@ -182,9 +184,9 @@ class WorkerProcess:
         return True
 
     def take_output(self, run_key: int) -> BoundedText | None:
-        """Return the output of a run whose result has come.
+        """Return the output of a run whose result has arrived.
 
-        The worker writes a marker after the output and before the result, so the whole output is in the pipe by now.
+        The worker writes a marker after the output and before the result, so the whole output of the run is in the pipe by now.
         """
         for _ in range(_DRAIN_READS):
             if self._stream.finished and self._stream.finished[-1][0] == run_key:
@@ -194,7 +196,7 @@ class WorkerProcess:
         return self._stream.take(run_key)
 
     def drain(self) -> None:
-        """Read output, so that the worker does not wait for space in the pipe."""
+        """Read the worker's output, so that the worker does not wait for space in the pipe."""
         for _ in range(_DRAIN_READS):
             if not self._read_output():
                 break
@@ -211,12 +213,15 @@ class WorkerProcess:
     # ------------------------------------------------------------------------------------------------------------- ending
 
     def hang_up(self) -> None:
-        """Close the worker's channel for writing, so that the worker ends by itself after its orders."""
+        """Close the writing side of the worker's channel, so that the worker ends by itself after its orders."""
         if self._is_listening:
             self._channel.shutdown(socket.SHUT_WR)
 
     def terminate(self) -> None:
-        """Send SIGTERM to the worker's processes, but not to the sandbox process around them, whose end would kill them at once."""
+        """Send SIGTERM to the worker's processes.
+
+        The sandbox process around them gets no signal, because its end would kill them at once.
+        """
         if not self.is_wrapped:
             processes.kill_group(self.pid, signal.SIGTERM)
             return
@@ -235,7 +240,7 @@ class WorkerProcess:
         self._listener.on_wake()
 
     def check_exit(self) -> None:
-        """Notice the death of the process, receive its last messages, notify the pool."""
+        """Handle the death of the process: receive its last messages, and notify the pool."""
         if self.is_gone or self._process.poll() is None:
             return
         self.is_gone = True

@@ -41,14 +41,14 @@ MISSING = "bubblewrap (bwrap) is not on this machine"
 
 
 class Sandbox(Struct, frozen=True):
-    """How to start programs in the sandbox.
+    """A sandbox: the files that programs in it can read and write.
 
     Args:
         program: bubblewrap.
         home: the folder that is hidden, and the value of HOME.
-        reads: absolute paths that are visible; missing ones are left out.
+        reads: absolute paths that are visible; paths that do not exist are left out.
         writes: absolute folders that can be written to.
-        secrets: files that are empty inside.
+        secrets: files that are shown as empty files in the sandbox.
     """
 
     program: str

@@ -1,6 +1,6 @@
-"""Workers with their orders, and waiting messages: which worker accepts another message, and which message is sent first.
+"""Workers with their orders, and waiting messages.
 
-This module does not communicate with processes.
+This module decides which worker accepts another message, and which message is sent first. It does not communicate with processes.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from aptui.worker.processes import KILLED
 SHORT_IN_FLIGHT = 2
 PATIENT_PASSES = 16
 PATIENT_S = 10.0
-"""After this number of overtakes or seconds, a job that waits for memory blocks all later jobs."""
+"""Limits of overtaking: after this number of overtakes or seconds, a job that waits for memory blocks all later jobs."""
 
 
 class WorkerSlot(Struct, eq=False):
     """A worker and its orders.
 
-    `verdicts` are {run key: why the worker is being ended} of the runs that caused it. `start` is the worker's configuration.
+    `verdicts` are {run key: why the worker is being ended}, for the runs that are the cause. `start` is the worker's configuration.
     """
 
     number: int
@@ -54,7 +54,7 @@ class WorkerSlot(Struct, eq=False):
     verdicts: dict[int, Verdict] = field(default_factory=dict)
     kill_at_s: float | None = None
     progress: tuple[int, int] = (0, -1)
-    """(run key, per cent) of the last report of a builder."""
+    """(run key, per cent) of the last progress that a builder reported."""
 
     @property
     def is_usable(self) -> bool:
@@ -63,7 +63,7 @@ class WorkerSlot(Struct, eq=False):
 
     @property
     def is_busy(self) -> bool:
-        """Whether the worker occupies a place of the pool."""
+        """Whether the worker has orders and is not being ended."""
         return bool(self.messages) and self.kill_at_s is None
 
     @property
@@ -86,13 +86,13 @@ class WorkerSlot(Struct, eq=False):
         return self.messages[0] if self.messages and self.messages[0].is_job else None
 
     def is_at(self, run_key: int) -> bool:
-        """Whether the worker is executing this run, as far as is known."""
+        """Whether the worker is executing this run, as far as the engine knows."""
         order = self.messages[0].current if self.messages and self.is_ready else None
         return order is not None and order.run_key == run_key
 
     @property
     def state(self) -> str:
-        """Return starting, idle, working or ending."""
+        """Return the name of the worker's state: starting, idle, working or ending."""
         if not self.is_usable:
             return "ending"
         return "starting" if not self.is_ready else "working" if self.messages else "idle"
@@ -122,7 +122,7 @@ class WaitingOrders:
 
     @property
     def held_count(self) -> int:
-        """Number of jobs that wait for room in memory."""
+        """Number of jobs that wait for memory."""
         return sum(message.held_since_s is not None for message in self)
 
     def add(self, message: PoolMessage) -> None:
@@ -130,7 +130,7 @@ class WaitingOrders:
         self._lane(message).append(message)
 
     def put_back(self, message: PoolMessage) -> None:
-        """Put back a message that a worker had, before all waiting messages of its kind."""
+        """Put a message that was sent to a worker back, before all waiting messages of its kind."""
         self._lane(message).appendleft(message)
 
     def take(self, message: PoolMessage) -> None:
@@ -167,7 +167,7 @@ class WaitingOrders:
 
 # Answers of the pool: each order that was sent gets exactly one answer, even if its worker does not answer.
 #
-# A worker's answer is passed on unless the run was ended or cancelled. If a worker died or left, each of its orders is lost,
+# A worker's answer is passed on unless the run was ended or cancelled. If a worker died or ended, each of its orders is lost,
 # failed, cancelled, or returned to the pipeline (`engine.pool.pool` lists the cases).
 
 _HASH_TRIES = 2
@@ -178,7 +178,7 @@ class OrderAnswers:
     """Results that are not reported yet, and the rules for orders that no worker answers.
 
     Args:
-        waiting: receives the orders that another worker has to do instead.
+        waiting: receives the orders that another worker has to perform instead.
         clock: seconds of a monotonic clock.
     """
 
@@ -209,7 +209,10 @@ class OrderAnswers:
             self.results.append(with_output(self._check_run(order, result), text, order.builder))
 
     def _check_run(self, order: AnalyseOrder | ProcessOrder, result: AnalyseResult | RunResult) -> AnalyseResult | RunResult:
-        """Note the resource use of a run. If its command was killed for lack of memory, it is LOST, and its job reruns alone."""
+        """Note the resource use of a run. If the run's command was killed for lack of memory, the run is LOST.
+
+        The job runs again, and no other job runs beside it.
+        """
         if not isinstance(result, RunResult):
             return result
         self._admission.learn(order, result)
@@ -219,7 +222,10 @@ class OrderAnswers:
         return result
 
     def take_copies(self, message: PoolMessage, results: Sequence[object]) -> bool:
-        """Accept the results of all copies of a message; return False and accept no result if the results are of other copies."""
+        """Accept the results of all copies of a message.
+
+        Return False, and accept no result, if the results do not belong to these copies.
+        """
         answers = [result for result in results if isinstance(result, RunResult)]
         if [result.run_key for result in answers] != [order.run_key for order in message.orders]:
             return False
@@ -241,7 +247,10 @@ class OrderAnswers:
             self.results.append(make_unhashed(message.hash_order, fault))
 
     def account_for_the_dead(self, slot: WorkerSlot) -> None:
-        """Answer every order of a worker that died: the current run by how the worker died; the orders behind it are returned."""
+        """Answer every order of a worker that died.
+
+        How the worker died decides the result of its current run; the waiting orders are returned to the pipeline.
+        """
         for message in slot.messages:
             if message.hash_order is not None:
                 self._read_again(message, slot.member.exit_text)
@@ -283,7 +292,7 @@ class OrderAnswers:
             self.results.append(make_unhashed(message.hash_order, f"the worker that read it {reason}"))
 
     def return_or_keep(self, message: PoolMessage) -> None:
-        """Return orders of the previous configuration to the pipeline, which decides again.
+        """Return orders of the previous configuration to the pipeline, which plans them again.
 
         File hashing continues, because it does not depend on the configuration.
         """

@@ -1,7 +1,7 @@
 """Starts the processes of workers; `process` then sends them work.
 
-A worker takes as long to start as the engine takes to import its modules. The `EarlyWorker` is started before, as soon as it is
-known that there is work, so that the worker and the engine start at the same time.
+A worker takes as long to start as the engine takes to import its modules. So the `EarlyWorker` is started as soon as it is known
+that there is work, and the worker and the engine start at the same time.
 
 Tests: `tests/engine/pool/test_spawning.py`.
 """
@@ -60,7 +60,7 @@ class SpawnedWorker(Struct, eq=False):
 
     Args:
         mark: a text in the environment of this process and of its child processes.
-        channel, questions: our ends of its two socket pairs.
+        channel, questions: the engine's ends of the process's two socket pairs.
         output: receives the output of this process and of its child processes.
     """
 
@@ -92,7 +92,7 @@ def spawn(environment: Mapping[str, str], sandbox: Sandbox | None) -> SpawnedWor
     try:
         fcntl.fcntl(output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     except OSError:
-        pass  # the user's limit of pipe memory is reached; the usual 64 KiB are enough
+        pass  # the user's limit of pipe memory is reached; the default size of 64 KiB is enough
     name, _, value = mark.partition("=")
     parent = "0" if sandbox is not None else str(os.getpid())
     command = python_command(str(theirs.fileno()), parent, str(asked.fileno()))
@@ -122,7 +122,7 @@ def spawn(environment: Mapping[str, str], sandbox: Sandbox | None) -> SpawnedWor
 class EarlyWorker:
     """A worker that is started before the pool exists; the pool uses it first.
 
-    If it cannot be started, the pool tries again and reports the error.
+    If the early worker cannot be started, the pool tries again and reports the error.
 
     Only one early worker is started: on two processors, a second early worker delayed the engine's start by as much time as it
     saved.

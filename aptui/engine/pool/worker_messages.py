@@ -1,4 +1,6 @@
-"""Messages to workers and the fate of their orders: the bookkeeping of the pool, without processes or clocks.
+"""Messages to workers, questions about running jobs, and results of orders that no worker answers.
+
+This module uses no processes or clocks.
 
 Tests: `tests/engine/pool/test_slots.py`.
 """
@@ -21,9 +23,10 @@ from aptui.worker.commands.output import BoundedText, count_levels, records_of
 
 # Questions to a worker about its run, and the answers: the log of a running job.
 #
-# Questions have a socket pair of their own at each worker. A question names its run, and is answered while the run is executing
-# (`worker.log`); answers about another run than that of the last question are dropped. The engine does not wait, and misses
-# nothing: the answer is the whole log so far, and a client that needs more asks again. The log is dropped when the next run starts.
+# Each worker has a separate socket pair for questions. A question names its run, and is answered while the run is executing
+# (`worker.log`); answers about another run than the run of the last question are dropped. The engine does not wait for an answer.
+# No record is lost, because each answer has the whole log so far; a client that needs more asks again. The log is dropped when the
+# next run starts.
 
 _RECEIVE_BYTES = 1 << 18
 _AGAIN_S = 5.0
@@ -31,7 +34,7 @@ _AGAIN_S = 5.0
 
 
 class LogSoFar(Struct, frozen=True):
-    """The log so far of a running job.
+    """The known part of the log of a running job.
 
     Args:
         log: the job's log as the worker last reported it.
@@ -59,7 +62,7 @@ class RunQuestions:
     """Questions to one worker.
 
     Args:
-        channel: our end of the socket pair; this object closes it.
+        channel: the engine's end of the socket pair; this object closes it.
         selector: the loop's.
         clock: seconds of a monotonic clock.
         on_progress: called with the run key and the per cent when a worker reports how far its run is.
@@ -120,7 +123,7 @@ class RunQuestions:
 
     def _take(self, log: wire.LogAnswer) -> None:
         self._asked_s = None
-        # without new records, the worker is not running the job, or the log did not change
+        # the answer has no new records: the worker is not running the job, or the log did not change
         if log.stamp not in (-1, self._log.stamp):
             self._log = log
 
@@ -138,11 +141,11 @@ Identity = tuple[str, str, str, str, str]
 
 
 class PoolMessage(Struct):
-    """Orders of one kind that are sent together. The first `done` are answered; the worker runs the next one.
+    """A message: orders of one kind that are sent together. The first `done` orders are answered; the worker runs the next order.
 
-    `cancelled` are run keys whose results are no longer needed; `tries` counts the workers that died over a hash order. `is_alone`:
-    no other job may run beside it. If a message waits for memory, `held_since_s` is when it began to wait, and `passed` how many
-    other messages overtook it.
+    `cancelled` are run keys whose results are no longer needed; `tries` is the number of workers that died while they performed a
+    hash order. `is_alone`: no other job may run beside it. If a message waits for memory, `held_since_s` is when it began to wait,
+    and `passed` how many other messages overtook it.
     """
 
     kind: wire.FrameKind
@@ -183,7 +186,7 @@ class PoolMessage(Struct):
 
     @property
     def is_batched(self) -> bool:
-        """Whether the worker may start a program once for several of its orders."""
+        """Whether the worker may start a program once for several orders of the message."""
         return any(isinstance(order, ProcessOrder) and order.is_batched for order in self.orders)
 
     @property
@@ -217,12 +220,15 @@ class PoolMessage(Struct):
         return self.orders[self.done :]
 
     def frame(self) -> bytes:
-        """Return the frame for the worker."""
+        """Return the message as a frame for the worker."""
         return wire.encode(self.kind, self.hash_order or self.rest)
 
 
 def messages_of(orders: Sequence[Order], needs_alone: Container[Identity] = ()) -> list[PoolMessage]:
-    """Return the messages for orders of one kind, critical ones first; an order that has to run alone gets a message of its own."""
+    """Return the messages for orders of one kind, critical orders first.
+
+    An order of a job that has to run alone gets a separate message.
+    """
     together: dict[tuple[bool, Identity | None], list[Order]] = {}
     for order in orders:
         lonely = identity_of(order) if needs_alone else None

@@ -1,4 +1,4 @@
-"""The worker manager of a pool: starts, retires, ends and replaces worker processes by the clock.
+"""The worker manager of a pool: starts, retires, ends and replaces worker processes.
 
 `pool` chooses their orders.
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from aptui.config.configuration import Config
 
 
-# The orphan reaper: a shell that waits for the engine's death, then ends what its workers left running.
+# The orphan reaper: a shell that waits for the engine's death, then ends the processes that its workers left running.
 #
 # A worker dies with the engine (`die_with_parent`), but the commands that the worker started would continue, and would write into
-# folders that the next engine gives to other jobs. A variable in their environment marks these processes. An engine that ends
-# normally also ends its reaper, which then kills no process.
+# folders that the next engine gives to other jobs. A variable in the environment of the workers' processes marks them. If the
+# engine ends normally, it also ends its reaper, and the reaper kills no process.
 
 _SCRIPT = """
 trap '' HUP INT TERM
@@ -52,10 +52,11 @@ done
 
 
 class OrphanReaper:
-    """Ends left-over processes of workers after the death of this process.
+    """The orphan reaper: ends processes that workers left running, after the death of the engine.
 
     Args:
-        mark: the reaper ends the processes that have it in their environment; the reaper's own environment does not contain it.
+        mark: the reaper ends the processes that have this text in their environment. The environment of the reaper does not contain
+            the text.
     """
 
     def __init__(self, mark: str) -> None:
@@ -71,7 +72,7 @@ class OrphanReaper:
                 cwd="/",
             )
         except OSError:
-            # the reaper is a shell script: without a shell nothing ends the processes that a killed engine leaves
+            # there is no shell for the reaper script: nothing will end the processes that a killed engine leaves
             pass
 
     @property
@@ -90,9 +91,9 @@ class OrphanReaper:
 
 
 START_LIMIT_S = 60.0
-"""A worker that is not ready after this time is stuck in its imports (a network file system that hangs)."""
+"""A worker that is not ready after this time is ended: its imports hang, for example on a network file system."""
 DEAF_LIMIT_S = 0.5
-"""A worker whose channel is closed usually ends by itself; if it runs after this time, it is killed."""
+"""A worker whose channel is closed usually ends by itself. If it still runs after this time, it is killed."""
 
 
 class PoolSettings(Struct, frozen=True):
@@ -100,17 +101,18 @@ class PoolSettings(Struct, frozen=True):
 
     Args:
         nice: added to a worker's niceness, so that other programs of the user have priority.
-        recycle_runs, recycle_cpu_s, recycle_rss_bytes: a worker is replaced after this number of runs that used this much
-            processor time together (a start costs a tenth of a second of it), or above this much memory.
+        recycle_runs, recycle_cpu_s, recycle_rss_bytes: a worker is replaced after this number of runs that together used this much
+            processor time (starting a worker takes 0.1 s of it), or if it uses more than this much memory.
         term_grace_s: time between SIGTERM and SIGKILL.
         environment: added to the allow-list's variables.
         scan_folders: absolute paths; workers report which files below them a call opened.
         ignore_regex: of the project; workers report files that match it as files without a source.
-        memory_budget_bytes: limit for all running jobs together; 0 = the free memory of the machine.
-        sandbox: in which workers are started, if any.
-        staging: the parent of workers' folders; leftovers of dead workers there are removed. "" = another pool does that.
-        early: a worker that was started already.
-        idle_s: workers that were idle for this long are ended, all but one; the last one after `rest_s`.
+        memory_budget_bytes: memory limit for all running jobs together; 0 = the free memory of the machine.
+        sandbox: workers are started in this sandbox; None = without a sandbox.
+        staging: the parent of workers' folders; leftovers of dead workers there are removed. "" = another pool removes the
+            leftovers.
+        early: a worker that was started before the pool.
+        idle_s: workers that were idle for this long are ended, except for the last worker, which is ended after `rest_s`.
     """
 
     nice: int = 5
@@ -185,7 +187,7 @@ class WorkerManager:
 
     @property
     def busy(self) -> int:
-        """Number of occupied places."""
+        """Number of workers that have orders and are not being ended."""
         return sum(slot.is_busy for slot in self._slots.values())
 
     def jobs(self) -> list[tuple[int, PoolMessage]]:
@@ -193,7 +195,7 @@ class WorkerManager:
         return [(slot.member.pid, job) for slot in self._slots.values() if (job := slot.job) is not None]
 
     def slot_of(self, member: WorkerProcess) -> WorkerSlot:
-        """Return the slot of a worker process."""
+        """Return the slot of a worker process: the worker with its orders."""
         return self._slots[member]
 
     def add(self, start: WorkerStart) -> WorkerSlot:
@@ -213,7 +215,7 @@ class WorkerManager:
         return slot
 
     def remove(self, member: WorkerProcess) -> WorkerSlot:
-        """Remove a worker whose process is dead, with the files that it left; return its slot."""
+        """Remove a worker whose process is dead, and the files that it left; return its slot."""
         self._orphans |= processes.reap(member.orphans)
         self._remove_leavings()
         return self._slots.pop(member)
@@ -232,7 +234,7 @@ class WorkerManager:
             slot.member.hang_up()
 
     def end(self, slot: WorkerSlot, run_key: int, verdict: Verdict) -> None:
-        """End a worker because of its run: SIGTERM now, SIGKILL for it and its processes a little later."""
+        """End a worker because of its run: SIGTERM now, SIGKILL for the worker and its processes a little later."""
         slot.verdicts.setdefault(run_key, verdict)
         if slot.kill_at_s is None:
             slot.kill_at_s = self._clock() + self._settings.term_grace_s

@@ -1,8 +1,8 @@
 """Freshness: how long after a change a file may change again without a new time.
 
 File times come from a clock that advances in ticks. If a file changes twice within one tick, the second change does not alter its
-times; so a file that was checked between them looks unchanged from then on. A file whose last change is older than a tick at its
-check is safe: a later change gives it a later time, and its ctime cannot be set back.
+times. So a file that was checked between the two changes looks unchanged from then on. A file whose last change is older than a
+tick at its check is safe: a later change gives the file a later time, and no program can set the ctime back.
 
 File systems of this kernel use the kernel's own coarse clock, which ticks 100 to 1,000 times a second. Others may use a server's
 clock, or store times in steps of one or two seconds (FAT).
@@ -25,11 +25,11 @@ _Stamp = tuple[int, ...]
 
 
 class FileClocks:
-    """How coarse the clocks of the scan folders are.
+    """Tick lengths of the clocks that give the files of the scan folders their times.
 
     Args:
         roots: {scan folder id: absolute path}.
-        mountinfo: the contents of `/proc/self/mountinfo`; None: it is read when it is needed.
+        mountinfo: the contents of `/proc/self/mountinfo`; None = the file is read when it is needed.
     """
 
     def __init__(self, roots: Mapping[int, str], mountinfo: Callable[[], bytes] | None = None) -> None:
@@ -37,10 +37,12 @@ class FileClocks:
         self._are_fine: dict[int, bool] = {}
 
     def are_any_fresh(self, scan_folder: int, facts: Iterable[FileFact], checked_ns: int, longest_ns: int = RACY_NS) -> bool:
-        """Whether any of these files may change, or has changed, within the tick of its check.
+        """Whether any of these files was checked within one tick after its last change.
+
+        So that one more change may not show in its times.
 
         Args:
-            scan_folder: of the files.
+            scan_folder: id of the scan folder of the files.
             checked_ns: when the check of these files began (nanoseconds since 1970).
             longest_ns: the longest tick to assume.
         """
@@ -51,12 +53,12 @@ class FileClocks:
         )
 
     def is_fresh(self, scan_folder: int, fact: FileFact, checked_ns: int, longest_ns: int = RACY_NS) -> bool:
-        """Whether this file may change, or has changed, within the tick of its check."""
+        """Whether this file was checked within one tick after its last change; the arguments are those of `are_any_fresh`."""
         is_fine = not is_coarse(fact.ctime_ns) and self._is_fine(scan_folder)
         return max(fact.mtime_ns, fact.ctime_ns) >= checked_ns - (min(longest_ns, FINE_RACY_NS) if is_fine else longest_ns)
 
     def _is_fine(self, scan_folder: int) -> bool:
-        """Whether all of a scan folder lies on file systems that have the kernel's clock."""
+        """Whether all files of a scan folder are on file systems that use the kernel's clock."""
         if scan_folder not in self._are_fine:
             self._are_fine[scan_folder] = self._probe(self._roots.get(scan_folder, ""))
         return self._are_fine[scan_folder]
@@ -72,11 +74,11 @@ class FreshReads:
     """Files whose bytes were read so soon after their last change that one more change may not show in their times.
 
     These files are read again later, even if their times did not change. The second reading is trusted if it begins more than a
-    tick after the first reading and the times are still equal. A later change then has another time, even if the clock of a server
-    is ahead of ours.
+    tick after the first reading and the times are still equal. A later change then has another time, even if the clock of a file
+    server is ahead of this machine's clock.
 
     Args:
-        clocks: how coarse the clocks of the scan folders are.
+        clocks: tick lengths of the clocks of the scan folders.
     """
 
     def __init__(self, clocks: FileClocks) -> None:

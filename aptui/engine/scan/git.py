@@ -1,4 +1,4 @@
-"""Recognises Git operations and operations of other version-control systems that are under way in the sources.
+"""Recognises operations of Git and other version-control systems that are in progress in the sources.
 
 Only names and times of a repository's files are read. Tests: `tests/engine/scan/test_vcs.py`.
 """
@@ -19,7 +19,10 @@ _OPERATIONS = {".git": ("rebase-merge", "rebase-apply", "MERGE_HEAD", "CHERRY_PI
 """Files and folders that exist during an operation of several steps, also while it waits for the user."""
 _PULSE = {".git": ("index", "HEAD", "ORIG_HEAD", "logs/HEAD", "rebase-merge", "rebase-apply")}
 QUIET_S = 1.0
-"""An operation of several steps without a changed file for this long waits for the user, and the engine continues (seconds)."""
+"""If no file changed for this time (seconds) during an operation of several steps, the operation waits for the user.
+
+And the engine continues.
+"""
 STALE_S = 60.0
 """A lock file older than this (seconds) was left by a program that died."""
 
@@ -38,7 +41,7 @@ class Repositories:
         self._now_s = now_s
 
     def busy(self) -> str:
-        """Return the path of a lock that is held, or of an operation under way; "" without one."""
+        """Return the path of the file or folder that shows a held lock or an operation in progress; "" if there is no such file."""
         for kind, folder in self._kinds:
             for name in _LOCKS[kind]:
                 path = os.path.join(folder, name)

@@ -1,7 +1,10 @@
-"""Identity files on disk: reads `.meta` files, and makes one for a source without it, in the JSON form of O3DE's Asset Processor.
+"""Identity files on disk: reads `.meta` files, and creates the file for a source that has none.
 
-The content of a file is never lost: an unreadable file stays unchanged, an incomplete file is written again with all its
-contents. An empty file counts as missing. New files are made in scan folders, and only for types that the configuration names.
+The JSON form is that of O3DE's Asset Processor.
+
+The content of a file is never lost: an unreadable file stays unchanged, and an incomplete file is written again with its contents
+and the missing fields. An empty file counts as missing. New files are made in scan folders, and only for types that the
+configuration names.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from aptui.shared.errors import UserError
 # Reads the `.aptui.yaml` files of a running engine without delaying the engine's loop.
 #
 # Small files are compiled at once. Large files are compiled in a separate process, one at a time, while the scan waits. Texts are
-# kept by the digest of the bytes: a file that was touched and did not change is not compiled again.
+# cached by the digest of the file's bytes, so a file with a new time but equal bytes is not compiled again.
 
 _LIMIT_S = 10.0
 """Time limit for compiling one file (seconds); the largest allowed file takes 0.3 s, including the start of the process."""
@@ -39,7 +42,7 @@ _Key = tuple[bytes, str]
 
 
 class FolderSettings:
-    """The texts of settings files (`core.settings`).
+    """Reads the texts of settings files (`core.settings`).
 
     Args:
         wake: called by another thread when a file has been compiled.
@@ -91,7 +94,7 @@ class FolderSettings:
 
 
 def compile_apart(data: bytes, rel: str) -> str:
-    """Return the result of `config.folder.compile_folder`, which runs in a process of its own."""
+    """Return the result of `config.folder.compile_folder`, which runs in a separate process."""
     from aptui.config import folder as config_folder
     from aptui.engine.pool.spawning import python_environment  # imported here, because most projects have no settings files
 
@@ -133,7 +136,8 @@ class Metadata(Struct):
         delay_s: how long a source waits for a missing identity file before a new one is created.
         clock: monotonic seconds.
 
-    `held` are sources that wait: {(scan folder, relative path): end of the wait}. `mistakes` are sentences for users.
+    `held` has the sources that wait for their identity file: {(scan folder, relative path): end of the wait}. `mistakes` are
+    sentences for users about files that cannot be used.
     """
 
     types: tuple[str, ...]
@@ -190,20 +194,20 @@ class Metadata(Struct):
         self.held.pop((source.scan_folder, source.rel), None)
 
     def due(self, now: float) -> list[tuple[int, RelPath]]:
-        """Return the sources that have waited long enough."""
+        """Return the sources whose wait for an identity file has ended."""
         return [held for held, when in self.held.items() if when <= now]
 
     def _path(self, fact: FileFact) -> bytes:
         return from_text(f"{self.roots[fact.scan_folder]}/{fact.rel}")
 
     def _write(self, path: bytes, data: bytes, *, is_new: bool) -> bool:
-        """Write the file completely before it gets its name.
+        """Write an identity file under a temporary name, and rename it when it is complete.
 
         A file that another program made in the meantime stays, unless it is empty.
         """
         temporary = path + b".%s.tmp" % os.urandom(6).hex().encode()
         try:
-            # Other programs write into this folder: a link in the place of our file must not redirect the write.
+            # Other programs write into this folder: a link at the path of the temporary file must not redirect the write.
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         except OSError as error:
             self.mistakes.append(f"identity file '{os.fsdecode(path)}' cannot be written: {error.strerror}")
@@ -236,7 +240,7 @@ def _link(temporary: bytes, path: bytes) -> bool:
 
 
 def parse(data: bytes, meta: FileFact, source: FileFact) -> tuple[SourceIdentity, dict[str, Any] | None]:
-    """Return the content of an identity file, and its JSON document if missing fields can be added to it."""
+    """Return the content of an identity file, and its JSON document if missing fields can be added to the document."""
     if len(data) > _SIZE_LIMIT:
         return _unusable(meta, data, "is larger than 32 KiB"), None
     try:

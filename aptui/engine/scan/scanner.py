@@ -1,10 +1,9 @@
 """The scanner: reports differences from the stored state, folder by folder.
 
-It determines which scan folder's file of a relative path is the source.
-
-It makes no decision about jobs. For each file it finds which scan folder wins its path and whether another file differs only
-in case, because `walk` lists one relative folder of all scan folders at a time. A folder whose entries all have their stored size,
-times and inode costs one comparison and no object per file. Folders that `scan.up_to_date` has walked are not walked again.
+If several scan folders have a file of the same relative path, the scanner determines which file is the source. It makes no decision
+about jobs. `walk` lists one relative folder of all scan folders at a time, so the scanner also finds files whose paths differ only
+in case. A folder whose entries all have their stored size, times and inode costs one comparison and no object per file. Folders
+that `scan.up_to_date` has walked are not walked again.
 """
 
 from __future__ import annotations
@@ -29,11 +28,14 @@ from aptui.engine.scan.up_to_date import UpToDateCheck
 from aptui.engine.scan.walk import Digests, Entry, FolderPart, Walk, digests_of, text_of
 
 IdentityFiles = Mapping[tuple[int, str], FileFact]
-"""{(scan folder id, relative path): identity file}; each file has two keys: its path as spelled, and in lower case."""
+"""{(scan folder id, relative path): identity file}; each file has two keys.
+
+Its path as it is spelled, and its path in lower case.
+"""
 _FOLDERS_PER_STEP = 64
 _FILES_PER_STEP = 512
 _FILES_PER_SETTINGS = 128
-"""Number of files that take as long to check as one settings file (up to 5 ms)."""
+"""Checking one settings file takes as long (up to 5 ms) as checking this number of other files."""
 
 
 class SettingsNotReadError(Exception):
@@ -53,19 +55,21 @@ class RememberedFolders(Protocol):
 
 
 class Scanner:
-    """One scan. Iterate over `steps`; each step yields the events of a slice of work.
+    """One scan. Iterate over `steps`; each item has the events of a slice of the work.
 
     Args:
         project: has the scan folders.
         walk: lists the scan folders.
         remembered: the state that the last scan stored.
         next_seq: gives each event its number.
-        check: the result of the up-to-date check; folders that it has walked are not walked again. None without a check.
-        is_full: trust no remembered digest.
+        check: the result of the up-to-date check; folders that it has walked are not walked again. None = no check was made.
+        is_full: read the bytes of every file, and trust no remembered digest.
         reassess: report every file, changed or not (the configuration changed).
-        unfinished: previous facts of files that another process is writing now; they are used while the files are in this mapping.
+        unfinished: previous facts of files that another process is writing now. These facts are used while the files are in this
+            mapping.
         metadata: reads identity files, and may make missing ones.
-        read_settings: returns the text of the settings file at a path (text form) with this relative path; None: ask again later.
+        read_settings: returns the text of the settings file at a path (text form) with this relative path; None = the text is not
+            known yet, and the scan asks again later.
     """
 
     def __init__(
@@ -165,9 +169,10 @@ class Scanner:
         again: frozenset[PathKey] | None = None,
         remembered: Mapping[int, tuple[bytes, Sequence[FileFact]]] | None = None,
     ) -> FolderSeen | None:
-        """Report how the folder differs from the stored state; `remembered` is that state if it was read already.
+        """Return an event with the differences of a folder from its stored state, None if the folder is unchanged.
 
-        With `again`, these files must be read again and the answer is never None.
+        `remembered` is the stored state if it was read already. The files `again` must be read again; if there are any, the result
+        is never None.
         """
         remembered = self._remembered.folder_parts(folder) if remembered is None else remembered
         before = {part: facts for part, (_digest, facts) in remembered.items()}
@@ -245,7 +250,7 @@ class Scanner:
         old: Mapping[tuple[int, RelPath], FileFact],
         digests: dict[int, bytes],
     ) -> dict[int, bytes]:
-        """Keep files of `folder` that are being written and missing at the moment.
+        """Add the stored facts of files of `folder` that are missing at the moment and that another process is writing.
 
         Some programs remove a file before they write it.
         """
@@ -295,7 +300,7 @@ class Scanner:
         return _compile_settings(path, fact.rel) if text is None else text
 
     def _read_all_settings(self, entries: list[tuple[FolderPart, list[Entry]]]) -> bool:
-        """Read the settings files among these of one folder; return False while one is being compiled."""
+        """Read the settings files among the files of one folder; return False while one of them is being compiled."""
         self._settings_read = {}
         for part, files in entries:
             for name, *_stat in files:
@@ -328,7 +333,7 @@ class Scanner:
             known = old.get((scan_folder, rel))
             if self._unfinished and key_of(rel) in self._unfinished:
                 last = self._unfinished[key_of(rel)]
-                # the stored facts are of this file, not of a file in another scan folder that hides it
+                # the stored facts belong to this file, not to a file of the same path in another scan folder
                 if last is not None and (last.scan_folder, last.rel) == (scan_folder, rel):
                     known = last
                 if known is not None:
@@ -353,12 +358,12 @@ class Scanner:
         return self._reassess or self._is_full or _differs(old, new) or (again is not None and key in again)
 
     def check_folder(self, folder: str, again: frozenset[PathKey]) -> FolderSeen | None:
-        """Check one relative folder (lower case) now; its files in `again` are read again whatever is stored of them.
+        """Check one relative folder (lower case) now; its files in `again` are read even if their stored state matches.
 
         Return None if the folder equals its stored state.
 
         Raises:
-            SettingsNotReadError: its settings file is still being compiled: call this again later.
+            SettingsNotReadError: the folder's settings file is still being compiled; the caller has to try again later.
         """
         entries, _below = self._walk.read_folders(self._parts_of(folder))
         digests = digests_of(entries)
@@ -397,14 +402,20 @@ def _compile_settings(path: str, rel: str) -> str:
 
 
 def _identity_files(facts_of: Mapping[int, Sequence[FileFact]]) -> IdentityFiles:
-    """Return the identity files among these of a folder; if names differ only in case, the lower-case key has the first."""
+    """Return the identity files among the files of a folder.
+
+    If names differ only in case, the lower-case key has the first file in sort order.
+    """
     found = [fact for facts in facts_of.values() for fact in facts if fact.rel.lower().endswith(META_SUFFIX)]
     found.sort(key=lambda fact: fact.rel, reverse=True)
     return {(fact.scan_folder, spelled(fact.rel)): fact for spelled in (str.lower, str) for fact in found}
 
 
 def _meta_of(source: FileFact, metas: IdentityFiles) -> FileFact | None:
-    """Return the identity file of a source, from its scan folder; if several differ in case, the one spelled like the source."""
+    """Return the identity file of a source in the source's scan folder.
+
+    If several names differ only in case, the file that is spelled like the source is returned.
+    """
     rel = source.rel + META_SUFFIX
     return metas.get((source.scan_folder, rel)) or metas.get((source.scan_folder, rel.lower()))
 
