@@ -336,11 +336,10 @@ def _version_key(tool: ToolSettings) -> str:
 
 
 def _ask_versions(config: Config) -> dict[str, str]:
-    """Run each version command once, in the sandbox of the project's programs. Return {`_version_key` of a tool.
+    """Run each version command once, in the sandbox of the project's programs.
 
-    Output as one line}.
-
-    No earlier output is reused, because the tool's file may only start another program, which may have changed.
+    The result is {`_version_key` of a tool: the output as one line}. No earlier output is reused, because the tool's file may only
+    start another program, which may have changed.
 
     Raises:
         UserError: a command cannot be started, fails, prints nothing, or exceeds the time limit.

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 
 class Waker:
-    """An eventfd(2) in a selector, by which any thread ends the sleep of the loop.
+    """An eventfd(2) in a selector. With it, any thread ends the sleep of the loop.
 
     Args:
         selector: whose `select` returns; its keys carry a callable.
@@ -23,7 +23,7 @@ class Waker:
 
     @property
     def is_open(self) -> bool:
-        """Whether the waker is open, that is, `close` was not called."""
+        """Whether the waker is open: `close` was not called."""
         return self._fd >= 0
 
     def wake(self) -> None:

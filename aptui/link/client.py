@@ -1,7 +1,9 @@
-"""A client's end of the local socket, for the command line and for the reading thread of a screen; `places` finds the socket.
+"""A client's end of the local socket, for the command line and for the reading thread of a screen.
 
-Only the reading thread calls `ask`, `next_news`, `news` and `close`. Any thread may `post`; the answer is handed over by the
-reading thread. News that come while an answer is awaited are kept for `next_news`.
+`places` finds the socket.
+
+Only the reading thread calls `ask`, `next_news`, `news` and `close`. Any thread may call `post`; the reading thread passes on the
+answer. Notices that arrive while an answer is awaited are stored for `next_news`.
 """
 
 from __future__ import annotations
@@ -32,8 +34,10 @@ _RECEIVE_BYTES = 1 << 18
 _LINE_LIMIT_BYTES = 64 << 20
 """Maximum length of a line. The engine is trusted, but a faulty engine must not fill the client's memory."""
 _SEND_LIMIT = (10, 0)
-"""Send timeout in seconds and microseconds. An engine reads many times a second; if it reads nothing in this time, it is stuck or
-stopped."""
+"""Send timeout in seconds and microseconds.
+
+An engine reads many times a second. If it reads nothing in this time, it is stuck or stopped.
+"""
 
 
 _SILENCE_S = 60.0
@@ -57,21 +61,21 @@ class RequestRefused(KnownError):
 
 
 class _Mistaken(RequestRefused, UserError):
-    """A refusal because of the client's mistake: exit code 3."""
+    """The engine refuses a request because of the client's mistake: exit code 3."""
 
 
 class _Busy(RequestRefused, BusyError):
-    """A refusal because the engine is busy: exit code 4."""
+    """The engine refuses a request because it is busy: exit code 4."""
 
 
 class _Troubled(RequestRefused, HostError):
-    """A refusal because of trouble in the engine: exit code 2."""
+    """The engine refuses a request because of an error in the engine: exit code 2."""
 
 
 _FAMILIES: dict[int, type[RequestRefused]] = {UserError.exit_code: _Mistaken, BusyError.exit_code: _Busy}
 
 Then = Callable[[Answer | KnownError], None]
-"""Called with the answer, or with the reason why no answer comes."""
+"""Function that is called with the answer, or with the reason why no answer will arrive."""
 
 
 class EngineWelcome(Struct, frozen=True):
@@ -105,12 +109,12 @@ class EngineClient:
 
     @classmethod
     def of(cls, cache_dir: places.Folder, kind: str = "cli", name: str = "", timeout_s: float = 5.0, *, path: str = "") -> Self:
-        """Connect to the engine of a cache; every client of a certain project uses this function.
+        """Connect to the engine of a cache; every client that needs the engine of one project uses this function.
 
         Args:
             cache_dir: the cache folder.
             kind: what the client is.
-            name: its name, for the list of connections.
+            name: the client's name, for the list of connections.
             timeout_s: maximum time for the hello.
             path: the socket of the engine, "" = the socket in the record of the cache or of the registry.
 
@@ -131,10 +135,11 @@ class EngineClient:
     def connect(cls, path: str, kind: str = "cli", name: str = "", timeout_s: float = 5.0) -> Self:
         """Connect to the engine that listens at `path`, whichever cache it has, and exchange hellos.
 
-        `hello` says whether the engine has our protocol; if not, it accepts `Ping`, `ReadStatus` and `StopEngine` only.
+        `hello` says whether the engine has the client's protocol version. If not, the engine accepts `Ping`, `ReadStatus` and
+        `StopEngine` only.
 
         Raises:
-            NoEngine: no engine listens there. Refused: the engine has too many clients. NoAnswer, EngineGone: it sends no
+            NoEngine: no engine listens there. Refused: the engine has too many clients. NoAnswer, EngineGone: the engine sends no
                 hello.
         """
         try:
@@ -165,7 +170,7 @@ class EngineClient:
     # ----------------------------------------------------------------------------------------------------------- speaking
 
     def post(self, verb: Verb, then: Then | None = None) -> int:
-        """Send `verb` and return its number; the reading thread calls `then` with the answer, or with the reason why none comes.
+        """Send `verb` and return its number; the reading thread calls `then` with the answer, or with the reason why no answer will arrive.
 
         Raises:
             EngineGone: the connection has ended; `then` is not called.
@@ -187,7 +192,9 @@ class EngineClient:
         return number
 
     def ask(self, verb: Verb, timeout_s: float | None = None, *, on_news: Callable[[NoticeLine], object] | None = None) -> Answer:
-        """Send `verb` and return the answer; timeout None = wait as long as the engine works. Notices go to `on_news`, or are kept.
+        """Send `verb` and return the answer; timeout None = wait while the engine works.
+
+        `on_news` receives notices; without it they are stored for `next_news`.
 
         Raises:
             Refused: the engine refuses. NoAnswer: the answer is too late. EngineGone: the connection has ended.
@@ -212,9 +219,9 @@ class EngineClient:
         *,
         on_news: Callable[[NoticeLine], object] | None = None,
     ) -> bool:
-        """Receive messages of the engine until `is_over`; return whether that happened within the timeout.
+        """Receive messages of the engine until `is_over`; return whether `is_over` became true within the timeout.
 
-        Notices go to `on_news`; without it they are kept.
+        `on_news` receives notices; without it they are stored for `next_news`.
 
         Raises:
             EngineGone: the connection has ended.
@@ -228,7 +235,7 @@ class EngineClient:
         return True
 
     def listen_while_alive(self, is_over: Callable[[], object], *, on_news: Callable[[NoticeLine], object] | None = None) -> None:
-        """Receive messages of the engine until `is_over`; a silent engine is pinged, as it may be stopped.
+        """Receive messages of the engine until `is_over`; a silent engine is pinged, because it may be stopped.
 
         Raises:
             NoAnswer: the engine does not answer a ping. EngineGone: the connection has ended.
@@ -241,7 +248,7 @@ class EngineClient:
                 raise NoAnswer(what, hint="it is stuck or stopped; 'aptui ps' lists it")
 
     def next_news(self, timeout_s: float | None = None) -> NoticeLine | None:
-        """Return the next notice, None after the timeout; without a timeout wait until one comes.
+        """Return the next notice, None after the timeout; without a timeout wait until a notice arrives.
 
         Raises:
             EngineGone: the connection has ended, and all notices were returned.
@@ -253,7 +260,7 @@ class EngineClient:
         return self._unread_notices.popleft()
 
     def news(self, timeout_s: float | None = None) -> list[NoticeLine]:
-        """Return all received notices, [] after the timeout; without a timeout wait until one comes.
+        """Return all received notices, [] after the timeout; without a timeout wait until a notice arrives.
 
         Raises:
             EngineGone: the connection has ended, and all notices were returned.
@@ -271,7 +278,7 @@ class EngineClient:
         return self._channel.fileno()
 
     def _listen(self, deadline: float | None) -> bool:
-        """Wait for messages and receive them; return whether any came before the deadline.
+        """Wait for messages and receive them; return whether a message arrived before the deadline.
 
         Raises:
             EngineGone: the connection has ended.

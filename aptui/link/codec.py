@@ -1,9 +1,10 @@
-"""The local wire as bytes: JSON Lines ↔ verbs, answers, refusals and notices. No socket here.
+"""The encoding of the local wire: JSON Lines ↔ requests (verbs), answers, refusals and notices. This module uses no socket.
 
 Client: `{"id": 3, "verb": "status", …fields}`. Engine: `{"id": 3, "answer": {…}}` or `{"id": 3, "refusal": {"what", "hint",
 "code"}}`; to subscribers `{"notice": "JobChanged", "epoch": 7, "seq": 123, …fields}`. If the id of a request cannot be read, its
 refusal has id 0. Messages of clients are read strictly and messages of the engine leniently: an older client must work with a newer
-engine. Only `hello` of another protocol is read leniently too, so that the engine can report that the protocols differ.
+engine. Of the client's messages, only a `hello` of another protocol is read leniently, so that the engine can report that the
+protocols differ.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from aptui.core.notices import Notice
 
 
-# Size limits of the fields of requests. They are checked at the border, so that the code behind it need not check them.
+# Size limits of the fields of requests. They are checked when a request is received, so that the code that handles requests need
+# not check them.
 
 LAST_NUMBER = (1 << 63) - 1
 """Largest number in a message: the largest integer that SQLite stores."""
@@ -45,7 +47,7 @@ class Bounds(Struct, frozen=True):
 
 
 class Excess(NamedTuple):
-    """A field that is too large, and a hint how to reduce it."""
+    """A field of a request that is too large, and a hint how to reduce its size."""
 
     what: str
     hint: str
@@ -102,7 +104,7 @@ _SHOWN_CHARACTERS = 40
 
 
 def shorten(text: str) -> str:
-    """Return the beginning of a client's text, for a message about the text."""
+    """Return the beginning of a text from a client, for a message about this text."""
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
@@ -118,7 +120,7 @@ def suggest(word: str, words: Iterable[str]) -> str:
 
 
 def explain(error: Exception) -> str:
-    """Return why a message cannot be decoded, with the field where msgspec names one."""
+    """Return why a message cannot be decoded; the reason names the field if msgspec reports the field."""
     if isinstance(error, RecursionError):
         return "nested too deeply"
     if isinstance(error, UnicodeError):
@@ -149,17 +151,20 @@ LINE_LIMIT_BYTES = 1 << 20
 """Maximum length of a request in bytes, without its line feed."""
 _LAST_NUMBER = LAST_NUMBER
 _BOUNDS = Bounds(text=16_384, items=LINE_LIMIT_BYTES)
-"""A path has at most 4,096 bytes (limits.h), each up to a few characters in text form. The line limit also limits lists."""
+"""Maximum sizes of fields. A path has at most 4,096 bytes (limits.h), and each byte is up to a few characters in text form.
+
+The line limit also limits lists.
+"""
 _ENVELOPE = frozenset({"id", "verb"})
 _MANY = b'{"notices":"'
-"""Beginning of every line with many notices; no other line begins like this."""
+"""Beginning of every line with many notices; no other line has this beginning."""
 _NOTICE_NAMES = {"EngineMessage": "Said", "ShowRequested": "ShowAsked"}
-"""{class of a notice: its name on the wire}, if older clients use another name than ours."""
+"""{class of a notice: its name on the wire}, for classes whose name differs from the name on the wire."""
 _encoder = msgspec.json.Encoder()
 
 
 class MalformedLine(Exception):
-    """A line that cannot be decoded. `number` is its id, 0 if that cannot be read."""
+    """A line that cannot be decoded. `number` is the id in the line, 0 if the id cannot be read."""
 
     def __init__(self, what: str, hint: str = "", *, number: int = 0) -> None:
         super().__init__(what)
@@ -185,10 +190,10 @@ class LineBuffer:
         return len(self._begun)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Take `data` and yield each line that is now whole, without its line feed.
+        """Add `data`, and yield each line that is now complete, without its line feed.
 
         Raises:
-            TooLong: a line, complete or not, is longer than the limit; nothing of it is kept.
+            TooLong: a line, complete or not, is longer than the limit; the line is dropped.
         """
         *ended, rest = data.split(b"\n")
         for piece in ended:
@@ -239,7 +244,7 @@ def decode_request(line: bytes) -> tuple[int, Verb]:
 
 
 class _UnknownField(Struct, frozen=True):
-    """The fields of `hello` that are read from a client with another protocol."""
+    """The fields of `hello` that the engine reads from a client with another protocol."""
 
     protocol: int
     version: str = ""
@@ -294,7 +299,7 @@ class RefusalLine(NamedTuple):
 
 
 class NoticeLine(NamedTuple):
-    """A notice with its epoch and number."""
+    """A notice with its epoch and sequence number."""
 
     epoch: int
     seq: int
@@ -311,7 +316,7 @@ def encode_answer(number: int, answer: Answer) -> bytes:
     """Return the line of an answer.
 
     Raises:
-        TypeError: something in it has no form in JSON.
+        TypeError: a value in the answer cannot be written as JSON.
     """
     return _robust({"id": number, "answer": answer}) + b"\n"
 
@@ -333,7 +338,7 @@ def encode_notices(notices: Sequence[Notice], epoch: int, seqs: Sequence[int]) -
 
 
 def decode_message(line: bytes) -> AnswerLine | RefusalLine | NoticeLine | NoticeLines | None:
-    """Return a message of an engine; None for a kind that only newer engines have.
+    """Return a message of an engine; None for a kind of message that only newer engines send.
 
     Raises:
         MalformedLine: the line is not a JSON object.
@@ -377,7 +382,7 @@ def _decode_notice(name: str, line: bytes) -> Notice | None:
 
 
 def _decode_notices(line: bytes) -> tuple[NoticeLine, ...]:
-    """Decode a long line in one pass; its beginning names the type of its records."""
+    """Decode a long line in one pass; the beginning of the line names the type of its records."""
     name = line[len(_MANY) : line.find(b'"', len(_MANY))]
     record = _notices().get(name.decode("utf-8", "replace"))
     if record is None:
@@ -391,14 +396,17 @@ def _decode_notices(line: bytes) -> tuple[NoticeLine, ...]:
 
 @cache
 def _find_notices_form(record: type[Notice]) -> Any:
-    """Return the form of a line with many notices of one kind."""
+    """Return the record type of a line with many notices of one kind."""
     fields: list[tuple[str, Any]] = [("epoch", int), ("seqs", tuple[int, ...]), ("told", tuple[record, ...])]  # type: ignore[valid-type]  # made at run time
     return msgspec.defstruct("_Told", fields, frozen=True)
 
 
 @cache
 def _notices() -> dict[str, type[Notice]]:
-    """Return {name on the wire: class of the notice}. Importing the classes takes as long as importing the rest of a client."""
+    """Return {name on the wire: class of the notice}.
+
+    The classes are imported here, because importing them takes as long as importing the rest of a client.
+    """
     from aptui.core import notices
 
     return {_name_notice(record): record for record in get_args(notices.Notice)}
@@ -417,7 +425,7 @@ def _line(head: str, body: bytes) -> bytes:
 
 
 def _robust(value: object) -> bytes:
-    """Return `value` in JSON; half a surrogate pair, which a text should not contain, becomes a question mark."""
+    """Return `value` in JSON; a lone surrogate, which a text should not contain, becomes a question mark."""
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:

@@ -1,4 +1,6 @@
-"""A server's connection to the engine, for an event loop: requests, answers and notices; it reconnects when it is lost.
+"""A server's connection to the engine, for an event loop: sends requests, and receives answers and notices.
+
+It reconnects after the connection is lost.
 
 One thread reads from the connection and posts to the event loop.
 
@@ -36,7 +38,7 @@ class EngineLink:
     Args:
         cache_dir: the cache.
         on_notices: called in the event loop with a batch of notices.
-        on_change: called with True when an engine is connected, before its first notice, and with False when it is gone.
+        on_change: called with True when an engine is connected, before its first notice, and with False when the engine is gone.
         name: the server's name in lists of clients.
     """
 
@@ -58,7 +60,7 @@ class EngineLink:
         self.epoch = self.seq = 0
         self.progress: Progress | None = None
         self.running: dict[int, int] = {}
-        """{running job: its progress in per cent, -1 = unknown} according to the notices; the database does not store that."""
+        """{running job: its progress in per cent, -1 = unknown} according to the notices; the database does not store progress."""
 
     def start(self) -> None:
         """Start connecting; called in the event loop."""
@@ -79,7 +81,7 @@ class EngineLink:
         """Send a request and return the answer.
 
         Raises:
-            KnownError: no engine runs, the engine refuses, or the timeout has passed.
+            KnownError: no engine is running, the engine refuses the request, or the timeout has passed.
         """
         client, loop = self._client, asyncio.get_running_loop()
         if client is None or not self.is_here:
@@ -90,7 +92,7 @@ class EngineLink:
             with contextlib.suppress(RuntimeError):  # the loop is closed, so no caller waits
                 loop.call_soon_threadsafe(_settle, waiting, answer)
 
-        # Sent in a thread: a blocked engine does not read, and sending must not block the event loop.
+        # The request is sent in a thread: a blocked engine does not read, and sending must not block the event loop.
         await asyncio.to_thread(client.post, verb, hand_over)
         try:
             # Before Python 3.12 `wait_for` ignores a cancellation if the answer arrives at that moment.
@@ -187,7 +189,7 @@ def _settle(waiting: asyncio.Future[Answer | KnownError], answer: Answer | Known
 
 
 class NewsPulse:
-    """Wakes requests that wait for any event; `ws.news` sends the events."""
+    """Wakes the requests of clients that wait for any event; `ws.news` sends the events."""
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Future[None]] = set()

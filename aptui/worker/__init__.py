@@ -1,1 +1,1 @@
-"""Code of the worker processes: builders, commands, hashing. It never imports the engine."""
+"""Code that runs in worker processes: builders, commands, hashing. It never imports the engine."""

@@ -19,11 +19,11 @@ from aptui.sdk import CreateJobsResponse, JobDescriptor, SourceDependency, Sourc
 _SHOWN = 100
 """Maximum characters of a path or job key in a message."""
 _LONGEST_KEY = 4096
-"""Maximum characters of a job key; the same as for a path. Every row, log line and screen line of a job contains its key."""
+"""Maximum characters of a job key; paths have the same limit. Every row, log line and screen line of a job contains its key."""
 
 
 class AnswerRefused(Exception):
-    """The call failed; the text is the reason in one line, and `kind` the kind of failure (`core.retry`)."""
+    """The call of a builder failed. The text is the reason in one line; `kind` is the kind of failure (`core.retry`)."""
 
     def __init__(self, text: str, kind: str = FailureKind.ERROR) -> None:
         super().__init__(text)
@@ -86,7 +86,7 @@ def _plan(job: JobDescriptor, root: str) -> JobPlan:
 
 
 def edges_of(dependencies: Iterable[SourceDependency]) -> tuple[SourceEdge, ...]:
-    """Return one edge for each distinct source dependency."""
+    """Return one dependency edge for each distinct source dependency."""
     return tuple(dict.fromkeys(_edges(dependencies)))
 
 
@@ -127,7 +127,7 @@ def _text(text: str) -> str:
 
 
 MOST_CHARS = 16 << 20
-"""Maximum characters of an answer file that a command writes: more than 100,000 dependencies need."""
+"""Maximum characters of an answer file that a command writes; 100,000 dependencies fit into it."""
 
 
 def read_answer_text(path: str) -> str:

@@ -1,4 +1,6 @@
-"""Formats exceptions of builders for their authors: the error names the line of their code, the traceback shows only their frames.
+"""Formats exceptions of builders for the authors of the builders.
+
+The error names the line in the builder's code; the traceback shows only frames of that code.
 
 Tests: `tests/worker/test_builder_run.py`.
 """

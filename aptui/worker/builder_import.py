@@ -1,4 +1,4 @@
-"""Imports a builder's class by its `origin`. Only worker processes do this, because builder code may do anything.
+"""Imports a builder's class by its `origin`. Only worker processes import builders, because code of builders may do anything.
 
 Origins: `entry:NAME` (an entry point of the group `aptui.builders`, looked up in the metadata of installed packages),
 `entry:NAME:MODULE:CLASS` (already resolved, which saves the worker the search) and `file:PATH:CLASS` (a file in a
@@ -38,7 +38,7 @@ def load_builder(builder: Builder) -> Any:
     Raises:
         JobError: the builder's file cannot be imported, or a package or program that it needs is missing.
         NoSuchBuilder: the code does not exist.
-        Exception: any exception of its import.
+        Exception: the import of the builder's code raised it.
     """
     if builder.fault:
         raise JobError(builder.fault)
@@ -74,7 +74,7 @@ def load_class(origin: str) -> type[Any]:
 
     Raises:
         NoSuchBuilder: the name does not exist.
-        Exception: any exception of the import of the builder's code.
+        Exception: the import of the builder's code raised it.
     """
     kind, _, rest = origin.partition(":")
     if kind == "file":

@@ -1,6 +1,9 @@
-"""One call of a builder: `analyse` and `process`. Runs in a worker, or in the foreground for `aptui rerun`; never in the engine.
+"""Calls of builders: `analyse` and `process`.
 
-Every failure becomes a result (an exception, a false product claim, a process left behind), unless the builder kills the process.
+They run in a worker, or in the foreground for `aptui rerun`, but never in the engine.
+
+Every failure (an exception, a product that does not exist, a process left behind) becomes a result, unless the builder kills the
+process.
 """
 
 from __future__ import annotations
@@ -58,11 +61,11 @@ from aptui.worker.outputs.declared_references import add_references
 from aptui.worker.outputs.products import StagingFolders, discard, remove_tree, stage_products
 from aptui.worker.processes import end_children
 
-# One step of a run. However the builder ends it (exception, `sys.exit`, a process left behind), the result is a `RunEnding`.
+# One step of a run. The result of a step is a `RunEnding`, even after an exception, `sys.exit`, or a process left behind.
 
 
 class Stale(Exception):
-    """A file changed since the run began: the source, or the files at `paths`."""
+    """The source, or the files at `paths`, changed since the run began."""
 
     def __init__(self, text: str, *paths: str) -> None:
         super().__init__(text)
@@ -70,7 +73,10 @@ class Stale(Exception):
 
 
 class RunEnding(Struct):
-    """How a step of a run ended: `error` is one line for users, `kind` a `FailureKind`, `changed` the paths that made it stale."""
+    """How a step of a run ended.
+
+    `error` is one line for users, `kind` is a `FailureKind`, `changed` has the paths of changed files that made the run stale.
+    """
 
     outcome: Outcome
     error: str = ""
@@ -79,13 +85,13 @@ class RunEnding(Struct):
 
 
 def guard(log: RunLog, step: Callable[[], None]) -> RunEnding:
-    """Run a step and record how it ended; no child process survives it."""
+    """Run a step and return how it ended; child processes that still run are killed."""
     pid = os.getpid()
     try:
         ending = _attempt(log, step)
     finally:
         if os.getpid() != pid:
-            os._exit(1)  # a forked child of the builder returned into this code: it must not answer for its parent
+            os._exit(1)  # this process is a child that the builder forked: it must not answer for its parent
     left = end_children()
     if left:
         names = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if len(left) > 5 else "")
@@ -110,20 +116,21 @@ def _attempt(log: RunLog, step: Callable[[], None]) -> RunEnding:
         text = f": {error}" if str(error) else ""
         return failure(log, f"out of memory{text}{_memory_limit()}", kind=FailureKind.MEMORY)
     except Exception as error:  # noqa: BLE001 - a builder may raise anything, and a failing builder is a result
-        from aptui.worker.author_trace import describe_error  # only failed runs need it
+        from aptui.worker.author_trace import describe_error  # imported here, because only failed runs need it
 
         return failure(log, *describe_error(error), kind=FailureKind.ERROR)
     return RunEnding(Outcome.SUCCEEDED)
 
 
 def failure(log: RunLog, text: str, trace: Iterable[str] = (), *, kind: str = "") -> RunEnding:
-    """Log why a run failed, unless its first logged error is the same; return the ending. `trace` has the lines of a traceback."""
+    """Log why a run failed, unless the first logged error is the same; return the ending. `trace` has the lines of a traceback."""
     text = one_line(valid_text(text))
     is_silent = kind.startswith(EXIT) and not log.records()
     if not (log.first_error and text == log.first_error):
         log.write(LogLevel.ERROR, text)
     if kind != FailureKind.MEMORY:
-        log.note_sandbox(is_silent=is_silent)  # before the traceback is logged: its paths would look like sandbox errors
+        # check for sandbox errors before the traceback is logged, because paths in the traceback would look like such errors
+        log.note_sandbox(is_silent=is_silent)
     for line in trace:
         log.write(LogLevel.INFO, line)
     return RunEnding(Outcome.FAILED, text, kind)
@@ -155,10 +162,10 @@ Load = Callable[[Builder], Any]
 class BatchSharing(Struct, frozen=True):
     """Shared state of the runs of one builder in one worker.
 
-    The runs use `folders` one after the other. `meanwhile` is called when a command has started, and again when the command takes
-    long; the worker then reports earlier runs. `environment` has the variables of all commands, because `os.environ` is slow.
-    `programs` are programs that keep running between jobs. `starts` has the results of programs that were started once for the
-    files of several runs.
+    The runs use the same `folders`, one run after another. `meanwhile` is called when a command has started, and again when the
+    command takes long; at these times the worker reports the results of earlier runs. `environment` has the variables of all
+    commands, because `os.environ` is slow. `programs` are programs that keep running between jobs. `starts` has the results of
+    programs that were started once for the files of several runs.
     """
 
     folders: ReusableWorkspace
@@ -215,7 +222,7 @@ def analyse(
     if request.unknown_patterns and ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED):
         declared = edges_of(request.source_dependencies)
         return AnalyseResult(order.run_key, Outcome.SUCCEEDED, edges=declared, log=log.records(), is_unfinished=True)
-    if is_pointer and seen.is_source_read:  # otherwise the builder would analyse the bytes of the pointer
+    if is_pointer and seen.is_source_read:  # refuse a Git LFS pointer: otherwise the builder would analyse the bytes of the pointer
         ending = failure(log, lfs.NOT_HERE)
     plans: tuple[JobPlan, ...] = ()
     edges: tuple[SourceEdge, ...] = ()
@@ -283,15 +290,13 @@ def process(
     log: RunLog | None = None,
     threads: int = 1,
 ) -> RunResult:
-    """Do one job: call the builder, check and hash its products.
+    """Perform one job: call the builder, check and hash its products.
 
     Args:
-        order: the job.
-        builder: its builder.
-        platforms: all configured platforms.
+        order: the order of the job. builder: the job's builder. platforms: all configured platforms.
         load: returns the instance of the builder.
-        sharing: state that runs share; without it the run has its own folders.
-        log: receives the records.
+        sharing: state that several runs share; None = the run uses separate folders.
+        log: receives the log records.
         threads: maximum number of threads of a Python builder.
     """
     started_ns, began_ns = time.perf_counter_ns(), time.time_ns()
@@ -415,7 +420,7 @@ class _BuilderRun:
             self.probed = self._seen.find_probed()
 
     def check_ending(self, ending: RunEnding) -> RunEnding:
-        """Return how the run ended: STALE instead of success or failure if a file that it read has changed."""
+        """Return how the run ended: STALE instead of success or failure if a file that the run read has changed."""
         if not _counts(self.builder):
             return ending
         self.used_files, self.changed = self._seen.list_used(), ending.changed
@@ -515,7 +520,7 @@ class _BuilderRun:
             found = os.stat(self.source)
             is_changed = file_access.stat_key(found) != tuple(self.order.expected)
             is_blind = clocks.is_coarse(found.st_ctime_ns) and not clocks.is_settled(file_access.stat_key(found), time.time_ns())
-            if self.order.source_digest and is_blind:  # times this coarse cannot show a change
+            if self.order.source_digest and is_blind:  # file times as coarse as these do not show every change
                 is_changed = is_changed or file_access.hash_file(self.source, sees_through=True)[0][0] != self.order.source_digest
         except (OSError, file_access.FileChanged) as error:
             raise Stale(f"the source cannot be read: {getattr(error, 'strerror', error)}") from error
@@ -540,11 +545,11 @@ class _BuilderRun:
 
 
 _known_digests: dict[str, tuple[file_access.StatKey, str]] = {}
-"""{path: digest} of dependencies, cached because every shader names the same headers."""
+"""{path: digest} of dependencies, cached because, for example, all shaders depend on the same headers."""
 
 
 def _dependency_digest(path: str) -> str:
-    """Return the digest of a file in hex, "" when it is missing or not a file."""
+    """Return the digest of a file in hex, "" if no regular file is at the path."""
     read_ns = time.time_ns()
     try:
         known = _known_digests.get(path)
@@ -595,11 +600,11 @@ def _find_reads(seen: reads.Reads, builder: Builder) -> tuple[Read, ...]:
     try:
         return seen.find_read(_dependency_digest, adds=builder.undeclared_reads is UndeclaredReads.ADD)
     except Stale:
-        return ()  # a dependency is changing, so the engine checks it again in any case
+        return ()  # if a dependency is changing now, the engine checks it again in any case
 
 
 def find_matches(order: AnalyseOrder | ProcessOrder, pattern: str) -> list[MatchedFile] | None:
-    """Return the planned inputs of a run that a pattern matches; None if its analysis did not declare the pattern."""
+    """Return the planned inputs of a run that a pattern matches; None if the run's analysis did not declare the pattern."""
     pattern = to_text(os.fsencode(normalize(pattern)))
     if pattern.lower() not in order.declared:
         return None

@@ -1,7 +1,7 @@
 """Files in a worker: read, hash, copy, sync; no builder is involved here.
 
 A file is read once for both hashes. `fstat` of the open file before and after must agree; otherwise the bytes may mix two
-versions, the outcome is STALE, and the scanner checks the file again.
+versions, then the outcome is STALE, and the scanner checks the file again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ SYNC_EACH_BELOW = 32
 _READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 """O_NONBLOCK: opening a FIFO must not hang; it has no effect on regular files."""
 _START_WRITING = 2
-"""SYNC_FILE_RANGE_WRITE of sync_file_range(2). It only starts writing; `fsync` waits for the end and reports errors."""
+"""SYNC_FILE_RANGE_WRITE of sync_file_range(2).
+
+The flag only starts the writing; `fsync` waits until it has ended, and reports errors.
+"""
 _WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 StatKey = tuple[int, int, int, int]
@@ -74,7 +77,7 @@ def open_regular(path: str, flags: int = 0) -> tuple[int, os.stat_result]:
 
 
 def hash_open(descriptor: int, copy_to: int = -1, copy: _Copy | None = None) -> FileHash:
-    """Read an open file from its start, hash it, and write its bytes to `copy_to` unless that is -1, and to `copy`."""
+    """Read an open file from its start and hash it; write its bytes to `copy_to` (a descriptor, -1 = none) and to `copy`."""
     sha, xxh, size = hashlib.sha256(), xxhash.xxh64(), 0
     os.lseek(descriptor, 0, os.SEEK_SET)
     while data := os.read(descriptor, CHUNK_BYTES):
@@ -91,7 +94,7 @@ def hash_open(descriptor: int, copy_to: int = -1, copy: _Copy | None = None) -> 
 def read_small(descriptor: int, size: int) -> bytes:
     """Read a file of fewer than `CHUNK_BYTES` with one call.
 
-    It asks for one byte more than `size` (the size before) to notice growth.
+    The call requests one byte more than `size`, the size before the read, to notice that the file grew.
 
     A larger buffer would take several times as long as the read, because all its memory is mapped and unmapped.
     """
@@ -99,11 +102,11 @@ def read_small(descriptor: int, size: int) -> bytes:
 
 
 def hash_file(path: str, *, sees_through: bool = False, copy: _Copy | None = None) -> tuple[FileHash, os.stat_result]:
-    """Hash the file at `path`; return the hashes and the stat that holds for them.
+    """Hash the file at `path`; return the hashes, and the stat of the file when it was read.
 
     Args:
         sees_through: for a Git LFS pointer, return the digest of the file that it stands for.
-        copy: receives the bytes too, unless the file is such a pointer.
+        copy: also receives the bytes, unless the file is a Git LFS pointer.
 
     Raises:
         Changed, OSError: as `open_regular`; Changed also if another process wrote to the file in the meantime.
@@ -117,7 +120,8 @@ def hash_file(path: str, *, sees_through: bool = False, copy: _Copy | None = Non
             found = pointed or hashlib.sha256(data).digest(), xxhash.xxh64_intdigest(data), len(data)
         else:
             found = _hash_large(descriptor, before, copy)
-        # Check for writers before comparing the times: the times then show a writer that ended in between.
+        # Check for writing processes before comparing the times: the times then show the change by a process that stopped writing
+        # in between.
         if copy is not None and copy.is_being_written(descriptor):
             raise FileChanged("another process is writing the file")
         if found[2] != before.st_size or stat_key(os.fstat(descriptor)) != stat_key(before):
@@ -224,7 +228,7 @@ def hash_files(order: HashOrder) -> HashResult:
 
 
 def discard_copies(order: HashOrder) -> None:
-    """Remove the copies that a dead worker staged for an order; the next worker starts again."""
+    """Remove the copies that a dead worker staged for an order; the next worker copies the files again."""
     for path in chain.from_iterable(order.copies):
         _discard(path)
 
@@ -284,7 +288,7 @@ class _Copy:
         self.took_ms = (time.perf_counter_ns() - self._began_ns) // 1_000_000
 
     def give_up(self) -> None:
-        """Remove the copies; the copy jobs copy the file themselves and report the error."""
+        """Remove the copies after an error; the copy jobs then copy the file themselves, and report the error."""
         self._close()
         self.is_made = False
         while self._created:
@@ -332,7 +336,7 @@ class _Copies:
 def copy_files(orders: Sequence[CopyOrder]) -> list[RunResult]:
     """Perform copy orders; return their results in the same order when the copies are durable.
 
-    An error of one file is its result.
+    An error of one file becomes the result of its order.
     """
     syncs_each = len(orders) < SYNC_EACH_BELOW
     results = [_copy_one(order, syncs_each) for order in orders]
@@ -448,7 +452,7 @@ def _discard(staged: str) -> None:
         try:
             os.unlink(os_path(staged))
         except OSError:
-            pass  # if this fails, the next start removes the file: it empties the staging folder
+            pass  # if this fails, the next start removes the file when it empties the staging folder
 
 
 def copy_into(path: str, staged: str, flags: int = 0) -> FileHash:
@@ -472,7 +476,7 @@ def copy_into(path: str, staged: str, flags: int = 0) -> FileHash:
 
 
 def reason(error: OSError) -> str:
-    """Return the reason without number and path: `No space left on device`."""
+    """Return the reason of an OSError without number and path: `No space left on device`."""
     return error.strerror or str(error)
 
 

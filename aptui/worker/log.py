@@ -25,7 +25,7 @@ from aptui.worker import wire
 MOST_RECORDS = 2000
 """Records kept of each end of a log, so that a builder that logs in a loop does not fill the engine's memory."""
 MOST_ANSWER_RECORDS, MOST_ANSWER_CHARS = 2 * MOST_RECORDS, 256 << 10
-"""Maximum records and characters of one answer about a running job; clients ask about once a second."""
+"""Maximum number of records, and of their characters, in one answer about a running job; clients ask about once a second."""
 TEXT_CHARS = 16_000
 ERROR_CHARS = 1000
 _SANDBOX = "sandboxed: no network, home or GPU; 'sandbox_paths' adds files"
@@ -36,12 +36,15 @@ _HIDDEN = re.compile(
     r"|\bgpu\b|/dev/|/home/|/root/|~/|\$home|\bhome (folder|directory)\b|: not found|command not found|cannot open shared object",
     re.IGNORECASE,
 )
-"""Messages that programs print if they need something that a sandbox hides."""
+"""Messages that programs print if they need files or services that a sandbox hides."""
 _MISSING_FILE = re.compile(r"no such file or directory:? ?'?(/[^'\n]*)?", re.IGNORECASE)
 
 
 def _is_of_sandbox(text: str) -> bool:
-    """Whether the sandbox may have caused a message. A file that is missing in a visible folder is missing outside, too."""
+    """Whether the sandbox may have caused a message.
+
+    If a file is missing in a folder that the sandbox shows, it is also missing outside the sandbox.
+    """
     if _HIDDEN.search(text):
         return True
     return any(found[1] and not os.path.isdir(os.path.dirname(found[1])) for found in _MISSING_FILE.finditer(text))
@@ -59,9 +62,9 @@ class CommandOutput(Protocol):
 
 
 class RunLog:
-    """Collects the records of one run. `window` is the builder's name.
+    """Collects the log records of one run. `window` is the builder's name.
 
-    Only the thread of the run writes; others may read the records so far (`so_far`).
+    Only the thread of the run adds records; other threads may read the present records (`so_far`).
     """
 
     def __init__(self, window: str) -> None:
@@ -141,7 +144,10 @@ class RunLog:
             self.on_progress()
 
     def so_far(self, seen: int = -1) -> tuple[int, tuple[LogRecord, ...]]:
-        """Return (stamp of the log, its last records), no records if the stamp is still `seen`. Any thread may call this."""
+        """Return (stamp of the log, the log's last records), without records if the stamp is still `seen`.
+
+        Any thread may call this.
+        """
         with self._settling:
             output = self._output
             # The stamp is made before the records are read: a record added in between is reported twice, but none is left out.
@@ -159,7 +165,7 @@ class RunLog:
         return JobLog(self.write)
 
     def records(self) -> tuple[LogRecord, ...]:
-        """Return all records that were kept."""
+        """Return all kept records."""
         if not self._dropped:
             return (*self._head, *self._tail)
         gap = LogRecord(LogLevel.INFO, self._window, f"[… {self._dropped} records left out …]", self._head[-1].time_ms)
@@ -198,7 +204,7 @@ def noting_warnings(log: RunLog) -> Iterator[None]:
 
 
 def latest(records: tuple[LogRecord, ...], window: str) -> tuple[LogRecord, ...]:
-    """Return the last of many records, with a note of how many are left out, for an answer about a running job."""
+    """Return the last records for an answer about a running job, with a note about the number of records that are left out."""
     first, chars = len(records), 0
     while first and chars < MOST_ANSWER_CHARS and len(records) - first < MOST_ANSWER_RECORDS:
         first -= 1
@@ -239,7 +245,7 @@ def _valid_pairs(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], .
 # processes cannot delay the run's result or mix two frames.
 
 ADDRESS_BYTES = 72 << 20
-"""Address space of one thread, reserved by malloc(3); a memory limit counts addresses."""
+"""Address space (bytes) that malloc(3) reserves for one thread; a memory limit counts reserved addresses."""
 _STACK_BYTES = 512 << 10
 _RECEIVE_BYTES = 1 << 12
 _PROGRESS_S = 0.1
@@ -258,7 +264,7 @@ class LogAnswerer:
         self._due_s = 0.0
 
     def begin(self, run_key: int, log: RunLog) -> None:
-        """Set the current run."""
+        """Set the run whose log is requested and whose progress is reported."""
         log.on_progress = self._note_progress
         self._due_s = time.monotonic() + _PROGRESS_S
         self._run = run_key, log
@@ -299,13 +305,13 @@ class LogAnswerer:
                 if self._questions.fileno() in ready and not self._take(reader):
                     return
             except (OSError, wire.WireError):
-                return  # the engine has ended, or a builder closed this socket: the run continues without answers
+                return  # the engine has ended, or a builder closed this socket: the run continues, and requests get no answers
             except MemoryError:
-                pass  # a builder uses all memory or descriptors; the engine will ask again
+                pass  # the builder uses all memory or descriptors; the engine will ask again
 
     def _report_progress(self) -> None:
         os.eventfd_read(self._signal)
-        self._is_signalled = False  # reset before the percentage is read, so that a later change signals again
+        self._is_signalled = False  # reset the flag before the percentage is read, so that a later change signals again
         run, self._due_s = self._run, time.monotonic() + _PROGRESS_S
         if run is not None and run[1].percent >= 0:
             self._questions.sendall(wire.encode(wire.FrameKind.PROGRESS, wire.RunProgress(run[0], run[1].percent)))

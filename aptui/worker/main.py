@@ -1,11 +1,10 @@
 """The worker process: it receives orders from the engine over a socket, performs them one after another, and answers each.
 
 Started as `python -m aptui.worker.main FD PARENT QUESTIONS`, or with `--describe` to describe builder classes
-(`worker.describing.describe`). It handles thousands of orders and tolerates hostile builders: they may close its files,
-change its folder, leave threads and processes, or end it. When this process dies, the engine loses only the run in progress.
+(`worker.describing.describe`). It handles thousands of orders and tolerates hostile builders: they may close the worker's files,
+change its current folder, leave threads and processes, or end the worker. If this process dies, only the run in progress is lost.
 
-This module imports only what every order needs; numpy, Pillow and similar packages are imported by the first builder that uses
-them.
+This module imports only what every order needs; numpy, Pillow and similar packages are imported when the first builder uses them.
 
 Tests: `tests/worker/test_main.py`, `tests/engine/pool/test_pool.py`.
 """
@@ -39,12 +38,18 @@ if TYPE_CHECKING:
     from aptui.worker.builder_run import BatchSharing
 
 _DESCRIPTOR_FLOOR = 128
-"""If the lowest free descriptor is above this, builders leak files: the worker asks to be replaced before descriptors run out."""
+"""Limit of the lowest free descriptor number.
+
+Above it, builders leak open files, and the worker asks to be replaced before descriptors run out.
+"""
 _RECEIVE_BYTES = 1 << 18
 HELD_S = 0.02
-"""Maximum delay (seconds) of an answer that is held to be sent with later answers; the engine waits as long before it commits."""
+"""Maximum delay (seconds) of an answer that is held to be sent with later answers.
+
+The engine waits for the same time before it commits.
+"""
 _LEAST_SHARE_BYTES, _LARGEST_SHARE_BYTES = 2 << 30, 8 << 30
-"""Range of a worker's default memory limit.
+"""Minimum and maximum (bytes) of a worker's default memory limit.
 
 The limit counts reserved addresses, and libraries reserve addresses that they never use.
 """
@@ -64,15 +69,15 @@ class Worker:
         self._platforms: dict[str, Any] = {}
         self._runs = 0
         self._held: list[RunResult] = []
-        """Results of commands, held back so that several share one write and one wake-up of the engine."""
+        """Results of commands, held back so that several results share one write and one wake-up of the engine."""
         self._held_since_s = 0.0
         self._sharing: dict[str, BatchSharing] = {}
-        """{builder: shared state of its runs}; all builders share the folders."""
+        """{builder: shared state of its runs}; the runs of all builders use the same folders."""
         self._variables = BuilderVariables((), ())
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
 
     def serve(self) -> None:
-        """Do orders until the engine closes the channel or this worker has to be replaced."""
+        """Perform orders until the engine closes the channel or this worker has to be replaced."""
         while data := self._channel.recv(_RECEIVE_BYTES):
             for kind, payload in self._reader.feed(data):
                 self._perform(kind, wire.decode(kind, payload))
@@ -148,7 +153,7 @@ class Worker:
         self._variables.apply(builder.name)
         limit_bytes = memory_limit_of(builder, order.memory_limit_bytes)
         if limit_bytes or not is_command:
-            self._flush()  # send the held answers first: the run may exhaust the memory, fork, or print
+            self._flush()  # send the held results first: the run may exhaust the memory, fork, or print
         log = RunLog(builder.name)
         self._log_answerer.begin(order.run_key, log)
         with _make_safe(limit_bytes if is_command else _with_answerer(limit_bytes)):
@@ -162,9 +167,9 @@ class Worker:
             self._retire_if_due()
 
     def _start_together(self, orders: Sequence[ProcessOrder]) -> None:
-        """Start the command of the first order once for all orders that differ only in their sources.
+        """Start the command of the first order once for all orders that differ from it only in their sources.
 
-        Do nothing if it was started already.
+        Do nothing if the command was already started for this order.
         """
         from aptui.worker import builder_run
 
@@ -293,7 +298,7 @@ def _with_answerer(limit_bytes: int) -> int:
 
 @contextlib.contextmanager
 def _make_safe(memory_limit_bytes: int) -> Iterator[None]:
-    """Undo possible changes of an earlier builder, and set the memory limit of the next one."""
+    """Undo possible changes of the process by an earlier builder, and set the memory limit of the next builder."""
     signal.signal(signal.SIGTERM, functools.partial(_terminate, os.getpid()))
     if memory_limit_bytes:
         _limit_memory(memory_limit_bytes)
@@ -303,7 +308,10 @@ def _make_safe(memory_limit_bytes: int) -> Iterator[None]:
 
 
 def _terminate(worker: int, _number: int, _frame: object) -> NoReturn:
-    """End the run. A process forked by the builder inherits this handler, and ends as by default."""
+    """Signal handler that ends the run.
+
+    In a process that the builder forked and that inherited the handler, it ends the process.
+    """
     if os.getpid() != worker:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Processes on Linux: kernel settings of the worker itself, and how process trees are found and ended.
+"""Processes on Linux: sets kernel settings of the worker itself, and finds and ends process trees.
 
 Tests: `tests/worker/inputs/test_reads.py`.
 """
@@ -12,14 +12,17 @@ import time
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 KILLED = "command killed by SIGKILL: likely out of memory"
-"""Beginning of the error of a run that the pool retries."""
+"""Beginning of the error text of a run that the pool retries."""
 _SETTLE_S = 0.05
 """Time (seconds) that children, such as the last program of a shell's pipeline, have to end.
 
 Then they are reported as left behind.
 """
 _lasting: dict[int, int | None] = {}
-"""{pid: wait status, None while the child runs} of children that outlive a run on purpose (`worker.commands.persistent`)."""
+"""{pid: wait status, None while the child runs}.
+
+These are the lasting children, which outlive a run on purpose (`worker.commands.persistent`).
+"""
 _TOLERATED = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")
 """Helpers of Python itself that outlive a call by design and end with their parent."""
 
@@ -36,7 +39,10 @@ def adopt_orphans() -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when `parent` dies; exit now if it is dead already. 0 = the process that started it."""
+    """Have the kernel kill this process when `parent` dies; exit now if `parent` is dead already.
+
+    0 = the process that started this process.
+    """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if parent and os.getppid() != parent:
         os._exit(1)
@@ -56,7 +62,7 @@ def signal_name(number: int) -> str:
 def end_children() -> list[str]:
     """End every child of this process that still runs; return their names for messages: `sleep (pid 4711)`.
 
-    Zombies are reaped and not named: an ended process that the builder did not wait for is harmless.
+    Processes that have ended are reaped and not named, because an ended process for which the builder did not wait is harmless.
     """
     deadline = time.monotonic() + _SETTLE_S
     pause_s = 0.0005
@@ -77,7 +83,7 @@ def end_children() -> list[str]:
 def await_child(name: str, timeout_s: float) -> None:
     """Wait for children called `name`, which end when their work is done; kill them after `timeout_s`.
 
-    Other children may still give them work, so the same time limit holds for all children.
+    Other children may still give work to them, so all children have the same time limit.
     """
     started = time.monotonic()
     pause_s = 0.0005
@@ -158,8 +164,8 @@ def _read(path: str) -> bytes:
 def family(session: int, mark: str) -> set[int]:
     """Return the processes of a worker: its session, processes with `mark` in their environment, and the descendants of both.
 
-    A child can leave the process group by setpgid, the session by setsid, and its parent by forking twice. It hardly ever does all
-    this and also empties its environment.
+    A child can leave the process group by setpgid, the session by setsid, and its parent by forking twice. A child hardly ever does
+    all of this and also empties its environment.
     """
     wanted = mark.encode("utf-8")
     parents: dict[int, int] = {}

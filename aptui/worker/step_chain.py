@@ -1,7 +1,8 @@
-"""A builder with `steps:`: several builders run in one job, and each processes the products of the step before it.
+"""A builder with `steps:`: several builders run in one job, and each of them processes the products of the step before.
 
-The first step analyses the source, like a builder without steps. The analysis of later steps runs during the job, when their
-sources exist. Their scan folder is the temporary folder of the run. A product that no later step processes is a product of the job.
+The first step analyses the source, like a builder without steps. Later steps analyse their sources during the job, because these
+sources are products of earlier steps. The scan folder of later steps is the temporary folder of the run. A product that no later
+step processes is a product of the job.
 
 Tests: `tests/worker/test_step_chain.py`.
 """
@@ -65,13 +66,13 @@ class _Run(Struct):
 
 
 class StepChain:
-    """A builder that runs `steps`, each with an instance of its class, one after the other."""
+    """A builder that runs `steps`, each with an instance of its class, one after another."""
 
     def __init__(self, steps: Sequence[tuple[BuilderStep, Any]]) -> None:
         self._steps = steps
 
     def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
-        """Return one job per platform, which includes all jobs of the first step for that platform."""
+        """Return one job for each platform. The job includes all jobs of the first step for that platform."""
         step, builder = self._steps[0]
         answer: CreateJobsResponse
         with _Naming(step):
@@ -201,7 +202,10 @@ def _split_jobs(request: ProcessJobRequest) -> list[JobDescriptor]:
 
 
 def _list_jobs(run: _Run, asked: ProcessJobRequest, builder: Any) -> list[JobDescriptor]:
-    """Ask a later step which jobs a product of the step before needs; its dependencies become those of the run."""
+    """Ask a later step which jobs a product of the step before needs.
+
+    The dependencies of these jobs become dependencies of the run.
+    """
     request = CreateJobsRequest(
         builder_name=asked.builder_name,
         scan_folder=asked.scan_folder,
@@ -246,7 +250,7 @@ def _check_result(answer: CreateJobsResponse | ProcessJobResponse, run: _Run) ->
 def _choose_sources(run: _Run, step: BuilderStep, before: BuilderStep, folder: str) -> dict[str, tuple[str, ...]]:
     """Return {relative path: `made_of` of its future products} of the products that a step processes.
 
-    Other products are added to `others` of the run.
+    The other products are added to `others` of `run`.
     """
     sources = {}
     for made in run.products:

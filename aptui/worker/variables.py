@@ -9,13 +9,13 @@ from aptui.core.project import Builder
 
 
 def values_of(builders: Iterable[Builder]) -> tuple[tuple[str, bytes], ...]:
-    """Return (name, value) of all variables of this process that these builders name; unset ones are left out."""
+    """Return (name, value) of all variables of this process that these builders name; variables that are not set are left out."""
     names = sorted({name for builder in builders for name, _digest in builder.variables})
     return tuple((name, os.environb[name.encode()]) for name in names if name.encode() in os.environb)
 
 
 class BuilderVariables:
-    """The variables that builders of one worker name.
+    """Sets, for each call of a builder, the variables that the configuration names for the builder.
 
     Args:
         builders: the builders of this worker.

@@ -20,14 +20,17 @@ from aptui.core.project import Builder, Platform
 from aptui.shared.forms import prepare_form
 
 FRAME_LIMIT_BYTES = 64 << 20
-"""Maximum length of a frame (bytes): enough for a run of 200,000 products, and a limit for allocations after a broken length."""
+"""Maximum length of a frame (bytes).
+
+It is enough for a run of 200,000 products, and limits the allocation after a frame with a wrong length.
+"""
 HEADER_BYTES = 5
 
 
 class FrameKind(IntEnum):
-    """Content of a frame. The engine sends the first five kinds and LOG_QUESTION; a worker sends the other kinds.
+    """Kind of a frame. The engine sends the first five kinds and LOG_QUESTION; a worker sends the other kinds.
 
-    LOG_QUESTION, LOG_ANSWER and PROGRESS use their own socket pair (`worker.log`).
+    LOG_QUESTION, LOG_ANSWER and PROGRESS use a separate socket pair (`worker.log`).
     """
 
     SETUP = 1
@@ -47,7 +50,9 @@ class FrameKind(IntEnum):
 
 
 class WorkerSetup(Struct, frozen=True):
-    """The first message to a worker. `nonce` (ASCII) begins the marker that the worker writes to its output after each run.
+    """The first message to a worker.
+
+    `nonce` (ASCII) is the beginning of the marker that the worker writes to its output after each run.
 
     After `recycle_runs` runs of Python builders that took `recycle_cpu_s` or more, or with more than `recycle_rss_bytes` of memory,
     the worker asks to be replaced. `nice` is added to its niceness. The worker reports which files below `scan_folders` (absolute
@@ -76,16 +81,16 @@ class WorkerNote(Struct, frozen=True):
 
 
 class LogQuestion(Struct, frozen=True):
-    """Asks for the log of the run `run_key` so far. `seen` is the stamp of the last answer, -1 = none."""
+    """Requests the present log of the run `run_key`. `seen` is the stamp of the last answer, -1 = none."""
 
     run_key: int
     seen: int = -1
 
 
 class LogAnswer(Struct, frozen=True):
-    """The log of the run `run_key` so far; `stamp` only rises, and equals that of the question if nothing is new.
+    """The present log of the run `run_key`. `stamp` only increases; it equals `seen` of the question if the log has no new records.
 
-    -1 = the worker is not running that run: not yet, or no longer.
+    -1 = the worker is not executing that run: the run has not begun, or it has ended.
     """
 
     run_key: int
@@ -94,7 +99,7 @@ class LogAnswer(Struct, frozen=True):
 
 
 class RunProgress(Struct, frozen=True):
-    """How far the run `run_key` is, in per cent, as its builder reported it."""
+    """Progress of the run `run_key` in per cent, as its builder reported it."""
 
     run_key: int
     percent: int
@@ -145,8 +150,9 @@ def _decoder(kind: FrameKind) -> msgspec.msgpack.Decoder[Record]:
 def encode(kind: FrameKind, record: Record) -> bytes:
     """Return the frame for `record`.
 
-    Raises: WireError: it would be longer than the limit, or holds values that msgpack does not support: lone surrogates, numbers
-    over 64 bits.
+    Raises:
+        WireError: the frame would be longer than the limit, or `record` has values that msgpack does not support: lone surrogates,
+            numbers over 64 bits.
     """
     buffer = bytearray(HEADER_BYTES)
     try:
@@ -165,7 +171,7 @@ def decode(kind: FrameKind, payload: bytes | bytearray | memoryview) -> Record:
     """Return the record of a frame.
 
     Raises:
-        WireError: it is not a record of that kind.
+        WireError: the frame does not contain a record of its kind.
     """
     try:
         return _decoder(kind).decode(payload)
@@ -183,7 +189,7 @@ class FrameReader:
         """Add `data` and yield (kind, payload) of each complete frame.
 
         Raises:
-            WireError: a length or a kind that does not exist.
+            WireError: a frame has an invalid length or an unknown kind.
         """
         self._buffer += data
         position = 0

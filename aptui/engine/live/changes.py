@@ -127,7 +127,7 @@ If more folders changed, a scan costs less, and processes all changes as one bat
 
 
 class ChangeTracker:
-    """The part of an engine that stays up which processes notifications of changes.
+    """The change tracker of an engine that stays up: decides which files and folders the engine checks after a notification.
 
     Args:
         project: its scan folders and ignore rules.

@@ -39,7 +39,7 @@ class FileClocks:
     def are_any_fresh(self, scan_folder: int, facts: Iterable[FileFact], checked_ns: int, longest_ns: int = RACY_NS) -> bool:
         """Whether any of these files was checked within one tick after its last change.
 
-        So that one more change may not show in its times.
+        If so, one more change may not show in the file's times.
 
         Args:
             scan_folder: id of the scan folder of the files.

@@ -21,7 +21,7 @@ _PULSE = {".git": ("index", "HEAD", "ORIG_HEAD", "logs/HEAD", "rebase-merge", "r
 QUIET_S = 1.0
 """If no file changed for this time (seconds) during an operation of several steps, the operation waits for the user.
 
-And the engine continues.
+The engine then continues.
 """
 STALE_S = 60.0
 """A lock file older than this (seconds) was left by a program that died."""

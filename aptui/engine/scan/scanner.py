@@ -28,9 +28,9 @@ from aptui.engine.scan.up_to_date import UpToDateCheck
 from aptui.engine.scan.walk import Digests, Entry, FolderPart, Walk, digests_of, text_of
 
 IdentityFiles = Mapping[tuple[int, str], FileFact]
-"""{(scan folder id, relative path): identity file}; each file has two keys.
+"""{(scan folder id, relative path): identity file};
 
-Its path as it is spelled, and its path in lower case.
+Each file has two keys: its path as it is spelled, and its path in lower case.
 """
 _FOLDERS_PER_STEP = 64
 _FILES_PER_STEP = 512

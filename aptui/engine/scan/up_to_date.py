@@ -1,8 +1,8 @@
 """The up-to-date check: whether any work is pending in a project, answered without an engine for an unchanged tree.
 
 It compares the configuration's signature, the jobs' states, the cache folders' times, and every folder of the sources with the
-records of the last run. Two processes walk a tree with many folders, because one `stat` for each file takes most of the time. If
-bytes have to be compared as well, one process per core reads them.
+records of the last run. Two processes walk a tree with many folders, because most of the time goes into one `stat` for each file.
+If bytes have to be compared as well, one process per core reads them.
 
 This module is imported by runs that find nothing to do: it must stay light.
 """
@@ -28,7 +28,8 @@ from aptui.core.project import Builder, Project
 from aptui.core.run_report import OutsideFile, Stamp, outside_file
 from aptui.engine.scan.walk import Below, Digests, Entry, FolderPart, Walk, digests_of
 
-# Checks the files outside the scan folders that runs read: one `stat` for each file, and a hash if the result differs.
+# Checks of outside files: files outside the scan folders that runs read. A check is one `stat` for each file, and a hash if the
+# `stat` differs.
 #
 # This module is imported by runs that find nothing to do: it must stay light.
 
@@ -36,12 +37,15 @@ _CHECK_EVERY_S = 1.0
 
 
 def are_as_they_were(known: Mapping[str, OutsideFile]) -> bool:
-    """Whether all these files have their recorded stamps."""
+    """Whether all these outside files have their recorded stamps."""
     return all(_stamp(path) == file.stamp for path, file in known.items())
 
 
 def find_changed_files(known: Mapping[str, OutsideFile], *, trusts_times: bool = True) -> tuple[tuple[str, OutsideFile], ...]:
-    """Return the new state of each changed file among these; with `trusts_times`, an equal stamp means no change."""
+    """Return the new state of each of these files that changed.
+
+    With `trusts_times`, a file with an equal stamp counts as unchanged.
+    """
     from aptui.worker.file_access import FileChanged, hash_file
 
     changed = []
@@ -52,7 +56,7 @@ def find_changed_files(known: Mapping[str, OutsideFile], *, trusts_times: bool =
         try:
             digest = hash_file(_path(path), sees_through=True)[0][0].hex() if stamp else ""
         except (OSError, FileChanged):
-            continue  # another process is writing the file: the next check finds the change
+            continue  # leave the file out, because another process is writing it: the next check finds the change
         now = outside_file(digest, stamp, read_ns)
         if _stamp(path) == stamp and now != before:
             changed.append((path, now))
@@ -60,7 +64,7 @@ def find_changed_files(known: Mapping[str, OutsideFile], *, trusts_times: bool =
 
 
 class OutsideWatcher(Protocol):
-    """The engine that checks outside files."""
+    """What `OutsideFileChecks` needs from an engine."""
 
     @property
     def knows_outside_files(self) -> bool:
@@ -73,17 +77,17 @@ class OutsideWatcher(Protocol):
 
 
 class OutsideFileChecks:
-    """Checks outside files from time to time while an engine runs."""
+    """Checks outside files at intervals while an engine runs."""
 
     def __init__(self) -> None:
         self._due_s = 0.0
 
     def next_deadline(self, engine: OutsideWatcher | None) -> float:
-        """Return the time (monotonic) of the next check, infinite if no file has to be checked."""
+        """Return the time (monotonic) of the next check, infinity if there are no outside files."""
         return self._due_s if engine is not None and engine.knows_outside_files else math.inf
 
     def poll(self, engine: OutsideWatcher | None, now_s: float) -> None:
-        """Check when it is time."""
+        """Check the outside files if the check is due."""
         if engine is not None and now_s >= self.next_deadline(engine):
             self._due_s = now_s + _CHECK_EVERY_S
             engine.check_outside_files()
@@ -108,15 +112,20 @@ One process walks a smaller tree before a second process has started.
 """
 _FOLDERS_FOR_READERS = 16
 _MOST_READERS = 16
-"""Maximum number of processes that read; more would only wait for the disk and for each other."""
+"""Maximum number of processes that read files. More processes would only wait for the disk and for each other."""
 _MOST_DIFFERING = 256
-"""Number of differences beyond which the scan walks the tree again, because the walk is not the main cost then."""
+"""Maximum number of differing folders that the scan is given.
+
+With more, the scan walks the whole tree again, because the walk is then a small part of the work.
+"""
 
 
 class UpToDateCheck(Struct):
-    """Results of the check: unchanged folders, and changed ones with their parts; `vanished` are stored folders that are gone.
+    """Results of the check: unchanged folders, and changed folders with their parts.
 
-    `is_of_bytes`: the files of the unchanged folders were read.
+    `vanished` has the stored folders that no longer exist.
+
+    `is_of_bytes`: the bytes of the files in the unchanged folders were compared, too.
     """
 
     unchanged: list[str] = field(default_factory=list)
@@ -187,12 +196,12 @@ def signature(project: Project, builders: Sequence[Builder]) -> str:
 
 
 def check(walk: Walk, digests: Digests, opens: Opens = nullcontext, files: int = 0) -> UpToDateCheck | None:
-    """Walk the sources and compare them with their digests; return None if more folders differ than are worth listing.
+    """Walk the sources and compare each folder with its stored digest; return None if too many folders differ (`_MOST_DIFFERING`).
 
     Args:
         walk: the walk through the scan folders.
-        digests: the stored ones.
-        opens: returns the object that compares the bytes of files as well, if nothing else differs.
+        digests: the stored digests of the folders.
+        opens: returns the object that also compares the bytes of files in folders whose digest is unchanged.
         files: approximate number of stored files.
     """
     frontier = [("", walk.roots())]
@@ -223,7 +232,7 @@ def _compare(walk: Walk, met: Iterable[Met], known: _Comparison, check: UpToDate
 def _walk_by_many(
     walk: Walk, frontier: list[tuple[str, list[FolderPart]]], known: _Comparison, check: UpToDateCheck, count: int
 ) -> None:
-    """Check the top of the tree here, then give shares of the folders below to child processes."""
+    """Check the top of the tree in this process, and divide the folders below among this process and child processes."""
     top: list[Met] = []
     while frontier and len(frontier) < 4 * count:
         folder, parts = frontier.pop(0)
@@ -257,7 +266,7 @@ def _shares(below: Below, digests: Digests, count: int) -> list[list[tuple[str, 
 
 
 def _answer_share(walk: Walk, share: Sequence[tuple[str, list[FolderPart]]], known: _Comparison, parent: int) -> bytes:
-    if known.reads:  # end with the parent: reading all files may take long, and is useless after the parent has ended
+    if known.reads:  # this process ends when its parent ends: reading all files may take long, and is useless without the parent
         from aptui.worker.processes import die_with_parent
 
         die_with_parent(parent)
@@ -275,7 +284,7 @@ def _answer_share(walk: Walk, share: Sequence[tuple[str, list[FolderPart]]], kno
 def _add(
     check: UpToDateCheck, walk: Walk, answer: bytes, share: Sequence[tuple[str, list[FolderPart]]], known: _Comparison
 ) -> None:
-    if not answer:  # the child process died: do its share here
+    if not answer:  # the child process died, so this process checks its share
         _compare(walk, walk.folders(share), known, check)
         return
     unchanged, differing, files_seen, sentences, ways, shared = marshal.loads(answer)  # noqa: S302 - written by our own child, into a pipe of ours
@@ -292,7 +301,7 @@ def _add(
 
 
 class _Child:
-    """A forked process that computes one answer. It is forked before any thread is started, and touches only files."""
+    """A forked process that computes one answer. It is forked before any thread is started, and only reads files."""
 
     def __init__(self, work: Callable[[int], bytes]) -> None:
         self._read, write = os.pipe()

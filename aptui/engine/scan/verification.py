@@ -1,7 +1,7 @@
 """Verification of bytes: whether sources still have their stored bytes, for a full scan.
 
-Each process of an up-to-date check has a reader of its own. It answers only yes or no for a folder: the scan finds out what
-differs. Neither `stat` nor XXH64 is needed: bytes with the stored SHA-256 are unchanged, whatever their times are.
+Each process of an up-to-date check has a reader of its own. The reader only answers whether a folder is unchanged; the scan finds
+out which files differ. Neither `stat` nor XXH64 is needed: bytes with the stored SHA-256 are unchanged, whatever their times are.
 """
 
 from __future__ import annotations

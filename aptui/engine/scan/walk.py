@@ -1,6 +1,6 @@
 """The walk over the union of the scan folders, one relative folder (in lower case) at a time.
 
-`scanner` decides what the files mean.
+`scanner` compares the files with the stored state.
 
 Links to folders are not followed, links to files are read. Each file belongs to one scan folder: a scan folder that is earlier in
 the order owns all files in it, or only its direct files if it is not recursive. aptui's own files are left out.
@@ -39,18 +39,19 @@ from aptui.shared.errors import HostError
 from aptui.shared.files.clocks import RACY_NS
 from aptui.shared.files.confinement import ConfinedTree
 
-# The guard of the walk: a scan folder that is suddenly empty, or on another device, is unknown, not gone.
+# The guard of the walk: if a scan folder is suddenly empty, or on another device, the state of its files counts as unknown, not as
+# deleted.
 #
 # A share that is not mounted leaves an empty folder. If its files counted as deleted, all their products would be lost. So an
-# engine refuses to scan at its start, and when another folder takes the place of a scan folder: if the new folder is empty, if it
-# is on another device and lacks most entries, or if it lacks more than half of many files. If it is the same folder
-# (device and inode, on a disk of this machine), its files were deleted: a checkout of another branch needs no confirmation.
-# With `accept` a user confirms that the folder is right.
+# engine checks each scan folder at its start, and when another folder appears at the path of a scan folder. It refuses to scan if
+# the new folder is empty, if it is on another device and lacks most entries, or if it lacks more than half of many files. If the
+# folder is still the same (device and inode, on a disk of this machine), its files were really deleted: a checkout of another
+# branch needs no confirmation. With `accept` a user confirms that the contents of the folder are right.
 
 ROOTS_STATE = "roots"
 """Key in aptui_state: {name of a scan folder: [device, inode]}, saved when no work was pending."""
 MANY_FILES = 1_000
-"""If a scan folder with at least this many stored files is replaced, the two are compared file by file."""
+"""Minimum number of stored files of a scan folder whose replacement is compared with it file by file."""
 _ACCEPTED = "accepted-folders.json"
 _ACCEPTED_FILE = f"{OWN_FOLDER}/{_ACCEPTED}".encode()
 _OF_FILE_SYSTEMS = frozenset((b"lost+found", b".snapshot"))
@@ -84,10 +85,10 @@ class RootGuard:
         self._trusted: dict[str, Identity] = {}
 
     def check(self, folder: ScanFolder, remembered: Callable[[], RememberedRoots]) -> None:
-        """Return normally if the folder may be trusted.
+        """Check a scan folder; return if its contents may be trusted.
 
         Raises:
-            HostError: the folder cannot be trusted, so its files are unknown.
+            HostError: the contents may not be trusted, so the state of the files is unknown.
         """
         now = _identity(folder.path)
         if self._trusted.get(folder.name) == now:
@@ -185,7 +186,7 @@ def _names(path: str) -> frozenset[str] | None:
 
 
 def _count_missing(remembered: RememberedRoots, folder: ScanFolder) -> tuple[int, int]:
-    """Return the number of stored files of a scan folder, and how many of them are missing."""
+    """Return the number of stored files of a scan folder, and the number of these files that are missing."""
     count = missing = 0
     present: dict[str, frozenset[str]] = {}
     for below, parts in remembered.folder_digests().items():
@@ -212,23 +213,27 @@ def _top_names(remembered: RememberedRoots, scan_folder: int) -> frozenset[str]:
     return frozenset(folders | {str(key_of(fact.rel)) for fact in files})
 
 
-# Other names of files in scan folders: links, where they lead, and hard links. A change under one name concerns all other names.
+# Other names of files in scan folders: links, where they lead, and hard links. A change of a file under one of its names is a
+# change under all its names.
 #
-# A notification names the path that a program wrote to. If that path lies outside the scan folders, the engine is not notified.
+# A notification has the path that a program wrote to. If this path is outside the scan folders, the engine gets no notification.
 #
 # This module is imported by runs that find nothing to do: it must stay light.
 
 _STEPS_AT_MOST = 40
-"""Maximum number of links in a chain, as in Linux."""
+"""Maximum number of links in a chain of links to links; Linux has the same limit."""
 _ROUND_S = 1.0
 _PACE = 50
-"""Minimum pause as a multiple of the duration of checks: checks of linked files take at most 1/50 of the time."""
+"""Minimum pause between checks of linked files, as a multiple of the duration of the last check.
+
+Checks take at most 1/50 of the time.
+"""
 _CHECKED_TOGETHER = 500
 """Maximum number of files checked at a time (about 1 ms), so that clients do not wait."""
 _Stamp = tuple[int, ...]
-"""(size, mtime_ns, ctime_ns, inode); () = the file is not there."""
+"""(size, mtime_ns, ctime_ns, inode); () = the file does not exist."""
 Ways = Mapping[str, tuple[str, ...]]
-"""{link: the paths that it leads to, from link to link}."""
+"""{link: the chain of paths that it leads to}; each path in the chain but the last one is a link to the next path."""
 
 
 class FileLinks:
@@ -273,9 +278,10 @@ class FileLinks:
 
 
 class SharedFiles:
-    """Checks files that have a second name in any folder by `stat`, while an engine runs.
+    """Checks the shared files by `stat` while an engine runs: files that have a second name in any folder.
 
-    A round begins at least a second after the previous one, and the checks take at most 1/50 of the time.
+    A round checks every shared file once. It begins at least a second after the previous round, and checks take at most 1/50 of the
+    time.
 
     Args:
         clock: monotonic seconds.
@@ -289,11 +295,11 @@ class SharedFiles:
         self._round_s = self._due_s = 0.0
 
     def next_deadline(self, links: FileLinks) -> float:
-        """Return when (monotonic) `poll` has something to do; infinite if no file has another name."""
+        """Return when (monotonic) `poll` has something to do; infinity if no file has a second name."""
         return self._due_s if links.shared else math.inf
 
     def poll(self, links: FileLinks, now_s: float) -> list[bytes]:
-        """Check some of the files, if it is time; return the paths of changed ones."""
+        """Check some of the shared files if the check is due; return the paths of changed files."""
         if now_s < self.next_deadline(links):
             return []
         if not self._waiting:
@@ -304,7 +310,7 @@ class SharedFiles:
         return found
 
     def check_all(self, links: FileLinks) -> list[bytes]:
-        """Check all files; return the paths of changed ones."""
+        """Check all shared files; return the paths of changed files."""
         self._begin_round(links, self._clock())
         return self._check(len(self._waiting))
 
@@ -334,7 +340,7 @@ def _stamp(path: str) -> _Stamp:
 
 
 def way_of(link: str, real: str) -> tuple[str, ...]:
-    """Return the chain of paths to which a link leads; `real` is the last one."""
+    """Return the chain of paths to which a link leads; `real` is the last path."""
     places = [real]
     with suppress(OSError):  # the path was deleted, or is no longer a link: the watcher reports that
         while len(places) < _STEPS_AT_MOST and os.path.islink(link := os.path.join(os.path.dirname(link), os.readlink(link))):
@@ -345,11 +351,14 @@ def way_of(link: str, real: str) -> tuple[str, ...]:
 
 _TYPE_BITS, _REGULAR = 0o170000, stat.S_IFREG
 _GONE = frozenset((errno.ENOENT, errno.ENOTDIR))
-"""Errors of a folder or file that was just deleted; after other errors its state is unknown."""
+"""Error numbers that mean that a folder or file was just deleted.
+
+After another error, the state of the folder or file is unknown.
+"""
 _LEADS_NOWHERE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG))
 
 scandir = os.scandir
-"""All folders of sources are listed by this function, so that tests can replace it by a failing disk."""
+"""Function that lists all folders of sources. Tests replace it by a function that fails like a broken disk."""
 Entry = tuple[str, int, int, int, int]
 """One file in a listing: (name, size, mtime_ns, ctime_ns, inode)."""
 Digests = Mapping[str, Sequence[tuple[int, bytes]]]
@@ -363,7 +372,7 @@ class FolderPart(Struct):
     rel: str
     path: str
     is_bare: bool = False
-    """Whether its direct files belong to another scan folder, which is earlier in the order and not recursive."""
+    """Whether the direct files of this folder belong to another scan folder, which is earlier in the order and not recursive."""
 
 
 Below = dict[str, list[FolderPart]]
@@ -377,7 +386,7 @@ class Walk:
         project: scan folders and ignore rules.
         own: recognises aptui's own files and folders, which are not sources.
         links: receives the links to files.
-        check_root: called with each scan folder before it is walked; raises HostError if it cannot be trusted.
+        check_root: called with each scan folder before it is walked; raises HostError if the folder's contents may not be trusted.
     """
 
     def __init__(
@@ -390,8 +399,10 @@ class Walk:
         self.check_root = check_root
         self.links = links or FileLinks()
         self.unknown: dict[tuple[int, str], str] = {}
-        """{(scan folder id, relative folder in lower case): why it cannot be read}; its stored state, and that of folders below,
-        stays."""
+        """{(scan folder id, relative folder in lower case): why it cannot be read}.
+
+        The stored states of such a folder and of all folders below it stay.
+        """
         self.scan_folders = project.scan_folders
         self.is_ignored = ignore_matcher(project.ignore_regex)
         self.own = own or OwnFiles()
@@ -425,7 +436,7 @@ class Walk:
         return roots
 
     def folders(self, start: Iterable[tuple[str, list[FolderPart]]]) -> Iterator[tuple[str, list[tuple[FolderPart, list[Entry]]]]]:
-        """Yield (relative folder, its parts with their files) for `start` and everything below."""
+        """Yield (relative folder, its parts with their files) for the folders `start` and all folders below them."""
         todo = list(start)
         while todo:
             folder, parts = todo.pop()
@@ -434,7 +445,7 @@ class Walk:
             yield folder, entries
 
     def read_folders(self, parts: Iterable[FolderPart]) -> tuple[list[tuple[FolderPart, list[Entry]]], Below]:
-        """Return the regular files of each part, sorted, and the folders below."""
+        """Return the regular files of each part, sorted, and the folders directly below the parts."""
         entries: list[tuple[FolderPart, list[Entry]]] = []
         below: Below = {}
         for part in parts:
@@ -518,7 +529,7 @@ class Walk:
         return below
 
     def _is_cache(self, part: FolderPart) -> bool:
-        """Whether a folder that contains a folder `.aptui` is a cache: of another project, or of an earlier configuration."""
+        """Whether a folder that contains a folder `.aptui` is the cache of another project, or of an earlier configuration."""
         is_cache = bool(part.rel) and os.path.lexists(f"{part.path}/{OWN_FOLDER}/lock")
         if is_cache:
             self.sentences.append(f"'{part.path}' is a cache of aptui: its files are not sources")
@@ -566,7 +577,7 @@ def _merge(below: Below, inside: Below) -> None:
 
 
 def digests_of(entries: Iterable[tuple[FolderPart, list[Entry]]]) -> dict[int, bytes]:
-    """Return {scan folder id: one digest over the names, sizes, times and inodes of its files here}.
+    """Return {scan folder id: one digest over the names, sizes, times and inodes of its files in this folder}.
 
     Parts without files are left out.
     """
@@ -579,14 +590,14 @@ def digests_of(entries: Iterable[tuple[FolderPart, list[Entry]]]) -> dict[int, b
 
 
 def text_of(name: str) -> str:
-    """Return the text form of a name as the operating system gave it."""
+    """Return the text form of a name that the operating system returned."""
     return name if name.isascii() else to_text(os.fsencode(name))
 
 
 def _find_owned_elsewhere(folder: ScanFolder, folders: Sequence[ScanFolder]) -> tuple[frozenset[str], frozenset[str]]:
     """Return the folders below `folder` that its walk must not enter, and the folders whose direct files it must not report.
 
-    Both are scan folders earlier in the order: the first ones are recursive, the second ones are not.
+    All of them are scan folders earlier in the order; folders of the first set are recursive, folders of the second set are not.
     """
     earlier = [other for other in folders[: folders.index(folder)] if other.path.startswith(folder.path + "/")]
     return frozenset(other.path for other in earlier if other.recursive), frozenset(

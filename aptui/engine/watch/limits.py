@@ -1,4 +1,4 @@
-"""Watch limits of Linux, mounts, and the watches of an inotify descriptor of this process, all read from `/proc`."""
+"""Reads from `/proc`: the watch limits of Linux, the mounts, and the watches of this process's inotify descriptors."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import termios
 from msgspec import Struct
 
 NATIVE_KINDS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "ramfs", "zfs", "f2fs"})
-"""File systems whose changes all go through this kernel, so that the kernel reports every change."""
+"""File systems that only this kernel writes, so that the kernel reports every change."""
 OVERLAY_KINDS = frozenset({"overlay", "overlayfs"})
 
 _KERNEL = "/proc/sys/"
 _OWN_LIMITS = {"max_user_watches": "user.max_inotify_watches", "max_user_instances": "user.max_inotify_instances"}
-"""Files with the limits of a user namespace, which apply as well, for example in containers without root (namespaces(7))."""
+"""Files with the limits of a user namespace, which apply in addition, for example in containers without root (namespaces(7))."""
 _PLENTY = 1 << 62
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 
@@ -39,13 +39,13 @@ class Mount(Struct, frozen=True):
 
 
 def limits() -> WatchLimits:
-    """Return the limits at present."""
+    """Return the present limits."""
     watches, instances = _least("max_user_watches"), _least("max_user_instances")
     return WatchLimits(_number("fs.inotify.max_queued_events", 16384), watches[0], instances[0], watches[1], instances[1])
 
 
 def _least(name: str) -> tuple[int, str]:
-    """Return the limit that is reached first, and its setting."""
+    """Return the limit that is reached first, and the kernel setting that defines it."""
     everybodys, own = f"fs.inotify.{name}", _OWN_LIMITS[name]
     default = {"max_user_watches": 8192, "max_user_instances": 128}[name]
     return min((_number(everybodys, default), everybodys), (_number(own, _PLENTY), own), key=lambda limit: limit[0])
@@ -90,7 +90,7 @@ def kind_of(path: bytes, among: list[Mount]) -> str:
 
 
 def mounts_below(path: bytes, among: list[Mount]) -> list[Mount]:
-    """Return the mounts below `path`, only the last one at each mount point."""
+    """Return the mounts below `path`, only the last mount at each mount point."""
     start = path.rstrip(b"/") + b"/"
     return list({mount.point: mount for mount in among if mount.point.startswith(start) and mount.point != path}.values())
 

@@ -1,10 +1,11 @@
-"""Notifications of the watcher: roots, changed paths, and for each root the reports that are repeated or postponed.
+"""Notifications of the watcher: the roots, the changed paths, and for each root the notifications that are repeated or postponed.
 
 This module sets no watches.
 
-Three reports are repeated. A new folder is reported at once, and again until a check began after its watch was certainly active:
-files that are written before that raise no notification (notify #727). A loss is reported at once, then at growing intervals
-while losses continue, so that the full scan does not cause the next loss. And a full scan happens every ten minutes in any case.
+Three notifications are repeated. A new folder is reported at once, and again until a check began when the folder's watch was
+certainly active. Files that are written before the watch is active raise no notification (notify #727). A loss of notifications is
+reported at once, then at growing intervals while losses continue, because the full scan after a loss could cause the next loss. A
+full scan is requested every ten minutes in any case.
 """
 
 from __future__ import annotations
@@ -24,9 +25,12 @@ from aptui.engine.watch.limits import WatchLimits
 
 ALL, DELETIONS, CONTENTS = "all", "deletions", "contents"
 _ADDED, _DELETED = 1, 3
-"""Kinds of changes in watchfiles. They decide how closely a path is checked; the check decides what has changed."""
+"""Kinds of changes in watchfiles.
+
+The kind decides whether a path is checked as a file or with everything below it; the check finds out what has changed.
+"""
 _AGAIN_GRID_S = 0.1
-"""Interval in which new folders are collected, so that they are reported again together (seconds)."""
+"""Interval (seconds) in which new folders are collected, so that they are reported again in one notification."""
 _AGAIN_MAX_S = 5.0
 REGULAR = "the regular check is due"
 """Reason of the periodic scan."""
@@ -39,7 +43,7 @@ class NotifiedRoot(Struct, frozen=True):
         path: absolute.
         tag: a text that the root's notifications contain.
         is_recursive: False = only direct children matter.
-        wants: `"all"` changes, `"deletions"` only, or `"contents"`: deletions and changed paths, but no trees to check again.
+        wants: `"all"` changes, `"deletions"` only, or `"contents"`: deletions and changed paths, but no new folders.
         poll: None = decide by file system; True or False = forced.
         skips: absolute folders below the root whose changes are not reported (cache, logs).
     """
@@ -53,14 +57,14 @@ class NotifiedRoot(Struct, frozen=True):
 
 
 class ChangeNotification(Struct, frozen=True):
-    """Paths of one root to check.
+    """A notification: paths of one root that have to be checked.
 
     Args:
         tag: of the root.
         paths: absolute paths that changed; of a folder only the folder itself has to be checked, not the folders below it.
         trees: absolute folders to check with everything below them, because they are new or their changes are unknown.
         is_lost: some notifications are missing; everything under the root has to be checked.
-        why: the reason as a sentence for users, if `is_lost`.
+        why: the reason of the loss as a sentence for users, if `is_lost`.
     """
 
     tag: str
@@ -76,16 +80,18 @@ class WatchTimings(Struct, frozen=True):
     Args:
         step_ms: interval of reading notifications if the kernel cannot signal them.
         beat_s: interval at which the idle watching thread wakes up.
-        poll_interval_s: minimum time between two checks of a polled root, at least ten times the duration of a check.
+        poll_interval_s: minimum time between two checks of a polled root; the pause is also at least ten times the duration of a
+            check.
         overlay_interval_s: minimum time between two checks of an overlay, whose upper layer is watched.
-        heartbeat_gap_s: a wake-up that is later than this means that the process was stopped or got no processor time.
+        heartbeat_gap_s: if a wake-up is later than this, the process was stopped or got no processor time.
         recheck_s: time until a new folder is reported again.
         rescan_every_s: interval of the periodic full scans.
-        rescan_backoff_s: first and longest interval between reported losses of one root.
+        rescan_backoff_s: shortest and longest interval between reported losses of one root.
         root_check_every_s: interval of checks whether a root is still the same folder.
         limits_check_every_s: interval of counting watches, if folders appeared or disappeared.
         retry_native_s: how long a root that could not be watched is polled before watching is tried again.
-        retry_names_s: the first such time for a root that is polled because a name is not UTF-8: it may be renamed soon.
+        retry_names_s: the first retry time for a root that is polled because a name is not UTF-8; the user may rename that file
+            soon.
         failures_before_polling: failures of watching in a row before a root is polled.
         cookie_folder: an absolute folder in which files are made to learn when all earlier notifications have been handled
             (`watch.watcher.SyncCookie`).
@@ -205,7 +211,7 @@ class RootNotifications:
         self.is_structure_changed = self.is_structure_changed or is_changed
 
     def notify_found(self, paths: set[bytes], trees: set[bytes]) -> None:
-        """Report paths to check, and trees at once and again later."""
+        """Report paths to check. Report the trees at once, and again later."""
         if not paths and not trees:
             return
         now = self.settings.clock()
@@ -223,13 +229,13 @@ class RootNotifications:
             self.notify(ChangeNotification(self.root.tag, gone))
 
     def notify_contents(self, paths: Iterable[bytes]) -> None:
-        """Report paths that changed or are gone."""
+        """Report paths that changed or were deleted."""
         changed = frozenset(path for path in paths if not self._is_skipped(path))
         if changed:
             self.notify(ChangeNotification(self.root.tag, changed))
 
     def lose(self, why: str) -> None:
-        """Report that notifications are missing, at once or after the minimum interval since the last loss."""
+        """Report a loss of notifications, at once or when the minimum interval since the last loss has passed."""
         with self._lock:
             self._losses.why = why
         self.notify_due()
@@ -241,7 +247,7 @@ class RootNotifications:
         self.notify_due()
 
     def notify_due(self) -> None:
-        """Pass on the notifications that are due."""
+        """Send the repeated and postponed notifications that are due."""
         now = self.settings.clock()
         with self._lock:
             trees = self._due_trees(now) if self._young else set()
@@ -252,7 +258,9 @@ class RootNotifications:
             self.notify(_notification(self.root.tag, set(), trees))
 
     def _due_trees(self, now: float) -> set[bytes]:
-        """Return the trees to report again; a tree need not be repeated if no notification arrived near the time of its check.
+        """Return the trees to report again.
+
+        A tree is reported again until no notification arrives near the time of its check.
 
         During a burst, the library reads all notifications before it sets the watches of new folders.
         """
@@ -284,9 +292,9 @@ class RootNotifications:
         return bool(self._below_skips) and (path + b"/").startswith(self._below_skips)
 
     def _place_path(self, path: bytes, places: dict[bytes, bytes | None]) -> bytes | None:
-        """Return the path without links to folders, None if it then lies outside the root.
+        """Return the path with links to folders resolved, None if the resolved path is outside the root.
 
-        The library follows such links, and reports a folder with several paths under the path that it found last.
+        The library follows links to folders. It reports a folder that has several paths under the path that it found last.
         """
         if path == self.root.path:
             return path

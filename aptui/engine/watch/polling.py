@@ -1,4 +1,4 @@
-"""Polls trees without notifications of the kernel, and surveys a tree before it is watched.
+"""Polls trees for which the kernel sends no notifications, and surveys a tree before it is watched.
 
 For each folder, the poller keeps only one number, a hash over the folder's entries, and no entry for each file: 100,000 files
 in 1,000 folders need about 200 kB. A difference is therefore reported as a folder to check.
@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from aptui.engine.watch.notifications import ALL, CONTENTS, DELETIONS, RootNotifications
 
 _PACE = 10
-"""The pause after a check is this many times as long as the check."""
+"""Minimum pause after a check, as a multiple of the duration of the check."""
 _RETRY_S = (1.0, 60.0)
 FOREIGN_FOLDERS = 10_000
 """Maximum number of additional folders to watch because of links that lead out of a root."""
@@ -26,9 +26,9 @@ class PolledTree(Struct, frozen=True):
 
     Args:
         folders: number of watches.
-        links: links to folders, which the library follows.
-        escape: a link that leads to more than `FOREIGN_FOLDERS` outside, or b"".
-        undecodable: a folder whose name is not UTF-8, or b"".
+        links: links to folders, which the library watchfiles follows.
+        escape: a link that leads to more than `FOREIGN_FOLDERS` folders outside the root, b"" if there is no such link.
+        undecodable: a folder whose name is not UTF-8, b"" if there is no such folder.
     """
 
     folders: int
@@ -113,8 +113,8 @@ class ListingDifference(Struct, frozen=True):
     Args:
         changed: folders whose entries differ.
         appeared: new folders.
-        gone: paths that are gone, if the listing keeps names.
-        removed: folders that are gone, without the folders that were below them.
+        gone: deleted paths, if the listing keeps names.
+        removed: deleted folders; subfolders of a deleted folder are left out.
     """
 
     changed: set[bytes]
@@ -128,7 +128,7 @@ class Listings(Struct):
 
     Args:
         top: an absolute folder.
-        is_recursive: False = its direct entries alone.
+        is_recursive: False = only its direct entries.
         skips: absolute folders that are not listed.
         keeps_names: True = deletions are reported by name, which needs more memory.
     """
@@ -144,7 +144,7 @@ class Listings(Struct):
         """List the whole tree and return its differences from the last listing; the first listing gives no difference.
 
         Raises:
-            FileNotFoundError: the top is not there.
+            FileNotFoundError: the folder `top` does not exist.
         """
         os.stat(self.top)
         now: dict[bytes, tuple[int, frozenset[bytes]]] = {}
@@ -222,7 +222,7 @@ class Poller:
         self._thread = threading.Thread(target=self._run, name="poll", daemon=True)
 
     def start(self) -> None:
-        """Start the thread; the first listing requests a check of everything, because earlier changes are unknown."""
+        """Start the thread. After the first listing it requests a check of everything, because earlier changes are unknown."""
         self._thread.start()
 
     def stop(self) -> None:

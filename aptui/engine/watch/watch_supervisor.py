@@ -24,7 +24,10 @@ _COUNT_AFTER_TREES_S = 2.0
 _COUNT_PACE = 20
 _JOIN_S = 0.3
 _STEADY_S = 5.0
-"""A watch that lasted this long was set successfully; if it ends, it is worth setting the watch again (seconds)."""
+"""Minimum duration (seconds) of a watch that works.
+
+If a watch ends after this time, it is set again; earlier ends count as failures.
+"""
 _POLLED = "until then changes are found by polling, some seconds late"
 
 
@@ -33,16 +36,16 @@ class NoInstanceError(OSError):
 
 
 class WatchEndedError(Exception):
-    """A watch broke down and reports nothing more."""
+    """A watch has failed and reports no more changes."""
 
 
 class Native(Protocol):
-    """A watch set by the kernel.
+    """A watch that the kernel serves, through inotify.
 
     Args:
         descriptor: of inotify, -1 if unknown.
         is_signalled: whether the reading thread is woken when there is something to read.
-        extra_watches: number of watches beyond those of the root's folders.
+        extra_watches: number of kernel watches besides the watches of the root's folders.
     """
 
     descriptor: int
@@ -85,9 +88,9 @@ class RootWatch(Struct, eq=False):
     """Number of folders without a watch after the watch of the root was set."""
     mounts: tuple[proc.Mount, ...] = ()
     broken: str = ""
-    """Why the watch has ended; set by the thread that reads."""
+    """Why the watch has ended; set by the thread that reads notifications."""
     outdated: str = ""
-    """Why a watch that works has to be set again, "" if it need not be."""
+    """Why a watch that works has to be set again, "" if it need not be set again."""
     reason: str = "watching began"
     """The reason of the full check that is requested when the next watch is set."""
     failures: int = 0
@@ -116,14 +119,13 @@ class RootWatch(Struct, eq=False):
 class WatchSupervisor:
     """The roots and their watches.
 
-    The thread that calls `turn` writes all of a record but `broken`, `outdated`, `identity` and `check_at_s`.
+    Only the thread that calls `turn` writes fields of a `RootWatch`, except for `broken`, `outdated`, `identity` and `check_at_s`.
 
     Args:
         settings: times, and functions that return facts about this machine.
         notify: receives the notifications.
         open_native: sets a watch of a root, given the length of the kernel's queue. Raises OSError or UnicodeError.
-        is_over: set when the watcher ends.
-        poke: set to request a turn soon.
+        is_over: event that is set when the watcher ends. poke: event that is set to request a turn soon.
     """
 
     def __init__(
@@ -138,7 +140,7 @@ class WatchSupervisor:
         self._mountinfo = b""
 
     def turn(self, wanted: Sequence[NotifiedRoot], news: Callable[[], None]) -> float:
-        """Watch exactly the wanted roots, and check whether their watches still work.
+        """Watch exactly the wanted roots, and check whether the watches of these roots still work.
 
         Args:
             wanted: the roots.
@@ -176,7 +178,10 @@ class WatchSupervisor:
             self._disarm(watched)
 
     def _check_mounts(self) -> None:
-        """Set watches again if a file system was mounted or unmounted below: the old watch stays on the folder under the mount."""
+        """Set watches again if a file system was mounted or unmounted below a root.
+
+        The old watch stays on the folder under the mount.
+        """
         text = self._settings.mountinfo()
         if text == self._mountinfo:
             return
@@ -228,7 +233,10 @@ class WatchSupervisor:
             self._retry_soon(watched)
 
     def _retry_soon(self, watched: RootWatch) -> None:
-        """Retry watching sooner than for other roots that cannot be watched, as the user may rename the file with the bad name."""
+        """Retry watching sooner than for other roots that cannot be watched.
+
+        The user may soon rename the file whose name is not UTF-8.
+        """
         settings = self._settings
         wait_s = min(settings.retry_names_s * 2**watched.retries, settings.retry_native_s)
         watched.arm_at, watched.retries = settings.clock() + wait_s, watched.retries + 1
@@ -239,7 +247,10 @@ class WatchSupervisor:
             self._renew(watched, "the folder was removed or replaced")
 
     def _check_count(self, watched: RootWatch, now: float) -> None:
-        """Compare the numbers of watches and folders after folders changed, as the library reports no limit reached later."""
+        """Compare the numbers of watches and folders after folders changed.
+
+        The library does not report that a watch limit is reached after the watch was set.
+        """
         notifications = watched.root_notifications
         if notifications.is_structure_changed and (notifications.has_young() or notifications.has_grown):
             watched.count_at = min(
@@ -355,7 +366,10 @@ class WatchSupervisor:
         self._start_poller(watched, watched.root.path, self._settings.poll_interval_s)
 
     def _poll_parts(self, watched: RootWatch, kind: str) -> None:
-        """Poll folders without notifications: those below an upper layer, and file systems that other machines change, too."""
+        """Poll folders for which the kernel sends no notifications.
+
+        These are the lower layers of an overlay, and file systems that other machines also change.
+        """
         if kind in proc.OVERLAY_KINDS:
             watched.detail = "overlay: changes below the upper layer are found by polling"
             self._start_poller(watched, watched.root.path, self._settings.overlay_interval_s)

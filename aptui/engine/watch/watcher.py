@@ -1,21 +1,23 @@
 """The watcher: reports which paths of the watched roots to check.
 
 A notification only requests a check: the kind of a change is ignored. The watcher uses watchfiles and works around its weaknesses:
-overflows and files in new folders are lost silently, as is everything beyond the watch limit. Further:
+it does not report overflows, files in new folders, and changes of folders beyond the watch limit. Other weaknesses:
 
-* `RustNotify.watch` sleeps in steps, so it is slow or busy: a step of 1 ms delays a save by 1.7 ms and uses 1.9 % of a core when
-  idle, 3 ms means 5.3 ms and 0.7 %. At its timeout it drops changes that just arrived. So it never sleeps here: the kernel signals
-  (SIGIO, to the watching thread alone) that an inotify descriptor is readable, then the changes are collected. Measured: 0.5 ms
-  of delay after a save (p99 0.7 ms) and 0.05 % of a core. If the kernel cannot signal, changes are collected every `step_ms`.
+* `RustNotify.watch` sleeps in steps, so it is late or uses much processor time: a step of 1 ms delays a save by 1.7 ms and uses 1.9
+  % of a core when idle, 3 ms means 5.3 ms and 0.7 %. At its timeout it drops changes that just arrived. So aptui never lets it
+  sleep: the kernel signals (SIGIO, only to the watching thread) that an inotify descriptor is readable, then the changes are
+  collected. Measured result: 0.5 ms of delay after a save (p99 0.7 ms) and 0.05 % of a core. If the kernel cannot signal, changes
+  are collected every `step_ms`.
 * A queue overflow is not reported. So a loss is assumed when the queue was long, when many changes came at once, and when the
   thread woke up late.
 * Links to folders are followed, and removing such a link ends the watch of its target. So paths are reported without links, and the
   watch is set again when such a link is removed.
-* A name that is not UTF-8 ends the watch, even if the file is only opened. So it is set again, and after some failures the root is
-  polled.
-* Setting a watch holds the interpreter: 0.32 s for 20,000 folders.
+* A file name that is not UTF-8 ends the watch, even if the file is only opened. So the watch is set again, and after some failures
+  the root is polled.
+* Setting a watch blocks all threads of the interpreter: 0.32 s for 20,000 folders.
 
-Two threads serve all roots: one collects and reports, one sets watches and checks them; each polled root has a thread of its own.
+Two threads serve all roots: one collects and reports changes, the other sets and checks watches. Each polled root has another
+thread.
 """
 
 from __future__ import annotations
@@ -40,12 +42,12 @@ from aptui.shared.health import WatchedRoot, WatchMode
 
 # The sync cookie reports when all notifications up to a moment have been handled.
 #
-# Another module makes the file that marks the moment. Each watch has its own queue in the kernel, so a file made in one
-# folder gives no information about others. So each watch includes the folder of sync cookies, and a file that is made there has
+# A sync cookie is a file; another module creates it to mark the moment. Each watch has a separate queue in the kernel, so a report
+# from one queue gives no information about the other queues. So each watch includes the folder of sync cookies. A sync cookie has
 # passed when every watch has reported it.
 
 COOKIE_TAG = "cookie"
-"""Tag of the notification about a sync cookie that has passed."""
+"""Tag of the notification that a sync cookie has passed every watch."""
 
 _ADDED = 1
 _TIMEOUT_S = 2.0
@@ -58,7 +60,7 @@ class _Passing(Struct):
 
 
 class SyncCookie:
-    """The sync cookies that some watch has seen.
+    """The sync cookies that at least one watch has reported.
 
     Args:
         folder: where sync cookies are made, absolute; b"" = nowhere.
@@ -74,7 +76,7 @@ class SyncCookie:
         self._passing: dict[str, _Passing] = {}
 
     def is_awaited(self) -> bool:
-        """Whether a sync cookie has not passed every watch yet."""
+        """Whether any sync cookie has not passed every watch yet."""
         return bool(self._passing)
 
     def take(self, native: Native, changes: set[tuple[int, str]]) -> set[tuple[int, str]]:
@@ -105,7 +107,10 @@ class SyncCookie:
 
 
 def _is_steady(watched: RootWatch) -> bool:
-    """Whether no notification of this root is due; the caller checks a root that is polled or gone."""
+    """Whether all notifications of this root have been sent.
+
+    The caller checks whether the root is polled or gone.
+    """
     if (
         watched.broken
         or watched.outdated
@@ -121,9 +126,9 @@ __all__ = ["COOKIE_TAG", "ChangeNotification", "NotifiedRoot", "WatchMode", "Wat
 NotifyHealth = Callable[[tuple[WatchedRoot, ...]], None]
 
 _F_SETOWN_EX, _F_OWNER_TID = 15, 0
-"""fcntl(2): the signal goes to one thread only, so the rest of the process never receives it."""
+"""fcntl(2): the signal goes to one thread only, so the other threads of the process never receive it."""
 _LATER_S = (0.0003, 0.001, 0.004, 0.02)
-"""Delays of further reads (seconds), if the library has not read the descriptor yet after a signal."""
+"""Delays (seconds) of the next attempts to collect changes, if the library has not read the descriptor yet after a signal."""
 _REST_S = (0.0001, 0.003)
 """Time (seconds) that notifications gather before they are collected: after a single save, and at most during a burst."""
 _AWAITED_S = 0.02
@@ -134,7 +139,10 @@ _BYTES_PER_EVENT = 32
 """Size of a queued notification with a name of up to 15 bytes (inotify(7))."""
 _CLOSE_S = 0.9
 _SILENT_FINDS = 3
-"""If more reads in a row find changes without a signal, the kernel is assumed to send no signals."""
+"""Maximum number of reads in a row that find changes without a signal.
+
+After more of them, the kernel is assumed to send no signals.
+"""
 _DEFAULTS = WatchTimings()
 _DELETED = 3
 """The kind of change with which watchfiles reports a root that was removed or moved."""
@@ -204,7 +212,7 @@ class _Native:
         self.is_signalled = True
 
     def read(self, *, is_signalled: bool) -> set[tuple[int, str]]:
-        """Return what has changed since the last call, without waiting.
+        """Return the changes since the last call, without waiting.
 
         Args:
             is_signalled: whether the kernel had sent a signal.
@@ -260,7 +268,7 @@ class Watcher:
         roots: what to watch.
         notify: receives notifications; called from several threads, must not block.
         notify_health: called with the state of all watched roots whenever it changes.
-        settings: times, and where facts come from.
+        settings: times, and functions that return facts about this machine.
     """
 
     def __init__(
@@ -305,7 +313,7 @@ class Watcher:
         return roots
 
     def close(self) -> None:
-        """Stop watching permanently; the threads end soon."""
+        """Stop watching; the threads end soon, and the watcher cannot be used again."""
         self._closed.set()
         self._poke.set()
         for thread in (self._supervising, self._reader):
@@ -405,7 +413,7 @@ class Watcher:
             watched.root_notifications.lose(_OVERFLOW)
         links, top = watched.survey.links, os.fsdecode(watched.root.path)
         if (_DELETED, top) in changes:
-            # forget the inode: a new folder at the path may get the inode number of the old folder
+            # forget the inode number, because a new folder at the path may get the inode number of the old folder
             watched.identity, watched.check_at_s = (0, 0), 0.0
             self._poke.set()
         if links and any(os.fsencode(path) in links for _kind, path in changes):

@@ -1,1 +1,1 @@
-"""Builders that are commands: from the template to products, log lines and dependencies."""
+"""Command builders: fills templates, runs commands, and finds products, log lines and dependencies."""

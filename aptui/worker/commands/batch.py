@@ -1,9 +1,12 @@
-"""Commands with `batch`: the program is started once for the files of several runs; then each run gets the products of its file.
+"""Commands with `batch`: the program is started once for the files of several runs.
 
-The products of a file match `products` with the file's values in the placeholders; by default all products with the stem of the
-file match. A program may also write a manifest with one line of JSON for each file. The results of a start are used only if it
-succeeded and each product belongs to one file. Otherwise the program is started again for each half of the files. The last single
-file runs like a command without `batch`, with the same products, errors and log. So one bad file does not make other files fail.
+Then each run gets the products of its file.
+
+The products of a file match the globs `products`, in which placeholders have the file's values; by default all products with the
+stem of the file match. A program may also write a manifest with one line of JSON for each file. The results of a start are used
+only if it succeeded and each product belongs to one file. Otherwise the program is started again for each half of the files. If
+only one file is left, the command runs as without `batch`, with the same products, errors and log. So one bad file does not make
+other files fail.
 
 Tests: `tests/worker/commands/test_batch.py`.
 """
@@ -37,7 +40,7 @@ _BY_STEM = ("**/{stem}", "**/{stem}.*")
 
 
 class _ManifestLine(Struct, frozen=True):
-    """Line of a manifest: the result of one file. The fields mean the same as in `ProgramAnswer`."""
+    """Line of a manifest: the result of one file. The fields have the same meaning as in `ProgramAnswer`."""
 
     source: str
     ok: bool = True
@@ -49,7 +52,10 @@ class _ManifestLine(Struct, frozen=True):
 
 
 class FileResult(Struct):
-    """Result of one file of a start: `names` of its products below `folder`, its output lines, its share of the duration."""
+    """Result of one file when the program was started for several files.
+
+    `names` has the file's products below `folder`, `output` its output lines, `share_ms` its share of the duration.
+    """
 
     folder: str
     names: list[str]
@@ -59,7 +65,7 @@ class FileResult(Struct):
     share_ms: int
 
     def move_products(self, folder: str) -> None:
-        """Move the products into the folder of the run."""
+        """Move the products of the file into `folder`, the folder of the run."""
         for name in self.names:
             target = os.path.join(folder, name)
             os.makedirs(os.path.dirname(target), exist_ok=True)
@@ -67,7 +73,7 @@ class FileResult(Struct):
 
 
 class SharedStarts:
-    """Starts of one worker, and the results that runs have not collected yet."""
+    """Program starts for several files in one worker, and the results that runs have not used yet."""
 
     def __init__(self) -> None:
         self._results: dict[int, FileResult] = {}
@@ -76,7 +82,7 @@ class SharedStarts:
         self._count = 0
 
     def knows(self, run_key: int) -> bool:
-        """Whether the program was started for a run since the last `clear`."""
+        """Whether the program was started for this run since the last call of `clear`."""
         return run_key in self._known
 
     def pop(self, run_key: int) -> FileResult | None:
@@ -106,7 +112,7 @@ class SharedStarts:
             self._results |= found
 
     def clear(self) -> None:
-        """Remove the folders of all starts."""
+        """Remove the folders of all program starts."""
         self._results.clear()
         self._known.clear()
         while self._folders:
@@ -152,7 +158,8 @@ class SharedStarts:
         found = {}
         for path, order in sources.items():
             answer = answers.get(path, ProgramAnswer(0, ok=True))
-            if names[path] or not answer.ok:  # a file without products runs alone, and that run reports the reason
+            # for a file without products, the program is started again alone, and that run reports the reason
+            if names[path] or not answer.ok:
                 peak_bytes = ended.peak_rss_bytes
                 found[order.run_key] = FileResult(folders.products, names[path], answer, lines[path], peak_bytes, share_ms)
         return found
@@ -164,7 +171,7 @@ def source_of(order: ProcessOrder) -> str:
 
 
 def group_key(order: ProcessOrder) -> tuple[str, ...]:
-    """Return the fields that must be equal in all runs that share one start."""
+    """Return the values that must be equal in all runs that share one program start."""
     return order.builder, order.platform, order.params, order.settings, order.quality
 
 

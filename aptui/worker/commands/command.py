@@ -1,4 +1,6 @@
-"""Command builders: template, execution, warnings and errors found in the output, products by glob, dependencies.
+"""Command builders: fills the template, and runs the command.
+
+This module also finds products (by glob), and dependencies, errors and warnings in the output.
 
 A command without shell syntax is started directly, because starting a shell costs as much time as many tools need. A shell
 gets values in variables, never in its text (`core.command_template`).
@@ -32,11 +34,17 @@ _MEANS_NOTHING = re.compile(r"[A-Za-z0-9@%+=:,./_-]+")
 _NAMES_OF_FILES = ("name", "stem", "ext", "rel")
 _READ_BYTES = 1 << 16
 DEPENDENCY_OUTPUT_BYTES = 16 << 20
-"""Bytes kept of each end of output that contains dependencies; longer output fails the run, as dependencies would be missing."""
+"""Bytes kept of the beginning and of the end of output that contains dependencies.
+
+Longer output fails the run, because dependencies would be missing.
+"""
 
 
 LONG_MS = 5
-"""Duration (ms) above which a command is long (`CommandWatch`): most asset tools take longer, and quick ones run in thousands."""
+"""Duration (ms) above which a command is long (`CommandWatch`).
+
+Most asset tools take longer, and quick tools run thousands of times.
+"""
 
 
 class CommandWatch(Protocol):
@@ -48,11 +56,11 @@ class CommandWatch(Protocol):
 
 
 class CommandError(Exception):
-    """The command cannot be made or started; the text is the reason."""
+    """The command line cannot be made, or the command cannot be started; the text is the reason."""
 
 
 class Invocation(Struct, frozen=True):
-    """A command ready to run: the program's path, its arguments, the displayed line, and the variables that the line refers to."""
+    """A command that is ready to run: program, arguments, displayed line, and the environment variables that the line refers to."""
 
     program: str
     arguments: tuple[str, ...]
@@ -103,21 +111,21 @@ def fill(text: str, values: Mapping[str, str]) -> str:
 
 @lru_cache(maxsize=256)
 def _direct_words(template: str) -> tuple[str, ...]:
-    """Return the words of a template that needs no shell, () for a template that needs a shell."""
+    """Return the words of a command template that needs no shell, () if the template needs a shell."""
     bare = PLACEHOLDER.sub("x", template)
     if _SHELL_ONLY.search(bare):
         return ()
     try:
         return tuple(shlex.split(template))
     except ValueError:
-        return ()  # the quotes are wrong: run a shell, whose message explains the mistake better
+        return ()  # the quotes of the template are wrong: run a shell, whose message explains the mistake better
 
 
 @lru_cache(maxsize=256)
 def find_program(word: str) -> str:
     """Return the path of a program; "" if no program has the name.
 
-    It is then a shell built-in, or a mistake that the shell reports.
+    The name is then a built-in command of the shell, or a mistake that the shell reports.
     """
     return shutil.which(word) or ""
 
@@ -176,7 +184,7 @@ def execute(
     meanwhile: CommandWatch | None = None,
     limit_s: float = 0.0,
 ) -> Execution:
-    """Run a command in the current folder, in a process group of its own, and wait for its exit, never for the end of its output.
+    """Run a command in the current folder, in a new process group. Wait for its exit, but not for the end of its output.
 
     Its output is added to `output` as it arrives. `meanwhile` is called after the start, and again when the command takes long.
 
@@ -184,7 +192,7 @@ def execute(
         limit_s: seconds after which the command's process group is killed; 0 = no limit here (the engine also ends slow workers).
 
     Raises:
-        CommandError: it cannot be started.
+        CommandError: the command cannot be started.
     """
     reader, writer = os.pipe2(os.O_CLOEXEC)
     output = BoundedText() if output is None else output
@@ -224,7 +232,8 @@ def _spawn(command: Invocation, environment: Mapping[str, str], writer: int) -> 
         {**environment, **dict(command.environment)} if command.environment else environment,
         file_actions=actions,
         setpgroup=0,
-        setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),  # Python ignores these two signals, and children would inherit that
+        # restore these two signals: Python ignores them, and child processes would inherit that
+        setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),
     )
 
 

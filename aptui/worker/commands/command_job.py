@@ -1,4 +1,4 @@
-"""One job of a command builder: values for the template, log records and dependencies from the output, products by glob.
+"""One job of a command builder: prepares the values for the template, and collects log records, dependencies and products.
 
 Tests: `tests/test_linear_patterns.py`.
 """
@@ -40,14 +40,14 @@ _NOT_FOUND = re.compile(r"(?:^|: )(?P<program>[^:\s][^:]*): (?:command )?not fou
 
 
 class CommandJob(Struct):
-    """Result of a command: `error` is "" if it succeeded, `kind` the kind of its failure (`core.retry`)."""
+    """Result of a command. `error` is "" if the command succeeded; `kind` is the kind of its failure (`core.retry`)."""
 
     command_line: str
     peak_rss_bytes: int
     error: str = ""
     kind: str = ""
     share_ms: int = 0
-    """Share of this file in the duration (ms) of a start for several files."""
+    """Share of this file in the duration (ms) of a program start for several files; 0 for a start for one file."""
     products: list[JobProduct] = field(default_factory=list)
     dependencies: list[str] = field(default_factory=list)
 
@@ -65,10 +65,10 @@ def run_command(
     programs: PersistentPrograms | None = None,
     starts: SharedStarts | None = None,
 ) -> CommandJob:
-    """Run the command of `builder` for one source, in the current folder; `reads`, if given, records the files that it opens.
+    """Run the command of `builder` for one source, in the current folder; `reads` records the files that the command opens.
 
-    `meanwhile` is called while it runs. The command gets the variables `inherited`. Persistent commands use `programs`; `starts`
-    has the results of starts for several files.
+    `meanwhile` is called while the command runs. The command gets the environment variables `inherited`. Persistent commands use
+    `programs`; `starts` has the results of program starts for several files.
 
     Raises:
         Refused: the command cannot be started, or made no product.
@@ -127,7 +127,7 @@ def run_command(
 
 
 def _read_own_result(path: str, source: str, ended: commands.Execution) -> tuple[commands.Execution, ProgramAnswer]:
-    """Return the result of a start for one file, as its manifest reports it."""
+    """Return the result of one file from a program start for several files, as the manifest reports it."""
     answer = read_manifest(path).get(source)
     if answer is None:
         raise commands.CommandError("the manifest does not name the source")
@@ -137,7 +137,9 @@ def _read_own_result(path: str, source: str, ended: commands.Execution) -> tuple
 
 
 def _place_path(path: str, places: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the first existing file that a command may mean: in its current folder, beside its source, in the scan folder.
+    """Return the first existing file to which a relative path from a command may refer.
+
+    The folders are searched in this order: the command's current folder, the source's folder, the scan folder.
 
     If none exists, the path beside the source is returned. For a file of the scan folder, the missing path beside the source
     is returned too, because a file that appears there would be used instead.
@@ -185,7 +187,7 @@ def _run_traced(
 
 
 def values_of(rel: str, platform: str, folders: tuple[str, str], source: str, params: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values of the placeholders of a command; `folders` are those for products and for temporary files."""
+    """Return the values of the placeholders of a command; `folders` are the folders for products and for temporary files."""
     name = os.path.basename(source)
     stem, ext = os.path.splitext(name)
     plain = {
@@ -247,7 +249,7 @@ def _records(rule: CommandRule, window: str, lines: list[str]) -> Iterable[LogRe
 
 
 def _record(line: str, window: str, time_ms: int, regexes: list[tuple[LogLevel, re.Pattern[str]]]) -> LogRecord:
-    line = str(valid_text(line))  # a plain str, because the wire does not encode a `TimedLine`
+    line = str(valid_text(line))  # convert the line to `str`, because the wire does not encode a `TimedLine`
     for level, regex in regexes:
         if found := regex.search(line):
             groups = {name: text for name, text in found.groupdict().items() if text}

@@ -1,8 +1,7 @@
 """Converts output from bytes to log lines: limits the text, divides the stream into runs by markers, finds severities.
 
-The engine reads what workers write (native code may hold the GIL while it writes, so no thread of the worker could). A
-flood of output takes time but not memory: the first and the last 128 KiB of each run are kept, and the log says how much
-was left out.
+The engine reads what workers write (native code may hold the GIL while it writes, so no thread of the worker could). A flood of
+output takes time but no memory: only the first and the last 128 KiB of each run are kept, and the log reports the size of the rest.
 
 Tests: `tests/worker/commands/test_command.py`.
 """
@@ -106,7 +105,7 @@ class BoundedText:
 
     @property
     def tail(self) -> bytes:
-        """The last bytes of the stream that are kept."""
+        """The kept bytes of the end of the stream."""
         self._trim()
         return bytes(self._tail)
 
@@ -114,7 +113,7 @@ class BoundedText:
         return bool(self.head)
 
     def lines(self) -> Iterator[str]:
-        r"""Yield the lines that were kept, decoded (bytes that are not UTF-8 as `\xNN`), with a note where some were left out."""
+        r"""Yield the lines that were kept, decoded (bytes that are not UTF-8 as `\xNN`), with a note where lines were left out."""
         tail = self.tail
         if not self.dropped_count:
             yield from _decode(bytes(self.head) + tail)
@@ -162,7 +161,7 @@ def bound_lines(lines: Iterable[str]) -> list[str]:
 
 
 def record_of(line: str, window: str, time_ms: int) -> LogRecord:
-    """Return the log record of one line of output; its beginning determines the severity."""
+    """Return the log record of one line of output; the beginning of the line determines the severity."""
     if found := _WARNING.match(line):
         return LogRecord(LogLevel.WARNING, window, line[found.end() :], time_ms)
     if found := _ERROR.match(line):
@@ -219,7 +218,7 @@ class MarkedStream:
         return at if at >= 0 else len(data)
 
     def take(self, run_key: int) -> BoundedText | None:
-        """Return the output of a finished run, None before its marker has arrived; drop the output of earlier runs."""
+        """Return the output of a finished run, None before its marker has arrived; also drop the output of earlier runs."""
         while self.finished:
             key, text = self.finished.popleft()
             if key == run_key:

@@ -1,10 +1,11 @@
-"""Programs of persistent commands.
+"""Programs of persistent commands: programs that keep running between jobs.
 
 A worker starts each program once, sends one line of JSON per job, and reads one line as the answer.
 
 If a program dies, gives an invalid answer, or is stopped in the middle of a job, only that job fails; the next job starts the
-program again. A change of its command line, variables, memory limit or files restarts it, too. The program may write to stderr at
-any time, but only answers to stdout. It ends when its stdin is closed. `BUILDERS.md` describes the protocol for authors.
+program again. A change of its command line, environment variables, memory limit or files also restarts it. The program may write to
+stderr at any time, but to stdout only answers. It has to end when its stdin is closed. `BUILDERS.md` describes the protocol for
+authors.
 
 Tests: `tests/worker/commands/test_persistent.py`.
 """
@@ -37,11 +38,11 @@ from aptui.worker.commands.output import BoundedText
 
 _READ_BYTES = 1 << 16
 _GRACE_MS = 500
-"""Time for a program to end after its stdin was closed."""
+"""Time (seconds) in which a program has to end after its stdin was closed."""
 _SHOWN = 80
 """Maximum bytes of an invalid answer that a message shows."""
 _RELATIVE = re.compile(r"(?<![^\s'\"=])[^\s'\"=/][^\s'\"/]*/[^\s'\"]+")
-"""A word of a command line that is a relative path."""
+"""Pattern of a word of a command line that is a relative path."""
 
 
 class ProgramAnswer(Struct, frozen=True):
@@ -72,7 +73,7 @@ NO_ANSWER = ProgramAnswer(0, ok=False)
 
 
 class PersistentPrograms:
-    """The programs of one worker, by builder."""
+    """The persistent programs of one worker, one for each builder."""
 
     def __init__(self) -> None:
         self._running: dict[str, _Program] = {}
@@ -99,7 +100,7 @@ class PersistentPrograms:
             note_progress: called with the progress that the program reports, 0 … 1.
 
         Raises:
-            CommandError: it cannot be started.
+            CommandError: the program cannot be started.
         """
         identity = _identify(builder, command, environment)
         program = self._running.get(builder.name)
@@ -215,7 +216,7 @@ class _Program:
         except BlockingIOError:
             return 0
         except BrokenPipeError:
-            return len(data)  # the program ended: `_exit` reports that
+            return len(data)  # the program has ended, and `_exit` reports that
 
     def _log(self, output: BoundedText) -> bool:
         """Read stderr once; return whether more data may follow."""
@@ -233,7 +234,7 @@ class _Program:
                 return
 
     def _describe_end(self, output: BoundedText) -> tuple[str, str]:
-        """Return (why no answer came, kind of that failure) for a program that closed its stdout and is about to end."""
+        """Return (why the program gave no answer, kind of the failure) for a program that closed its stdout and is about to end."""
         self._await_end()
         self._drain(output)
         status = processes.find_lasting_status(self._pid)
@@ -256,7 +257,7 @@ class _Program:
             return 0
 
     def end(self, *, is_patient: bool) -> None:
-        """Close its stdin, give it a moment to end if `is_patient`, and kill it and all processes of its group."""
+        """Close the program's stdin, wait a moment for its end if `is_patient`, then kill all processes of its group."""
         os.close(self._input)
         if is_patient:
             self._await_end()
@@ -277,7 +278,7 @@ def _place_word(word: str, tools: list[str]) -> str:
 
 
 def _identify(builder: Builder, command: Invocation, environment: Mapping[str, str]) -> tuple[Any, ...]:
-    """Return everything that a program is started with; when the result changes, the program is restarted."""
+    """Return all data that a program depends on at its start. If the result changes, the program is restarted."""
     files = (command.program, *(path for path, _digest in builder.code_files))
     return command, environment, resource.getrlimit(resource.RLIMIT_AS)[0], [_stamp(path) for path in files]
 

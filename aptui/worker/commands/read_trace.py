@@ -1,8 +1,8 @@
 r"""Starts a command under `strace`, and reads in strace's record which files the command opened.
 
 With `-D` strace is a grandchild and the command stays a child of the worker, so exit status, memory, time limits and process group
-are the same as without strace. With `-ff` strace writes one file per process, so that no line is torn in two. A line is, for
-example, `openat(AT_FDCWD</tmp>, "a\303\244.h", O_RDONLY) = 3</tmp/aä.h>`.
+are the same as without strace. With `-ff` strace writes one file per process, so that lines of different processes do not mix. An
+example of a line is `openat(AT_FDCWD</tmp>, "a\303\244.h", O_RDONLY) = 3</tmp/aä.h>`.
 
 Tests: `tests/worker/inputs/test_reads.py`.
 """

@@ -1,7 +1,9 @@
-"""The reusable workspace of a worker: making and removing folders for every run costs as much as a short command.
+"""The reusable workspace of a worker.
 
-Files that a run leaves in them are removed. The folders are used again only if they are still the original ones, without other
-files beside them, so that a run cannot leave anything for the next one. By then all processes of the run have ended
+Runs use the same folders, because making and removing folders for every run takes as long as a short command.
+
+Files that a run leaves in them are removed. The folders are used again only if they are still the original folders and no other
+files are beside them, so that a run cannot leave files for the next run. By then all processes of the run have ended
 (`worker.processes.end_children`).
 """
 
@@ -19,7 +21,7 @@ _Mark = tuple[int, int, int, int]
 
 
 class ReusableWorkspace:
-    """The folders of one worker, which its runs use one after the other."""
+    """The folders of one worker, which its runs use one after another."""
 
     def __init__(self) -> None:
         self._folders: StagingFolders | None = None
@@ -35,7 +37,7 @@ class ReusableWorkspace:
         """Prepare `folders` for a run: existing and empty.
 
         Raises:
-            OSError: they cannot be made.
+            OSError: the folders cannot be made.
         """
         if folders == self._folders:
             return
@@ -62,7 +64,7 @@ class ReusableWorkspace:
     def remove(self) -> None:
         """Remove the folders."""
         if self._folders is not None:
-            discard(self._folders.staging)  # the path may be a link by now
+            discard(self._folders.staging)  # a builder may have replaced the folder by a link
             self._folders = None
             self._given_up_count += 1  # the folder may still exist, so its name is never used again
 

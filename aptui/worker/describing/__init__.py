@@ -1,1 +1,1 @@
-"""Descriptions of builder classes, read in a separate process."""
+"""Describes builder classes in a separate process."""

@@ -1,8 +1,8 @@
 """Describes builder classes in a separate process: their version, their patterns, the files of their code.
 
-Reads a list of `ClassQuestion` as JSON from stdin, writes a list of `ClassAnswer` to stdout. Each question is answered in a
-fork, so that a builder that dies at its import or changes the interpreter does not affect other answers. `registry` is the only
-caller.
+It reads a list of `ClassQuestion` as JSON from stdin, and writes a list of `ClassAnswer` to stdout. Each question is answered in a
+forked process, so that a builder that dies during its import or changes the interpreter does not affect other answers. `registry`
+is the only caller.
 
 Tests: `tests/builders/test_model_builder.py`.
 """
@@ -50,14 +50,14 @@ def main() -> None:
     """Answer the questions on stdin."""
     questions = msgspec.json.decode(sys.stdin.buffer.read(), type=prepare_form(list[ClassQuestion]))
     answers = os.dup(1)
-    os.dup2(2, 1)  # a builder may print at its import; its output must not mix with the answers
+    os.dup2(2, 1)  # a builder may print during its import; this output must not mix with the answers
     found = [_apart(question) for question in questions]
     with open(answers, "wb") as stream:
         stream.write(msgspec.json.encode(found))
 
 
 def _apart(question: ClassQuestion) -> ClassAnswer:
-    """Answer a question in a fork. This process has one thread, so forking is safe."""
+    """Answer a question in a forked process. This process has one thread, so forking is safe."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -106,7 +106,7 @@ def _classes(module: ModuleType) -> list[type[Any]]:
 
 
 def _list_members(builder: type[Any]) -> set[str]:
-    """Return the members of a builder that a class has in the required form."""
+    """Return the names of those members of a builder that the class has in the required form."""
     found = {name for name in _METHODS if callable(getattr(builder, name, None))}
     if getattr(builder, "build", None) is SimpleBuilder.build:
         found.discard("process_job")
@@ -203,8 +203,8 @@ def _fact(path: str) -> tuple[str, int, int, str]:
         found = os.fstat(file.fileno())
     digest = hashlib.sha256(data).hexdigest()
     loaded = used.find_loaded(path) or digest
-    # The description is of the code that was loaded. The next check compares bytes if the file has other code now, or if the file
-    # may still change while its times stay equal.
+    # The description belongs to the code that was loaded. The next check compares bytes if the file has other code now, or if the
+    # file may still change without a new time.
     is_known_by_time = loaded == digest and clocks.is_settled((found.st_size, found.st_mtime_ns, found.st_ctime_ns), read_ns)
     return path, found.st_size, found.st_mtime_ns if is_known_by_time else 0, loaded
 

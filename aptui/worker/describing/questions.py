@@ -38,15 +38,18 @@ class ClassDescription(Struct):
     flags: tuple[str, ...]
     params_schema: str
     trusted_params: tuple[str, ...]
-    """This field has no default, so that a stored answer of an older version, which lacks the field, is not used."""
+    """Parameters that only the project's `aptui.yaml` may set (`is_trusted_only`).
+
+    This field has no default, so that a stored answer of an older version, which lacks the field, is not used.
+    """
     line: int
     """Line of the file where the class begins, 0 if it is unknown."""
     packages: tuple[str, ...]
-    """`name version` of the Python packages that it requires; "name missing" if one is not installed."""
+    """`name version` of the Python packages that it requires; "name missing" if a package is not installed."""
 
 
 class IncompleteClass(Struct):
-    """A class that looks like a builder but is incomplete: it `has` some members of a builder and `lacks` others."""
+    """A class that looks like a builder but is incomplete: the class `has` some members of a builder and `lacks` other members."""
 
     name: str
     line: int
@@ -55,7 +58,10 @@ class IncompleteClass(Struct):
 
 
 class ScriptProblem(Struct):
-    """Why a script that an adapter ran had an incomplete result; an `is_lasting` problem stays until the code changes."""
+    """The reason why a script that an adapter ran found incomplete results.
+
+    An `is_lasting` problem stays until the code changes.
+    """
 
     script: str
     text: str

@@ -1,1 +1,1 @@
-"""Inputs of a run: code, tools, and every file that it read."""
+"""Inputs of a run: its code, its tools, and every file that it read."""

@@ -1,13 +1,14 @@
-"""Observes, by an audit hook of Python, which files a call reads below scan folders, and where in the builder's code.
+"""Observes, by an audit hook of Python, which files a builder's call reads, and which line of its code reads each file.
 
-It also observes the missing paths that a call checked and the folders that it listed, because a stored result depends on both.
-Functions such as `os.path.exists` do not raise an audit event, so the worker replaces `os.stat`, `os.lstat` and `os.access`.
+It also observes the missing paths that a call checked and the folders that a call listed, because a stored result depends on these
+paths and folders. Functions such as `os.path.exists` do not raise an audit event, so the worker replaces `os.stat`, `os.lstat` and
+`os.access`.
 
 Only files that Python itself opens are observed: `open`, `os.open` and all code built on them (Pillow, for example). It does not
 observe files that C libraries open, reads of programs that a builder starts or of processes that it forks, and data that the
 builder kept from an earlier call or from its import.
 
-An audit hook cannot be removed, so one hook serves all calls. Between calls it costs one check of a variable.
+An audit hook cannot be removed, so one hook serves all calls. Between calls, the hook costs one check of a variable.
 """
 
 from __future__ import annotations
@@ -34,16 +35,17 @@ from aptui.worker.file_access import is_pointer
 # Files outside the project that a call opened because content names them: the job must fail, whichever process opened them.
 #
 # Shipped builders open such files through the SDK, which refuses them. Other builders may open any path. Files of their own
-# (libraries, settings) are allowed: content chose a path only if the source, or a file of the project read with it, contains it.
+# (libraries, settings) are allowed: content chose a path only if the path is contained in the source, or in a file of the project
+# that was read with it.
 
 _OWN = tuple(f"{path.rstrip('/')}/" for path in {"/usr", "/lib", "/lib64", "/sys", sys.prefix, sys.base_prefix})
 _MOST_BYTES = 4 << 20
-"""Maximum size of the part of a file that is searched for names."""
+"""Maximum number of bytes of a file that are searched for names of other files."""
 _LONGEST = 4096
 _MOST_NAMES = 10_000
 _QUOTES = tuple(bytes([mark]) for mark in b"\r\n\0\"'`<>|")
 _ENDS = (_QUOTES, (*_QUOTES, *(bytes([mark]) for mark in b" \t()[]{},;=")))
-"""Bytes that end the name of a file: first for names in quotes, which may contain blanks, then for names without quotes."""
+"""Bytes that end the name of a file: first for names in quotes (these names may contain blanks), then for names without quotes."""
 
 
 def is_of_the_system(path: str) -> bool:
@@ -52,11 +54,11 @@ def is_of_the_system(path: str) -> bool:
 
 
 def find_named_by_content(opened: Iterable[str], content: Sequence[str], roots: Sequence[str]) -> tuple[str, str]:
-    """Return (a path of `opened`, the file that names it), ("", "") if content does not name any.
+    """Return (a path of `opened`, the file that names it), ("", "") if no file names any of these paths.
 
     Args:
         opened: absolute paths outside the project.
-        content: absolute paths of the source and of the files read with it.
+        content: absolute paths of the source and of the project's files that were read with it.
         roots: folders that a name may be relative to, besides the folder of the file that contains the name.
     """
     wanted = dict.fromkeys(os.path.normpath(path) for path in opened)
@@ -117,16 +119,19 @@ _STANDARD_LIBRARY = os.path.dirname(os.__file__) + "/"
 _PACKAGE = os.path.dirname(aptui.__file__) + "/"
 _BUILDERS = _PACKAGE + "builders/"
 _CALLS_BUILDERS = _PACKAGE + "worker/builder_run.py"
-"""This file calls builders, so its frame ends the search. Other frames of aptui open files for a builder, and are skipped."""
+"""The file that calls builders, so its frame ends the search for the builder's code.
+
+Other frames of aptui open files for a builder, and are skipped.
+"""
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 _IMPORT = "<frozen importlib"
 
 
 class Reads:
-    """Files that one call reads.
+    """Files that one call of a builder reads.
 
     Args:
-        source: absolute path of the source, which may be read.
+        source: absolute path of the source, which the call may read without a declaration.
         own: the run's own folder, whose files are not recorded; "" = no folder.
     """
 
@@ -146,7 +151,7 @@ class Reads:
 
         Args:
             flags: the flags of open(2).
-            is_before: whether the file is not open yet; then its current state is the state that will be read.
+            is_before: whether the file is not open yet. If so, its current state is recorded, because this state will be read.
         """
         path = _absolute(path)
         self.is_source_read = self.is_source_read or path == self._source
@@ -165,7 +170,7 @@ class Reads:
                 self._found[path] = place
 
     def note_absent(self, path: str, where: Callable[[], str]) -> None:
-        """Record that `path` was checked and does not exist; `where` returns the place in the code."""
+        """Record that the call checked `path` and it does not exist; `where` returns the place in the code."""
         path = _absolute(path)
         if path.startswith(_roots) and not path.startswith(self._own) and path not in self._absent:
             self._absent[path] = where()
@@ -208,7 +213,8 @@ class Reads:
         Args:
             digest_of: digests a file, "" for one that is missing.
             adds: whether every file that was read may become a dependency. If not, existing files are returned without digests.
-                Files that another scan folder hides, existing or missing, have digests: no other record of them exists.
+                Files that a file in another scan folder hides, existing or missing, have digests, because no other record of them
+                exists.
         """
         reads = []
         probed = {path: where for path, where in self._absent.items() if _is_hidden(_as_configured(path))}
@@ -227,7 +233,7 @@ class Reads:
         return tuple(_text(path) for path, stamp in self._stamps.items() if path not in self._written and stamp_of(path) != stamp)
 
     def list_used(self) -> tuple[UsedFile, ...]:
-        """Return the opened files with their stamps at that time."""
+        """Return the opened files with their stamps at the time of opening."""
         return tuple(UsedFile(_text(path), stamp) for path, stamp in self._stamps.items() if path not in self._written)
 
     def pointer(self) -> str:
@@ -314,7 +320,7 @@ def listening(reads: Reads | None) -> Iterator[None]:
 
 
 def _watch_probes(name: str) -> None:
-    """Replace a function of `os` by one that also notes the paths that it does not find."""
+    """Replace a function of `os` by a function that also records the paths that it does not find."""
     real = getattr(os, name)
 
     @wraps(real)
@@ -337,7 +343,7 @@ def _watch_probes(name: str) -> None:
 def _note_absent(path: Any, options: Mapping[str, Any]) -> None:
     reads = _reads
     if reads is not None and not isinstance(path, int) and options.get("dir_fd") is None:
-        with suppress(Exception):  # an error here must not change the result that the caller gets from `os`
+        with suppress(Exception):  # ignore the error: it must not change the result that the caller gets from `os`
             reads.note_absent(os.fsdecode(path), _place)
 
 
@@ -374,7 +380,8 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
 def find_ignored(rel: str, root: str) -> tuple[str, ...]:
     """Return the absolute paths that an ignored relative path may refer to, () if the project does not ignore the path.
 
-    This is the first existing file of this path in a scan folder; if none exists, the path in every folder, the source's first.
+    If a scan folder has a file of this path, the first such file is returned; otherwise the path in every scan folder, the source's
+    scan folder first.
     """
     if not _is_ignored(to_text(os.fsencode(rel))):
         return ()
@@ -386,9 +393,8 @@ def find_ignored(rel: str, root: str) -> tuple[str, ...]:
 def _is_hidden(path: str) -> bool:
     """Whether a file is not a source: it is ignored, or another scan folder has a file of the same relative path.
 
-    An existing file is hidden by a file in an earlier scan folder only. A missing file is hidden by a file in any other scan
-    folder. If the missing file appears in an earlier scan folder, it becomes the source, and the jobs that depend on its path run
-    again.
+    Only a file in an earlier scan folder hides an existing file. A file in any other scan folder hides a missing file. If the
+    missing file appears in an earlier scan folder, it becomes the source, and the jobs that depend on its path run again.
     """
     if any(path.startswith(f"{folder}/") and _is_ignored(to_text(os.fsencode(path[len(folder) + 1 :]))) for folder in _folders):
         return True
@@ -408,10 +414,10 @@ def _as_configured(path: str) -> str:
 
 
 def _place() -> str:
-    """Return "file:line" of the builder's code that opens a file; "" when Python opens it to load code (fingerprints cover code).
+    """Return "file:line" of the builder's code that opens a file.
 
-    The place is the innermost frame outside libraries, or for a builder that is installed as a library, the builder's outermost
-    frame.
+    The result is "" if Python opens the file to load code, because fingerprints cover code. The place is the innermost frame
+    outside libraries, or for a builder that is installed as a library, the builder's outermost frame.
     """
     frame: FrameType | None = sys._getframe(3)  # noqa: SLF001  # the public ways to a frame read source files
     if frame is not None and frame.f_code.co_filename.startswith(_IMPORT):

@@ -1,8 +1,8 @@
 """Digests of the code that a worker really loaded, and of the tools that its commands start.
 
-`ExactLoader` loads a project's own builders and the modules beside them: it digests exactly the bytes that it compiles. It does
-not use `.pyc` files, because Python checks those only by size and whole seconds. Files of installed code are digested before the
-import, and must be unchanged after it.
+`ExactLoader` loads a project's own builders and the modules beside them: it digests exactly the bytes that it compiles. It does not
+use `.pyc` files, because Python compares only the size and the time in whole seconds. Files of installed code are digested before
+the import, and must be unchanged after the import.
 
 Tests: `tests/worker/commands/test_workspace.py`.
 """
@@ -24,18 +24,18 @@ from aptui.shared.files import clocks
 
 _Stamp = tuple[int, int, int, int]
 _CHANGED = "changed"
-"""Replaces the digest of a file that was written while it was loaded; it differs from every real digest."""
+"""Replaces the digest of a file that was written while it was loaded; this text differs from every real digest."""
 _MOST_KNOWN = 1000
 _loaded: dict[str, str] = {}
 """{path: SHA-256 in hex} of the code that this process has loaded."""
 _known: dict[str, tuple[_Stamp, str]] = {}
 _folders: set[str] = set()
 _code: dict[str, bytes] = {}
-"""{builder: digest of the code that it was loaded with}; read after each run."""
+"""{builder: digest of the code with which the builder was loaded}; read after each run."""
 
 
 class ExactLoader(SourceFileLoader):
-    """Always compiles a module from its source, and stores the digest of those bytes."""
+    """Always compiles a module from its source, and stores the digest of the source's bytes."""
 
     def get_code(self, fullname: str) -> CodeType:
         """Return the module's code."""

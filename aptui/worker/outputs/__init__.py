@@ -1,1 +1,1 @@
-"""Products of a run: staged, checked, with their dependencies."""
+"""Products of a run: stages and checks products and their dependencies."""

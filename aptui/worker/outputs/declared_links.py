@@ -1,7 +1,7 @@
-"""Declared product dependencies of a run: checked, and brought into the form that travels to the engine.
+"""Declared product dependencies of a run: checks them, and converts them to the form that the worker sends to the engine.
 
-A builder is not trusted: a value of a wrong type or an impossible path fails the job; a meaningless declaration is left out
-and reported in the job's log.
+A builder is not trusted: a value of a wrong type or an impossible path fails the job; a declaration without effect is left out and
+reported in the job's log.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from aptui.sdk import JobProduct, PathDependency, PathDependencyKind, ProductDep
 from aptui.worker.answers import AnswerRefused
 from aptui.worker.log import RunLog, valid_text
 
-# Facts that a builder gives with a product, checked: names, numbers that a database can hold, short texts.
+# Checks of the facts that a builder gives about a product: names, numbers that a database can hold, short texts.
 
 
 def facts_of(product: JobProduct) -> ContentFacts | None:
-    """Return the facts that the builder gives about a product, None without facts.
+    """Return the facts that the builder gives about a product, None if it gives no facts.
 
     Raises:
-        AnswerRefused: a name or a value that a fact cannot have; the text names product and fact.
+        AnswerRefused: a fact has a name or a value that is not allowed; the text names the product and the fact.
     """
     if not product.facts:
         return None
@@ -110,9 +110,9 @@ def _path_links(product: JobProduct, order: ProcessOrder) -> Iterator[ProductLin
 
 
 def _is_itself(link: ProductLink, staged: StagedProduct, order: ProcessOrder, log: RunLog) -> bool:
-    """Whether a link of a product names that product itself, and is left out.
+    """Whether a declared dependency of a product names the product itself, and is left out.
 
-    A link to the product's source stays, with a warning.
+    A dependency on the product's source stays, with a warning.
     """
     if link.is_exclusion:
         return False

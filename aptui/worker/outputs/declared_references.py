@@ -1,6 +1,7 @@
-"""Product dependencies declared by a builder's configuration: found in text by `references`, or listed in a command's file.
+"""Product dependencies declared by a builder's configuration.
 
-Both are added to the products like declarations of a Python builder, and `worker.outputs.declared_links` checks them all.
+They are found in text by the rules `references`, or listed in a file that a command writes. They are added to the products like the
+declarations of a Python builder, and `worker.outputs.declared_links` checks all of them.
 """
 
 from __future__ import annotations
@@ -65,7 +66,10 @@ def _takes(rules: Iterable[ReferenceRule], *, is_source: bool) -> bool:
 def _find_reads(
     rules: Iterable[ReferenceRule], file: str, order: ProcessOrder, warnings: list[str], product: str = ""
 ) -> Iterator[PathDependency]:
-    """Yield the dependencies that the rules find in a file (the staged file of `product`, or the source), each path once."""
+    """Yield the dependencies that the rules find in a file (the staged file of `product`, or the source).
+
+    Each path is yielded once.
+    """
     size = os.path.getsize(file)
     if size > LARGEST_TEXT_BYTES:
         name = product or order.rel
@@ -110,7 +114,7 @@ def _dependencies(
 
 @lru_cache(maxsize=256)
 def compile_regex(regex: str) -> re.Pattern[str]:
-    """Return the compiled expression, which the configuration has checked; `^` and `$` match at the ends of each line."""
+    """Return a compiled regular expression, which the configuration has checked; `^` and `$` match at the ends of each line."""
     return re.compile(regex, re.MULTILINE)
 
 
@@ -121,7 +125,7 @@ def add_declared(file: str, products: Sequence[JobProduct]) -> bool:
     """Add the declarations that a command wrote into `file` to its products; return whether the file exists.
 
     Raises:
-        Refused: a line is not valid; the text has its number.
+        Refused: a line is not valid; the text has the number of the line.
     """
     try:
         lines = read_answer_text(file).splitlines()

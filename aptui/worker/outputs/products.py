@@ -1,7 +1,7 @@
 """Products of a run: its folders, and the check of each product that a builder claims to have made.
 
 A builder is not trusted. A product must exist, be a regular file (not a link), and have a unique name and sub id, and no process
-may have it open for writing. It is hashed here, and synced by its commit; from then on only the file in the staging folder counts.
+may have it open for writing. It is hashed here, and synced by its commit; from then on only the file in the staging folder is used.
 
 Tests: `tests/worker/commands/test_workspace.py`.
 """
@@ -24,11 +24,15 @@ from aptui.sdk import JobProduct, ProductFlag
 from aptui.worker import file_access
 from aptui.worker.answers import AnswerRefused
 
-# A sub id identifies a product among the products of its source. Builders choose it, or `fill_sub_ids` does; all are checked.
+# A sub id identifies a product among the products of its source. Builders choose sub ids, or `fill_sub_ids` sets their defaults.
+# All sub ids are checked.
 
 
 def fill_sub_ids(products: Sequence[JobProduct]) -> None:
-    """Give each product without a sub id its default: 0 for the only one, otherwise the CRC-32 of its file name in lower case."""
+    """Give each product without a sub id its default.
+
+    The default is 0 for a single product, otherwise the CRC-32 of the product's file name in lower case.
+    """
     for product in products:
         if product.sub_id is None:
             name = os.fsencode(os.path.basename(str(product.path)).lower())
@@ -39,7 +43,7 @@ def check_sub_id(product: JobProduct, paths: dict[int, str]) -> int:
     """Add the sub id of a product to `paths` {sub id: path}, and return the sub id.
 
     Raises:
-        AnswerRefused: it is not a number of 32 bits, or another product has it.
+        AnswerRefused: the sub id is not a number of 32 bits, or another product has the same sub id.
     """
     if not isinstance(product.sub_id, int) or not 0 <= product.sub_id < 1 << 32:
         raise AnswerRefused(f"product {product.path!r} has the sub id {product.sub_id!r}, which is not a number of 32 bits")
@@ -64,12 +68,12 @@ class StagingFolders(Struct, frozen=True):
 
     @property
     def products(self) -> str:
-        """Where the builder puts its products."""
+        """Folder into which the builder writes its products."""
         return f"{self.staging}/products"
 
     @property
     def temp(self) -> str:
-        """Folder for the builder's other files, and its current folder."""
+        """Folder for the builder's other files; it is also the builder's current folder."""
         return f"{self.staging}/temp"
 
     @property
@@ -78,7 +82,7 @@ class StagingFolders(Struct, frozen=True):
         return f"{self.staging}/trace"
 
     def refuse_others(self) -> None:
-        """Refuse folders that a run has replaced by something else.
+        """Refuse the folders if the run has replaced one of them by another kind of file.
 
         Raises:
             AnswerRefused: a folder was replaced.
@@ -104,7 +108,7 @@ class StagingFolders(Struct, frozen=True):
 
 
 def remove_tree(path: str) -> None:
-    """Remove a folder and all its contents; the next start of the engine removes what is left after an error."""
+    """Remove a folder and all its contents; the next start of the engine removes the files that are left after an error."""
     try:
         os.rmdir(path)  # the folder is nearly always empty
     except OSError:
@@ -155,9 +159,9 @@ def stage_products(products: Sequence[JobProduct], folders: StagingFolders, orde
 
 
 def _move_staged(staged: Sequence[StagedProduct], place: str) -> list[StagedProduct]:
-    """Move the staged files to `place`. A single file gets exactly this path, as for a copy.
+    """Move the staged files to `place`. A single file gets exactly this path, like a file that a copy job stages.
 
-    Several files go into a folder of this path.
+    Several files are moved into a folder at this path.
     """
     targets = [place]
     try:
@@ -243,7 +247,10 @@ def _stage(product: JobProduct, name: str, sub_id: int, index: int, folders: Sta
 
 
 def _check_closed(path: str, shown: str) -> None:
-    """Refuse a file that is still open for writing, perhaps in a thread of the builder: it could change after the commit."""
+    """Refuse a file that is still open for writing, perhaps in a thread of the builder.
+
+    The file could change after the commit.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         # fcntl(2): the kernel refuses the lease while the file is open for writing
