@@ -170,7 +170,9 @@ class EngineClient:
     # ----------------------------------------------------------------------------------------------------------- speaking
 
     def post(self, verb: Verb, then: Then | None = None) -> int:
-        """Send `verb` and return its number; the reading thread calls `then` with the answer, or with the reason why no answer will arrive.
+        """Send `verb` and return its number.
+
+        The reading thread calls `then` with the answer, or with the reason why no answer will arrive.
 
         Raises:
             EngineGone: the connection has ended; `then` is not called.

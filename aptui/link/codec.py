@@ -159,7 +159,7 @@ _ENVELOPE = frozenset({"id", "verb"})
 _MANY = b'{"notices":"'
 """Beginning of every line with many notices; no other line has this beginning."""
 _NOTICE_NAMES = {"EngineMessage": "Said", "ShowRequested": "ShowAsked"}
-"""{class of a notice: its name on the wire}, for classes whose name differs from the name on the wire."""
+"""{class of a notice: its name on the wire}, for classes with a different name on the wire."""
 _encoder = msgspec.json.Encoder()
 
 

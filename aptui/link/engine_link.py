@@ -189,7 +189,7 @@ def _settle(waiting: asyncio.Future[Answer | KnownError], answer: Answer | Known
 
 
 class NewsPulse:
-    """Wakes the requests of clients that wait for any event; `ws.news` sends the events."""
+    """Wakes the requests of clients that wait for any event; `ws.news` calls `beat` after each event."""
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Future[None]] = set()

@@ -1,8 +1,10 @@
-"""Coalesced notices for clients that draw: the newest notice of each thing since the last interval, many in one line.
+"""Coalesced notices for clients that draw: for each object (job, product, source, state) the newest notice of the last interval.
 
-A coalesced stream ends in the same state as the full one: each job, product, source and the health are as their newest notice says.
-Only intermediate states are left out. If a job ended and became pending again within one interval, its last end is sent before its
-present state, so that clients do not miss a failure.
+A line has many notices.
+
+A coalesced stream of notices leads to the same final state as the full stream: each job, product, source and the health have the
+state of their newest notice. Only intermediate states are left out. If a job ended and became pending again within one interval,
+the notice of its last end is sent before the notice of its present state, so that clients do not miss a failure.
 
 Tests: `tests/link/test_notice_feed.py`, `test_coalescing.py`.
 """
@@ -32,16 +34,16 @@ from aptui.link.codec import NoticeLine
 # Lines that wait to be sent to one client, in order; the server limits their number.
 
 _SEND_LINES = 1_000
-"""Maximum number of lines in one `sendmsg`; the kernel accepts at most 1,024 pieces (UIO_MAXIOV)."""
+"""Maximum number of lines in one `sendmsg`; the kernel accepts at most 1,024 buffers (UIO_MAXIOV)."""
 
 
 class Outbox:
-    """Lines that wait for the client behind `channel`, which must not block.
+    """Lines that wait to be sent to one client through the socket `channel`, which must not block.
 
     Attributes:
         waiting_bytes: total size of the waiting lines.
         taken_s: when the client last received something.
-        is_blocked: the kernel's buffer is full; the selector reports when it has room.
+        is_blocked: the kernel's buffer is full; the selector reports when the buffer has room.
     """
 
     __slots__ = ("_channel", "_cut", "_lines", "_places", "_sent", "is_blocked", "taken_s", "waiting_bytes")
@@ -50,7 +52,7 @@ class Outbox:
         self._channel = channel
         self._lines: deque[bytes] = deque()
         self._places: dict[object, int] = {}
-        """{key: number of lines, sent ones included, that were put before the line with this key}."""
+        """{key: number of lines, also sent lines, that were appended before the line with this key}."""
         self._sent = 0
         self._cut = b""
         """The unsent rest of a line whose beginning was sent; this line can no longer be replaced."""
@@ -113,10 +115,15 @@ class Outbox:
 BEAT_S = 0.1
 """Interval of notices for screens (seconds), which is also the interval at which a screen draws."""
 _MANY, BUSY_BEAT_S = 200, 0.25
-"""After an interval with more than `_MANY` notices the next one lasts `BUSY_BEAT_S`: many notices then replace each other."""
+"""After an interval with more than `_MANY` notices, the next interval lasts `BUSY_BEAT_S` (seconds).
+
+In a longer interval, more notices replace each other.
+"""
 _AT_ONCE = 2_000
-"""Maximum notices of one interval; encoding them takes the loop 1 to 2 ms. The remaining ones follow once clients have received
-these."""
+"""Maximum number of notices sent in one interval; the loop encodes them in 1 to 2 ms.
+
+The remaining notices follow when clients have received the earlier ones.
+"""
 REPLACED = (Progress, HealthChanged, ConnectionsChanged)
 """Kinds of notices that describe a whole state, so that only the newest notice is sent."""
 UNSETTLED = frozenset({"pending", "processing"})
@@ -124,7 +131,10 @@ UNSETTLED = frozenset({"pending", "processing"})
 
 
 class NoticeFeed:
-    """The newest notices, until they are sent to all clients that draw; at most `most` at a time, the oldest first."""
+    """The newest notices, until they are sent to all clients that draw.
+
+    At most `most` notices are sent at a time, the oldest first.
+    """
 
     def __init__(self, most: int = _AT_ONCE) -> None:
         self._most = most
@@ -161,8 +171,8 @@ class NoticeFeed:
     def deadline(self, outboxes: Iterable[Outbox], timeout_s: float) -> float | None:
         """Return when `lines` has to be called (seconds of the clock), None if no notice waits.
 
-        The next lines wait until all clients have received the last ones, at most `timeout_s` seconds, and not for a client that
-        has received nothing for `timeout_s` seconds.
+        The next lines wait until all clients have received the previous lines, but at most `timeout_s` seconds. They do not wait
+        for a client that has received nothing for `timeout_s` seconds.
         """
         if not self._waiting:
             return None
@@ -170,7 +180,7 @@ class NoticeFeed:
         return max([self._due_s, *(min(until, self._due_s + timeout_s) for until in taken)])
 
     def lines(self, now: float) -> list[bytes]:
-        """Return the lines of one interval: all waiting notices, or the oldest of them up to a maximum number."""
+        """Return the lines of one interval: all waiting notices, or the oldest waiting notices up to a maximum number."""
         if not self._waiting:
             return []
         keys = list(islice(self._waiting, self._most))
@@ -183,7 +193,10 @@ class NoticeFeed:
         ]
 
     def _whole(self, line: NoticeLine) -> NoticeLine:
-        """Return a notice in its sent form: a notice of products or sources names all changes since the last notice of its kind."""
+        """Return a notice in the form in which it is sent.
+
+        A notice about products or sources names all changes since the last notice of its kind.
+        """
         match line.notice:
             case ProductsChanged() as notice:
                 products, self._products = self._products, {}

@@ -1,11 +1,15 @@
-"""Paths and records of one user's engines: state folder, sockets, running engines, their gateways, and the owner of a socket.
+"""Paths and records of one user's engines: state folder, sockets, running engines and their gateways.
 
-The run-time directory would be the usual place, but it disappears with the last login session, and the user could not return to an
-engine that continues. A network mount cannot carry a socket between machines but would show it on all of them.
+This module also reads the credentials of the process at the other end of a socket.
 
-A cache is identified by device and inode of its folder (`config.dirs.identity_of`), as its record is copied along with it. Clients
-connect with `EngineClient.of`: it ignores the record of another cache, and hangs up if the engine's hello names another cache. An
-engine serves a path: it lets go of a cache folder that was moved, replaced or deleted (`live.supervisor`).
+The usual folder for sockets is the run-time directory. It disappears with the last login session, and the user could not connect
+again to an engine that continues. A folder on a network mount shows its sockets on all machines, but connects only processes on one
+machine.
+
+A cache is identified by device and inode of its folder (`config.dirs.identity_of`), because a copy of the folder contains a copy of
+the record. Clients connect with `EngineClient.of`: it ignores the record of another cache, and hangs up if the engine's hello names
+another cache. An engine uses the cache at one path: it releases a cache folder that was moved, replaced or deleted
+(`live.supervisor`).
 """
 
 from __future__ import annotations
@@ -41,19 +45,19 @@ NETWORK = frozenset({
     "davfs", "virtiofs", "vboxsf", "fuse.sshfs", "fuse.s3fs", "fuse.rclone", "fuse.glusterfs", "fuse.ceph", "fuse.davfs2",
     "fuse.afp",
 })  # fmt: skip
-"""File systems that several machines may use at once."""
+"""Types of file systems that several machines may use at the same time."""
 
 
 class EngineRecord(Struct, frozen=True):
     """An engine in the registry.
 
     Args:
-        pid: its process; `pid_started` is that process's start in clock ticks since boot, so that a pid used again is not taken for
-            it.
+        pid: its process; `pid_started` is the start of this process in clock ticks since boot, which differs if another process has
+            the same pid later.
         project: path of the project, `cache` of the cache.
         version: version of its aptui; `protocol` is the version of its messages (`link.port`).
         started_ms: when it was announced, in milliseconds since 1970.
-        socket: where it listens.
+        socket: path of the socket on which it listens.
         cache_id: device and inode of the cache folder: a copy of the folder has a copy of the record, but another inode.
     """
 
@@ -92,7 +96,7 @@ def engine_dir(cache_dir: Folder) -> Path:
 
 
 def socket_path(cache_dir: Folder) -> str:
-    """Return where the engine of a cache listens."""
+    """Return the path of the socket on which the engine of a cache listens."""
     return str(engine_dir(cache_dir) / _SOCKET)
 
 
@@ -105,7 +109,7 @@ def make_private(folder: Folder) -> None:
     """Make a folder that only this user can enter, and its missing parents.
 
     Raises:
-        HostError: another user owns it or could replace it, it is not a folder, or it cannot be made.
+        HostError: another user owns the folder or could replace it, another kind of file is at its path, or it cannot be made.
     """
     path = os.fspath(folder)
     parent = os.path.dirname(path)
@@ -169,7 +173,7 @@ class Credentials(NamedTuple):
 
 
 def peer_credentials(channel: socket.socket) -> Credentials:
-    """Return the credentials of the other end's process (unix(7), SO_PEERCRED)."""
+    """Return the credentials of the process at the other end of a connection (unix(7), SO_PEERCRED)."""
     pid, uid, _gid = struct.unpack("3i", channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     return Credentials(pid, uid)
 
@@ -178,7 +182,7 @@ _TCP = Path("/proc/net/tcp")
 
 
 def loopback_uid(channel: socket.socket, table: Path = _TCP) -> int | None:
-    """Return the user of the other end of an IPv4 connection within this machine (proc(5), `net/tcp`), or None."""
+    """Return the user id at the other end of an IPv4 connection within this machine (proc(5), `net/tcp`), None if it is unknown."""
     wanted = [_endpoint(*channel.getpeername()), _endpoint(*channel.getsockname())]
     try:
         lines = table.read_text("ascii").splitlines()[1:]
@@ -192,7 +196,7 @@ def loopback_uid(channel: socket.socket, table: Path = _TCP) -> int | None:
 
 
 def _endpoint(address: str, port: int) -> str:
-    """Return an address and a port as the kernel lists them."""
+    """Return an address and a port in the form of the kernel's list of connections."""
     (number,) = struct.unpack("=I", socket.inet_aton(address))
     return f"{number:08X}:{port:04X}"
 
@@ -227,10 +231,12 @@ def describe_this_process(project: Folder, cache: Folder, *, version: str, proto
 
 
 def announce(cache_dir: Folder, record: EngineRecord) -> None:
-    """Write the record of an engine into the registry, atomically, and beside the cache's lock for users of another registry.
+    """Write the record of an engine atomically into the registry.
+
+    The record is also written beside the cache's lock, for users of another registry.
 
     Raises:
-        HostError: it cannot be written into the registry.
+        HostError: the record cannot be written into the registry.
     """
     folder, data = engine_dir(cache_dir), msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
     make_private(folder)
@@ -251,14 +257,17 @@ def retract(cache_dir: Folder) -> None:
 def is_same_cache(cache_dir: Folder, path: Folder, identity: str) -> bool:
     """Whether an engine that names its cache by `path` and `identity` (`config.dirs.identity_of`) has the cache at `cache_dir`.
 
-    The path decides only if a side has no identity: the folder does not exist, or the engine is an older one.
+    The paths are compared only if one of the identities is unknown: the folder does not exist, or the engine is of an older
+    version.
     """
     here = identity_of(cache_dir)
     return identity == here if identity and here else os.path.realpath(path) == os.path.realpath(cache_dir)
 
 
 def engine_of(cache_dir: Folder) -> EngineRecord | None:
-    """Return the running engine of a cache, from the record in the cache, else from this user's registry; None if no engine runs.
+    """Return the running engine of a cache, None if no engine is running.
+
+    The record is read from the cache, otherwise from this user's registry.
 
     A record that came with a copy of another cache is ignored (`is_same_cache`). The record may name any socket: the client
     checks the other end when it connects (`peer_credentials`, and the cache in the engine's hello).
@@ -280,7 +289,7 @@ def listening_at(cache_dir: Folder) -> str:
 def engines() -> list[EngineRecord]:
     """Return this user's engines, latest first; a killed engine is included until its cache has a new engine.
 
-    A record that names a socket in another registry came with a copy of that registry, and is ignored.
+    A record that names a socket in another registry belongs to a copy of that registry, and is ignored.
     """
     folder = state_dir()
     try:
@@ -322,7 +331,7 @@ def remove_stale(path: str) -> None:
             os.unlink(path)
             return
         except BlockingIOError:
-            pass  # the queue of connections is full, so an engine listens
+            pass  # the socket's queue of connections is full, so an engine listens
         except OSError as error:
             raise HostError(
                 f"socket '{path}' cannot be created: {error.strerror or error}",
@@ -331,13 +340,14 @@ def remove_stale(path: str) -> None:
     raise BusyError(f"a process answers on socket '{path}'", hint="another engine runs; stop it")
 
 
-# The record of the gateway beside an engine, in that engine's private folder: where it listens, or why it does not run.
+# The record of the gateway beside an engine, in the engine's private folder: the address of the gateway, or the reason why it does
+# not run.
 
 _GATEWAY_RECORD = "gateway.json"
 
 
 class GatewayRecord(Struct, frozen=True):
-    """A gateway: its process, its address, and the token of its user; or `problem`: why it does not run."""
+    """A gateway: its process, its address, and the token of its user. If the gateway does not run, `problem` has the reason."""
 
     pid: int
     pid_started: int
@@ -347,7 +357,7 @@ class GatewayRecord(Struct, frozen=True):
     token: str
     problem: str = ""
     cache_id: str = ""
-    """Device and inode of the cache: another folder may have taken its path."""
+    """Device and inode of the cache folder, because another folder may be at its path later."""
 
     @property
     def is_alive(self) -> bool:
@@ -364,7 +374,7 @@ def announce_gateway(cache_dir: Folder, record: GatewayRecord) -> None:
     """Write a gateway's record atomically, readable only by its user.
 
     Raises:
-        HostError: it cannot be written.
+        HostError: the record cannot be written.
     """
     path = gateway_record(cache_dir)
     make_private(path.parent)
@@ -373,7 +383,7 @@ def announce_gateway(cache_dir: Folder, record: GatewayRecord) -> None:
 
 
 def retract_gateway(cache_dir: Folder) -> None:
-    """Remove the record of this process's gateway, or of one that has ended."""
+    """Remove the record of the gateway if the gateway belongs to this process or has ended."""
     record = _read_gateway(gateway_record(cache_dir))
     if record is None or record.pid == os.getpid() or not record.is_alive:
         with contextlib.suppress(OSError):
@@ -381,7 +391,7 @@ def retract_gateway(cache_dir: Folder) -> None:
 
 
 def find_gateway(cache_dir: Folder) -> GatewayRecord | None:
-    """Return the last announced gateway of a cache; `is_alive` says whether it still runs."""
+    """Return the gateway of a cache that was announced last; its `is_alive` says whether the gateway still runs."""
     record = _read_gateway(gateway_record(cache_dir))
     if record is None or (record.is_alive and not is_same_cache(cache_dir, cache_dir, record.cache_id)):
         return None

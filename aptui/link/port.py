@@ -1,7 +1,9 @@
-"""The EnginePort: every request a client may send to an engine, one record each, and the protocol of its answerer. No socket here.
+"""The EnginePort: a record for each request that a client may send to an engine, and the protocol of the answerer.
 
-A client's first request is `EngineHello`. Every request gets exactly one answer, an object of the request's own form, or a
-refusal; notices go to clients that have sent `subscribe`. Settled facts (jobs, assets, logs of finished runs, reasons) are read
+This module uses no socket.
+
+A client's first request is `EngineHello`. Every request gets exactly one answer (an object whose form depends on the request) or
+one refusal; notices go to clients that have sent `subscribe`. Settled facts (jobs, assets, logs of finished runs, reasons) are read
 from the database and have no request.
 
 Tests: `tests/link/test_client.py`.
@@ -38,12 +40,13 @@ class PingEngine(Struct, frozen=True):
 class Subscribe(Struct, frozen=True):
     """Receive notices from now on.
 
-    Answered with {epoch, seq, progress, health, running: [job id, …], running_ms: [run time of each, …], running_percent: [progress
-    of each, -1 = unknown, …]}; `wants_all` also asks for pending and running jobs and their progress (a job that ends within a
-    moment is reported by its end alone), not only for settled ones. Every notice carries `epoch` and `seq`; a client that reads
-    too slowly is dropped and may connect again.
+    Answered with {epoch, seq, progress, health, running: [job id, …], running_ms: [run time of each job, …], running_percent:
+    [progress of each job, -1 = unknown, …]}. With `wants_all` the client also receives notices about pending and running jobs and
+    their progress; otherwise only about jobs that ended. If a job ends within a moment, only its end is reported. Every notice
+    carries `epoch` and `seq`; a client that reads too slowly is dropped and may connect again.
 
-    `is_coalesced`: at most ten times a second, the newest notice of each thing (`notice_feed`), for clients that draw.
+    `is_coalesced`: the client receives, at most ten times a second, only the newest notice about each object (`notice_feed`); for
+    clients that draw.
     """
 
     wants_all: bool = True
@@ -67,7 +70,10 @@ class Cancel(Struct, frozen=True):
 
 
 STATUS_URGENCY, JOBS_URGENCY, WAIT_URGENCY = 150, 100, 200
-"""Amounts of `EscalateJobs` for a status, for job information and for an asset that a client waits for, as in O3DE."""
+"""Values of `amount` in `EscalateJobs`, for a request of a status, a request of job information, and a client that waits for an asset.
+
+O3DE has the same values.
+"""
 
 
 class EscalateJobs(Struct, frozen=True):
@@ -83,16 +89,19 @@ MOST_INTERESTING = 1_000
 
 
 class NoteInterest(Struct, frozen=True):
-    """Raise the priority of the jobs of these sources for 90 s, the newest request first. Answered with {count}."""
+    """Raise the priority of the jobs of these sources for 90 s. The sources of the newest request come first.
+
+    Answered with {count}.
+    """
 
     keys: tuple[str, ...] = ()
 
 
 class ReadRunLog(Struct, frozen=True):
-    """Read the log so far of a running job. The client has the log of run `run_key` up to the stamp `seen`, if any.
+    """Read the present log of a running job. `run_key` and `seen` are the run and the stamp of the client's last answer.
 
     Answered with {run_key, stamp, records: [`LogRecord`, …]} within about a second; `run_key` 0 = the job does not run; `records`
-    null = nothing new. A run that has not started, or that runs on a cluster, does not have a log yet.
+    null = no new records. A run that has not started, or that runs on a cluster, does not have a log yet.
     """
 
     job_id: int
@@ -114,15 +123,21 @@ class SetOption(Struct, frozen=True):
 
 
 class ReloadConfig(Struct, frozen=True):
-    """Read the configuration again. Answered with {is_changed}; an invalid configuration is refused and the previous one stays."""
+    """Read the configuration again.
+
+    Answered with {is_changed}; an invalid configuration is refused, and the previous configuration stays in use.
+    """
 
 
 class Connections(Struct, frozen=True):
-    """Answered with {connections: […], workers: […], gateway} (`shared.health`, `shared.connections`; null = no gateway runs)."""
+    """List clients, workers and the gateway.
+
+    Answered with {connections: […], workers: […], gateway} (`shared.health`, `shared.connections`; null = no gateway runs).
+    """
 
 
 class Disconnect(Struct, frozen=True):
-    """Drop a client. Answered with {}."""
+    """Disconnect a client. Answered with {}."""
 
     number: int
 
@@ -134,19 +149,22 @@ class RestartWorker(Struct, frozen=True):
 
 
 class ReadStatus(Struct, frozen=True):
-    """Answered with {pid, version, project, cache, cache_id, uptime_s, rss_bytes, state, progress, health, options, epoch, seq}."""
+    """Read the state of the engine.
+
+    Answered with {pid, version, project, cache, cache_id, uptime_s, rss_bytes, state, progress, health, options, epoch, seq}.
+    """
 
 
 class Settle(Struct, frozen=True):
-    """Answer when everything that was changed before this request is processed.
+    """Wait until all changes before this request are processed.
 
     The answer is {epoch, seq, run, failed, seconds, shared, unknown, configuration, variables}.
 
-    `shared` are counts of results that were fetched (shared/result_store.py), {} if none were searched for; `unknown` are sentences
-    about source folders that cannot be read: their stored state stays; `variables` is {name: digest of the value, "" = not set} of
-    the environment variables that the configuration names.
+    `shared` are counts of results that were fetched (shared/result_store.py), {} if no results were looked up; `unknown` are
+    sentences about source folders that cannot be read, whose stored state stays; `variables` is {name: digest of the value, "" =
+    not set} of the environment variables that the configuration names.
 
-    The options are those that the client needs; an engine that runs with other options refuses and names them.
+    The fields of this request are the options that the client needs; an engine that runs with other options refuses and names them.
     """
 
     is_full_scan: bool = False
@@ -156,11 +174,11 @@ class Settle(Struct, frozen=True):
 
 
 class PauseJobs(Struct, frozen=True):
-    """Start no more runs. Answered with {is_paused: true}."""
+    """Pause the start of runs. Answered with {is_paused: true}."""
 
 
 class RunNext(Struct, frozen=True):
-    """While paused: start one more job, this one if named. Answered with {job_id}: 0 = no job is pending."""
+    """During a pause, start one more job: the job `job_id`, or the next job. Answered with {job_id}: 0 = no job is pending."""
 
     job_id: int = 0
 
@@ -170,7 +188,7 @@ class ResumeJobs(Struct, frozen=True):
 
 
 class Drain(Struct, frozen=True):
-    """Finish pending work, ignore new changes, then stop the engine if `stops`. Answered with {} when all is done."""
+    """Finish pending work, ignore new changes, then stop the engine if `stops`. Answered with {} when no work is pending."""
 
     stops: bool = False
 
@@ -182,7 +200,7 @@ class Hold(Struct, frozen=True):
 
 
 class Release(Struct, frozen=True):
-    """End this connection's holds. Answered with {}."""
+    """End the delays (`hold`) of this connection. Answered with {}."""
 
 
 class StopEngine(Struct, frozen=True):
@@ -243,14 +261,14 @@ def name_verb(verb: Verb) -> str:
 
 
 Answer = dict[str, object]
-"""The fields of an answer in JSON; records of core/ among the values are written as objects."""
+"""The fields of an answer in JSON. Values that are records of `aptui.core` are written as JSON objects."""
 
 
 class Request(Protocol):
-    """A client's request without an answer yet. A second answer, or an answer to a closed client, has no effect."""
+    """A client's request without an answer yet. A second answer, or an answer to a client that has disconnected, has no effect."""
 
     client: int
-    """Number of the connection, as in `shared.health.Connection`."""
+    """Number of the client's connection, as in `shared.health.Connection`."""
     verb: Verb
 
     def answer(self, **fields: object) -> None:

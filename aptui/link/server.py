@@ -31,16 +31,24 @@ from aptui.shared.sanitize import sanitize
 
 _RECEIVE_BYTES = 1 << 14
 _ANSWERS_BYTES = 1 << 16
-"""Maximum bytes of answers held until the end of a turn. More are sent at once; a client that does not take them is not read any
-more."""
+"""Maximum bytes of answers that are held until the end of a turn of the loop.
+
+If there are more, they are sent at once, and no more requests are read from a client that does not receive them.
+"""
 _ACCEPTS = 64
-"""Maximum connections accepted in one turn, so that a burst of connections does not block the loop."""
+"""Maximum number of connections that are accepted in one turn, so that a burst of connections does not block the loop."""
 _ACCEPT_AGAIN_S = 1.0
-"""Pause of accepting after the process ran out of file descriptors; the listening socket would wake the loop without end."""
+"""Pause (seconds) of accepting connections after the process ran out of file descriptors.
+
+Without the pause, the listening socket would wake the loop again and again.
+"""
 _HELLO_BYTES = 1 << 12
 _NAME_LENGTH = 80
 _GATEWAY_FACTOR = 4
-"""Factor of the limits for a gateway: it runs at low priority, and if it is dropped, all its clients start again."""
+"""Factor of the limits for a gateway.
+
+A gateway runs at low priority; if it is dropped, all its clients have to connect again.
+"""
 _BEFORE_HELLO = (PingEngine, ReadStatus, StopEngine)
 """Requests that a client of another protocol may send: enough to restart the engine."""
 
@@ -50,12 +58,11 @@ class LinkLimits(Struct, frozen=True):
 
     Args:
         connections: maximum number of clients.
-        message_s: seconds until the first message is complete, and any later message that has begun.
+        message_s: time limit (seconds) for the first message, and for the end of each later message that has begun.
         begun_bytes: maximum size of all unfinished messages; a client that exceeds it is dropped.
         waiting_bytes: maximum size of the lines that wait for a client; if more wait, it is dropped.
-        waiting_lines: maximum number of notices for a client that has read nothing for `stalled_s` seconds. A client that reads
-            may
-            exceed it: one turn of the loop may have more notices.
+        waiting_lines: maximum number of notices for a client that has read nothing for `stalled_s` seconds. A client that reads may
+            exceed the limit, because one turn of the loop may have more notices.
     """
 
     connections: int = 64
@@ -76,13 +83,16 @@ class _Client:
         self.since_ms = time.time_ns() // 1_000_000
         self.hello: EngineHello | None = None
         self.wants: bool | None = None
-        """None until the client subscribed, then whether it subscribed to all notices or to settled jobs only."""
+        """None until the client has subscribed.
+
+        Then True for a subscription to all notices, False for notices about jobs that ended.
+        """
         self.is_coalesced = False
         self.lines = codec.LineBuffer(_HELLO_BYTES)
         self.answers: Iterator[bytes] = iter(())
         """Received request lines that are not handled yet."""
         self.begun_s: float | None = now
-        """When the client's unfinished message began; before its first message, when the connection began.
+        """Time when the client's unfinished message began; before the first message, the time when the connection began.
 
         None = the client has sent only whole messages.
         """
@@ -129,7 +139,7 @@ class LinkServer:
         path: of the socket; its folder is made and must be the user's own.
         selector: the loop's; keys carry a function that is called with the mask.
         answerer: handles the requests, and is notified of clients that left.
-        version: of this engine, for clients of another one.
+        version: version of this engine, for clients of another version.
         limits: of clients.
         clock: seconds, monotonic.
         credentials: returns the process at the other end of a connection.
@@ -155,9 +165,9 @@ class LinkServer:
         self._accept_again_s: float | None = None
         self._clients: dict[int, _Client] = {}
         self._subscribers: tuple[_Client, ...] = ()
-        """Subscribed clients. The tuple is replaced, never changed, because a client may be dropped while a notice is published."""
+        """Subscribed clients. A tuple that is replaced, because a client may be dropped while a notice is published."""
         self._drawing: tuple[_Client, ...] = ()
-        """Clients that receive coalesced notices; this tuple is replaced, never changed, too."""
+        """Clients that receive coalesced notices; a tuple that is replaced, too."""
         self._feed = NoticeFeed()
         self._reported: set[_Client] = set()
         """Clients with new lines since the last flush."""
@@ -172,13 +182,14 @@ class LinkServer:
         """Open the socket; only the holder of the cache's lock may call this.
 
         Raises:
-            BusyError: another process listens on it. HostError: the folder is not the user's own, or the socket cannot be made.
+            BusyError: another process listens on the socket. HostError: the folder is not the user's own, or the socket cannot be
+                made.
         """
         places.make_private(os.path.dirname(self.path))
         places.remove_stale(self.path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            # Linux gives the file the mode of its socket, from its first moment; `umask` would also affect files of other threads.
+            # Linux creates the socket's file with the mode of the socket; `umask` would also affect files of other threads.
             os.fchmod(listener.fileno(), 0o600)
             listener.bind(self.path)
             self._bound = os.stat(self.path)
@@ -194,7 +205,10 @@ class LinkServer:
         self._selector.register(listener, selectors.EVENT_READ, self._on_connection)
 
     def close(self) -> None:
-        """Send what fits without waiting, close all connections, remove the socket; the answerer is not notified."""
+        """Send as many lines as possible without waiting, close all connections, and remove the socket.
+
+        The answerer is not notified.
+        """
         self._send_feed()
         for client in list(self._clients.values()):
             with contextlib.suppress(OSError):
@@ -213,7 +227,7 @@ class LinkServer:
     # ------------------------------------------------------------------------------------------------------- of the engine
 
     def subscribe(self, number: int, wants_all: bool, *, is_coalesced: bool = False) -> None:
-        """Send notices to a client from now on: every one, or the newest ones once per beat."""
+        """Send notices to a client from now on: every notice, or the newest notices once per interval (`notice_feed.BEAT_S`)."""
         client = self._clients.get(number)
         if client is not None:
             self._send_feed()
@@ -270,7 +284,7 @@ class LinkServer:
             for client in reported:
                 if not client.outbox.is_blocked:
                     self._send(client, now)
-                    self._listen(client)  # requests of a client that was blocked before are not all handled yet
+                    self._listen(client)  # not all requests of a client that was blocked before are handled yet
                 is_stalled = now - client.outbox.taken_s > self._limits.stalled_s * client.deadline_factor
                 if is_stalled and len(client.outbox) > self._limits.waiting_lines:
                     self._drop(client)
@@ -308,7 +322,7 @@ class LinkServer:
         return min([*deadlines, *(time_s for time_s in (self._accept_again_s, due) if time_s is not None)], default=None)
 
     def poll(self, now: float) -> None:
-        """Drop clients that are too late with a message."""
+        """Drop clients whose message exceeded its time limit."""
         if self._accept_again_s is not None and now >= self._accept_again_s and self._listener is not None:
             self._accept_again_s = None
             self._selector.register(self._listener, selectors.EVENT_READ, self._on_connection)
@@ -460,14 +474,14 @@ class LinkServer:
     # --------------------------------------------------------------------------------------------------------- who goes
 
     def _dismiss(self, client: _Client, what: str, hint: str = "", number: int = 0, code: int = 3) -> None:
-        """Send the reason, if that is possible without waiting, and drop the client."""
+        """Send the reason to the client, if that is possible without waiting, and drop the client."""
         self.say(client.number, codec.encode_refusal(number, what, hint, code))
         if client.number in self._clients:
             self._send(client, self._clock())
         self._drop(client)
 
     def _drop(self, client: _Client) -> None:
-        """Forget a client at once; the answerer is notified later, for it may be publishing now."""
+        """Forget a client at once. The answerer is notified later, because it may be publishing a notice now."""
         if self._clients.pop(client.number, None) is None:
             return
         self._reported.discard(client)
