@@ -70,7 +70,7 @@ class Cancel(Struct, frozen=True):
 
 
 STATUS_URGENCY, JOBS_URGENCY, WAIT_URGENCY = 150, 100, 200
-"""Values of `amount` in `EscalateJobs`, for a request of a status, a request of job information, and a client that waits for an asset.
+"""Values of `amount` in `EscalateJobs`, for a status request, a request for job information, and a client that waits for an asset.
 
 O3DE has the same values.
 """

@@ -86,7 +86,7 @@ class LoadedConfiguration(Struct):
     callbacks: tuple[ReloadCallback, ...] = ()
 
     def is_other(self, config: Config, builders: tuple[Builder, ...]) -> bool:
-        """Whether the loaded configuration or its builders differ so much from the arguments that the engine has to be reopened."""
+        """Whether the engine has to be reopened, because the loaded configuration or its builders differ from the arguments."""
         return self.config is not None and (builders != self.builders or _decisive(self.config) != _decisive(config))
 
 

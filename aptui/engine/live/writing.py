@@ -164,8 +164,8 @@ class FilesBeingWritten:
         """Yield (path, whether the file exists) for each file that is due and that no process is writing any more.
 
         Args:
-            is_own: whether a file is aptui's own. The check of such a file does not wait, because the client that writes the file
-                may wait for this engine.
+            is_own: whether a file is aptui's own. The check of aptui's own files does not wait, because the client that writes the
+                file may wait for this engine.
         """
         for path, written in [item for item in self._written.items() if item[1].due <= now]:
             seen = stat_of(path)

@@ -31,7 +31,7 @@ _WINDING_DOWN_S = 10.0
 
 
 class DescribedEngine(Protocol):
-    """What `CodeWatch` needs from an engine."""
+    """The attributes and methods of an engine that `CodeWatch` uses."""
 
     config: Config
     project: Project

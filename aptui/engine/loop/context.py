@@ -78,7 +78,10 @@ class Inbox:
 
 
 class ChangeSource(Protocol):
-    """What an engine needs from the change tracker (`live.changes`), which an engine that stays up has."""
+    """The methods of the change tracker (`live.changes`) that an engine calls.
+
+    Only an engine that stays up has a change tracker.
+    """
 
     unfinished: dict[PathKey, FileFact | None]
     """Files that are being written now, with their facts (size, times, digest) before the write; None for new files."""

@@ -113,7 +113,8 @@ class RememberedFiles:
     Facts from checks of single files replace older facts.
 
     Args:
-        archive: reads the rows. memory: holds the pending changes.
+        archive: reads the rows.
+        memory: holds the pending changes.
         to_save: returns the rows of a folder's pending changes.
         fresh: files that have to be read again even if their times are unchanged.
     """

@@ -86,7 +86,7 @@ class WorkerSlot(Struct, eq=False):
         return self.messages[0] if self.messages and self.messages[0].is_job else None
 
     def is_at(self, run_key: int) -> bool:
-        """Whether the worker is executing this run, as far as the engine knows."""
+        """Whether the worker is executing this run, according to the messages received so far."""
         order = self.messages[0].current if self.messages and self.is_ready else None
         return order is not None and order.run_key == run_key
 

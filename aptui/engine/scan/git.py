@@ -41,7 +41,10 @@ class Repositories:
         self._now_s = now_s
 
     def busy(self) -> str:
-        """Return the path of the file or folder that shows a held lock or an operation in progress; "" if there is no such file."""
+        """Return the path of a file or folder that shows a held lock or an operation in progress.
+
+        The result is "" if no lock is held and no operation is in progress.
+        """
         for kind, folder in self._kinds:
             for name in _LOCKS[kind]:
                 path = os.path.join(folder, name)

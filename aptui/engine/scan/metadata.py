@@ -1,4 +1,4 @@
-"""Identity files on disk: reads `.meta` files, and creates the file for a source that has none.
+"""Identity files on disk: reads `.meta` files, and creates missing `.meta` files of sources.
 
 The JSON form is that of O3DE's Asset Processor.
 

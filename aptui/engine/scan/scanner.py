@@ -28,7 +28,7 @@ from aptui.engine.scan.up_to_date import UpToDateCheck
 from aptui.engine.scan.walk import Digests, Entry, FolderPart, Walk, digests_of, text_of
 
 IdentityFiles = Mapping[tuple[int, str], FileFact]
-"""{(scan folder id, relative path): identity file};
+"""{(scan folder id, relative path): identity file}.
 
 Each file has two keys: its path as it is spelled, and its path in lower case.
 """

@@ -64,7 +64,7 @@ def find_changed_files(known: Mapping[str, OutsideFile], *, trusts_times: bool =
 
 
 class OutsideWatcher(Protocol):
-    """What `OutsideFileChecks` needs from an engine."""
+    """The methods of an engine that `OutsideFileChecks` calls."""
 
     @property
     def knows_outside_files(self) -> bool:

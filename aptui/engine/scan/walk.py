@@ -401,7 +401,7 @@ class Walk:
         self.unknown: dict[tuple[int, str], str] = {}
         """{(scan folder id, relative folder in lower case): why it cannot be read}.
 
-        The stored states of such a folder and of all folders below it stay.
+        The stored states of an unreadable folder and of all folders below it stay.
         """
         self.scan_folders = project.scan_folders
         self.is_ignored = ignore_matcher(project.ignore_regex)

@@ -27,8 +27,8 @@ class PolledTree(Struct, frozen=True):
     Args:
         folders: number of watches.
         links: links to folders, which the library watchfiles follows.
-        escape: a link that leads to more than `FOREIGN_FOLDERS` folders outside the root, b"" if there is no such link.
-        undecodable: a folder whose name is not UTF-8, b"" if there is no such folder.
+        escape: a link that leads to more than `FOREIGN_FOLDERS` folders outside the root; b"" = no link does.
+        undecodable: a folder whose name is not UTF-8; b"" = all names are UTF-8.
     """
 
     folders: int

@@ -26,7 +26,7 @@ _JOIN_S = 0.3
 _STEADY_S = 5.0
 """Minimum duration (seconds) of a watch that works.
 
-If a watch ends after this time, it is set again; earlier ends count as failures.
+If a watch ends after this time, the failures and retries before it are no longer counted.
 """
 _POLLED = "until then changes are found by polling, some seconds late"
 
@@ -125,7 +125,8 @@ class WatchSupervisor:
         settings: times, and functions that return facts about this machine.
         notify: receives the notifications.
         open_native: sets a watch of a root, given the length of the kernel's queue. Raises OSError or UnicodeError.
-        is_over: event that is set when the watcher ends. poke: event that is set to request a turn soon.
+        is_over: event that is set when the watcher ends.
+        poke: event that is set to request a turn soon.
     """
 
     def __init__(

@@ -38,7 +38,7 @@ from aptui.worker.commands.output import BoundedText
 
 _READ_BYTES = 1 << 16
 _GRACE_MS = 500
-"""Time (seconds) in which a program has to end after its stdin was closed."""
+"""Time (milliseconds) in which a program has to end after its stdin was closed."""
 _SHOWN = 80
 """Maximum bytes of an invalid answer that a message shows."""
 _RELATIVE = re.compile(r"(?<![^\s'\"=])[^\s'\"=/][^\s'\"/]*/[^\s'\"]+")
