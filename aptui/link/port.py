@@ -284,7 +284,7 @@ class Answerer(Protocol):
     def take(self, request: Request) -> None:
         """Handle a request; answer it now or later.
 
-        `EngineHello`, `Ping`, `Subscribe`, `Connections` and `Disconnect` come here too.
+        `EngineHello`, `Ping`, `Subscribe`, `Connections` and `Disconnect` are also passed to this method.
         """
 
     def forget_client(self, client: int) -> None:

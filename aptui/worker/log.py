@@ -238,7 +238,7 @@ def _valid_pairs(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], .
 
 # Answers requests for the log of a run in progress, and reports its progress, independent of the run's own thread.
 #
-# Requests arrive on their own socket pair, and one thread reads them. So no other code consumes a request, no request waits
+# Requests arrive on a separate socket pair, and one thread reads them. So no other code consumes a request, no request waits
 # behind orders, and the run is never interrupted: without requests a run only sets a variable. Each request names a run
 # and gets an answer, even if that run is not in progress here. Native code that holds the GIL only delays the answer.
 # Progress goes over the same socket, from the same thread: a builder that reports it in a loop, in threads or in forked

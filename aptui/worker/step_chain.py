@@ -182,7 +182,10 @@ class StepChain:
 
 
 def _join_jobs(key: str, platform: str, jobs: Sequence[JobDescriptor]) -> JobDescriptor:
-    """Return the one job of the chain that runs `jobs`, the jobs of its first step for a platform."""
+    """Return the single job of the chain for a platform.
+
+    It runs all of `jobs`, the jobs of the first step for this platform.
+    """
     plain = len(jobs) == 1 and jobs[0].job_key == key and not jobs[0].params and not jobs[0].additional_fingerprint
     return JobDescriptor(
         key,

@@ -73,8 +73,8 @@ class ProductIndex(Protocol):
 
 
 # Announced intents are written while sources are still being read, so that the commit finds them on the disk and can rename
-# at once. Only existing products are announced, because their names are known. An intent without a commit does no harm:
-# the start after a crash finds that the product still has its recorded bytes.
+# at once. Only existing products are announced, because their names are known. An intent without a commit has no effect: the start
+# after a crash finds that the product still has its recorded bytes.
 
 
 class AnnouncedIntents:
@@ -111,7 +111,7 @@ class AnnouncedIntents:
 
 
 _SYNC_EACH_UP_TO = 3
-"""Maximum number of folders of one commit that are synced one by one; for more, one `syncfs` costs less."""
+"""Maximum number of folders of one commit that are synced one by one; for more folders, one `syncfs` costs less."""
 RESERVE_BYTES = 128 * 1024 * 1024
 """Minimum free space (bytes) of the cache's disk. If less space is free, no job is started. O3DE has the same limit."""
 
@@ -648,5 +648,5 @@ def _with_identity(name: str) -> tuple[str, ...]:
 
 
 def _is_companion(name: str, products: Container[str]) -> bool:
-    """Whether a file that is not a product belongs to the cache: a catalog, or the identity file of one of these `products`."""
+    """Whether a file that is not a product belongs to the cache: a catalog, or the identity file of a product in `products`."""
     return find_identified(name) in products or (name.count("/") == 1 and name.rpartition("/")[2].startswith("assetcatalog."))

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from aptui.core.messages import JobCommit
 
 
-# Checks that aptui may use a cache folder: no folder in it is a link, and no other program made one. Also removes trees of files.
+# Checks that aptui may use a cache folder: no folder in it is a link, and no folder in it was made by another program. Also removes
+# trees of files.
 #
 # Nothing here writes or deletes a product.
 

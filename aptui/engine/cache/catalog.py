@@ -82,7 +82,7 @@ class Catalogs:
     Args:
         database: the asset database that `writer` writes.
         project: the project's name.
-        platforms: the platforms of `platforms_of`.
+        platforms: the result of `platforms_of`.
         mark: the mark that the database stores (`mark_of`).
     """
 

@@ -110,7 +110,7 @@ BEGAN = "watching began"
 """Reason that is given for the scan after the watcher has begun to watch a root."""
 _HOLD_CHECK_S = 0.02
 _AFTER_HOLD_S = 0.03
-"""Notifications of the last writes under a lock may come after its release."""
+"""Notifications of the last writes under a version-control lock may arrive after the lock was released."""
 _SECOND_CHECK_S = 2.5
 """Delay (seconds) before a second check.
 
@@ -118,7 +118,7 @@ The second check reads again the files whose bytes were read within two seconds 
 hide one more change.
 """
 _SLICE_S = 0.004
-"""Time limit (seconds) of one slice of checks; between slices the engine answers clients."""
+"""Time limit (seconds) for the checks in one turn; between turns the engine answers clients."""
 _MOST_FOLDERS = 64
 """Maximum number of folders that are checked one by one.
 
@@ -420,7 +420,7 @@ class ChangeTracker:
             self._writing.finish(rels)
             for key in (
                 key for key in map(key_of, rels) if not engine.is_unknown_path(key)
-            ):  # the path was a source before aptui wrote its own file there
+            ):  # the path was a source before aptui wrote one of its own files at this path
                 self._whole.add(parent(key))
                 by_folder.setdefault(parent(key), set())
         elif self._writing.is_ready(engine, path, rels, seen, now):

@@ -71,7 +71,7 @@ class Tools:
 
 
 _QUIET_S = 0.1
-"""Delay before the configuration is read again: saves of its files often come in groups."""
+"""Delay before the configuration is read again: users often save several of its files together."""
 
 ReloadCallback = Callable[[str, bool], None]
 """Called after a reload, with an error ("" = success) and whether anything changed."""
@@ -122,7 +122,7 @@ class ConfigurationReload:
 
     @property
     def deadline(self) -> float | None:
-        """When (monotonic) to begin the requested reload; None without a request or while a reload is under way."""
+        """When (monotonic) to begin the requested reload; None if no reload was requested, or while a reload is in progress."""
         return self._at if self._thread is None else None
 
     def begin(self, memory: Path) -> None:

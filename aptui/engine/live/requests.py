@@ -128,7 +128,7 @@ class LogRequests:
         return pool.log_so_far(run_key, asks=asks) if pool is not None else None
 
     def next_deadline(self, _now: float) -> float | None:
-        """Return the deadline of the client whose timeout comes next."""
+        """Return the earliest deadline of the waiting clients."""
         return min((asking.due_s for asking in self._asking), default=None)
 
     def poll(self, now: float) -> None:

@@ -2,7 +2,7 @@
 
 The watcher and the clients' connections stay in use.
 
-A new configuration needs a new pipeline: running jobs end (within 10 s), the engine is closed, another one opens, and its scan
+A new configuration needs a new pipeline: running jobs end (within 10 s), the engine is closed, a new engine opens, and its scan
 finds the differences. After an error the supervisor also reopens the engine: after a full disk or a lost scan folder the engine is
 closed, and opening it is retried. Clients stay connected.
 """
@@ -96,7 +96,7 @@ _DISK_CHECK_S = 1.0
 _PLACE_CHECK_S = 5.0
 """Interval of checks whether the cache still has its path; a client's hello checks it, too."""
 _MOVED_S = 10.0
-"""How long the engine waits for a moved project to come back before it ends."""
+"""Time (seconds) that the engine waits until a moved project folder is at its path again. Then the engine ends."""
 
 
 class LoopPart(Protocol):
@@ -452,7 +452,7 @@ class EngineSupervisor:
 
     @property
     def configuration_error(self) -> str:
-        """The error of the configuration on the disk, while an older one is used; "" = none."""
+        """The error of the configuration on the disk, while an older configuration is used; "" = no error."""
         return self._configuration_error
 
     def reload(self, callback: ReloadCallback | None = None) -> None:

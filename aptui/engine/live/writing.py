@@ -79,7 +79,8 @@ class Absences:
         if folder not in self._asked:
             self._asked.add(folder)
             return bool(engine.archive.folders.variants(key))
-        if folder not in self._remembered:  # temporary files come and go in large folders: read the rows of a folder once
+        # many temporary files are created and deleted in large folders, so the rows of a folder are read only once
+        if folder not in self._remembered:
             parts = engine.archive.folders.folder_parts(folder)
             self._remembered[folder] = frozenset(key_of(fact.rel) for _digest, facts in parts.values() for fact in facts)
         return key in self._remembered[folder]

@@ -1,1 +1,1 @@
-"""One engine over one configuration: loop, inbox, command executor, scans, runs. `engine.live` reopens it."""
+"""One engine over one configuration: loop, inbox, command executor, scans, runs. `engine.live` reopens the engine."""

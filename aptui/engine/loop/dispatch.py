@@ -67,7 +67,7 @@ class QueuePause:
         return bool(self._next)
 
     def run_next(self, job_id: int) -> None:
-        """Let one more job start: the job with this id if it is pending, otherwise the next one."""
+        """Let one more job start: the job with this id if it is pending, otherwise the next pending job."""
         self._next.append(job_id)
 
     def take_next(self) -> int:
@@ -243,7 +243,7 @@ class RunDispatcher:
 
     Args:
         context: of the engine, whose inbox receives the results.
-        runs_builders: whether a job without a stored result runs; else it fails (`NOT_SHARED`).
+        runs_builders: whether a job without a stored result runs; otherwise the job fails (`NOT_SHARED`).
         early: a worker that was started before the engine.
     """
 
@@ -350,7 +350,8 @@ class RunDispatcher:
     def hold_s(self, now: float) -> float:
         """Return how long (seconds) results are still held so that more of them share a commit; 0 when all runs have reported.
 
-        A commit costs several syncs, however many jobs it has. With one commit per job, syncs would take longer than fast tools.
+        A commit costs several syncs, independent of the number of jobs in the commit. With one commit per job, syncs would take
+        longer than fast tools.
         """
         pipeline = self._context.pipeline
         if len(self._results) >= min(self._results_per_commit, len(pipeline.jobs.running)):

@@ -198,7 +198,7 @@ class Engine:
         opening: the prepared session; None = `open` prepares one.
         selector: the selector of a supervisor, which stays open when the engine closes.
         live: the change tracker of an engine that stays up; None if the engine ends when it is idle.
-        runs_builders: whether a job without a stored result runs; else it fails (`dispatch.NOT_SHARED`).
+        runs_builders: whether a job without a stored result runs; otherwise the job fails (`dispatch.NOT_SHARED`).
     """
 
     def __init__(

@@ -42,8 +42,6 @@ _LIVE_FILES_TOGETHER = 128
 
 Clients and workers wait while the core processes these files.
 
-
-
 The limit holds if the core decides copies together; it is `_ALONE` times lower if the core decides each copy separately.
 """
 _ALONE = 4

@@ -54,7 +54,7 @@ class LogSoFar(Struct, frozen=True):
         return max(0, self.log.stamp) + self.printed.byte_count
 
     def records(self) -> tuple[LogRecord, ...]:
-        """Return the records; printed output comes first, as it will in the log."""
+        """Return the log records; the records of printed output are the first, like in the final log."""
         return (*records_of(self.printed, self.window, time.time_ns() // 1_000_000), *self.log.records)
 
 

@@ -182,7 +182,7 @@ class Metadata(Struct):
         return self.clock() < due
 
     def make(self, source: FileFact) -> bool:
-        """Make the identity file of a source without one; return whether it exists now."""
+        """Create the missing identity file of a source; return whether the file exists now."""
         self.held.pop((source.scan_folder, source.rel), None)
         data = render_new(
             SourceIdentity(SourceUuid(uuid4().bytes), path_uuids(source.rel), source.rel, time.time_ns() // 1_000_000)

@@ -1,7 +1,8 @@
 """Verification of bytes: whether sources still have their stored bytes, for a full scan.
 
-Each process of an up-to-date check has a reader of its own. The reader only answers whether a folder is unchanged; the scan finds
-out which files differ. Neither `stat` nor XXH64 is needed: bytes with the stored SHA-256 are unchanged, whatever their times are.
+Each process of an up-to-date check has a separate reader. The reader only answers whether a folder is unchanged; the scan finds out
+which files differ. Neither `stat` nor XXH64 is needed: a file whose bytes have the stored SHA-256 is unchanged, even if its times
+differ.
 """
 
 from __future__ import annotations

@@ -270,7 +270,10 @@ class FileLinks:
         folder, name = os.path.split(path)
         real = os.path.join(os.path.realpath(folder), name)
         exact = self._between((real, b""), (real + b"\0", b""))
-        return [*exact, *self._between((real + b"/", b""), (real + b"0", b""))]  # "0" comes after "/"
+        return [
+            *exact,
+            *self._between((real + b"/", b""), (real + b"0", b"")),
+        ]  # all paths below the folder sort before this text, because "0" is the character after "/"
 
     def _between(self, first: tuple[bytes, bytes], end: tuple[bytes, bytes]) -> list[bytes]:
         known = self._sorted or []

@@ -70,7 +70,10 @@ def survey(top: bytes, *, is_recursive: bool, is_over: Callable[[], bool]) -> Po
 
 
 def undecodable_name(top: bytes, is_over: Callable[[], bool]) -> bytes:
-    """Return a path below `top` whose name is not UTF-8, b"" without one: opening such a file ends the notifications."""
+    """Return a path below `top` whose name is not UTF-8, b"" if all paths are UTF-8.
+
+    If a program opens a file whose name is not UTF-8, the notifications end.
+    """
     for folder in _folders(top, [], is_over):
         try:
             names = os.listdir(folder)
@@ -234,7 +237,7 @@ class Poller:
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        """List the tree until the end is requested, whatever errors occur."""
+        """List the tree again and again until the end of the thread is requested, even after errors."""
         wait_s = _RETRY_S[0]
         while not self._over.is_set():
             try:

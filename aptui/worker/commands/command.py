@@ -270,7 +270,7 @@ def _wait(pid: int, reader: int, output: BoundedText, meanwhile: CommandWatch | 
 
 
 def _pipe_reads(reader: int) -> int:
-    # The pipe holds the rest of the command's own output; later output can only come from a process that it left behind.
+    # The pipe contains the rest of the command's output; only a process that the command left behind can write more output.
     return fcntl.fcntl(reader, fcntl.F_GETPIPE_SZ) // _READ_BYTES + 1
 
 

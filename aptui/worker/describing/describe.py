@@ -184,7 +184,7 @@ def _schema_text(schema: object) -> str:
 
 
 def _code_files(module: ModuleType) -> list[str]:
-    """Return the source files of a builder: its module, and the modules of its own package or folder that it imported."""
+    """Return the source files of a builder: its module, and the modules of the same package or folder that it imported."""
     own = module.__file__ or ""
     package = f"{module.__name__.rpartition('.')[0]}." if "." in module.__name__ else ""
     folder = f"{os.path.dirname(own)}/" if not package else ""

@@ -176,7 +176,7 @@ def _move_staged(staged: Sequence[StagedProduct], place: str) -> list[StagedProd
 
 
 def _beside(product: JobProduct, rel: str) -> str:
-    """Return the path whose folder receives the product: the path of its source, unless the product names a folder of its own."""
+    """Return the path whose folder receives the product: the path of its source, unless the builder names another folder for the product."""
     if not product.folder:
         return rel
     if product.flags & ProductFlag.PRODUCT:
