@@ -270,10 +270,8 @@ class FileLinks:
         folder, name = os.path.split(path)
         real = os.path.join(os.path.realpath(folder), name)
         exact = self._between((real, b""), (real + b"\0", b""))
-        return [
-            *exact,
-            *self._between((real + b"/", b""), (real + b"0", b"")),
-        ]  # all paths below the folder sort before this text, because "0" is the character after "/"
+        # "0" is the character after "/", so all paths below the folder sort before the second text
+        return [*exact, *self._between((real + b"/", b""), (real + b"0", b""))]
 
     def _between(self, first: tuple[bytes, bytes], end: tuple[bytes, bytes]) -> list[bytes]:
         known = self._sorted or []

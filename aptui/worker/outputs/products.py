@@ -176,7 +176,10 @@ def _move_staged(staged: Sequence[StagedProduct], place: str) -> list[StagedProd
 
 
 def _beside(product: JobProduct, rel: str) -> str:
-    """Return the path whose folder receives the product: the path of its source, unless the builder names another folder for the product."""
+    """Return the path whose folder receives the product.
+
+    This is the path of the source, unless the builder names another folder for the product.
+    """
     if not product.folder:
         return rel
     if product.flags & ProductFlag.PRODUCT:
